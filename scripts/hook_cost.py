@@ -19,19 +19,15 @@ from importlib.util import find_spec
 from itertools import repeat
 from pathlib import Path
 from statistics import quantiles
-from tempfile import TemporaryDirectory
 from time import perf_counter_ns
 from typing import Any
 from unittest.mock import patch
-from warnings import catch_warnings, simplefilter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from traceview.capture.api import CaptureWarning, keras_callback
 from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.steps.step_objects import StepObjects
 from traceview.capture.window.ranges import StepRange
 from traceview.capture.window.step_window import StepWindow
 
@@ -143,7 +139,7 @@ def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[
     Rounds with and without hooks take turns, so that both see the same load of the machine.
     """
     window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
-    observer = Observer(window, (), StepObjects(), StepInputs())
+    observer = Observer(window, (), StepInputs())
 
     @contextmanager
     def hooked() -> Iterator[None]:
@@ -171,44 +167,6 @@ def cost(show: Callable[[], Any], step: Callable[[], Any], calls: int) -> tuple[
     return real, undisturbed(taken) - undisturbed(without)
 
 
-def callback_cost(tf: Any, calls: int) -> tuple[float, float]:
-    """The same for `keras_callback`, next to a callback that does nothing."""
-    layers = [tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)]
-    model = tf.keras.Sequential(layers)
-    model.compile(optimizer="sgd", loss="mse")
-    data = tf.data.Dataset.from_tensors((tf.ones([4, 8]), tf.ones([4, 1]))).repeat(200)
-    model.fit(data, shuffle=False, verbose=0)
-    begun = perf_counter_ns()
-    model.fit(data, shuffle=False, verbose=0)
-    real = (perf_counter_ns() - begun) / 200
-    of_round = calls // ROUNDS
-    with TemporaryDirectory() as folder, capture_warnings_ignored():
-        ours = keras_callback(folder, range(FAR, FAR + 1))
-        rounds: dict[Any, list[float]] = {ours: [], tf.keras.callbacks.Callback(): []}
-        for callback in rounds:
-            callback.set_model(model)
-            callback.on_train_begin()
-        for _ in range(ROUNDS):
-            for callback, taken in rounds.items():
-
-                def step(callback: Any = callback) -> None:
-                    callback.on_train_batch_begin(0)
-                    callback.on_train_batch_end(0)
-
-                taken.append(nanoseconds(step, of_round))
-        ours.on_train_end()
-    with_ours, without = (undisturbed(values) for values in rounds.values())
-    return real, with_ours - without
-
-
-@contextmanager
-def capture_warnings_ignored() -> Iterator[None]:
-    """Nothing is captured here, which a capture warns of."""
-    with catch_warnings():
-        simplefilter("ignore", CaptureWarning)
-        yield
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--calls", type=int, default=15_000, help="steps of each kind, each way")
@@ -221,7 +179,6 @@ def main() -> None:
 
     worst = 0.0
     costs = {name: cost(show, step, options.calls) for name, (show, step) in loops(tf).items()}
-    costs["keras_callback"] = callback_cost(tf, options.calls)
     for name, (real, added) in costs.items():
         worst = max(worst, added / 1e3)
         print(

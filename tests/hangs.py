@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from traceview.trace.sidecar.hang import Hang, HangCollective, HangThread, HangWorker
+from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker
 
 SECOND = 10**9
 EXECUTE = "tensorflow/python/eager/execute.py:53 in quick_execute"
@@ -77,12 +77,6 @@ def worker(state: Any = "elsewhere", **changes: Any) -> HangWorker:
         line="train.py:50 in write_summary",
     )
     return replace(plain, **changes)
-
-
-def collective(device: str, *, has_come: bool) -> HangCollective:
-    """The part of one all-reduce on a device."""
-    suffix = "" if device.endswith("0") else "_1"
-    return HangCollective(f"CollectiveReduceV2{suffix}", device, has_come)
 
 
 STEP = thread(EXECUTE, "train.py:87 in <module>")

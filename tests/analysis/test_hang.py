@@ -11,7 +11,6 @@ from tests.hangs import (
     SECOND,
     STEP,
     between_steps,
-    collective,
     hang,
     thread,
     worker,
@@ -85,19 +84,6 @@ def conclusion(hang: Hang) -> tuple[str, str, str]:
             "low",
             "The step's call of train_step has not returned for 60.0 s, and hardly computes",
             id="all workers in the step",
-        ),
-        pytest.param(
-            hang(
-                STEP,
-                collectives=(
-                    collective("GPU:0", has_come=True),
-                    collective("GPU:1", has_come=False),
-                ),
-            ),
-            "hang",
-            "high",
-            "GPU:1 did not start CollectiveReduceV2; GPU:0 waits for it",
-            id="device recorded as absent",
         ),
         pytest.param(
             hang(STEP, gpus=(HangGpu(0, 1.0), HangGpu(1, 0.0))),
@@ -318,15 +304,13 @@ def test_the_screen_has_what_an_engineer_needs() -> None:
 
 
 def test_every_form_says_the_same() -> None:
-    case = hang(
-        STEP, maker(), workers=(worker(),), collectives=(collective("GPU:0", has_come=True),)
-    )
+    case = hang(STEP, maker(), workers=(worker(),))
     section = hang_document(case)
     page = markdown.render_section(section)
     text = terminal.render_section(section, width=200, color=False)
     files, _ = write_up(content_of(case))
     assert files[".md"].decode() == page
-    for words in ("train.py:87", "read_batches", "write_summary", "CollectiveReduceV2"):
+    for words in ("train.py:87", "read_batches", "write_summary"):
         assert words in page
         assert words in text
 

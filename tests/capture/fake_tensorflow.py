@@ -41,12 +41,14 @@ _MODULES = {
                 Trace = trace.Trace
     """,
     "tensorflow/python/eager/context.py": """
-        graphs = 0
+        graphs = []  # those that are being made, the outermost first
 
         def executing_eagerly():
-            return graphs == 0
+            return not graphs
     """,
     "tensorflow/python/eager/backprop.py": """
+        from tensorflow.python.eager import context
+
         class GradientTape:
             def __enter__(self):
                 return self
@@ -55,29 +57,39 @@ _MODULES = {
                 pass
 
             def gradient(self, target, sources):
+                for graph in context.graphs:
+                    graph.operations.append(Op("gradient_tape/MatMul"))
                 return 0
+
+        class Op:
+            type = "MatMul"
+
+            def __init__(self, name):
+                self.name = name
     """,
     "tensorflow/python/eager/polymorphic_function/polymorphic_function.py": """
         import time
         from tensorflow.python.eager import context
+        from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction, Graph
         from tensorflow.python.profiler import trace
 
         class Function:
             def __init__(self, python_function):
                 self.python_function = python_function
                 self.__name__ = self._name = python_function.__name__
-                self.signatures = set()
+                self._function_cache = {}
 
             def _trace(self, args, kwargs):
                 signature = tuple(map(type, args))
-                if signature in self.signatures:
+                if signature in self._function_cache:
                     return
-                context.graphs += 1
+                graph = Graph()
+                context.graphs.append(graph)
                 try:
                     self.python_function(*args, **kwargs)
                 finally:
-                    context.graphs -= 1
-                self.signatures.add(signature)
+                    context.graphs.remove(graph)
+                self._function_cache[signature] = ConcreteFunction(self._name, graph)
 
             def __call__(self, *args, **kwargs):
                 if context.graphs:
@@ -87,18 +99,27 @@ _MODULES = {
                     time.sleep(0.001)
 
             def get_concrete_function(self, *args, **kwargs):
-                from tensorflow.python.eager.polymorphic_function import concrete_function
-
                 self._trace(args, kwargs)
-                return concrete_function.ConcreteFunction(self._name)
+                return self._function_cache[tuple(map(type, args))]
     """,
     "tensorflow/python/eager/polymorphic_function/concrete_function.py": """
         import time
         from tensorflow.python.profiler import trace
 
+        class Graph:
+            variables = captures = ()
+
+            def __init__(self):
+                self.operations = []
+
+            def get_operations(self):
+                return self.operations
+
         class ConcreteFunction:
-            def __init__(self, name):
-                self.name = f"__inference_{name}_7".encode()
+            inputs = captured_inputs = ()
+
+            def __init__(self, name, graph):
+                self.name, self.graph = f"__inference_{name}_7".encode(), graph
 
             def __call__(self, *args, **kwargs):
                 with trace.Trace(self.name.decode()):

@@ -35,7 +35,7 @@ def test_what_cannot_be_had_is_absent_with_its_reason() -> None:
     assert facts.as_group() == {
         "here": 0,
         "missing": {
-            "a": "RuntimeError: no such thing",
+            "a": "RuntimeError",
             "b": "nobody asked for it",
             "c": "not known to this TensorFlow",
         },
@@ -162,9 +162,9 @@ def test_links_between_gpus() -> None:
     assert describe_driver(nvml) == {"driver": "550.54"}
     first, _, third = found["gpus"]
     assert (first["pcie_generation"], first["pcie_width"]) == (3, 8)
-    assert first["missing"] == {"pcie_width_max": "NvmlError: Not Supported"}
+    assert first["missing"] == {"pcie_width_max": "NvmlError"}
     assert first["nvlinks"] == {"active": 2}
-    assert third["missing"]["nvlinks"] == "no NVLink: Invalid Argument"
+    assert third["missing"]["nvlinks"] == "no NVLink: NvmlError"
 
 
 def test_nvml_is_let_go_again(monkeypatch: pytest.MonkeyPatch) -> None:

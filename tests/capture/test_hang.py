@@ -9,17 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from scripts.xspace import XSpace
 from tests.capture.conftest import ROOT, Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.stack_dump import FILE_PREFIX
 from traceview.capture.hang.peers import Peers
-from traceview.capture.hang.recorded import collectives
 from traceview.capture.hang.silence import Silence
 from traceview.capture.hang.threads import (
     KernelThread,
@@ -299,73 +296,3 @@ def test_a_process_alone_has_no_peers(tmp_path: Path) -> None:
     found.write(beat())
     assert found.read() == []
     assert list(tmp_path.iterdir()) == []
-
-
-# Collectives in a profile
-
-
-def recorded(folder: Path) -> Path:
-    """Two steps of an all-reduce of two devices; in the third step the second device does not come."""
-    space = XSpace()
-    plane = space.planes.add(name=b"/host:CPU")
-    names = {
-        1: b"CollectiveOpV2Kernel::Run",
-        2: b"CollectiveExecutor::ExecuteAsync::Done",
-        3: b"Reduce:CollectiveReduceV2",
-        4: b"Reduce_1:CollectiveReduceV2",
-        5: b"train",
-    }
-    stats = {
-        1: b"name",
-        2: b"_p",
-        3: b"_c",
-        4: b"group_key",
-        5: b"instance_key",
-        6: b"Reduce",
-        7: b"Reduce_1",
-    }
-    for number, name in names.items():
-        plane.event_metadata[number].id = number
-        plane.event_metadata[number].name = name
-    for number, name in stats.items():
-        plane.stat_metadata[number].id = number
-        plane.stat_metadata[number].name = name
-    line = plane.lines.add(id=1)
-    for step in range(3):
-        for device in range(1 if step == 2 else 2):
-            begun = line.events.add(metadata_id=1)
-            begun.stats.add(metadata_id=1, ref_value=6 + device)
-            begun.stats.add(metadata_id=2, int64_value=10 * step + device)
-            if step < 2:
-                ended = line.events.add(metadata_id=2)
-                ended.stats.add(metadata_id=3, int64_value=10 * step + device)
-                op = line.events.add(metadata_id=3 + device)
-                op.stats.add(metadata_id=4, int64_value=7)
-                op.stats.add(metadata_id=5, int64_value=100 + step)
-    path = folder / "node.xplane.pb"
-    path.write_bytes(space.SerializeToString())
-    return path
-
-
-def test_the_device_that_did_not_come_is_in_the_profile(tmp_path: Path) -> None:
-    def op(name: str, device: str) -> SimpleNamespace:
-        return SimpleNamespace(name=name, device=f"/job:localhost/device:{device}", type="Op")
-
-    graph = SimpleNamespace(
-        get_operations=lambda: [
-            op("Reduce", "GPU:0"),
-            op("call/Reduce_1", "GPU:1"),
-            op("Other", "GPU:0"),
-        ]
-    )
-    rows = collectives(recorded(tmp_path))
-    assert rows == [
-        {"op": "Reduce", "device": "", "has_come": True},
-        {"op": "Reduce_1", "device": "", "has_come": False},
-    ]
-    assert [row["device"] for row in collectives(recorded(tmp_path), [graph])] == ["GPU:0", "GPU:1"]
-
-
-def test_collectives_that_ended_are_not_open(fixtures: Path) -> None:
-    (path,) = (fixtures / "custom-loop-2").rglob("*.xplane.pb")
-    assert collectives(path) == []

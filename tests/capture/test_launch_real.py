@@ -232,21 +232,6 @@ cell = open("cell.py").read()
 for line in ("", "%%traceview --steps 10:15 --out logs\\n"):
     assert shell.run_cell(line + cell).success
 """
-SERVER = """
-import os, time
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import tensorflow as tf
-server = tf.distribute.Server.create_local_server()
-time.sleep(4)
-"""
-SESSION = """
-import time
-import tensorflow as tf
-with tf.Graph().as_default() as graph: total = tf.constant(1.0) + 1.0
-with tf.compat.v1.Session(graph=graph) as session:
-    begun = time.monotonic()
-    while time.monotonic() < begun + 4: session.run(total)
-"""
 
 
 def run(
@@ -358,15 +343,3 @@ def test_a_shell_script_with_two_trainers_below_the_command(tmp_path: Path) -> N
     assert [steps_of(captured) for captured in runs] == [WINDOW] * 3
     for captured in runs:
         assert f"the trace is in {captured.run}; the script goes on" in err
-
-
-@pytest.mark.parametrize("script", [SERVER, SESSION], ids=["a server", "a session"])
-def test_what_runs_no_steps_is_recorded_by_time(tmp_path: Path, script: str) -> None:
-    (tmp_path / "server.py").write_text(script, encoding="utf-8")
-    program = [sys.executable, *CAPTURE, "--seconds", "1:2", "server.py"]
-    code, _, err = run(tmp_path, program)
-    assert code == 0, err
-    (captured,) = captured_runs(tmp_path)
-    assert captured.window["asked_seconds"] == [1.0, 2.0]
-    assert 0.9 < captured.window["recorded_seconds"] < 2
-    assert "of training were recorded; no whole step is marked in them" in err

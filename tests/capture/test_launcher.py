@@ -11,27 +11,23 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import CAPTURE, Capture, environment_with, run_together
+from tests.capture.conftest import CAPTURE, environment_with, run_together
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError
 from traceview.capture.record.destination import KEPT, Destination, NameTakenError
 from traceview.capture.record.run_choice import RunChoice
-from traceview.capture.sidecar.cluster import Rank, Task, own_place, rank_of
+from traceview.capture.sidecar.cluster import Task, own_place, rank_of
 
-GLOO = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT": "7"}
 CONFIG = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})
 
 
 @pytest.mark.parametrize(
     ("environment", "rank"),
     [
-        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "4"}, Rank(1, 4, True)),
-        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, Rank(0, 2, False)),
-        ({"MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "2"}, Rank(0, 2, False)),
-        ({"PMI_RANK": "3", "PMI_SIZE": "4"}, Rank(3, 4, False)),
-        ({"JSM_NAMESPACE_RANK": "3", "JSM_NAMESPACE_SIZE": "4"}, Rank(3, 4, False)),
-        ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8"}, Rank(2, 8, False)),
-        ({"RANK": "2", "WORLD_SIZE": "8"}, Rank(2, 8, False)),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, (0, 2)),
+        ({"PMI_RANK": "3", "PMI_SIZE": "4"}, (3, 4)),
+        ({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8"}, (2, 8)),
+        ({"RANK": "2", "WORLD_SIZE": "8"}, (2, 8)),
         # mpirun inside a step of one task.
         (
             {
@@ -40,49 +36,21 @@ CONFIG = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "wo
                 "OMPI_COMM_WORLD_RANK": "1",
                 "OMPI_COMM_WORLD_SIZE": "2",
             },
-            Rank(1, 2, False),
+            (1, 2),
         ),
         # The script of sbatch itself.
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),
-        ({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "1"}, None),
-        ({"HOROVOD_RANK": "4", "HOROVOD_SIZE": "4"}, None),
-        ({"HOROVOD_RANK": "-1", "HOROVOD_SIZE": "4"}, None),
-        ({"HOROVOD_RANK": "x", "HOROVOD_SIZE": "4"}, None),
-        ({"HOROVOD_RANK": "1" * 5000, "HOROVOD_SIZE": "9" * 5000}, None),
+        ({"PMI_RANK": "0", "PMI_SIZE": "1"}, None),
+        ({"PMI_RANK": "4", "PMI_SIZE": "4"}, None),
+        ({"PMI_RANK": "-1", "PMI_SIZE": "4"}, None),
+        ({"PMI_RANK": "x", "PMI_SIZE": "4"}, None),
+        ({"PMI_RANK": "1" * 5000, "PMI_SIZE": "9" * 5000}, None),
         ({"RANK": "general"}, None),
         ({}, None),
     ],
 )
-def test_ranks(environment: Mapping[str, str], rank: Rank | None) -> None:
-    assert rank_of(environment, modules=()) == rank
-
-
-def test_ranks_are_together_where_the_script_uses_horovod() -> None:
-    environment = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
-    assert rank_of(environment, modules={"horovod"}) == Rank(0, 2, True)
-
-
-def test_the_cluster_of_a_rank_is_that_of_its_job() -> None:
-    ranks = [own_place({"HOROVOD_RANK": str(n), "HOROVOD_SIZE": "2", **GLOO}) for n in range(2)]
-    first, second = ranks
-    assert first is not None
-    assert second is not None
-    assert first.cluster == second.cluster
-    assert first.partners == second.partners == (Task("rank", 0), Task("rank", 1))
-    assert (second.task.label, str(second.task)) == ("r1", "rank 1")
-    other = own_place(
-        {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", **GLOO, "SLURM_JOB_ID": "3"}
-        | {"HOROVOD_GLOO_RENDEZVOUS_PORT": "8"}
-    )
-    assert other is not None
-    assert other.cluster != first.cluster
-
-
-def test_ranks_of_an_unknown_job_do_not_meet() -> None:
-    """Another job of as many ranks may capture into the same folder."""
-    place = own_place({"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2"})
-    assert place is not None
-    assert place.partners == ()
+def test_ranks(environment: Mapping[str, str], rank: tuple[int, int] | None) -> None:
+    assert rank_of(environment) == rank
 
 
 def test_tf_config_comes_first() -> None:
@@ -97,9 +65,6 @@ def test_the_sidecar_has_the_rank() -> None:
     slurm = own_place({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8"})
     assert slurm is not None
     assert slurm.as_json() == {"role": "rank", "index": 2}
-    horovod = own_place({"HOROVOD_RANK": "2", "HOROVOD_SIZE": "8"})
-    assert horovod is not None
-    assert horovod.as_json() == {"role": "rank", "index": 2, "sizes": {"rank": 8}}
 
 
 # Whole captures, with a TensorFlow that trains nothing
@@ -156,14 +121,6 @@ def test_ranks_of_one_run_are_in_the_names(tmp_path: Path, fake: Path) -> None:
     assert traces(run) == ["fake-host_r0.xplane.pb", "fake-host_r1.xplane.pb"]
 
 
-def test_ranks_of_horovod_share_a_run(tmp_path: Path, fake: Path) -> None:
-    ranks = [{"HOROVOD_RANK": str(n), "HOROVOD_SIZE": "2", **GLOO} for n in range(2)]
-    done = captured_together(tmp_path, fake, ranks)
-    assert [code for code, _ in done] == [0, 0], done
-    (run,) = {Path(text.splitlines()[-1]) for _, text in done}
-    assert traces(run) == ["fake-host_r0.xplane.pb", "fake-host_r1.xplane.pb"]
-
-
 def test_ranks_that_may_be_independent_hear_of_the_run(tmp_path: Path, fake: Path) -> None:
     done = captured_together(
         tmp_path, fake, [{"SLURM_PROCID": str(n), "SLURM_STEP_NUM_TASKS": "2"} for n in range(2)]
@@ -172,12 +129,6 @@ def test_ranks_that_may_be_independent_hear_of_the_run(tmp_path: Path, fake: Pat
     assert len({text.splitlines()[-1] for _, text in done}) == 2
     hint = "note: each of the 2 ranks gets its own run; if they train together, --run NAME"
     assert [hint in text for _, text in done] == [True, False]
-
-
-def test_a_rank_of_horovod_that_is_not_captured_is_named(capture: Capture) -> None:
-    done = capture(LOOP, environment={"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", **GLOO})
-    assert "note: rank 1 did not join this run" in done.err
-    assert done.sidecar["cluster"]["role"] == "rank"
 
 
 # Whose file has the name

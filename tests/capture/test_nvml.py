@@ -23,7 +23,7 @@ from tests.capture.fake_nvml import BUS_IDS, Nvml, NvmlError
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.sampling import nvml as nvml_sampling
 from traceview.capture.sampling.nvml import NOT_ASKED, GpuSamples, NvmlListener
-from traceview.capture.sampling.other_processes import OtherProcesses, OwnProcesses
+from traceview.capture.sampling.other_processes import is_own
 from traceview.capture.sidecar.file import NoAnswerError, Sidecar
 from traceview.capture.sidecar.gpu_libraries import bus_ids, started_driver
 
@@ -91,7 +91,7 @@ def test_only_what_was_sampled_in_the_window_is_kept(nvml: Nvml) -> None:
 
 def test_a_span_leaves_out_what_came_before_and_after() -> None:
     nvml = Nvml()
-    samples = GpuSamples(nvml, BUS_IDS[0], OtherProcesses(nvml, BUS_IDS[0], OwnProcesses()))
+    samples = GpuSamples(nvml, BUS_IDS[0])
     for _ in range(4):
         samples.take()
         time.sleep(0.001)
@@ -105,7 +105,7 @@ def test_what_a_gpu_does_not_answer_is_asked_once(nvml: Nvml) -> None:
     group, _ = sampled(nvml)
     second = group["devices"][1]
     assert "power_watts" not in second["samples"]
-    assert second["missing"]["power_watts"] == "NvmlError: Not Supported"
+    assert second["missing"]["power_watts"] == "NvmlError"
     assert nvml.asked["power of the second"] == 1
 
 
@@ -118,17 +118,8 @@ def test_gpus_that_nvml_does_not_have_are_absent_alone(nvml: Nvml) -> None:
     assert unknown == {
         "ordinal": 2,
         "bus_id": "0000:99:00.0",
-        "missing": {"samples": "NvmlError: Not Found"},
+        "missing": {"samples": "NvmlError"},
     }
-
-
-def test_many_samples_are_thinned(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml_sampling, "MOST_SAMPLES", 8)
-    monkeypatch.setattr(nvml_sampling, "INTERVAL_SECONDS", 0.001)
-    group, _ = sampled(nvml, samples=30)
-    columns = group["devices"][0]["samples"]
-    assert {len(column) for column in columns.values()} <= set(range(1, 9))
-    assert columns["t_ns"] == sorted(columns["t_ns"])
 
 
 # Other processes
@@ -146,38 +137,21 @@ def test_other_processes_and_how_much_they_use(nvml: Nvml) -> None:
     ]
 
 
-def test_the_most_memory_of_a_process_counts() -> None:
-    nvml = Nvml()
-    neighbours = OtherProcesses(nvml, BUS_IDS[0], OwnProcesses())
-    for used in (3, 7, None, 5):
-        nvml.processes = [(os.getpid(), 1), (ELSEWHERE, used)]
-        neighbours.update()
-    assert neighbours.describe(0, 1) == [
-        {"pid": ELSEWHERE, "memory_bytes": 7, "utilization_ratio": None}
-    ]
-
-
 def test_children_are_ours_and_parents_are_not() -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     )
     try:
-        own = OwnProcesses()
-        assert own.has(os.getpid())
-        assert own.has(child.pid)
-        assert not own.has(os.getppid())
-        assert not own.has(1)
+        assert [is_own(pid) for pid in (os.getpid(), child.pid)] == [True, True]
+        assert [is_own(pid) for pid in (os.getppid(), 1)] == [False, False]
     finally:
         child.communicate()
-    assert own.has(child.pid), "it has ended, and was ours"
 
 
-def test_others_are_known_only_where_nvml_lists_us() -> None:
-    own = OwnProcesses()
-    with pytest.raises(NoAnswerError, match="container"):
-        own.check_comparable()
-    own.has(os.getpid())
-    own.check_comparable()
+def test_others_are_known_only_where_nvml_lists_us(nvml: Nvml) -> None:
+    nvml.processes = [(ELSEWHERE, 1)]
+    group, _ = sampled(nvml, samples=1)
+    assert "container" in group["devices"][0]["missing"]["other_processes"]
 
 
 def test_a_driver_that_lists_no_processes(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +162,7 @@ def test_a_driver_that_lists_no_processes(nvml: Nvml, monkeypatch: pytest.Monkey
     group, _ = sampled(nvml)
     assert "other_processes" not in group["devices"][0]
     reason = group["devices"][0]["missing"]["other_processes"]
-    assert reason == "NvmlError: Insufficient Permissions"
+    assert reason == "NvmlError"
 
 
 # No harm
@@ -198,7 +172,7 @@ def test_signals_are_the_scripts(nvml: Nvml) -> None:
     masks: list[set[Any]] = []
     nvml.on_question = lambda: masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
     sampled(nvml)
-    assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM} <= masks[-1]
+    assert any({signal.SIGINT, signal.SIGTERM, signal.SIGALRM} <= mask for mask in masks)
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
@@ -259,13 +233,16 @@ def test_a_driver_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_error_in_the_thread_is_a_problem_and_no_more(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def thin(_: GpuSamples) -> bool:
+    original = GpuSamples.take
+
+    def take(samples: GpuSamples) -> None:
+        original(samples)
         raise RuntimeError("no such thing")
 
-    monkeypatch.setattr(GpuSamples, "thin", thin)
-    group, _ = sampled(nvml, samples=1)
-    assert group["problem"] == "RuntimeError: no such thing"
-    assert len(group["devices"]) == len(BUS_IDS)
+    monkeypatch.setattr(GpuSamples, "take", take)
+    group, _ = sampled(nvml, samples=1, ids=BUS_IDS[:1])
+    assert group["problem"] == "RuntimeError"
+    assert len(group["devices"]) == 1
 
 
 def test_a_process_ends_while_it_is_sampled(tmp_path: Path) -> None:
@@ -282,7 +259,7 @@ listener = NvmlListener(find_bus_ids=lambda: list(BUS_IDS))
 listener.opening(sidecar)
 sidecar.state = "recording"
 listener.opened(sidecar)
-while not nvml.asked.get("processes"):
+while not nvml.asked.get("utilization"):
     time.sleep(0.01)
 if os.fork() == 0:
     sys.exit(0)

@@ -13,7 +13,6 @@ from traceview.capture.sidecar.file import NoAnswerError, Sidecar
 from traceview.capture.steps.op_lines import describe_lines
 from traceview.capture.steps.placement import PlacementListener
 from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.steps.step_objects import StepObjects
 
 HERE, PACKAGES = "/home/u/job", "/venv/lib/python3.12/site-packages"
 KERAS = f"{PACKAGES}/keras/src/layers/layer.py"
@@ -146,8 +145,8 @@ def test_without_source_there_is_no_line(is_wanted: bool) -> None:
     made = graph([op("a", *THREAD, own("layer"))])
     made.variables = made.captures = ()
     function = Function(_name="train", _function_cache={0: SimpleNamespace(graph=made)})
-    steps, sidecar = StepObjects(), Sidecar()
-    steps.add("train", function)
+    steps: Any = SimpleNamespace(functions_of=lambda _: [function], models=list)
+    sidecar = Sidecar()
     sidecar.add("window", {"calls": [{"function": "train", "count": 5}]})
     listener = PlacementListener(steps, StepInputs(), is_source_wanted=is_wanted)
     listener.closed(sidecar, Path("trace"))

@@ -11,7 +11,6 @@ from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.graphs import count_ops, training_loop
 from traceview.capture.steps.placement import PlacementListener
 from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.steps.step_objects import StepObjects
 
 GPU_0, GPU_1 = "/device:GPU:0", "/device:GPU:1"
 
@@ -45,14 +44,12 @@ class Function(SimpleNamespace):
 
 
 def function(name: str, graph: Graph) -> Any:
-    trace = SimpleNamespace(graph=graph)
+    trace = SimpleNamespace(graph=graph, name=name)
     return Function(_name=name, _function_cache={0: trace})
 
 
-def steps_of(name: str, thing: Any) -> StepObjects:
-    steps = StepObjects()
-    steps.add(name, thing)
-    return steps
+def steps_of(thing: Any) -> Any:
+    return SimpleNamespace(functions_of=lambda _: [thing], models=list)
 
 
 def test_ops_are_counted_with_those_of_the_functions_that_are_called() -> None:
@@ -107,7 +104,7 @@ def test_a_call_that_makes_more_steps_than_it_counts_for_is_noted() -> None:
     sidecar = Sidecar()
     for count, notes in ((5, set()), (1, {"steps"})):
         sidecar.add("window", {"calls": [{"function": "epoch", "count": count}]})
-        PlacementListener(steps_of("epoch", made), StepInputs()).closed(sidecar, Path("trace"))
+        PlacementListener(steps_of(made), StepInputs()).closed(sidecar, Path("trace"))
         assert sidecar.groups.get("notes", {}).keys() == notes
     (line,) = sidecar.groups["notes"]["steps"]
     assert line.startswith("one call of epoch counts as one step, but")

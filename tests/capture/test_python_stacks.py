@@ -320,7 +320,7 @@ def test_an_error_of_the_sampler_is_a_problem_of_the_sidecar(
 
     monkeypatch.setattr(sys, "_current_frames", fail)
     group = window_around(lambda: time.sleep(0.02)).groups["python"]
-    assert group["problem"] == group["reason"] == "RuntimeError: no frames"
+    assert group["problem"] == group["reason"] == "RuntimeError"
 
 
 def test_a_forked_child_keeps_nothing() -> None:

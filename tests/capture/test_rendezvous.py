@@ -20,7 +20,7 @@ from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.cluster import Place, Task, place_of
-from traceview.capture.window.ranges import SecondsRange, StepRange
+from traceview.capture.window.ranges import StepRange
 from traceview.trace.reading.locate import find_runs
 
 WINDOW = StepRange(10, 15)
@@ -255,12 +255,12 @@ def test_the_others_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_report_before_the_window_is_in_the_run_of_all_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings(tmp_path, SecondsRange(10, 15))
+    settings = Settings(tmp_path, StepRange(10, 15))
     monkeypatch.setenv("TF_CONFIG", config(0))
     reported = StepWatch(settings, unheard).capture.report_place()[0]
     monkeypatch.setenv("TF_CONFIG", config(1))
     other, said = choice(tmp_path)
-    other.settle(settings.asked)
+    other.settle(settings.steps)
     assert (other.run, said) == (reported.name, [])
 
 

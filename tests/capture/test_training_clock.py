@@ -11,7 +11,6 @@ import pytest
 from traceview.capture.record.training_clock import NO_STEP_S, TrainingClock
 from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.steps.step_objects import StepObjects
 from traceview.capture.window.ranges import StepRange
 from traceview.capture.window.step_window import StepWindow
 
@@ -30,7 +29,7 @@ class Scene:
         self.said: list[str] = []
         recording: Any = Nothing()
         self.window = StepWindow(StepRange(10, 15), recording)
-        self.observer = Observer(self.window, (), StepObjects(), StepInputs())
+        self.observer = Observer(self.window, (), StepInputs())
         self.clock = TrainingClock(self.window, self.observer, self.said.append, NO_STEP)
 
     def function(self) -> None:

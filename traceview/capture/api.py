@@ -15,16 +15,14 @@ from threading import Lock, get_ident
 from types import FrameType, ModuleType
 from typing import Any
 
-from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.process.python_code import CodePlaces, callers
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import PARTS, Settings
 from traceview.capture.record.step_watch import StepWatch
-from traceview.capture.recurring import Recurrence, remove
-from traceview.capture.sidecar.file import WindowListener
-from traceview.capture.steps.hooks import INPUT_PLACES, KERAS_EPOCHS, Place
-from traceview.capture.window.ranges import SecondsRange, StepRange
+from traceview.capture.steps.callee import name_of_model
+from traceview.capture.steps.hooks import INPUT_PLACES, Place
+from traceview.capture.window.ranges import StepRange
 
 
 class CaptureWarning(UserWarning):
@@ -99,8 +97,6 @@ def keras_callback(
     logdir: str | PathLike[str],
     steps: range,
     *,
-    every: int | None = None,
-    keep: int = 10,
     run: str | None = None,
     nvml: bool = True,
     python: bool = True,
@@ -111,103 +107,54 @@ def keras_callback(
 
         model.fit(dataset, epochs=3, callbacks=[traceview.keras_callback("logs", range(10, 15))])
 
-    `every=1000` records such a window again after each 1000 steps, each as a run of its own, for as long as `fit` goes
-    on. Of these runs the newest `keep` stay, also if the training was started several times; others are not touched.
-
-    With `steps_per_execution=k` a call runs k steps, and whole calls are recorded. Keras may run other
-    callbacks in threads when all of them allow it; this one does not, so that they run one after another.
+    With `steps_per_execution=k` a call runs k steps, and whole calls are recorded.
     `keras` is the Keras of the model, by default `tf.keras`. The other arguments and the errors are those of
-    `capture_steps`; `CaptureError` comes when `fit` begins. Raises `UsageError` also if `every` leaves no steps between two
-    windows, if `keep` is less than 1, and for `run` together with `every`.
+    `capture_steps`; `CaptureError` comes when `fit` begins.
     """
     settings = _settings(logdir, steps, run, nvml, python, source)
-    recurrence = None if every is None else Recurrence(steps, every, keep)
-    if recurrence is not None and run is not None:
-        raise UsageError(f"run={run!r} names one run; every={every} makes many, named by the time")
     if keras is None:
         import tensorflow as tf
 
         keras = tf.keras
-    made = type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})
-    return made(settings, recurrence, _Warnings())
+    return type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})(settings, _Warnings())
 
 
 class _StepCapture:
-    """Reports the beginning and the end of each step of `fit`; a class derived from it and a Keras callback is one."""
+    """Captures the steps of `fit` from its beginning to its end; a class derived from it and a Keras callback is one."""
 
     model: Any
 
-    def __init__(
-        self, settings: Settings, recurrence: Recurrence | None, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
         super().__init__()
         self.session: Session | None = None
         self._settings = settings
-        self._out = Path()
-        self._recurrence = recurrence
         self._say = say
         self._stack = ExitStack()
         self._lock = Lock()
-        self._watch: StepWatch | None = None
-        self._count = 1
 
     def on_train_begin(self, logs: Any = None) -> None:
-        # After a `fit` that ended by an exception, Keras has called nothing.
-        self._close()
         atexit.register(self._close)
-        # The script may change its working directory before the next window.
-        self._out = Path.cwd() / self._settings.out
-        self._begin(self._settings.asked)
-
-    def _begin(self, steps: StepRange | SecondsRange, *, may_be_missed: bool = False) -> StepWatch:
-        listeners = () if self._recurrence is None else (self._recurrence,)
-        settings = replace(self._settings, out=self._out, asked=steps)
-        self._watch = self._stack.enter_context(
-            _watched(settings, KERAS_EPOCHS, self._say, listeners, may_be_missed=may_be_missed)
-        )
-        self._watch.window.on_look = partial(self._look, get_ident(), _frame_of_fit())
-        self.session = Session(self._watch)
-        self._watch.framework.step_objects.add("fit", self.model)
-        return self._watch
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._watch is not None:
-            # Keras 3 itself counts a short call as a whole one.
-            self._count = self._watch.hooks.call_sizes.take(self.model)
-            self._watch.window.begin(self._count)
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        if self._watch is not None:
-            self._watch.window.end("fit", self._count)
-            if self._recurrence is not None and self._watch.window.state == "closed":
-                self._begin_again(self._recurrence, self._watch.window.next_number)
-
-    def _begin_again(self, recurrence: Recurrence, number: int) -> None:
-        self._close()
-        self._watch = None
-        try:
-            steps = StepRange.of(recurrence.next_steps(number, self._count))
-            watch = self._begin(steps, may_be_missed=True)
-            watch.window.next_number = number
-        except TraceviewError as error:
-            # The disk is full, for instance; the training goes on.
-            self._say(f"no window is recorded any more: {error.message}")
+        # Other functions that compute gradients are none of its steps.
+        settings = replace(self._settings, step_functions=(name_of_model(self.model),))
+        watch = self._stack.enter_context(_watched(settings, None, self._say))
+        watch.hooks.observe(self.model)
+        watch.window.on_look = partial(self._look, get_ident(), _frame_of_fit())
+        self.session = Session(watch)
 
     def on_train_end(self, logs: Any = None) -> None:
         self._close()
         atexit.unregister(self._close)
 
     def _look(self, thread: int, fit: FrameType | None) -> None:
-        """Close the window where `fit` has ended: an exception that is kept keeps its frame alive, but not on the stack."""
+        """Close the window where `fit` has ended by an exception: Keras calls nothing then. An exception that is kept keeps
+        the frame alive, but not on the stack.
+        """
         if fit is not None and fit not in callers(sys._current_frames().get(thread)):
             self._close()
 
     def _close(self) -> None:
         with self._lock:
             self._stack.close()
-            has_run = self._watch is not None and self._watch.run is not None
-            if self._recurrence is not None and has_run:
-                self._recurrence.remove_older(self._out)
 
 
 def _settings(logdir: str | PathLike[str], steps: range, run: str | None, *parts: bool) -> Settings:
@@ -218,17 +165,10 @@ def _settings(logdir: str | PathLike[str], steps: range, run: str | None, *parts
 
 @contextmanager
 def _watched(
-    settings: Settings,
-    places: Sequence[Place],
-    say: Callable[[str], None],
-    listeners: Sequence[WindowListener] = (),
-    *,
-    may_be_missed: bool = False,
+    settings: Settings, places: Sequence[Place] | None, say: Callable[[str], None]
 ) -> Iterator[StepWatch]:
-    """Capture the steps that the body reports. `may_be_missed`: it is fine if none of them is in the window,
-    and nothing is kept then.
-    """
-    watch = StepWatch(settings, say, listeners, places=places)
+    """Capture the steps that the body reports, or those of what is hooked at `places`."""
+    watch = StepWatch(settings, say, places=places)
     watch.capture.prepare()
     end: End = "failed"
     try:
@@ -238,11 +178,7 @@ def _watched(
     finally:
         watch.remove()
         watch.finish(end)
-        is_missed = may_be_missed and watch.window.got is None and not watch.window.failures
-        if is_missed and watch.capture.kept is not None:
-            # Only the step before the window was recorded.
-            remove(watch.capture.kept)
-        for line in () if is_missed else _complaints(watch):
+        for line in _complaints(watch):
             say(line)
 
 

@@ -306,8 +306,8 @@ def why_no_device(trace: Trace) -> str:
         return "no op of TensorFlow ended while it was profiled"
     if all(map(_coordinates, hosts)):
         return (
-            "this process hands the steps to its workers, which run the ops; record those with traceview capture "
-            "--seconds"
+            "this process hands the steps to its workers, which run the ops; record those with "
+            "tf.profiler.experimental.client.trace"
         )
     return "there was no GPU, and no op ran inside of a graph on the CPU; what runs outside of graphs belongs to no device"
 

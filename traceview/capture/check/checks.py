@@ -1,4 +1,4 @@
-"""Checks the framework, its GPUs, a profile of it, the folder of the traces, and the scripts."""
+"""Checks the framework that a script imports, its GPUs, a profile of it, and the folder of the traces."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from traceview.base.errors import CaptureError
-from traceview.capture.check.scripts import Check, read_scripts
 from traceview.capture.check.trial import Trial, try_profile
 from traceview.capture.record.destination import Destination
 
@@ -30,44 +29,62 @@ _TIMEOUT_SECONDS: Final = 20
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 COMFORTABLE_BYTES: Final = 1 << 30
 """Room for several captures: a trace at the tracer's limits has about 100 MB."""
+_IMPORTS: Final = {
+    "tensorflow": re.compile(r"^\s*(?:import|from)\s+(?:tensorflow|keras|tf_keras)\b", re.M),
+    "jax": re.compile(r"^\s*(?:import|from)\s+(?:jax|flax|optax|equinox)\b", re.M),
+}
 
 
-def examine(scripts: Sequence[Path], out: Path) -> list[Check]:
+class Check(NamedTuple):
+    """The result of one check: what the machine has, and how to fix it.
+
+    `failed`: a capture here would fail, or lack its main content. `warning`: it may, or its numbers would mislead.
+    `not applicable`: there is nothing to check here.
+    """
+
+    name: str
+    status: Literal["ok", "warning", "failed", "not applicable"]
+    detail: str
+    fix: str = ""
+
+
+def examine(script: Path | None, out: Path) -> Iterator[Check]:
     """Run every check.
 
-    The framework of the scripts is imported in another process, which records a profile (4 to 15 s). Scripts are read and never
-    run. A problem is a failed check, never an error.
+    The framework of the script is imported in another process, which records a profile (4 to 15 s). The script is read and
+    never run. A problem is a failed check, never an error.
     """
-    imports, of_scripts = read_scripts(scripts)
-    framework, installed = chosen(imports)
+    text = ""
+    if script is not None:
+        file = script / "__main__.py" if script.is_dir() else script
+        try:
+            text = file.read_text("utf-8", "replace")
+        except OSError as error:
+            yield Check("script", "failed", f"{script}: {error.strerror}", "give a Python file")
+    framework, installed = chosen(text)
     trial = try_profile(framework, os.environ) if installed else Trial()
-    return [
-        check_framework(framework, installed, trial, is_needed=framework in imports),
-        check_gpus(framework, trial, os.environ),
-        check_profile(framework, trial),
-        check_output(out),
-        *of_scripts,
-    ]
+    yield check_framework(framework, installed, trial)
+    yield check_gpus(framework, trial, os.environ)
+    yield check_profile(framework, trial)
+    yield check_output(out)
 
 
-def chosen(imports: Collection[str]) -> tuple[str, dict[str, str]]:
-    """The framework that scripts with these imports train with, and the packages that install it with their versions."""
+def chosen(script: str) -> tuple[str, dict[str, str]]:
+    """The framework that a script with this text trains with, and the packages that install it with their versions."""
     packages = packages_distributions()
-    wants_jax = "jax" in imports and "tensorflow" not in imports
+    imports = {name for name, pattern in _IMPORTS.items() if pattern.search(script)}
     has_only_jax = not imports and "jax" in packages and "tensorflow" not in packages
-    framework = "jax" if wants_jax or has_only_jax else "tensorflow"
+    framework = "jax" if imports == {"jax"} or has_only_jax else "tensorflow"
     return framework, {name: version(name) for name in sorted(set(packages.get(framework, ())))}
 
 
-def check_framework(
-    framework: str, installed: Mapping[str, str], trial: Trial, *, is_needed: bool
-) -> Check:
-    """Whether it is installed, can be imported, and is of a tested version. `is_needed`: a given script imports it."""
+def check_framework(framework: str, installed: Mapping[str, str], trial: Trial) -> Check:
+    """Whether it is installed, can be imported, and is of a tested version."""
     name = _NAMES[framework]
     if not installed:
         return Check(
             framework,
-            "failed" if is_needed else "warning",
+            "failed",
             f"not installed for {sys.executable}",
             f"install {name} there, or traceview where {name} is; `traceview analyze` needs neither",
         )
@@ -165,7 +182,7 @@ def check_profile(framework: str, trial: Trial) -> Check:
             "profile",
             "failed",
             f"a profile of one multiplication recorded nothing: {trial.reason or 'no reason was logged'}",
-            "unset TF_DISABLE_PROFILING, and run without other profilers",
+            "run without other profilers",
         )
     if not trial.gpus:
         return Check("profile", "ok", "a profile recorded the operations of the CPU")

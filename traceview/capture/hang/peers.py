@@ -17,7 +17,7 @@ from typing import Any, Final
 from traceview.capture.record.rendezvous import Rendezvous
 from traceview.capture.sidecar.cluster import Place, Task, own_place
 from traceview.capture.sidecar.file import write_whole
-from traceview.capture.window.ranges import SecondsRange, StepRange
+from traceview.capture.window.ranges import StepRange
 
 _PREFIX: Final = "beat-"
 _SILENT_BEATS: Final = 3
@@ -32,13 +32,13 @@ class Peers:
     def __init__(
         self,
         out: Path,
-        asked: StepRange | SecondsRange,
+        steps: StepRange,
         interval_s: float,
     ) -> None:
         self.interval_s = interval_s
         self.place: Place | None = None
         self._out = out
-        self._asked = asked
+        self._steps = steps
         self._folder: Path | None = None
 
     def find(self, environment: Mapping[str, str]) -> bool:
@@ -48,7 +48,7 @@ class Peers:
             if place is None or not place.partners:
                 return False
             self.place = place
-            self._folder = Rendezvous(self._out, place, self._asked).folder
+            self._folder = Rendezvous(self._out, place, self._steps).folder
             with suppress(OSError):
                 self._folder.mkdir(exist_ok=True)
         return True
@@ -76,15 +76,8 @@ class Peers:
         return self._folder / f"{_PREFIX}{task.label}.json"
 
     def _worker(self, task: Task, now_s: float) -> dict[str, Any]:
-        worker: dict[str, Any] = {
-            "task": str(task),
-            "host": None,
-            "state": "unknown",
-            "step_count": None,
-            "waited_ns": None,
-            "silent_ns": None,
-            "line": None,
-        }
+        fields = ("host", "step_count", "waited_ns", "silent_ns", "line")
+        worker: dict[str, Any] = {"task": str(task), "state": "unknown", **dict.fromkeys(fields)}
         path = self._file(task)
         # A worker without a file has never written, and a damaged one says nothing.
         with suppress(KeyError, OSError, RecursionError, TypeError, ValueError, OverflowError):

@@ -19,17 +19,17 @@ from typing import Any, Final
 from traceview.base.version import VERSION
 from traceview.capture.hang import threads
 from traceview.capture.hang.peers import Peers
-from traceview.capture.hang.recorded import collectives, python_ops
 from traceview.capture.hang.silence import Silence
 from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
 from traceview.capture.sidecar.gpu_libraries import opened_nvml
-from traceview.capture.steps.step_objects import traces
+from traceview.capture.steps.graphs import ops_within, traces
 
 SUFFIX: Final = ".hang"
 SCHEMA_VERSION: Final = 1
+_PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _REPORTS: Final = "traceview.analysis.machine.hang.section"
 _TICK_S: Final = 0.25
 """How exactly the time without a step is known."""
@@ -77,7 +77,7 @@ class HangWatch:
         wanted = steps.capture.settings
         out = Path.cwd() / wanted.out
         interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
-        self._peers = Peers(out, wanted.asked, interval_s)
+        self._peers = Peers(out, wanted.steps, interval_s)
         self._silence = Silence(out, after_s)
         self._stop = Event()
         self._thread = own_thread("hang", self._run)
@@ -87,7 +87,6 @@ class HangWatch:
         self._ended_s = self._alarm_from_s = self._ran_s = time.monotonic()
         self._next_beat_s = 0.0
         self._facts: dict[str, Any] | None = None
-        self._said: list[str] = []
         self._hang_count = 0
         self._place: tuple[Path, str] | None = None
 
@@ -174,18 +173,15 @@ class HangWatch:
         }
         with suppress(Exception):
             # While the graph is being made, it is not known.
-            facts["python_ops"] = python_ops(self._graphs(facts["step_function"]))
+            facts["python_ops"] = self._python_ops(facts["step_function"])
         if self._stop.is_set() or self._steps.window.next_number != self._count:
             return
         self._begin(facts)
-        if self._steps.window.state == "recording":
-            self._add_recorded()
 
     def _known(self, waited_s: float, *, is_lock_held: bool) -> dict[str, Any]:
         """What the watch and the hooks know."""
         callee = None if is_lock_held else self._steps.observer.current
-        others = [callee for callee in list(self._steps.observer.callees) if not callee.is_step]
-        most_called = max(others, key=lambda callee: callee.calls, default=None)
+        most_called = max(self._others(), key=lambda callee: callee.calls, default=None)
         task = self._peers.place.task if self._peers.place else None
         return {
             "schema_version": SCHEMA_VERSION,
@@ -207,45 +203,26 @@ class HangWatch:
             "other_function": most_called.name if most_called else None,
         }
 
+    def _others(self) -> list[Any]:
+        """The functions so far that are no step."""
+        return [callee for callee in list(self._steps.observer.callees) if not callee.is_step]
+
     def _other_calls(self) -> int:
-        """Calls so far of functions that are no step."""
-        return sum(
-            callee.calls for callee in list(self._steps.observer.callees) if not callee.is_step
-        )
+        return sum(callee.calls for callee in self._others())
 
     def _begin(self, facts: dict[str, Any]) -> None:
         self._facts = facts
         self._hang_count += 1
-        self._said = []
         if self._silence.problem is not None:
             facts["missing"]["silence"] = self._silence.problem
-        self._write(is_said=True)
+        for line in self._write():
+            self._say(line)
 
-    def _add_recorded(self) -> None:
-        """Stop the profile that runs, keep it, and add what it says of collectives.
-
-        Only after the report is written: with a GPU that never answers, stopping may not return.
-        """
-        facts, steps = self._facts, self._steps
-        assert facts is not None
-        steps.window.end_now()
-        kept = steps.capture.kept
-        if kept is None:
-            facts["missing"]["profile"] = "; ".join(steps.window.failures)
-            return
-        self._say("note: the profile was stopped and kept; it shows the steps up to here")
-        try:
-            facts["collectives"] = collectives(kept.trace, self._graphs(facts["step_function"]))
-        except Exception as error:
-            facts["missing"]["profile"] = reason_of(error)
-            return
-        self._write(is_said=True)
-
-    def _graphs(self, function: str | None) -> list[Any]:
-        """The graphs of the step, where the framework has some."""
-        objects = getattr(self._steps.framework, "step_objects", None)
-        functions = objects.functions(function) if objects is not None and function else ()
-        return [made[-1].graph for made in map(traces, functions) if made]
+    def _python_ops(self, function: str | None) -> int:
+        """How many ops of the step run Python, such as `tf.py_function`, where the framework has graphs."""
+        functions = self._steps.observer.functions_of(function or "")
+        graphs = [made[-1].graph for made in map(traces, functions) if made]
+        return sum(op.type in _PYTHON for graph in graphs for op, _ in ops_within(graph))
 
     def _complete(self, state: str, *, total_s: float | None = None) -> None:
         """The hang is over: say so in its report."""
@@ -253,14 +230,14 @@ class HangWatch:
             return
         total_s = time.monotonic() - self._ended_s if total_s is None else total_s
         self._facts |= {"state": state, "total_ns": int(total_s * 1e9)}
-        self._write(is_said=False)
+        self._write()
         if state == "went-on" and not self._facts["is_lock_held"]:
             verb = "went on" if self._facts["step_count"] else "began"
             self._say(f"training {verb} after {total_s:.0f} s without a step; the report says so")
         self._facts = None
 
-    def _write(self, *, is_said: bool) -> None:
-        """Write the files of the report, and say those of its lines that are new."""
+    def _write(self) -> Sequence[str]:
+        """Write the files of the report, and return the lines that the user should see now."""
         assert self._facts is not None
         if self._place is None:
             self._place = self._steps.capture.report_place()
@@ -269,12 +246,7 @@ class HangWatch:
         files, lines = self._write_up(self._facts)
         for ending, content in files.items():
             write_whole(folder / f"{stem}{ending}", content)
-        new = [line for line in lines if line not in self._said] if is_said else []
-        self._said += new
-        for line in new:
-            self._say(line)
-        if new:
-            self._say(f"all stacks: {folder / stem}.md")
+        return [*lines, f"all stacks: {folder / stem}.md"]
 
     def _beat(self, *, is_ended: bool) -> None:
         """Tell the other workers what this one does."""

@@ -18,11 +18,13 @@ from traceview.capture.record.profiler import (
     MARKER,
     OTHER_CAPTURE,
     SCRIPT_PROFILES,
+    SCRIPT_UNRECORDED,
     Marker,
     OneProfile,
     ProfilerBusyError,
     StandIn,
 )
+from traceview.capture.sidecar.file import reason_of
 
 MODULE: Final = "jax._src.profiler"
 _HOLDERS: Final = ("_profiler", "xla_client")
@@ -48,7 +50,7 @@ class JaxProfiler(OneProfile):
                 if not array.is_deleted():
                     array.block_until_ready()
         except Exception as error:
-            raise CaptureError(f"the devices were not synchronised: {error!r}") from error
+            raise CaptureError(f"the devices were not synchronised: {reason_of(error)}") from error
 
     def start(self, directory: Path) -> None:
         """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
@@ -109,7 +111,7 @@ class _UnrecordedProfile:
 
     def __init__(self, module: Any, say: Callable[[str], None]) -> None:
         self._module = module
-        say("the script's own profile was not recorded: it began inside the window")
+        say(SCRIPT_UNRECORDED)
 
     def stop(self) -> bytes:
         return b""

@@ -29,7 +29,7 @@ class JaxSteps(Recognizer):
     """The functions and annotations whose calls are steps. Of a call only the return is seen, so none is `current`."""
 
     nothing_called = "no function of jax.jit or jax.pmap was called"
-    how_to_mark = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number), or record by time: --seconds 100:105"
+    how_to_mark = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number)"
 
     def __init__(self, window: StepWindow, names: Iterable[str] = ()) -> None:
         super().__init__(window, names)

@@ -47,9 +47,7 @@ def say_problem(problem: TraceviewError) -> None:
 
 def say(line: str) -> None:
     """Write a line to standard error, in one piece: other processes write there too."""
-    from traceview.capture.sidecar.secrets import masked_message
-
-    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in masked_message(line))
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
     text = os.environ.get(VARIABLE, "")
     is_alone = text in OFF or is_first(text)
     write(f"traceview: {shown}" if is_alone else f"traceview[{os.getpid()}]: {shown}")

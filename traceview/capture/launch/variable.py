@@ -18,7 +18,6 @@ from traceview.capture.record.destination import DEFAULT_OUT
 from traceview.capture.record.settings import PARTS, Settings
 from traceview.capture.window.ranges import (
     DEFAULT_STEPS,
-    SecondsRange,
     StepRange,
     parse_duration,
 )
@@ -35,7 +34,7 @@ def read(text: str) -> Settings:
     options = vars(_parser().parse_args(words))
     return Settings(
         options["out"],
-        window_of(options["steps"], options["seconds"]),
+        StepRange.parse(options["steps"]),
         run=options["run"],
         without=omitted(options["without"]),
         step_functions=tuple(options["step_function"]),
@@ -48,7 +47,7 @@ def written(settings: Settings) -> str:
     """The value that `read` reads as these settings, with absolute paths."""
     hang_s = settings.on_hang_s
     values: dict[str, object] = {
-        "steps" if isinstance(settings.asked, StepRange) else "seconds": settings.asked,
+        "steps": settings.steps,
         "out": Path.cwd() / settings.out,
         "run": settings.run,
         "without": ",".join(sorted(settings.without)) or None,
@@ -58,18 +57,6 @@ def written(settings: Settings) -> str:
     words = [f"--{name}={value}" for name, value in values.items() if value is not None]
     words += [f"--step-function={name}" for name in settings.step_functions]
     return shlex.join(words)
-
-
-def window_of(steps: str | None, seconds: str | None) -> StepRange | SecondsRange:
-    """Read --steps or --seconds; raises `UsageError` if both are given or one cannot be read."""
-    if seconds is None:
-        return StepRange.parse(DEFAULT_STEPS if steps is None else steps)
-    if steps is not None:
-        raise UsageError(
-            "--seconds cannot be combined with --steps",
-            hint="--seconds is for scripts in which no steps are recognized",
-        )
-    return SecondsRange.parse(seconds)
 
 
 def omitted(without: Sequence[str]) -> frozenset[str]:
@@ -98,8 +85,7 @@ class _Parser(ArgumentParser):
 
 def _parser() -> _Parser:
     parser = _Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--steps")
-    parser.add_argument("--seconds")
+    parser.add_argument("--steps", default=DEFAULT_STEPS)
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
     parser.add_argument("--run")
     parser.add_argument("--step-function", action="append", default=[])

@@ -1,15 +1,12 @@
 """Watches for the import of modules without importing them.
 
-A finder in front of all others lets the others find and load a module, and then calls back. The script may put a finder
-of its own in front, which finds modules before this one is asked. As soon as this one is asked for any module, it goes to
-the front again, and calls back for what it has missed.
+A finder in front of all others lets the others find and load a module, and then calls back.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from threading import get_ident
@@ -30,7 +27,11 @@ class ImportWatch(MetaPathFinder):
 
     def install(self) -> None:
         """Call for the modules that are loaded already, and watch for the others."""
-        self._catch_up()
+        for name in list(self._names()):
+            module = sys.modules.get(name)
+            spec = getattr(module, "__spec__", None)
+            if module is not None and not getattr(spec, "_initializing", False):
+                self._imported(module)
         sys.meta_path.insert(0, self)
 
     def remove(self) -> None:
@@ -43,39 +44,16 @@ class ImportWatch(MetaPathFinder):
     ) -> ModuleSpec | None:
         """The spec that the other finders return, with a watched loader."""
         thread = get_ident()
-        if thread in self._searching:
-            return None
-        self._return_to_front()
-        # If that was all, this finder is gone, and importlib skips the one that has come to its place.
-        if fullname not in self._names() and self in sys.meta_path:
+        if thread in self._searching or fullname not in self._names():
             return None
         self._searching.add(thread)
         try:
             spec = _find_spec(fullname, path, target)
         finally:
             self._searching.discard(thread)
-        if spec is not None and spec.loader is not None and fullname in self._names():
+        if spec is not None and spec.loader is not None:
             spec.loader = _WatchedLoader(spec.loader, self._imported)
         return spec
-
-    def _return_to_front(self) -> None:
-        for finder in sys.meta_path:
-            if finder is self:
-                return
-            if not isinstance(finder, ImportWatch):
-                break
-        # Importlib goes through the list by position, and has asked those before this one already.
-        with suppress(ValueError):
-            sys.meta_path.remove(self)
-            sys.meta_path.insert(0, self)
-        self._catch_up()
-
-    def _catch_up(self) -> None:
-        for name in list(self._names()):
-            module = sys.modules.get(name)
-            spec = getattr(module, "__spec__", None)
-            if module is not None and not getattr(spec, "_initializing", False):
-                self._imported(module)
 
 
 def _find_spec(

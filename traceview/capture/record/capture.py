@@ -26,8 +26,7 @@ from traceview.capture.record.destination import (
 from traceview.capture.record.framework import Framework
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.sidecar.secrets import masked
+from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 from traceview.capture.window.step_window import StepWindow
 
 
@@ -60,7 +59,6 @@ class Capture:
         """
         if self._is_prepared:
             return
-        self._profiler.check()
         self._choice.check()
         self._destination.prepare()
         process = {"pid": os.getpid(), "host": socket.gethostname()}
@@ -105,7 +103,7 @@ class Capture:
         A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
         """
         if self.kept is None:
-            folder = self._choice.begin(self.settings.asked)
+            folder = self._choice.begin(self.settings.steps)
             return folder, f"{socket.gethostname()}{self._choice.suffix}"
         return self.kept.run, self.kept.trace.name.removesuffix(TRACE_SUFFIX)
 
@@ -114,7 +112,7 @@ class Capture:
     def open(self) -> None:
         """Start the profile, after warming it up and waiting for the devices."""
         self.prepare()
-        self._choice.settle(self.settings.asked)
+        self._choice.settle(self.settings.steps)
         self._notify("opening", self.sidecar)
         self._profiler.warm_up()
         self.synchronise()
@@ -181,11 +179,10 @@ class Capture:
             try:
                 getattr(listener, moment)(*arguments)
             except Exception as error:
-                self._note("listeners", f"{type(listener).__name__}.{moment}: {error!r}")
+                self._note("listeners", f"{type(listener).__name__}.{moment}: {reason_of(error)}")
 
     def _note(self, about: str, text: str) -> None:
         notes = self._notes.setdefault(about, [])
-        text = masked(text)
         if text not in notes:
             notes.append(text)
 

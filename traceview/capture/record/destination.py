@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
-from traceview.capture.sidecar.secrets import masked_message
 
 DEFAULT_OUT: Final = Path("logs")
 TRACE_SUFFIX: Final = ".xplane.pb"
@@ -227,7 +226,7 @@ def output_folder(text: str | os.PathLike[str]) -> Path:
         raise UsageError("--out is empty", hint="the current directory is .")
     if _ADDRESS.match(name):
         raise UsageError(
-            f"--out {masked_message(name)}: traceview captures into a local or mounted folder, not to an address",
+            f"--out {name}: traceview captures into a local or mounted folder, not to an address",
             hint="capture into a folder such as --out logs, and copy the run afterwards",
         )
     return Path(name)
@@ -242,11 +241,9 @@ def run_name(name: str) -> str:
         fault = "must not be a path, or begin with a dot"
     elif not name.isprintable() or len(name.encode()) > _LONGEST_NAME:
         fault = f"must be printable, and {_LONGEST_NAME} bytes long at most"
-    elif masked_message(name) != name:
-        fault = "becomes the name of a folder and must not hold a credential"
     if fault:
         raise UsageError(
-            f"run {masked_message(name)!r}: the name {fault}",
+            f"run {name!r}: the name {fault}",
             hint="for example --run before-the-change",
         )
     return name

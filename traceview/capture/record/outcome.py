@@ -24,9 +24,7 @@ def shortcomings(
 ) -> Iterator[str]:
     """What the user should know about a capture that was kept, one line each."""
     steps, got = window.steps, window.got
-    if window.recorded_s is not None:
-        yield _recorded_by_time(window, window.recorded_s)
-    elif got is None:
+    if got is None:
         yield f"no step of {steps} was recorded completely"
     elif got[0] > steps.first or got[1] < steps.last:
         yield f"only steps {got[0]}:{got[1]} of the requested {steps} were recorded"
@@ -59,13 +57,6 @@ def shortcomings(
     yield from sidecar.groups.get("notes", {}).get("steps", ())
 
 
-def _recorded_by_time(window: StepWindow, recorded_s: float) -> str:
-    asked = f"{recorded_s:.1f} s of the requested {window.seconds} s of training were recorded"
-    if window.got is None:
-        return f"{asked}; no whole step is marked in them"
-    return f"{asked}, with steps {window.got[0]}:{window.got[1]}"
-
-
 def nothing_captured(window: StepWindow, observer: Recognizer, end: End) -> CaptureError:
     """Why there is no trace, and what to pass; a script that failed gets no advice."""
     steps, count = window.steps, window.next_number - window.failed_steps
@@ -77,15 +68,10 @@ def nothing_captured(window: StepWindow, observer: Recognizer, end: End) -> Capt
     elif end != "ended" and (count or not _has_repeated_call(observer)):
         how = "was interrupted" if end == "interrupted" else "failed"
         reason = f"the script {how} before its first step ended"
-        if window.seconds is not None:
-            reason = f"the script {how} before {window.seconds.first:g} s of training"
-        elif count:
+        if count:
             reason = f"the script {how} after {_count(count)}, before the window {steps} opened"
     elif not any(name in sys.modules for name in FRAMEWORKS):
         reason = "the script did not import TensorFlow or JAX"
-    elif window.seconds is not None:
-        reason = f"the script ended before {window.seconds.first:g} s of training"
-        hint = "choose earlier --seconds"
     elif count:
         reason = (
             f"the script ran {_count(count)}, and the window {steps} opens at step {steps.first}"

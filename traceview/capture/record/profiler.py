@@ -15,18 +15,19 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.around import Patches
+from traceview.capture.sidecar.file import reason_of
 
 _PROFILER: Final = "tensorflow.python.profiler.profiler_v2"
 _TRACE: Final = "tensorflow.python.profiler.trace"
 _CONTEXT: Final = "tensorflow.python.eager.context"
 _SEVERAL: Final = 2
 _CONCURRENT_KERNELS: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
-_FALSE: Final = ("", "0", "false", "no")
 SCRIPT_PROFILES: Final = "the script's own profile is running"
+SCRIPT_UNRECORDED: Final = "the script's own profile was not recorded: it began inside the window"
 OTHER_CAPTURE: Final = "another traceview capture is running in this process"
 MARKER: Final = "train"
 """The only name that XProf as well as traceview reads as a training step (openxla/xprof, step_parser)."""
@@ -55,9 +56,6 @@ class Marker:
 class OneProfile(ABC):
     """A profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
 
-    forbidden_by: ClassVar[str] = ""
-    """A variable that forbids profiles; the framework itself would claim that another profiler is running."""
-
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._session: Any = None
@@ -74,14 +72,6 @@ class OneProfile(ABC):
         session, self._session = self._session, None
         self._drop(session)
         self._patches.undo()
-
-    def check(self) -> None:
-        """Raise `CaptureError` if the environment forbids profiles."""
-        if os.environ.get(self.forbidden_by, "").strip().lower() not in _FALSE:
-            raise CaptureError(
-                f"{self.forbidden_by} is set: TensorFlow refuses every profile",
-                hint=f"unset {self.forbidden_by}",
-            )
 
     @abstractmethod
     def marker(self) -> Marker:
@@ -117,8 +107,6 @@ class OneProfile(ABC):
 class Profiler(OneProfile):
     """TensorFlow's profiler."""
 
-    forbidden_by = "TF_DISABLE_PROFILING"
-
     def marker(self) -> Marker:
         """Open a step marker."""
         return Marker(import_module(_TRACE).Trace(MARKER))
@@ -139,11 +127,10 @@ class Profiler(OneProfile):
             else:
                 _synchronise_own(tensorflow, devices)
         except Exception as error:
-            raise CaptureError(f"the devices were not synchronised: {error!r}") from error
+            raise CaptureError(f"the devices were not synchronised: {reason_of(error)}") from error
 
     def start(self, directory: Path) -> None:
         """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
-        self.check()
         module = import_module(_PROFILER)
         if module._profiler is not None:
             raise ProfilerBusyError(SCRIPT_PROFILES)
@@ -214,9 +201,7 @@ class _UnrecordedProfile:
 
     def start(self, directory: str, _options: object) -> None:
         if directory:
-            self._say(
-                f"the script's own profile into {directory} was not recorded: it began inside the window"
-            )
+            self._say(SCRIPT_UNRECORDED)
 
     def stop(self) -> None:
         return

@@ -28,7 +28,7 @@ from uuid import uuid4
 
 from traceview.capture.record.destination import RENDEZVOUS_PREFIX
 from traceview.capture.sidecar.cluster import Place, Task
-from traceview.capture.window.ranges import SecondsRange, StepRange
+from traceview.capture.window.ranges import StepRange
 
 _LONGEST_APART_S: Final = 15 * 60
 """Workers that open the same window are at most a step and its compilation apart."""
@@ -60,8 +60,8 @@ class Meeting:
 class Rendezvous:
     """Where the workers of one cluster that capture the same steps meet."""
 
-    def __init__(self, out: Path, place: Place, asked: StepRange | SecondsRange) -> None:
-        key = hashlib.sha256(f"{asked} {place.cluster}".encode("utf-8", "replace")).hexdigest()
+    def __init__(self, out: Path, place: Place, steps: StepRange) -> None:
+        key = hashlib.sha256(f"{steps} {place.cluster}".encode("utf-8", "replace")).hexdigest()
         self.place = place
         self.folder = out / f"{RENDEZVOUS_PREFIX}{key[:16]}"
 

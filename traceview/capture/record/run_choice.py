@@ -12,7 +12,7 @@ from pathlib import Path
 from traceview.capture.record.destination import KEPT, RUNS, Destination, NameTakenError
 from traceview.capture.record.rendezvous import Meeting, Rendezvous, process_age
 from traceview.capture.sidecar.cluster import ROLE, Place, Task, own_place, rank_of
-from traceview.capture.window.ranges import SecondsRange, StepRange
+from traceview.capture.window.ranges import StepRange
 
 
 class RunChoice:
@@ -45,7 +45,7 @@ class RunChoice:
             if not _ran_beside(taken.trace):
                 raise
 
-    def settle(self, asked: StepRange | SecondsRange) -> None:
+    def settle(self, steps: StepRange) -> None:
         """Choose the run, together with the other workers if it has no name."""
         place = own_place(os.environ)
         if place is None:
@@ -56,7 +56,7 @@ class RunChoice:
         if not place.partners:
             self._say_own_run(place)
             return
-        rendezvous = Rendezvous(self._destination.out, place, asked)
+        rendezvous = Rendezvous(self._destination.out, place, steps)
         try:
             self._meeting = rendezvous.join(self._destination.new_run)
         except OSError as error:
@@ -67,9 +67,9 @@ class RunChoice:
             return
         self.run = self._meeting.run
 
-    def begin(self, asked: StepRange | SecondsRange) -> Path:
+    def begin(self, steps: StepRange) -> Path:
         """Make the folder of the run now, before anything was recorded, and return it; raises `OSError`."""
-        self.settle(asked)
+        self.settle(steps)
         if self.run is None:
             self.run = self._destination.new_run().name
         folder = self._destination.out / RUNS / self.run
@@ -87,7 +87,7 @@ class RunChoice:
         rank = rank_of(os.environ)
         if place.task.role == ROLE and place.task.index == 0 and rank is not None:
             self._say(
-                f"note: each of the {rank.size} ranks gets its own run; if they train together, --run NAME gives them "
+                f"note: each of the {rank[1]} ranks gets its own run; if they train together, --run NAME gives them "
                 "one run"
             )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from traceview.capture.record.destination import run_name
-from traceview.capture.window.ranges import SecondsRange, StepRange
+from traceview.capture.window.ranges import StepRange
 
 PARTS: Final = ("nvml", "python", "source")
 """What a capture can do without: samples of the GPUs, samples of Python stacks, lines of ops."""
@@ -24,7 +24,7 @@ class Settings:
     """
 
     out: Path
-    asked: StepRange | SecondsRange
+    steps: StepRange
     run: str | None = None
     without: frozenset[str] = frozenset()
     step_functions: tuple[str, ...] = ()

@@ -17,7 +17,6 @@ from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.python_stacks import PythonListener
 from traceview.capture.sampling.thread_times import ThreadTimesListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.steps.callee import Recognizer
 from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow
 
@@ -42,13 +41,15 @@ class StepWatch(WindowListener):
         self._say = say
         self._make_companion = companion
         self._companion: Any = None
-        self.framework: Any = framework_of(framework)
-        self.capture = Capture(settings, say, self.framework)
-        self.window = StepWindow(settings.asked, self.capture)
-        self.observer: Recognizer
-        self.hooks: Any
-        self.observer, self.hooks = self.framework.watch(
-            self.window, settings.step_functions, places
+        used = framework_of(framework)
+        self.capture = Capture(settings, say, used)
+        self.window = StepWindow(settings.steps, self.capture)
+        self.observer, self.hooks, of_framework = used.watch(
+            self.window,
+            settings.step_functions,
+            places,
+            say,
+            is_source_wanted="source" not in settings.without,
         )
         self.clock = TrainingClock(self.window, self.observer, say)
         self.capture.listeners += [
@@ -57,7 +58,7 @@ class StepWatch(WindowListener):
             NvmlListener(is_wanted="nvml" not in settings.without),
             MachineLoadListener(),
             ThreadTimesListener(),
-            *self.framework.listeners(say, is_source_wanted="source" not in settings.without),
+            *of_framework,
             self,
             *listeners,
         ]
@@ -91,8 +92,7 @@ class StepWatch(WindowListener):
             return self.why_nothing(end)
         for line in shortcomings(self.window, self.capture.sidecar, self.observer):
             self._say(f"note: {line}")
-        if self.window.recorded_s is None:
-            self._say(str(self.window.times()))
+        self._say(str(self.window.times()))
         return None
 
     def why_nothing(self, end: End) -> CaptureError:

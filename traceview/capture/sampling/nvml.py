@@ -18,7 +18,7 @@ from time import perf_counter, time_ns
 from typing import Any, Final
 
 from traceview.capture.process.own_threads import Ticker
-from traceview.capture.sampling.other_processes import OtherProcesses, OwnProcesses
+from traceview.capture.sampling.other_processes import other_processes
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, reason_of
 from traceview.capture.sidecar.gpu_libraries import bus_ids, opened_nvml, started_driver
 
@@ -44,8 +44,6 @@ class NvmlListener(WindowListener):
         self._pid = os.getpid()
         self._devices: list[tuple[dict[str, Any], GpuSamples | None]] = []
         self._ticker: Ticker | None = None
-        self._interval_s = INTERVAL_SECONDS
-        self._listed_s = float("-inf")
         self._problem: str | None = None
         self._started_ns = 0
 
@@ -85,10 +83,7 @@ class NvmlListener(WindowListener):
             raise NoAnswerError("no GPU is visible to this process")
         with ExitStack() as stack:
             nvml = stack.enter_context(opened_nvml())
-            own = OwnProcesses()
-            self._devices = [
-                _device(nvml, ordinal, bus_id, own) for ordinal, bus_id in enumerate(ids)
-            ]
+            self._devices = [_device(nvml, ordinal, bus_id) for ordinal, bus_id in enumerate(ids)]
             self._stack = stack.pop_all()
 
     def _tick(self, sidecar: Sidecar, gpus: Sequence[GpuSamples]) -> float | None:
@@ -99,17 +94,11 @@ class NvmlListener(WindowListener):
         try:
             for gpu in gpus:
                 gpu.take()
-            if begun_s - self._listed_s >= _PROCESS_INTERVAL_SECONDS:
-                self._listed_s = begun_s
-                for gpu in gpus:
-                    gpu.others.update()
-            if sum(gpu.thin() for gpu in gpus):
-                self._interval_s *= 2
         except Exception as error:
             self._problem = reason_of(error)
             return None
         # With a slow driver, half of the time is still left to the script.
-        return max(self._interval_s - (perf_counter() - begun_s), self._interval_s / 2)
+        return max(INTERVAL_SECONDS - (perf_counter() - begun_s), INTERVAL_SECONDS / 2)
 
     def _describe(self, sidecar: Sidecar) -> dict[str, Any]:
         clock = sidecar.groups.get("clock", {})
@@ -129,9 +118,7 @@ def _without_samples(reason: str) -> dict[str, Any]:
     return {"reason": reason, "devices": []}
 
 
-def _device(
-    nvml: Any, ordinal: int, bus_id: str, own: OwnProcesses
-) -> tuple[dict[str, Any], GpuSamples | None]:
+def _device(nvml: Any, ordinal: int, bus_id: str) -> tuple[dict[str, Any], GpuSamples | None]:
     """The constant fields of a GPU, and what samples the others; None where NVML does not report it."""
     facts = Facts()
     facts.values.update(ordinal=ordinal, bus_id=bus_id)
@@ -148,7 +135,7 @@ def _device(
             "memory_total_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
         }
     )
-    return facts.as_group(), GpuSamples(nvml, handle, OtherProcesses(nvml, handle, own))
+    return facts.as_group(), GpuSamples(nvml, handle)
 
 
 def _handle(nvml: Any, bus_id: str) -> Any:
@@ -170,17 +157,16 @@ def _with_samples(
         return device
     facts = Facts()
     facts.ask("samples", lambda: samples.between(started_ns, stopped_ns))
-    facts.ask("other_processes", lambda: samples.others.describe(started_ns, stopped_ns))
+    facts.ask(
+        "other_processes",
+        lambda: other_processes(samples.nvml, samples.handle, started_ns, stopped_ns),
+    )
     missing = {**device.get("missing", {}), **samples.missing, **facts.missing}
     return {**device, **facts.values, **({"missing": missing} if missing else {})}
 
 
 INTERVAL_SECONDS: Final = 0.1
 """NVML updates utilization at most six times a second (nvml.h)."""
-MOST_SAMPLES: Final = 600
-"""Of one GPU; beyond that every second sample is dropped, and the interval doubles."""
-_PROCESS_INTERVAL_SECONDS: Final = 1.0
-"""Other processes come and go slowly."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
 """A driver that hangs must not hold up the script; others answer within milliseconds."""
 HZ_PER_MHZ: Final = 1_000_000
@@ -192,11 +178,10 @@ class GpuSamples:
     `t_ns`: Unix nanoseconds. `missing`: fields without a column, and the reasons.
     """
 
-    def __init__(self, nvml: Any, handle: Any, others: OtherProcesses) -> None:
-        self.others = others
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self.nvml = nvml
+        self.handle = handle
         self.missing: dict[str, str] = {}
-        self._nvml = nvml
-        self._handle = handle
         self._questions: dict[str, Callable[[], float]] = {
             "gpu_utilization_ratio": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
             "memory_used_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
@@ -216,14 +201,6 @@ class GpuSamples:
                 sample[field] = self._answer(field, question)
         for field, column in self._columns.items():
             column.append(sample.get(field))
-
-    def thin(self) -> bool:
-        """Drop every second sample if there are too many; whether that was so."""
-        if len(self._columns["t_ns"]) < MOST_SAMPLES:
-            return False
-        for column in self._columns.values():
-            del column[1::2]
-        return True
 
     def between(self, started_ns: int, stopped_ns: int) -> dict[str, list[Any]]:
         """The samples of a time span, by field. A field without any answer is named in `missing` instead."""
@@ -248,7 +225,7 @@ class GpuSamples:
 
     def _throttle_reasons(self) -> int:
         try:
-            return int(self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._handle))
+            return int(self.nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle))
         except Exception:
             # Drivers before 535, and their packages, name the same bits throttle reasons.
-            return int(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
+            return int(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle))

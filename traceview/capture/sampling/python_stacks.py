@@ -17,7 +17,7 @@ from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling.garbage import CollectionClock
 from traceview.capture.sampling.python_sampling import StackSampler
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.sidecar.secrets import masked
+from traceview.capture.sidecar.secrets import masked_thread
 
 NOT_ASKED: Final = "switched off (--without python, or python=False)"
 
@@ -83,7 +83,7 @@ def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
         "threads": [
             {
                 "ident": ident,
-                "name": None if name is None else masked(name),
+                "name": None if name is None else masked_thread(name),
                 "native_id": native_id,
             }
             for ident in samples.threads

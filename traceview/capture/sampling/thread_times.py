@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from traceview.capture.process.own_threads import OWN_THREADS
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.sidecar.secrets import masked
+from traceview.capture.sidecar.secrets import masked_thread
 
 INTERVAL_NS: Final = 4_000_000
 """The kernel brings the clock of a running thread up to date every 1 to 4 ms."""
@@ -74,6 +74,6 @@ def _described(noted: bytes) -> dict[str, Any]:
 def _name_of(thread: int) -> str:
     """The kernel's name of a thread; empty for one that has ended."""
     try:
-        return masked(Path(f"/proc/self/task/{thread}/comm").read_text("utf-8", "replace").strip())
+        return masked_thread(Path(f"/proc/self/task/{thread}/comm").read_text("utf-8", "replace").strip())
     except OSError:
         return ""

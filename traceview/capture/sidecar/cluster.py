@@ -9,9 +9,8 @@ A worker among several can crash when its profile stops (seen with TensorFlow 2.
 (`CollectiveExecutor::CompleteParams`) ends in another thread than it began in. Where the allocator has written its own
 pointers over the freed end, moving the name there frees one of those. jemalloc keeps its pointers elsewhere.
 
-Without a TF_CONFIG, the environment of a launcher such as horovodrun, mpirun or srun gives the rank. Ranks of Horovod make
-their steps together, so they share a run as the workers of a TF_CONFIG do. What another launcher starts may just as well
-be independent trainings, which share a run only where `--run` names it.
+Without a TF_CONFIG, the environment of a launcher such as mpirun, srun or torchrun gives the rank. What a launcher starts may
+just as well be independent trainings, which share a run only where `--run` names it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -122,49 +121,25 @@ ROLE: Final = "rank"
 PROCESS: Final = "process"
 _JAX: Final = "jax._src.distributed"
 _SEVERAL: Final = 2
-_HOROVOD: Final = "horovod"
 _VARIABLES: Final = (
-    ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
-    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
     # Not SLURM_NTASKS, which sbatch sets in its own script too.
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("RANK", "WORLD_SIZE"),
 )
 """Rank and number of ranks by launcher: the closest to the script first, because srun may start mpirun."""
 
-_JOBS: Final = (
-    ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"),
-    ("PMIX_NAMESPACE",),
-    ("OMPI_MCA_ess_base_jobid",),
-    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
-)
-"""What is the same in all ranks of a job, and different in another job."""
-
 _DIGITS: Final = 7
 """No cluster has a million ranks."""
 
 
-@dataclass(frozen=True)
-class Rank:
-    """One of `size` processes, counted from 0. `are_together`: all ranks make their steps together."""
-
-    number: int
-    size: int
-    are_together: bool
-
-
-def rank_of(environment: Mapping[str, str], modules: Collection[str] | None = None) -> Rank | None:
-    """The rank of this process; None if it is alone. `modules`: those imported, by default by this process."""
-    is_horovod = "HOROVOD_RANK" in environment or _HOROVOD in (
-        sys.modules if modules is None else modules
-    )
+def rank_of(environment: Mapping[str, str]) -> tuple[int, int] | None:
+    """The rank of this process, counted from 0, and the number of ranks; None if it is alone."""
     for rank, size in _VARIABLES:
         number, count = _count(environment.get(rank)), _count(environment.get(size))
         if number is not None and count is not None and max(number, 1) < count:
-            return Rank(number, count, is_horovod)
+            return number, count
     return None
 
 
@@ -174,14 +149,7 @@ def own_place(environment: Mapping[str, str]) -> Place | None:
     rank = rank_of(environment)
     if place is not None or rank is None:
         return place
-    job = next((values for names in _JOBS if all(values := _values(environment, names))), None)
-    partners = tuple(Task(ROLE, number) for number in range(rank.size))
-    return Place(
-        Task(ROLE, rank.number),
-        f"{rank.size} ranks of {job}",
-        partners if rank.are_together and job is not None else (),
-        {ROLE: rank.size} if rank.are_together else {},
-    )
+    return Place(Task(ROLE, rank[0]), "", (), {})
 
 
 def _place_in_jax() -> Place | None:
@@ -193,10 +161,6 @@ def _place_in_jax() -> Place | None:
     partners = tuple(Task(PROCESS, number) for number in range(count))
     job = f"{count} processes of {state.coordinator_address}"
     return Place(partners[state.process_id], job, partners, {PROCESS: count})
-
-
-def _values(environment: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(environment.get(name, "") for name in names)
 
 
 def _count(text: str | None) -> int | None:

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.sidecar.file import NoAnswerError, answers
+from traceview.capture.sidecar.file import NoAnswerError, answers, reason_of
 
 _MAPS: Final = Path("/proc/self/maps")
 _LOADED_ONLY: Final = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_LAZY", 0)
@@ -32,7 +32,7 @@ def opened_nvml() -> Iterator[Any]:
     try:
         nvml.nvmlInit()
     except Exception as error:
-        raise NoAnswerError(f"NVML does not start: {error}") from error
+        raise NoAnswerError(f"NVML does not start: {reason_of(error)}") from error
     try:
         yield nvml
     finally:
@@ -172,6 +172,6 @@ def _active_nvlinks(nvml: Any, handle: Any) -> int:
         except nvml.NVMLError as error:
             # Beyond its last link an NVLink GPU returns "invalid argument"; one without returns "not supported".
             if link == 0:
-                raise NoAnswerError(f"no NVLink: {error}") from error
+                raise NoAnswerError(f"no NVLink: {reason_of(error)}") from error
             break
     return active

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic, perf_counter_ns
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from traceview.capture.steps.eager_steps import EagerSteps
+from traceview.capture.steps.graphs import computes_gradients, traces
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow
 
@@ -58,8 +60,35 @@ class Callee:
     calls: int = 0
     step_count: int = 0
     is_of_keras: bool = False
+    model: Callable[[], Any] = lambda: None
+    """The Keras model, as long as it lives."""
+    functions: WeakKeyDictionary[Any, None] = field(default_factory=WeakKeyDictionary)
+    """The `tf.function` that it is, or those that it calls eagerly."""
+    graph_count: int = 0
+    """How many graphs of these have been looked at."""
     runs_in_graph: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
     """Calls of `Strategy.run` while each graph was made."""
+
+    def calls_function(self, function: Any) -> None:
+        """It is this `tf.function`, or calls it."""
+        with suppress(TypeError):  # what cannot be referred to weakly is forgotten
+            self.functions[function] = None
+
+    def learns(self) -> bool:
+        """Whether graphs were made since the last time, from which it learns whether it trains."""
+        graphs = [graph for function in list(self.functions) for graph in traces(function)]
+        if len(graphs) == self.graph_count:
+            return False
+        self.graph_count = len(graphs)
+        self.is_train = self.is_train or any(map(computes_gradients, graphs))
+        return True
+
+    def step_graphs(self) -> list[Any]:
+        """The traced functions of a step; of Keras, which calls others too, those that train."""
+        traced = [function for function in list(self.functions) if traces(function)]
+        if self.kind != "keras":
+            return traced
+        return [each for each in traced if any(map(computes_gradients, traces(each)))]
 
     @property
     def runs_per_call(self) -> int:
@@ -96,6 +125,11 @@ def name_of(function: Any) -> str:
         if isinstance(name, str):
             return name
     return type(function).__name__
+
+
+def name_of_model(model: Any) -> str:
+    """The name of a Keras model, or of its class without one."""
+    return str(getattr(model, "name", type(model).__name__))
 
 
 def name_of_concrete(function: Any) -> str:
@@ -147,6 +181,10 @@ class Recognizer(ABC):
     def current(self) -> Any:
         """What was called and has not returned, where that is seen."""
         return None
+
+    def functions_of(self, _name: str) -> list[Any]:
+        """The traced `tf.function`s that the steps of this name call, where the framework has some."""
+        return []
 
     @abstractmethod
     def remarks(self) -> Iterator[str]:

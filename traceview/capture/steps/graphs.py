@@ -1,4 +1,4 @@
-"""Walks graphs and those that they call: counts ops by requested device, and finds gradients, updates and training loops."""
+"""Walks the graphs of functions and those that they call: counts ops by requested device, and finds gradients, updates and training loops."""
 
 from __future__ import annotations
 
@@ -33,6 +33,14 @@ DEEPEST: Final = 8
 _GRADIENT_SCOPE: Final = "gradient_tape/"
 """The name scope of gradient ops (`GradientTape.gradient`, tensorflow/python/eager/backprop.py)."""
 _UPDATES: Final = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
+
+
+def traces(function: Any) -> list[Any]:
+    """The graphs of a `tf.function` as concrete functions, oldest first; of a concrete function itself. Nothing is traced."""
+    cache = getattr(function, "_function_cache", None)
+    if cache is not None:
+        return list(cache.values())
+    return [function] if hasattr(function, "captured_inputs") else []
 
 
 def inner_graphs(op: Any, graph: Any) -> Iterator[tuple[str, Any]]:

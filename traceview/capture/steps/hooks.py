@@ -14,7 +14,7 @@ from weakref import WeakSet, ref
 
 from traceview.capture.process.around import After, Before, Patches, around
 from traceview.capture.process.imports import ImportWatch
-from traceview.capture.steps.observer import Call, Nested, Observer
+from traceview.capture.steps.observer import Call, Observer
 
 Method = Callable[..., Any]
 Pair = tuple[Before, After]
@@ -34,18 +34,15 @@ class Place:
         return f"{self.module}.{self.class_name}.{self.method}"
 
 
-_FUNCTION_MODULE: Final = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
-FUNCTION_CALL: Final = Place(_FUNCTION_MODULE, "Function", "__call__")
-FUNCTION_TRACE: Final = Place(_FUNCTION_MODULE, "Function", "get_concrete_function")
+FUNCTION_CALL: Final = Place(
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function", "Function", "__call__"
+)
 CONCRETE_CALL: Final = Place(
     "tensorflow.python.eager.polymorphic_function.concrete_function", "ConcreteFunction", "__call__"
 )
 STRATEGY_RUN: Final = Place("tensorflow.python.distribute.distribute_lib", "StrategyBase", "run")
 GRADIENT: Final = Place("tensorflow.python.eager.backprop", "GradientTape", "gradient")
 TAPE: Final = Place("tensorflow.python.eager.backprop", "GradientTape", "__enter__")
-SESSION_RUN: Final = Place("tensorflow.python.client.session", "BaseSession", "run", True)
-SERVER: Final = Place("tensorflow.python.training.server_lib", "Server", "__init__", True)
-"""A process that only serves others, such as a parameter server, calls nothing else."""
 DISTRIBUTED_NEXT: Final = Place(
     "tensorflow.python.distribute.input_lib", "DistributedIteratorBase", "__next__"
 )
@@ -60,7 +57,6 @@ KERAS_2: Final = Place("keras.src.engine.training", "Model", "make_train_functio
 TF_KERAS: Final = Place("tf_keras.src.engine.training", "Model", "make_train_function")
 
 INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
-KERAS_EPOCHS: Final = (KERAS_3_EPOCH,)
 
 
 class CallSizes:
@@ -133,13 +129,10 @@ class Hooks:
         asks, trains = (self._asks, self._answered), (_itself, self._made_train_function)
         return {
             FUNCTION_CALL: (self._calls, ended),
-            FUNCTION_TRACE: (self._traces, self._traced),
             CONCRETE_CALL: (self._calls_concrete, ended),
             STRATEGY_RUN: (self._runs, ended),
             GRADIENT: (_moment(observer.gradient_reached), ended),
             TAPE: (_moment(observer.tape_begins), ended),
-            SESSION_RUN: (_moment(observer.begin_training), ended),
-            SERVER: (_moment(observer.begin_training), ended),
             DISTRIBUTED_NEXT: asks,
             DATASET_NEXT: asks,
             KERAS_3: trains,
@@ -150,34 +143,21 @@ class Hooks:
 
     # What happens before and after each. The first lines also run for every nested call, so they stay short.
 
-    def _calls(self, function: Any, /, *args: Any, **kwargs: Any) -> Call | Nested | None:
+    def _calls(self, function: Any, /, *args: Any, **kwargs: Any) -> Call | None:
         observer = self._observer
         if observer.is_idle:
             return observer.begin(observer.function(function), 1, args, kwargs)
-        return observer.function_inside(function, args, kwargs)
+        observer.function_inside(function, args, kwargs)
+        return None
 
-    def _ended(self, token: Call | Nested, result: Any, error: BaseException | None) -> Any:
-        if isinstance(token, Call):
-            self._observer.end(token, error)
-        else:
-            self._observer.unnest(token)
-        return result
-
-    def _traces(self, function: Any, /, *_: Any, **__: Any) -> Nested | None:
-        observer = self._observer
-        return observer.nest(observer.function(function)) if observer.is_idle else None
-
-    def _traced(self, token: Nested, result: Any, error: BaseException | None) -> Any:
-        self._observer.unnest(token)
-        if error is None:
-            self._observer.remember(result, token.inner)
+    def _ended(self, call: Call, result: Any, error: BaseException | None) -> Any:
+        self._observer.end(call, error)
         return result
 
     def _calls_concrete(self, function: Any, /, *args: Any, **kwargs: Any) -> Call | None:
         observer = self._observer
         if observer.is_idle:
             return observer.begin(observer.concrete_function(function), 1, args, kwargs)
-        observer.concrete_inside(function)
         return None
 
     def _runs(self, _strategy: Any, /, *args: Any, **kwargs: Any) -> Call | None:
@@ -211,10 +191,10 @@ class Hooks:
         original = model.train_function
         if error is not None or original is None or original in self._trained_by:
             return result
-        wrapper = self._replace(model)
+        wrapper = self.observe(model)
         return wrapper if result is original else result
 
-    def _replace(self, model: Any) -> Any:
+    def observe(self, model: Any) -> Any:
         """Put something around the training of a model, which is not kept alive by that, and return it."""
         observer, sizes, model_ref = self._observer, self.call_sizes, ref(model)
         callee = observer.keras_model(model)

@@ -1,7 +1,7 @@
 """Recognizes the calls of the script that are training steps.
 
-An outermost eager call is a step if `GradientTape.gradient` was reached while it ran or was traced, in whatever thread it
-runs. If only `Strategy.run` was reached, it is evaluation. Other calls are counted too, so that a message that no step was
+An outermost eager call is a step if a graph that it runs computes gradients, or if `GradientTape.gradient` was reached while
+it ran, in whatever thread it runs. If only `Strategy.run` was reached, it is evaluation. Other calls are counted too, so that a message that no step was
 recognized can name what was called. Gradients computed outside any call are the steps of a loop of their own
 (`eager_steps`).
 
@@ -28,11 +28,11 @@ from traceview.capture.steps.callee import (
     micro_batches,
     name_of,
     name_of_concrete,
+    name_of_model,
 )
 from traceview.capture.steps.eager_steps import EAGER_STEP, EagerSteps
-from traceview.capture.steps.graphs import computes_gradients, updates_alone
+from traceview.capture.steps.graphs import traces, updates_alone
 from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.steps.step_objects import StepObjects, traces
 from traceview.capture.window.step_window import StepWindow, is_end_of_data
 
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
@@ -51,40 +51,21 @@ class Call:
         self.was_step = self.is_between = False
 
 
-class Nested:
-    """A `tf.function` that is called or traced inside `outer`, or traced alone: until `end`, `inner` is what runs."""
-
-    __slots__ = ("inner", "outer", "restored", "thread")
-
-    def __init__(self, inner: Callee, outer: Callee | None, restored: Callee | None) -> None:
-        self.inner = inner
-        self.outer = outer
-        self.restored = restored
-        self.thread = get_ident()
-
-
 class Observer(Recognizer):
-    """Follows the calls of all threads and reports the steps among them.
-
-    `steps` learns which objects the steps call, `inputs` what the
-    recorded ones are given.
-    """
+    """Follows the calls of all threads and reports the steps among them. `inputs` learns what the recorded ones are given."""
 
     nothing_called = "no tf.function was called"
     how_to_mark = (
-        "mark the steps yourself with traceview.capture_steps(...) and session.step(number), or record by time: "
-        "--seconds 100:105"
+        "mark the steps yourself with traceview.capture_steps(...) and session.step(number)"
     )
 
     def __init__(
         self,
         window: StepWindow,
         names: Iterable[str],
-        steps: StepObjects,
         inputs: StepInputs,
     ) -> None:
         super().__init__(window, names)
-        self.steps = steps
         self.inputs = inputs
         self.between = CallsBetween(inputs)
         self.open: dict[int, Callee] = {}
@@ -157,22 +138,22 @@ class Observer(Recognizer):
         if known is not None and known[0]() is function:
             return known[1]
         callee = self._new(name_of(function), "function")
-        self.remember(function, callee)
-        self.steps.add(callee.name, function)
+        self._remember(function, callee)
         module = getattr(getattr(function, "_python_function", None), "__module__", None)
         callee.is_of_keras = str(module).partition(".")[0] in KERAS
-        # What was traced before is not traced again, and reaches nothing.
-        callee.is_train = any(computes_gradients(concrete) for concrete in traces(function))
+        callee.learns()
         return callee
 
     def concrete_function(self, function: Any) -> Callee:
-        """The callee of a concrete function: that of the `tf.function` of which it is a trace, if that is known."""
+        """The callee of a concrete function: that of the `tf.function` of its name, if one is known."""
         known = self._functions.get(id(function))
         if known is not None and known[0]() is function:
             return known[1]
-        callee = self._new(name_of_concrete(function), "function")
-        callee.is_train = computes_gradients(function)
-        self.remember(function, callee)
+        name = name_of_concrete(function)
+        same = (each for each in self._callees if (each.name, each.kind) == (name, "function"))
+        callee = next(same, None) or self._new(name, "function")
+        self._remember(function, callee)
+        callee.learns()
         return callee
 
     def replica_function(self, function: Any) -> Callee:
@@ -182,14 +163,13 @@ class Observer(Recognizer):
         if callee is None:
             callee = self._by_name[name] = self._new(name, "replicas")
             callee.has_replicas = True
-            self.steps.add(name, function)
         return callee
 
     def keras_model(self, model: Any) -> Callee:
         """The callee of the training of one Keras model."""
-        callee = self._new(str(getattr(model, "name", type(model).__name__)), "keras")
+        callee = self._new(name_of_model(model), "keras")
         callee.is_train = True
-        self.steps.add(callee.name, model)
+        callee.model = ref(model)
         return callee
 
     # Outermost calls
@@ -209,6 +189,7 @@ class Observer(Recognizer):
             call.was_step, self._stepping = True, ident
             window.begin(count)
             if window.state == "recording":
+                callee.learns()
                 self.between.end(window)
                 self.inputs.given(given)
             self.inputs.step_begins()
@@ -221,11 +202,15 @@ class Observer(Recognizer):
         self.open.pop(call.thread, None)
         if call.was_step:
             self._stepping = None
+        # Later graphs matter where a step is recorded; to look for them takes a microsecond.
+        is_unsure = not callee.is_train or window.state == "recording"
+        if is_unsure and callee.learns() and callee.is_step:
+            window.traced()
         if error is not None:
             if call.was_step or is_end_of_data(error):
                 window.fail(callee.name, error, call.count)
         elif callee.is_step and (call.was_step or self._may_step(call.thread)):
-            self.eager.stop()
+            self.eager.is_off = True
             callee.step_count += call.count
             if self._first is None:
                 self._first = call.thread
@@ -268,46 +253,18 @@ class Observer(Recognizer):
 
     # Inside of calls
 
-    def function_inside(self, function: Any, *given: object) -> Nested | None:
-        """A `tf.function` is called inside another call: what it does, the other one does too.
+    def function_inside(self, function: Any, *given: object) -> None:
+        """A `tf.function` is called inside another call.
 
-        It may be traced already, and then nothing in it is reached again. `Strategy.run` calls copies of those that it is
-        given, and these have the graphs. `train_on_batch` of Keras hands over its batch in a generator, and so shows it
-        only here.
+        `Strategy.run` calls copies of those that it is given, and these have the graphs. `train_on_batch` of Keras hands over
+        its batch in a generator, and so shows it only here.
         """
         outer = self._open_here()
-        if outer is None:
-            return None
-        if not self.is_eager():
-            return self.nest(self.function(function), outer)
-        if outer.kind == "replicas":
-            self.steps.add(outer.name, function)
-        elif outer.kind == "keras" and self.window.state == "recording":
+        if outer is None or outer.kind == "function" or not self.is_eager():
+            return
+        outer.calls_function(function)
+        if outer.kind == "keras" and self.window.state == "recording":
             self.inputs.given(given)
-        return None
-
-    def nest(self, inner: Callee, outer: Callee | None = None) -> Nested:
-        """From now on this thread runs `inner`."""
-        nested = Nested(inner, outer, self.open.get(get_ident()))
-        self.open[nested.thread] = inner
-        return nested
-
-    def unnest(self, nested: Nested) -> None:
-        """It has ended."""
-        if nested.restored is None:
-            self.open.pop(nested.thread, None)
-        else:
-            self.open[nested.thread] = nested.restored
-        if nested.outer is not None:
-            nested.outer.is_train |= nested.inner.is_train
-            nested.outer.has_replicas |= nested.inner.has_replicas
-            self.window.traced()
-
-    def concrete_inside(self, function: Any) -> None:
-        """A concrete function is called in another call."""
-        outer = self._open_here()
-        if outer is not None and not self.is_eager():
-            outer.is_train |= self.concrete_function(function).is_train
 
     def replicas_reached(self) -> None:
         """`Strategy.run` is called inside a call."""
@@ -317,7 +274,6 @@ class Observer(Recognizer):
         self._of_replicas = callee
         callee.has_replicas = True
         if not self.is_eager():
-            self.window.traced()
             self._count_run(callee.runs_in_graph)
 
     def replicas_begin(self, function: Any, *given: object) -> Call:
@@ -335,9 +291,8 @@ class Observer(Recognizer):
         """`GradientTape.gradient` is called."""
         callee = self._open_here()
         if callee is not None:
-            callee.is_train = True
-            if not self.is_eager():
-                self.window.traced()
+            # In a graph it is found when the call has returned.
+            callee.is_train = callee.is_train or self.is_eager()
         elif self.is_idle:
             self.begin_training()
             if self.is_between_steps:
@@ -365,6 +320,17 @@ class Observer(Recognizer):
     def callees(self) -> Sequence[Callee]:
         """Functions, replicas and models, and what is outside of them, in the order in which they were first called."""
         return self._callees
+
+    def functions_of(self, name: str) -> list[Any]:
+        """The traced `tf.function`s that the steps of this name call, each once."""
+        functions = [
+            each for callee in self._callees if callee.name == name for each in callee.step_graphs()
+        ]
+        return list(dict.fromkeys(functions))
+
+    def models(self) -> list[Any]:
+        """The Keras models that are trained."""
+        return [model for callee in self._callees if (model := callee.model()) is not None]
 
     def summary(self) -> list[str]:
         """What was called how often, and gradients that are no step."""
@@ -399,8 +365,7 @@ class Observer(Recognizer):
     # Inside
 
     def _updates(self, callee: Callee) -> bool:
-        functions = self.steps.functions(callee.name)
-        return any(updates_alone(traces(function)[-1]) for function in functions)
+        return any(updates_alone(traces(function)[-1]) for function in callee.step_graphs())
 
     def _count_eager_step(self) -> bool:
         callee = self._by_name.get(EAGER_STEP)
@@ -414,8 +379,9 @@ class Observer(Recognizer):
         self.inputs.step_begins()
         return callee.is_step
 
-    def remember(self, function: Any, callee: Callee) -> None:
+    def _remember(self, function: Any, callee: Callee) -> None:
         """A function object belongs to this callee."""
+        callee.calls_function(function)
         key = id(function)
         with suppress(TypeError):  # what cannot be referred to weakly is looked up each time
             self._functions[key] = (ref(function, lambda _: self._functions.pop(key, None)), callee)

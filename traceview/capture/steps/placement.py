@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener
+from traceview.capture.steps.callee import name_of_concrete
 from traceview.capture.steps.graph_flops import describe_flops
 from traceview.capture.steps.graph_values import describe_values
-from traceview.capture.steps.graphs import count_ops, training_loop
+from traceview.capture.steps.graphs import count_ops, traces, training_loop
+from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.op_lines import describe_lines
 from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.steps.step_objects import StepObjects, traces
 from traceview.capture.steps.strategy import describe_batch, describe_strategy, find_strategies
 
 _FEWEST_DEVICES: Final = 2
@@ -31,7 +32,7 @@ class PlacementListener(WindowListener):
     """Describes the step functions of the window. `steps` knows them by name, `inputs` what they are given."""
 
     def __init__(
-        self, steps: StepObjects, inputs: StepInputs, *, is_source_wanted: bool = True
+        self, steps: Observer, inputs: StepInputs, *, is_source_wanted: bool = True
     ) -> None:
         self._steps = steps
         self._inputs = inputs
@@ -68,7 +69,7 @@ def _looping(functions: Sequence[Mapping[str, Any]], single: Collection[str]) ->
 
 
 def describe_steps(
-    names: Sequence[str], steps: StepObjects, inputs: StepInputs, *, is_source_wanted: bool
+    names: Sequence[str], steps: Observer, inputs: StepInputs, *, is_source_wanted: bool
 ) -> dict[str, dict[str, Any]]:
     """The groups for step functions of these names."""
     facts = Facts()
@@ -129,8 +130,8 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _step_functions(name: str, steps: StepObjects) -> list[Any]:
-    functions = steps.functions(name)
+def _step_functions(name: str, steps: Observer) -> list[Any]:
+    functions = steps.functions_of(name)
     if not functions:
         raise NoAnswerError(
             "no graph of it was recorded: it runs eagerly, the script no longer holds it, or the steps were marked by number"
@@ -140,7 +141,7 @@ def _step_functions(name: str, steps: StepObjects) -> list[Any]:
 
 def _describe_function(function: Any, uses: Iterable[VariableUse]) -> dict[str, Any]:
     facts = Facts()
-    facts.ask("name", lambda: str(function._name))
+    facts.ask("name", lambda: name_of_concrete(traces(function)[-1]))
     facts.ask("traced_by", lambda: what_differs(traces(function)))
     counts = facts.find("ops", lambda: count_ops(traces(function)[-1].graph))
     if counts is not None:
@@ -196,7 +197,7 @@ class VariableUse:
         return self.count * int(self.variable.dtype.size)
 
 
-def _frozen(steps: StepObjects) -> set[int]:
+def _frozen(steps: Observer) -> set[int]:
     """The variables, by `id`, that Keras models do not train."""
     return {
         id(getattr(variable, "_value", variable))
@@ -227,7 +228,7 @@ def _container(variable: Any) -> Any:
     return None
 
 
-def _accumulation(steps: StepObjects) -> dict[str, int]:
+def _accumulation(steps: Observer) -> dict[str, int]:
     """The steps over which the optimizer of a Keras model accumulates gradients, where it does."""
     for model in steps.models():
         count = getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None)

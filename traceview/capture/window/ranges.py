@@ -1,4 +1,4 @@
-"""Reads the range of steps or seconds that a user asks for, and says which calls of the step function it needs.
+"""Reads the range of steps that a user asks for, and says which calls of the step function it needs.
 
 A call runs one step, or several where a loop runs inside it. Only whole calls can be recorded, plus one edge call on
 each side: work of the step before may still be on the devices when the profile starts, and work of the last step
@@ -81,41 +81,6 @@ class StepRange:
         if self.overlaps(number, count):
             return True
         return 0 < number < self.first and number + 2 * count > self.first
-
-
-UNDECIDED: Final = StepRange(10**18, 10**18 + 1)
-"""Steps that no run reaches: time decides when to record."""
-
-
-_SECONDS: Final = re.compile(r"(\d{0,9}(?:\.\d{1,3})?)\s*:\s*(\d{1,9}(?:\.\d{1,3})?)", re.ASCII)
-_SECONDS_EXAMPLE: Final = "100:105 records 5 seconds, 100 seconds after training began"
-
-
-@dataclass(frozen=True)
-class SecondsRange:
-    """Seconds `first` to `last` since training began."""
-
-    first: float
-    last: float
-
-    @classmethod
-    def parse(cls, text: str) -> SecondsRange:
-        """Read `100:105` or `0.5:2`; raises `UsageError` for anything else."""
-        match = _SECONDS.fullmatch(text.strip())
-        if match is None:
-            raise UsageError(f"--seconds {text}: not a range A:B", hint=_SECONDS_EXAMPLE)
-        first, last = float(match[1] or 0), float(match[2])
-        if first >= last:
-            raise UsageError(f"--seconds {text}: an empty range", hint=_SECONDS_EXAMPLE)
-        return cls(first, last)
-
-    def __str__(self) -> str:
-        return f"{self.first:g}:{self.last:g}"
-
-    @property
-    def length(self) -> float:
-        """How many seconds are recorded."""
-        return self.last - self.first
 
 
 MAX_DURATION_MS: Final = 3_600_000

@@ -18,8 +18,7 @@ from typing import Any, Final, Literal, Protocol
 
 from traceview.base.errors import TraceviewError
 from traceview.capture.process.own_threads import Ticker
-from traceview.capture.sidecar.secrets import masked_message
-from traceview.capture.window.ranges import UNDECIDED, SecondsRange, StepRange
+from traceview.capture.window.ranges import StepRange
 from traceview.capture.window.recorded_calls import Evaluation, RecordedCall
 from traceview.capture.window.step_times import StepTimes, longest_ns, step_times
 
@@ -66,16 +65,15 @@ class Recording(Protocol):
 
 
 class StepWindow:
-    """The part of a run in which `recording` records the steps, or the seconds, that are `asked`."""
+    """The part of a run in which `recording` records `steps`."""
 
     def __init__(
         self,
-        asked: StepRange | SecondsRange,
+        steps: StepRange,
         recording: Recording,
         clock_ns: Callable[[], int] = perf_counter_ns,
     ) -> None:
-        self.seconds = asked if isinstance(asked, SecondsRange) else None
-        self.steps = asked if isinstance(asked, StepRange) else UNDECIDED
+        self.steps = steps
         self.state: State = "waiting"
         self.calls: list[RecordedCall] = []
         self.evaluations: list[Evaluation] = []
@@ -86,13 +84,10 @@ class StepWindow:
         """The last call, if it is left out because no step followed it in time."""
         self.on_look: Callable[[], None] = lambda: None
         """Called every tenth of a second while the window is open, in a thread of its own."""
-        self.recorded_s: float | None = None
-        """How long was recorded without regard to steps."""
         self._recording = recording
         self._clock_ns = clock_ns
         self._begun_ns = 0
         self._input_ns = 0
-        self._opened_ns: int | None = None
         self._is_traced = False
         self._marker: OpenMarker | None = None
         self._edge_s: float | None = None
@@ -220,23 +215,6 @@ class StepWindow:
                 self._close(is_synchronised=is_synchronised)
             self.state = "closed"
 
-    # Called where time decides
-
-    def begin_now(self) -> bool:
-        """Start the profile at once; False if it does not start. Steps that begin from now on are marked."""
-        with self._lock:
-            if self.state != "waiting" or not self._attempt(self._recording.open):
-                return False
-            self.state = "recording"
-            self._opened_ns = self._clock_ns()
-            # The step that may be running is no whole one.
-            self.steps = StepRange(self.next_number + 1, UNDECIDED.last)
-        return True
-
-    def end_now(self) -> None:
-        """Stop the profile at once, and keep what was recorded."""
-        self._close(is_synchronised=False)
-
     # Results
 
     @property
@@ -263,13 +241,11 @@ class StepWindow:
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
-        seconds, edges = self.seconds, [call for call in self.calls if call.is_edge]
+        edges = [call for call in self.calls if call.is_edge]
         return {
-            "asked": None if seconds else [self.steps.first, self.steps.last],
-            "asked_seconds": [seconds.first, seconds.last] if seconds else None,
-            "recorded_seconds": self.recorded_s,
+            "asked": [self.steps.first, self.steps.last],
             "got": self.got,
-            "is_whole": seconds is None and self.is_whole,
+            "is_whole": self.is_whole,
             "edge_steps": [n for c in edges for n in range(c.number, c.number + c.count)],
             "traced_steps": [call.number for call in self.calls if call.is_traced],
             "cut_steps": [call.number for call in self.calls if call.is_cut],
@@ -288,9 +264,6 @@ class StepWindow:
 
     def _open(self) -> None:
         with self._lock:
-            # Time may have opened it, or dropped the steps.
-            if not self.steps.opens_at(self.next_number, self._largest_count):
-                return
             if self.state != "waiting":
                 return
             if self._attempt(self._recording.open):
@@ -311,7 +284,6 @@ class StepWindow:
 
     def _add_failure(self, error: Exception) -> None:
         message = error.message if isinstance(error, TraceviewError) else repr(error)
-        message = masked_message(message)
         if message not in self.failures:
             self.failures.append(message)
 
@@ -383,9 +355,4 @@ class StepWindow:
                 return
             self.state = "closed"
             self._ticker.stop()
-            if self._opened_ns is not None:
-                self.recorded_s = (self._clock_ns() - self._opened_ns) / 1e9
-                if self.calls:
-                    # The devices may not have ended it.
-                    self.calls[-1].is_edge = True
             self._attempt(lambda: self._recording.close(self))

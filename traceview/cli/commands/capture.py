@@ -13,7 +13,7 @@ import typer
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.demo.run import Slowdown, demo_command
 from traceview.capture.launch.saying import VARIABLE, name_runs, say
-from traceview.capture.launch.variable import hang_seconds, omitted, window_of
+from traceview.capture.launch.variable import hang_seconds, omitted
 from traceview.capture.record.destination import DEFAULT_OUT
 from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import DEFAULT_STEPS, StepRange
@@ -69,9 +69,6 @@ def capture(
     steps: Annotated[
         str | None, option("A:B", f"Record steps A to B-1, by default {DEFAULT_STEPS}.")
     ] = None,
-    seconds: Annotated[
-        str | None, option("A:B", "Record these seconds after training began.")
-    ] = None,
     out: Annotated[
         Path, option("DIR", "Log directory for the runs.", parser=output_folder, show_default=True)
     ] = DEFAULT_OUT,
@@ -105,7 +102,7 @@ def capture(
     """Run a training script and record some of its steps.
 
     This process becomes the script, or the command; every Python process of it or below it that trains captures itself.
-    The last line of the output names the run. --check reads the scripts, runs none, and exits with 8 if a check failed.
+    The last line of the output names the run. --check reads the script, does not run it, and exits with 8 if a check failed.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
@@ -115,14 +112,13 @@ def capture(
 
         # TensorFlow is only imported to ask for its GPUs, which is no training.
         os.environ.pop(VARIABLE, None)
-        scripts = [Path(name) for name in (script, *(arguments or ())) if name is not None]
-        show_checks(scripts, out)
+        show_checks(None if script is None else Path(script), out)
         return
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
     settings = Settings(
         out=out,
-        asked=window_of(steps, seconds),
+        steps=StepRange.parse(steps or DEFAULT_STEPS),
         run=run,
         without=omitted(without or ()),
         step_functions=tuple(step_function or ()),

@@ -11,7 +11,7 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
-from traceview.capture.check.scripts import Check
+from traceview.capture.check.checks import Check, examine
 from traceview.cli.output import Target
 from traceview.document import numbers
 from traceview.document.page import Page
@@ -26,14 +26,12 @@ STATUSES: Final = {
 """The statuses of a check, worst first, and their styles."""
 
 
-def show_checks(scripts: Sequence[Path], out: Path) -> None:
-    """Run every check and print the result; ends the command with 8 if one failed. `scripts`: read, never run."""
-    from traceview.capture.check.checks import examine
-
+def show_checks(script: Path | None, out: Path) -> None:
+    """Run every check and print the result; ends the command with 8 if one failed. `script`: read, never run."""
     target = Target(None)
     if sys.stderr.isatty():
         typer.echo("traceview: recording a trial profile", err=True)
-    checks = examine(scripts, out)
+    checks = list(examine(script, out))
     color, unicode = target.has_color, target.has_unicode
     target.write(render(checks, width=target.width(None), color=color, unicode=unicode))
     if any(check.status == "failed" for check in checks):

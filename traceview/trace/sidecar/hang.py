@@ -15,11 +15,9 @@ from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
 from traceview.base.record import (
     Count,
-    DeviceKey,
     FunctionName,
     Hostname,
     Message,
-    OpName,
     Ratio,
     Record,
     SourceLine,
@@ -68,20 +66,6 @@ class HangThread(Record, frozen=True):
     is_moving: bool | None = None
     wait: Wait | None = None
     computing_ratio: Ratio | None = None
-
-
-class HangCollective(Record, frozen=True):
-    """A device's part of the collective that does not end, by the profile that ran when the hang began.
-
-    Attributes:
-        op: Name of the op.
-        device: The device that the op is for, as TensorFlow calls it in this process: CPU:0; empty if not known.
-        has_come: Whether the device had started it when the profile was stopped.
-    """
-
-    op: OpName
-    device: DeviceKey
-    has_come: bool
 
 
 class HangWorker(Record, frozen=True):
@@ -146,7 +130,6 @@ class Hang(Record, frozen=True):
         other_function: The one that was called most; null without one.
         python_ops: Ops of the step that run Python, such as `tf.py_function`.
         threads: Threads with a Python stack, the main thread first.
-        collectives: The collective that does not end, by the profile that ran.
         workers: The other processes of the cluster.
         gpus: What NVML says of the GPUs.
         missing: What could not be found out, and why.
@@ -174,7 +157,6 @@ class Hang(Record, frozen=True):
     other_function: FunctionName | None = None
     python_ops: Count = 0
     threads: tuple[HangThread, ...] = ()
-    collectives: tuple[HangCollective, ...] = ()
     workers: tuple[HangWorker, ...] = ()
     gpus: tuple[HangGpu, ...] = ()
     missing: Mapping[Message, Message] = {}

@@ -1,6 +1,6 @@
 """The role of each host in its cluster, and the groups of hosts that make their steps together.
 
-TF_CONFIG gives every process a role and an index; a launcher such as horovodrun gives it a rank. Workers and their
+TF_CONFIG gives every process a role and an index; a launcher such as mpirun gives it a rank. Workers and their
 chief make the same steps at the same time. An evaluator does not. With parameter servers no two processes do: each works at its own pace.
 """
 

@@ -21,7 +21,6 @@ from traceview.analysis.rules.words import (
     Line,
     Names,
     Number,
-    Ops,
     Time,
 )
 from traceview.base.units import PS_PER_NS
@@ -33,7 +32,6 @@ Phase: TypeAlias = Literal[
 End: TypeAlias = Literal[
     "lock",
     "worker",
-    "device",
     "gpu",
     "thread-of-step",
     "thread-of-input",
@@ -146,8 +144,6 @@ def _step(hang: Hang, main: HangThread, phase: Phase) -> Waits:
     """The call of a step has not returned, or its results have not come."""
     if absent_workers(hang):
         return Waits("worker")
-    if any(not part.has_come for part in hang.collectives):
-        return Waits("device")
     makers = [*_threads(hang, _OF_INPUT)]
     runs_python = [thread for thread in _threads(hang, _OF_AN_OP) if thread not in makers]
     own, of_input = (runs_python, makers) if hang.python_ops else ([], makers + runs_python)
@@ -253,8 +249,7 @@ HANG: Final = Rule(
         "elsewhere": "{tasks} did not reach a collective: it is[ in {line}] without a step for {without}",
         "ended": "{tasks} did not reach a collective: its script has ended",
         "silent": "{tasks} did not reach a collective: it wrote last {silent} ago",
-        "device": "{late} did not start {op}; {early:waits/wait} for it",
-        "gpu": "{late:idles/idle} while the other GPUs are busy",
+        "gpu": "{idle:idles/idle} while the other GPUs are busy",
         "results": "The results of the devices have not come for {waited}[: the main thread waits in {line}]",
         "input": "The main thread has waited {waited} for input[ in {line}]",
         "thread-of-input": "The input has not come for {waited}: a thread of its pipeline is in {line}",
@@ -287,7 +282,6 @@ HANG: Final = Rule(
         "thread": "its stack did not change, and it hardly computed",
         "slow": "a worker that writes nothing may be slow",
         "said": "the worker itself says where it is",
-        "profile": "the profile that ran shows which devices started it",
         "busy": "a GPU that waits in a collective of NCCL is busy, and one that has not reached it is idle",
         "open": "the call is open; which operation of it waits was not recorded",
         "native": "a native call held Python's lock, or the whole process was stopped",
@@ -312,15 +306,14 @@ HANG: Final = Rule(
         "call": (
             "Record the step that hangs and the one before it: `traceview capture --on-hang 60s` with `--steps`.",
             (
-                "[It is step {step}, counted from 0. ]The profile is stopped and kept during the hang, and shows the last ops of "
-                f"each device. Look for queues, callbacks to Python and waiting ops in the step. {_NO_END} {_NCCL}"
+                "[It is step {step}, counted from 0. ]The profile is kept when the process is ended by SIGTERM, and shows the last "
+                f"ops of each device. Look for queues, callbacks to Python and waiting ops in the step. {_NO_END} {_NCCL}"
             ),
         ),
     },
     metrics={
         "busy_ratio": "busy by NVML",
         "cores": "cores busy",
-        "has_come": "reached the collective",
         "silent_ns": "wrote last, before the report",
         "wait": "what the thread does",
         "waited_ns": "no Python ran for",
@@ -385,7 +378,7 @@ _Words = tuple[str, str, list[str], tuple[Confidence, str], list[Evidence]]
 
 def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
     """Keys of the title, the action and the notes, how sure it is, and the evidence."""
-    absent, late = absent_workers(hang), [part for part in hang.collectives if not part.has_come]
+    absent = absent_workers(hang)
     if waits.end == "worker":
         said = any(worker.state != "silent" for worker in absent)
         shown = [
@@ -406,14 +399,6 @@ def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
             ("high", "said") if said else ("medium", "slow"),
             shown,
         )
-    if waits.end == "device":
-        shown = [
-            Evidence("has_come", "no", None, part.device, value_is="words")
-            if part.device
-            else Evidence("has_come", "no", None, part.op, value_is="words", where_is="op")
-            for part in late[:4]
-        ]
-        return "device", "device", ["device"], ("high", "profile"), shown
     if waits.end == "gpu":
         shown = [
             Evidence("busy_ratio", gpu.busy_ratio, None, f"GPU:{gpu.ordinal}")
@@ -460,10 +445,7 @@ def _arguments(hang: Hang, waits: Waits) -> dict[str, Argument]:
     innermost = next(iter(thread.frames), None) if thread else None
     line = (thread.user_line if thread else absent[0].line if absent else None) or innermost
     function = hang.other_function if waits.works == "other" else hang.step_function
-    early, late = (
-        tuple(dict.fromkeys(p.device or p.op for p in hang.collectives if p.has_come is has_come))
-        for has_come in (True, False)
-    )
+    idle = tuple(idle_gpus(hang))
     known: dict[str, Argument | None] = {
         "waited": None if hang.waited_ns is None else _time(hang.waited_ns),
         "line": Line(line) if line else None,
@@ -474,15 +456,9 @@ def _arguments(hang: Hang, waits: Waits) -> dict[str, Argument]:
         "silent": _time(absent[0].silent_ns or 0) if absent else None,
         "unknown": Names(tuple(unknown), "task") if unknown else None,
         "step": Number(hang.step_count) if hang.step_count else None,
-        "late": _devices(late or tuple(idle_gpus(hang)), len(hang.gpus) or len(late + early) + 1),
-        "early": _devices(early or late, len(late + early) + 1),
-        "op": Ops((hang.collectives[0].op,)) if hang.collectives else None,
+        "idle": Devices(idle, len(hang.gpus), "device") if idle else None,
     }
     return {key: value for key, value in known.items() if value is not None}
-
-
-def _devices(keys: tuple[str, ...], count: int) -> Devices | None:
-    return Devices(keys, count, "device") if keys else None
 
 
 def _time(ns: int) -> Time:

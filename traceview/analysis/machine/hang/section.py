@@ -19,7 +19,6 @@ from traceview.document.sanitize import shortened
 from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker, hang_of
 
 _MOST_THREADS: Final = 24
-_MOST_COLLECTIVES: Final = 12
 _MOST_STACKS: Final = 12
 """Rows, and stacks, in words: what a person reads in a hurry. The JSON report has all."""
 _WIDEST_LINE: Final = 90
@@ -168,17 +167,6 @@ def _details(hang: Hang) -> Iterator[doc.Block]:
             doc.words("worker", [worker.task for worker in hang.workers]),
             doc.words("what it does", [worker_words(worker) for worker in hang.workers]),
         ),
-    )
-    shown = hang.collectives[:_MOST_COLLECTIVES]
-    yield from doc.table(
-        "The collective that does not end",
-        (
-            doc.names("collective", [shortened(entry.op, _WIDEST_LINE) for entry in shown]),
-            doc.words("device", [entry.device for entry in shown]),
-            doc.words("has come", ["yes" if entry.has_come else "no" for entry in shown]),
-        ),
-        row_count=len(hang.collectives),
-        rest=_IN_JSON,
     )
     rows = hang.threads[:_MOST_THREADS]
     yield from doc.table(
