@@ -31,7 +31,6 @@ from traceview.export.draw import drawn
 from traceview.export.tables import window_tables
 from traceview.report.build import analyze
 from traceview.report.document import document_of, screen_of
-from traceview.report.filtering import only_devices
 from traceview.report.formats import DOCUMENTS, markdown
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
@@ -313,9 +312,6 @@ def follow(logdir: Path, choice: random.Random) -> bool:
     made = [report]
     if choice.random() < 0.3:
         made.append(redacted(report))
-    times = report.results.device_time
-    if times and times.devices and choice.random() < 0.3:
-        made.append(only_devices(report, [choice.choice(times.devices).device]))
     for shown in made:
         check_saved(shown, logdir.parent / "report.json")
         show(shown)

@@ -280,22 +280,6 @@ def test_steps_of_a_trace_without_any(tmp_path: Path) -> None:
         traceview.analyze(trace, window="steps")
 
 
-def test_codes_choose_findings(tmp_path: Path) -> None:
-    trace = scenario("memory_only", tmp_path)
-    every = ["unused-gpu", "low-precision-unused"]
-
-    def codes(**options: Any) -> list[str]:
-        return [finding.code for finding in traceview.analyze(trace, **options).findings]
-
-    assert codes() == every
-    assert codes(select_codes=["unused-gpu"]) == every[:1]
-    assert codes(ignore_codes=["unused-gpu"]) == every[1:]
-    assert codes(select_codes=every, ignore_codes=every) == []
-    for option in ("select_codes", "ignore_codes"):
-        with pytest.raises(UsageError, match="no finding is called 'unused'"):
-            codes(**{option: ["unused"]})
-
-
 # Names
 
 

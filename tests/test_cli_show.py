@@ -239,6 +239,18 @@ def test_a_device_that_is_not_there(names: str, command: Command, waiting: str) 
     assert command("show", "gaps", waiting, "--device", names).code == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("GPU:0", 2), ("0", 2), ("gpu:0", 2), ("host1/GPU:0", 1), ("HOST1/gpu:0", 1)],
+)
+def test_a_device_of_several_hosts(name: str, count: int, command: Command, tmp_path: Path) -> None:
+    SCENARIOS["two_hosts"]().write(tmp_path)
+    assert len(rows_of(command, "devices", str(tmp_path), "--device", name)) == count
+    done = command("show", "devices", str(tmp_path), "--device", "GPU:9")
+    assert done.err.splitlines()[0] == "traceview: error: no device is called 'GPU:9'"
+    assert "there are host0/GPU:0" in done.err
+
+
 def test_names_of_a_trace_can_harm_nobody(
     command: Command, tmp_path: Path, logs_of: Callable[[str], str]
 ) -> None:

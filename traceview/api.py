@@ -21,7 +21,7 @@ from traceview.trace.frames import event_tables
 from traceview.trace.reading import load as loading
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
@@ -228,31 +228,17 @@ def analyze(
     window: WindowKind = "auto",
     steps: StepRange | slice | range | None = None,
     top: int | None = TOP_OPS,
-    select_codes: Collection[str] | None = None,
-    ignore_codes: Collection[str] = (),
     lanes: bool = False,
 ) -> Report:
     """Say for every device how busy it was, with what, what it waited for, and what to change.
 
     `trace`: a loaded trace, or a path for `load`. `window`: the time span that numbers refer to. `steps`: only these,
-    by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and
-    `ignore_codes` choose findings by code. `lanes`: also what the timeline of a document draws; tables and
-    texts do without.
+    by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `lanes`: also what the
+    timeline of a document draws; tables and texts do without.
 
-    Raises what `load` raises, and `UsageError` for arguments of another kind, steps that are not there and
-    codes that do not exist.
+    Raises what `load` raises, and `UsageError` for arguments of another kind and steps that are not there.
     """
-    return _public(
-        build.analyze(
-            trace,
-            window=window,
-            steps=steps,
-            top=top,
-            select_codes=select_codes,
-            ignore_codes=ignore_codes,
-            lanes=lanes,
-        )
-    )
+    return _public(build.analyze(trace, window=window, steps=steps, top=top, lanes=lanes))
 
 
 def load_report(path: Path | str) -> Report:

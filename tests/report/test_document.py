@@ -49,13 +49,6 @@ def test_only_the_first_findings_are_on_the_first_screen() -> None:
     assert [shown.number for shown in shown_findings(report)] == list(range(1, 9))
 
 
-def test_findings_that_were_left_out_are_named() -> None:
-    report = replace(full_report(), left_out_findings=("few-steps", "unused-gpu", "few-steps"))
-    (section,) = (part for part in document_of(report).sections if part.id == "findings")
-    assert section.lead == "1 critical, 1 warning, 1 info, what costs most of the GPU time first."
-    assert "left out on request: few-steps, unused-gpu" in str(section.blocks)
-
-
 @pytest.mark.parametrize(("count", "words"), [(1, "1 × CPU"), (2, "2 × replica")])
 def test_replicas_on_the_host_are_counted_in_words(count: int, words: str) -> None:
     report = full_report()

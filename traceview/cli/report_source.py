@@ -14,7 +14,7 @@ from msgspec import Struct
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
-from traceview.cli.options import finding_codes, given_options, hosts_read_by, step_range
+from traceview.cli.options import given_options, hosts_read_by, step_range
 from traceview.report.given import is_saved_report, report_at
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from traceview.report.model import Report
     from traceview.trace.model import Trace
 
-_OF_RUNS: Final = ("run", "steps", "window", "select", "ignore", "salvage", "workers")
+_OF_RUNS: Final = ("run", "steps", "window", "salvage", "workers")
 """Options that a saved report can no longer follow."""
 
 
@@ -76,12 +76,9 @@ class Source(Struct, frozen=True):
                     hint="give the log directory instead",
                 )
         hosts_read_by(given["workers"])
-        select_codes, ignore_codes = finding_codes(given.get("select"), given.get("ignore"))
         choices = {
             "window": given["window"],
             "steps": step_range(given["steps"]),
-            "select_codes": select_codes or None,
-            "ignore_codes": ignore_codes,
         }
         return cls(logdir, is_saved, given["run"], given["salvage"], given["workers"], choices)
 

@@ -49,24 +49,19 @@ def analyze(
     window: WindowKind = "auto",
     steps: StepRange | slice | range | None = None,
     top: int | None = TOP_OPS,
-    select_codes: Collection[str] | None = None,
-    ignore_codes: Collection[str] = (),
     lanes: bool = False,
     is_for_screen: bool = False,
 ) -> Report:
     """The report on a run: how busy each device was and with what, and what is wrong.
 
     `trace`: a loaded trace, or a path for `load`. `window`: the time span to analyze. `steps`: only these, by number,
-    half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
-    choose findings by code. `baseline`: a run on one device to compare the speed with. `lanes`: also what the timeline of
+    half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `lanes`: also what the timeline of
     a document draws; tables and texts do without. `is_for_screen`: only what the first screen of a terminal shows, without
     topics that lead to no finding.
 
-    Raises what `load` raises, and `UsageError` for arguments of another kind, steps that do not exist and codes that do
-    not exist.
+    Raises what `load` raises, and `UsageError` for arguments of another kind and steps that do not exist.
     """
     loaded = trace if isinstance(trace, Trace) else load(trace)
-    check_codes([*(select_codes or ()), *ignore_codes])
     if window not in WINDOW_KINDS:
         raise UsageError(f"window must be one of {', '.join(WINDOW_KINDS)}, not {window!r}")
     if top is not None and top < 0:
@@ -76,8 +71,6 @@ def analyze(
         context,
         window=window,
         steps=_step_range(steps),
-        select_codes=select_codes,
-        ignore_codes=ignore_codes,
         lanes=lanes,
         is_for_screen=is_for_screen,
     )
@@ -88,8 +81,6 @@ def report_of(
     *,
     window: WindowKind,
     steps: StepRange | None,
-    select_codes: Collection[str] | None = None,
-    ignore_codes: Collection[str] = (),
     lanes: bool = False,
     is_for_screen: bool = False,
 ) -> Report:
@@ -106,11 +97,6 @@ def report_of(
     if lanes:
         results, skips = _with_lanes(context, results, skips, findings)
     verdict = verdict_of(loaded, recorded, results, findings)
-    chosen = tuple(
-        finding
-        for finding in findings
-        if finding.code not in ignore_codes and (not select_codes or finding.code in select_codes)
-    )
     return Report(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -120,17 +106,9 @@ def report_of(
         verdict=verdict,
         results=results,
         skipped={name: skip.reason for name, skip in skips.items()},
-        findings=chosen,
-        left_out_findings=tuple(finding.code for finding in findings if finding not in chosen),
+        findings=findings,
         recorded_reasons={name: skip.recorded for name, skip in skips.items() if skip.recorded},
-        command=reproducing(
-            str(loaded.logdir),
-            loaded.run,
-            window=window,
-            steps=steps,
-            select_codes=select_codes,
-            ignore_codes=ignore_codes,
-        ),
+        command=reproducing(str(loaded.logdir), loaded.run, window=window, steps=steps),
     )
 
 

@@ -131,7 +131,6 @@ class Report(Record, frozen=True):
         skipped: Name of a topic to the reason why it has no result.
         recorded_reasons: Name of a topic to what the capture says of that.
         findings: What is wrong, what costs most of the GPU time first.
-        left_out_findings: Codes of findings that were made and not asked for.
         command: The command line that makes this report again, argument by argument; empty where none does.
     """
 
@@ -144,7 +143,6 @@ class Report(Record, frozen=True):
     results: Results
     skipped: dict[Words, Words]
     findings: tuple[Finding, ...]
-    left_out_findings: tuple[Key, ...] = ()
     recorded_reasons: dict[Words, Message] = field(default_factory=dict)
     command: tuple[Words, ...] = ()
 
