@@ -283,13 +283,13 @@ def test_the_tables_are_those_of_the_library(
 ) -> None:
     logs = logs_of("B")
     rows = rows_of(command, "ops", logs, "--window", "trace")
-    frame = traceview.load(logs).ops
+    frame = traceview.load(logs).table("ops", window="trace")
     assert list(rows[0]) == list(frame.columns)
     for key in ("count", "total_ps", "self_ps", "p95_ps"):
         assert [int(row[key]) for row in rows] == frame[key].tolist()
     slow = logs_of("slow_map")
     stages = rows_of(command, "input", slow)
-    assert [row["name"] for row in stages] == traceview.load(slow).input_stages["name"].tolist()
+    assert [row["name"] for row in stages] == traceview.load(slow).table("input")["name"].tolist()
     of_report = traceview.analyze(logs).results
     assert of_report.device_time is not None
     devices = json.loads(command("show", "devices", logs, "--format", "json").out)["rows"]

@@ -137,15 +137,18 @@ class Source(Struct, frozen=True):
             )
 
     @contextmanager
-    def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
-        """What an export draws: everything computed of the window, and its report."""
+    def context(self) -> Iterator[Context]:
+        """What all rows of the window are made from."""
         with self.trace() as trace:
-            from traceview.analysis.facts.selection import select
-            from traceview.analysis.measures.context import Context, Options
+            from traceview.report.build import context_of
+
+            yield context_of(trace, window=self.choices["window"], steps=self.choices["steps"])
+
+    @contextmanager
+    def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
+        """What is drawn of the window, with its report: that of a screen, which has all findings."""
+        with self.context() as context:
             from traceview.report.build import report_of
 
             window, steps = self.choices["window"], self.choices["steps"]
-            context = Context(trace, select(trace, window, steps), Options(top=0))
-            # Of the report the findings are drawn; tables have devices, steps and input, which a screen needs, too.
-            report = report_of(context, window=window, steps=steps, is_for_screen=True)
-            yield context, report
+            yield context, report_of(context, window=window, steps=steps, is_for_screen=True)

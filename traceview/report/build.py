@@ -21,9 +21,6 @@ from traceview.analysis.rules.consequences import (
     with_jax_advice,
 )
 from traceview.analysis.rules.finding import Finding, Skipped
-from traceview.analysis.workload import efficiency
-from traceview.analysis.workload.layers import layer_table
-from traceview.analysis.workload.memory import memory_table
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.version import VERSION
@@ -37,7 +34,6 @@ from traceview.report.model import (
     Source,
 )
 from traceview.report.verdict import by_rank, verdict_of
-from traceview.trace.device.table import Table
 from traceview.trace.model import Trace, damaged_hosts
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
@@ -116,32 +112,14 @@ def ledger_of(
     trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
 ) -> Ledger:
     """The ledger of a trace; raises `UsageError` as `analyze` does."""
-    return _context(trace, window, steps).ledger
+    return context_of(trace, window=window, steps=steps).ledger
 
 
-def layers_of(
+def context_of(
     trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
-) -> Table:
-    """The layers of each device; raises `UsageError` as `analyze` does."""
-    return layer_table(_context(trace, window, steps))
-
-
-def memory_of(
-    trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
-) -> Table:
-    """What is in use at the peak of each GPU; raises `UsageError` as `analyze` does."""
-    return memory_table(_context(trace, window, steps))
-
-
-def efficiency_of(
-    trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
-) -> Table:
-    """The FLOP/s and MFU of each device; raises `UsageError` as `analyze` does."""
-    return efficiency.efficiency_table(_context(trace, window, steps).record(efficiency.ANALYSIS))
-
-
-def _context(trace: Trace, window: WindowKind, steps: StepRange | slice | range | None) -> Context:
-    return Context(trace, select(trace, window, _step_range(steps)))
+) -> Context:
+    """What tables of a trace are made from; raises `UsageError` as `analyze` does."""
+    return Context(trace, select(trace, window, _step_range(steps)), Options(top=None))
 
 
 _ON_SCREEN: Final = frozenset(("ledger", "device_time", "steps", "environment", "compute"))

@@ -126,8 +126,8 @@ def verdict_of(ratio: float) -> Verdict:
     return "high" if ratio >= HIGH_RATIO else "moderate" if ratio >= MODERATE_RATIO else "none"
 
 
-def compute(context: Context, top: int | None = TOP_STAGES) -> Input | Skipped:
-    """The waits, shards and stages of every host. `top`: rows of stages, None for all."""
+def compute(context: Context) -> Input | Skipped:
+    """The waits, shards and stages of every host."""
     supplies = context.once(input_supplies)
     if not supplies:
         return Skipped("no tf.data iterator was recorded")
@@ -146,7 +146,7 @@ def compute(context: Context, top: int | None = TOP_STAGES) -> Input | Skipped:
         shards=tuple(shard for supply in supplies.values() for shard in supply.shards),
         empty_ratio=supplies[worst].empty_ratio,
         missing=supplies[worst].missing,
-        stages=tuple(stages[:top]),
+        stages=tuple(stages[: context.options.rows_of(TOP_STAGES)]),
         stage_count=len(stages),
     )
 

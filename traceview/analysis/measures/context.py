@@ -63,9 +63,13 @@ TOP_OPS: Final = 10
 
 
 class Options(Struct, frozen=True):
-    """What a caller may ask for. `top`: op rows per device, None for all."""
+    """What a caller may ask for. `top`: op rows per device, None for all rows of all tables."""
 
     top: int | None = TOP_OPS
+
+    def rows_of(self, few: int) -> int | None:
+        """How many rows a table has that a report shortens to so many."""
+        return None if self.top is None else few
 
 
 class Analysis(Struct, Generic[R], frozen=True):
