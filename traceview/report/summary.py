@@ -69,7 +69,7 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
     commands = _Commands(report, view, " --salvage" if asked.is_salvaged else "")
     verdict, quality = report.verdict, report.capture.quality
     headline, action = phrases_of_verdict(report)
-    named = next((row for row in report.findings if row.code == verdict.finding), None)
+    named = report.leading
     rest = [pair for pair in enumerate(report.findings, 1) if pair[1] is not named]
     shown = [pair for pair in rest if is_worth_a_line(pair[1])][:MOST_FINDINGS]
     return doc.Summary(
@@ -77,8 +77,8 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
         answer=headline,
         captured=tuple(_captured(report)),
         about=tuple(_about(report)),
-        label=look_of(SEVERITIES, verdict.severity)
-        if verdict.severity
+        label=look_of(SEVERITIES, named.severity)
+        if named
         else look_of(VERDICT_STATUSES, verdict.status),
         action=view.commands.filled(action),
         anatomy=anatomy_rows(report.results.ledger.devices if report.results.ledger else ()),
