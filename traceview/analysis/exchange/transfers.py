@@ -382,16 +382,14 @@ H2D_EXPOSED: Final = Rule(
 )
 
 
-def _diagnose(context: Context, result: Transfers) -> Iterator[Finding]:
+def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
     """Copies to GPUs that hold up the step, without those of gradients that the CPU sums, which are another finding."""
     ledger = context.ledger
     rows = ledger.rows(states=H2D_EXPOSED.states)
     of_sums = context.once(reduction_rows)
     if ledger.loss(of_sums).share >= LIMIT:
         rows &= ~of_sums
-    finding = _finding(context, rows, result)
-    if finding is not None:
-        yield finding
+    yield _finding(context, rows, result)
 
 
 def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:

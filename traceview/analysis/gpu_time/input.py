@@ -201,13 +201,13 @@ def _host(context: Context, host: int, supply: InputSupply) -> InputHost:
     )
 
 
-def diagnose(context: Context, result: Input | None) -> Iterator[Finding]:
+def diagnose(context: Context, result: Input | None) -> Iterator[Finding | None]:
     """What devices wait for input; without recorded devices, what the thread of the step waits for batches.
 
     `result`: None where no iterator was recorded.
     """
     if context.ledger.devices:
-        yield from waits_of_devices(context)
+        yield waits_of_devices(context)
     elif result is not None:
         worst = result.worst
         hosts = {context.trace.hosts[host].name: host for host in context.selection.windows}
