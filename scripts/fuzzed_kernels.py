@@ -326,22 +326,6 @@ def _labelled(choice: Random) -> tuple[Any, ...]:
     return first, second, np.array([choice.randrange(3) for _ in range(count)], dtype=np.uint8)
 
 
-def _codes_of(choice: Random) -> tuple[Any, ...]:
-    values = np.empty(_count(choice), dtype=np.object_)
-    values[:] = [choice.choice((None, "a", "b", "", "x" * 40)) for _ in range(values.size)]
-    return values, {"b": 0}
-
-
-def _lines_of(choice: Random) -> tuple[Any, ...]:
-    cells = [choice.randbytes(choice.randrange(4)) for _ in range(choice.randint(1, 4))]
-    columns, count = choice.randint(1, 3), _count(choice)
-    codes = [[choice.randrange(-1, len(cells)) for _ in range(count)] for _ in range(columns)]
-    numbers = np.stack([_any_numbers(choice, count) for _ in range(columns)])
-    packed = np.frombuffer(b"".join(cells), dtype=np.uint8)
-    table = np.array(codes, dtype=np.int32).reshape(columns, count)
-    return table, numbers, packed, _int64([0, *accumulate(map(len, cells))])
-
-
 SWEEP_CALLS: Final[dict[str, Make]] = {
     "places": _places,
     "covered_before": _covered_before,
@@ -365,8 +349,6 @@ SWEEP_CALLS: Final[dict[str, Make]] = {
     "walked": _walked,
     "attributed_spans": _attributed_spans,
     "labelled": _labelled,
-    "codes_of": _codes_of,
-    "lines_of": _lines_of,
 }
 
 # Messages

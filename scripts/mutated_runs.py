@@ -28,14 +28,13 @@ from traceview.document import screen as terminal
 from traceview.document.screen import render_screen
 from traceview.export import csv, perfetto
 from traceview.export.draw import drawn
-from traceview.export.tables import window_tables
 from traceview.report.build import analyze
 from traceview.report.document import document_of, screen_of
-from traceview.report.filtering import only_devices
 from traceview.report.formats import DOCUMENTS, markdown
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.report.saved import load_report, to_json
+from traceview.report.tables import TABLES, table_of
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 
@@ -313,16 +312,13 @@ def follow(logdir: Path, choice: random.Random) -> bool:
     made = [report]
     if choice.random() < 0.3:
         made.append(redacted(report))
-    times = report.results.device_time
-    if times and times.devices and choice.random() < 0.3:
-        made.append(only_devices(report, [choice.choice(times.devices).device]))
     for shown in made:
         check_saved(shown, logdir.parent / "report.json")
         show(shown)
     context = Context(trace, select(trace, window, steps))
     assert b"".join(perfetto.written(drawn(context, report)))
-    for table in window_tables(context, report):
-        assert b"".join(csv.written(table))
+    for name in TABLES:
+        assert b"".join(csv.written(table_of(context, name)))
     return True
 
 

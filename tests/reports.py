@@ -27,14 +27,13 @@ from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
-from traceview.analysis.rules.words import Among, Devices, Lost, Number, outline
+from traceview.analysis.rules.words import Among, Number
 from traceview.analysis.workload.launches import DeviceLaunches, Launches
 from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.analysis.workload.precision import DevicePrecision, OrdinaryKernel, Precision
 from traceview.document.figures import (
     UtilizationStrips,
 )
-from traceview.document.phrase import plain
 from traceview.report.model import (
     Report,
     ReportFile,
@@ -470,15 +469,9 @@ def full_report() -> Report:
         ),
         windows=(ReportWindow(HOST, "steps", 0, 100 * MS),),
         verdict=Verdict(
-            "GPU:1 waits 16.0 of 24.0 ms (67%) for input.",
+            "4 of 6 GPUs are unused.",
             "problem",
-            finding="input-bound",
-            severity="critical",
-            action=plain(outline(RULES["input-bound"].action)),
-            arguments={
-                "who": Devices(("GPU:1",), 2),
-                "loss": Lost(16 * MS, 24 * MS, 2 / 3),
-            },
+            finding="unused-gpu",
             compute_ratio=0.6,
             unknown_ratio=0.0,
         ),

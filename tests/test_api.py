@@ -22,17 +22,6 @@ from traceview.trace.windows import StepRange
 CATEGORY, INT, NULLABLE, BOOL, FLOAT = "category", "int64", "Int64", "bool", "float64"
 TEXT = "string"
 COLUMNS = {
-    "devices": {
-        "device": TEXT,
-        "host": TEXT,
-        "ordinal": INT,
-        "kind": TEXT,
-        "model": TEXT,
-        "event_count": INT,
-        "memory_held_bytes": NULLABLE,
-        "memory_peak_bytes": NULLABLE,
-        "memory_capacity_bytes": NULLABLE,
-    },
     "device_events": {
         "device": CATEGORY,
         "stream": CATEGORY,
@@ -48,19 +37,6 @@ COLUMNS = {
         "p2p": BOOL,
         "opaque": BOOL,
     },
-    "copies": {
-        "device": CATEGORY,
-        "direction": CATEGORY,
-        "stream": CATEGORY,
-        "start_ps": INT,
-        "duration_ps": INT,
-        "bytes": NULLABLE,
-        "host_memory": CATEGORY,
-        "p2p": BOOL,
-        "op": CATEGORY,
-        "thread": CATEGORY,
-        "step": NULLABLE,
-    },
     "host_events": {
         "host": CATEGORY,
         "thread": CATEGORY,
@@ -69,41 +45,6 @@ COLUMNS = {
         "duration_ps": INT,
         "correlation_id": NULLABLE,
         "step": NULLABLE,
-    },
-    "steps": {
-        "host": TEXT,
-        "number": INT,
-        "recorded_number": NULLABLE,
-        "kind": TEXT,
-        "start_ps": INT,
-        "duration_ps": INT,
-        "used": BOOL,
-        "excluded": TEXT,
-    },
-    "active_devices": {
-        "host": TEXT,
-        "step": INT,
-        "start_ps": INT,
-        "device_count": INT,
-        "devices": TEXT,
-        "joined": TEXT,
-        "left": TEXT,
-    },
-    "ops": {
-        "device": TEXT,
-        "class": TEXT,
-        "op": TEXT,
-        "op_type": TEXT,
-        "kernel": TEXT,
-        "source_line": TEXT,
-        "count": INT,
-        "total_ps": INT,
-        "self_ps": INT,
-        "mean_ps": INT,
-        "median_ps": INT,
-        "p95_ps": INT,
-        "share_ratio": FLOAT,
-        "bytes": NULLABLE,
     },
 }
 
@@ -145,42 +86,28 @@ def test_columns_of_gpu_runs(name: str, tmp_path: Path) -> None:
 # Rows
 
 
-def test_active_devices_and_their_changes(tmp_path: Path) -> None:
-    """GPU 1 computes in the second step only, and copies in the third, which is no work."""
-    trace = new_trace()
-    for index, step in enumerate(marked_steps(trace, count=3)):
-        step.kernel(0, 2, 42)
-        if index == 1:
-            step.kernel(1, 2, 42)
-        elif index == 2:
-            step.copy(1, "H2D", 2, 42, size=10)
-    trace.write(tmp_path)
-    active = traceview.load(tmp_path).active_devices
-    assert active["step"].tolist() == [0, 1, 2]
-    assert active["devices"].tolist() == ["GPU:0", "GPU:0, GPU:1", "GPU:0"]
-    assert active["joined"].tolist() == ["", "GPU:1", ""]
-    assert active["left"].tolist() == ["", "", "GPU:1"]
-    assert active["device_count"].tolist() == [1, 2, 1]
-
-
 def test_rows_of_a_cpu_run(cpu_run: Trace, fixtures: Path) -> None:
     (path,) = fixtures.glob("custom-loop-2/**/*.xplane.pb")
     space: Any = XSpace.FromString(path.read_bytes())
     host_plane = space.planes[0]
     assert len(cpu_run.host_events) == sum(len(line.events) for line in host_plane.lines)
-    assert list(cpu_run.devices["device"]) == ["replica:0", "replica:1"]
-    assert set(cpu_run.devices["kind"]) == {"replica"}
-    assert cpu_run.devices["memory_held_bytes"].isna().all()
-    assert cpu_run.devices["event_count"].sum() == len(cpu_run.device_events)
+    devices = cpu_run.table("devices", window="trace")
+    assert list(devices["device"]) == ["replica:0", "replica:1"]
+    assert set(devices["kind"]) == {"replica"}
+    assert devices["memory_held_bytes"].isna().all()
+    assert devices[["compute_count", "collective_count"]].sum().sum() == len(cpu_run.device_events)
     assert set(cpu_run.device_events["class"]) == {"compute", "collective"}
     of_replica = cpu_run.host_events.iloc[cpu_run.device_events["launch"].to_numpy(dtype="int64")]
     assert list(of_replica["name"]) == list(cpu_run.device_events["op"])
     assert list(of_replica["start_ps"]) == list(cpu_run.device_events["start_ps"])
-    assert cpu_run.ops["kernel"].isna().all()
-    assert cpu_run.ops["count"].sum() == len(cpu_run.device_events)
+    ops = cpu_run.table("ops", window="trace")
+    assert ops["kernel"].isna().all()
+    assert ops["count"].sum() == len(cpu_run.device_events)
     markers = cpu_run.host_events[cpu_run.host_events["name"] == "train"]
     numbers = cpu_run.host_columns.stat("step_num").at(markers.index.to_numpy(), -1)
-    assert list(cpu_run.steps["recorded_number"]) == sorted(numbers.tolist())
+    steps = cpu_run.table("steps")
+    recorded = steps[steps["device"] == "replica:0"]["recorded_number"]
+    assert list(recorded) == sorted(numbers.tolist())
 
 
 def test_an_event_between_or_after_steps_belongs_to_none(tmp_path: Path) -> None:
@@ -278,22 +205,6 @@ def test_steps_of_a_trace_without_any(tmp_path: Path) -> None:
         traceview.analyze(trace, steps=slice(0, 1))
     with pytest.raises(UsageError, match="--window steps: the trace has no steps"):
         traceview.analyze(trace, window="steps")
-
-
-def test_codes_choose_findings(tmp_path: Path) -> None:
-    trace = scenario("memory_only", tmp_path)
-    every = ["unused-gpu", "low-precision-unused"]
-
-    def codes(**options: Any) -> list[str]:
-        return [finding.code for finding in traceview.analyze(trace, **options).findings]
-
-    assert codes() == every
-    assert codes(select_codes=["unused-gpu"]) == every[:1]
-    assert codes(ignore_codes=["unused-gpu"]) == every[1:]
-    assert codes(select_codes=every, ignore_codes=every) == []
-    for option in ("select_codes", "ignore_codes"):
-        with pytest.raises(UsageError, match="no finding is called 'unused'"):
-            codes(**{option: ["unused"]})
 
 
 # Names

@@ -102,11 +102,6 @@ def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_
         ("--window", "minutes"),
         ("--width", "10"),
         ("--top", "-1"),
-        ("--select", "no-such-code"),
-        ("--select", ""),
-        ("--select", "few-steps,unused-gpu", "--ignore", "unused-gpu"),
-        ("--ignore", "few-steps,no-such-code"),
-        ("--device", "GPU:7"),
         ("--steps", "100:"),
         ("--output", "no/such/folder/report.txt"),
         ("--output", "."),
@@ -148,55 +143,12 @@ def test_bad_steps_say_how(command: Command, loop: str, steps: str, hint: str) -
     assert f"hint: {hint}" in done.err
 
 
-@pytest.mark.parametrize("name", ["GPU:0", "gpu:0", "0"])
-def test_device_limits_what_is_shown(command: Command, eight: str, name: str) -> None:
-    done = command("analyze", eight, "--format", "json", "--device", name)
-    results = json.loads(done.out)["results"]
-    assert [row["device"] for row in results["device_time"]["devices"]] == ["GPU:0"]
-    assert {row["device"] for row in results["ops"]["rows"]} == {"GPU:0"}
-    assert [row["device"] for row in results["timeline"]["devices"]] == ["GPU:0"]
-    assert all([d["device"] for d in s["devices"]] == ["GPU:0"] for s in results["steps"]["steps"])
-    # The finding is about the other seven.
-    assert "unused-gpu" not in [one["code"] for one in json.loads(done.out)["findings"]]
-
-
-@pytest.mark.parametrize("names", ["", " , "])
-def test_no_device_is_not_a_choice_of_none(command: Command, eight: str, names: str) -> None:
-    done = command("analyze", eight, "--device", names)
-    assert (done.code, done.out) == (2, "")
-    assert "no device is given" in done.err
-
-
 def test_where_no_device_was_recorded_the_section_says_so(command: Command, tmp_path: Path) -> None:
     SCENARIOS["slow_map"]().write(tmp_path)
     assert "Devices  The trace holds no device." in command("analyze", str(tmp_path), "--full").out
     assert (
         "Step anatomy: the trace holds no device event.\n" in command("analyze", str(tmp_path)).out
     )
-
-
-def test_a_device_that_is_not_there(command: Command, eight: str) -> None:
-    done = command("analyze", eight, "--device", "GPU:9")
-    assert done.code == 2
-    assert done.err.splitlines()[0] == "traceview: error: no device is called 'GPU:9'"
-    assert "there are GPU:0, GPU:1" in done.err
-
-
-def test_a_device_of_several_hosts(command: Command, tmp_path: Path) -> None:
-    SCENARIOS["two_hosts"]().write(tmp_path)
-    for name, count in (("GPU:0", 2), ("gpu:0", 2), ("host1/GPU:0", 1), ("HOST1/gpu:0", 1)):
-        done = command("analyze", str(tmp_path), "--format", "json", "--device", name)
-        assert len(json.loads(done.out)["results"]["device_time"]["devices"]) == count
-
-
-def test_select_and_ignore(command: Command, eight: str) -> None:
-    def codes(*arguments: str) -> set[str]:
-        report = json.loads(command("analyze", eight, "--format", "json", *arguments).out)
-        return {finding["code"] for finding in report["findings"]}
-
-    assert "unused-gpu" in codes()
-    assert codes("--select", "unused-gpu,few-steps") == {"unused-gpu"}
-    assert "unused-gpu" not in codes("--ignore", "unused-gpu")
 
 
 def test_a_run_is_chosen_by_name(command: Command, tmp_path: Path) -> None:

@@ -107,7 +107,6 @@ def test_explain_says_what_a_state_means(command: Command, state: Look) -> None:
 
 def test_codes_are_taken_in_any_case(command: Command) -> None:
     assert command("explain", "Unused-GPU").out == command("explain", "unused-gpu").out
-    assert command("analyze", FIXTURE, "--select", "Few-Steps").code == 0
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_folder_with_every_document(command: Command, loop: str, tmp_path: Pat
 def test_the_command_on_the_page_makes_the_page_again(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ["--steps", "4:7", "--window", "steps", "--ignore", "few-steps"]
+    options = ["--steps", "4:7", "--window", "steps"]
     assert command("report", loop, *options, "-o", str(tmp_path / "first")).code == 0
     saved = json.loads((tmp_path / "first" / "report.json").read_text("utf-8"))
     monkeypatch.chdir(tmp_path)
@@ -115,8 +115,6 @@ def test_a_full_disk_leaves_what_was_there(
         (("--open", "report", "-o", "out"), "exclude each other"),
         (("--port", "1", "-o", "out"), "--port needs --open"),
         (("--open", "xprof", "--redact"), "--redact has no meaning for --open xprof"),
-        (("--select", "no-such-code", "-o", "out"), "no finding is called"),
-        (("--select", "few-steps", "--ignore", "few-steps", "-o", "out"), "both in"),
         (("--steps", "100:", "-o", "out"), "step"),
     ],
 )

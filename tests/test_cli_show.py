@@ -239,6 +239,18 @@ def test_a_device_that_is_not_there(names: str, command: Command, waiting: str) 
     assert command("show", "gaps", waiting, "--device", names).code == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("GPU:0", 2), ("0", 2), ("gpu:0", 2), ("host1/GPU:0", 1), ("HOST1/gpu:0", 1)],
+)
+def test_a_device_of_several_hosts(name: str, count: int, command: Command, tmp_path: Path) -> None:
+    SCENARIOS["two_hosts"]().write(tmp_path)
+    assert len(rows_of(command, "devices", str(tmp_path), "--device", name)) == count
+    done = command("show", "devices", str(tmp_path), "--device", "GPU:9")
+    assert done.err.splitlines()[0] == "traceview: error: no device is called 'GPU:9'"
+    assert "there are host0/GPU:0" in done.err
+
+
 def test_names_of_a_trace_can_harm_nobody(
     command: Command, tmp_path: Path, logs_of: Callable[[str], str]
 ) -> None:
@@ -271,13 +283,13 @@ def test_the_tables_are_those_of_the_library(
 ) -> None:
     logs = logs_of("B")
     rows = rows_of(command, "ops", logs, "--window", "trace")
-    frame = traceview.load(logs).ops
+    frame = traceview.load(logs).table("ops", window="trace")
     assert list(rows[0]) == list(frame.columns)
     for key in ("count", "total_ps", "self_ps", "p95_ps"):
         assert [int(row[key]) for row in rows] == frame[key].tolist()
     slow = logs_of("slow_map")
     stages = rows_of(command, "input", slow)
-    assert [row["name"] for row in stages] == traceview.load(slow).input_stages["name"].tolist()
+    assert [row["name"] for row in stages] == traceview.load(slow).table("input")["name"].tolist()
     of_report = traceview.analyze(logs).results
     assert of_report.device_time is not None
     devices = json.loads(command("show", "devices", logs, "--format", "json").out)["rows"]

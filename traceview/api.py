@@ -15,13 +15,13 @@ from traceview.comparison import document as comparison_document
 from traceview.comparison import model as comparison_model
 from traceview.comparison.build import Source, reports_of
 from traceview.document.json_text import dumped
-from traceview.report import build, formats, model, saved
+from traceview.report import build, formats, model, saved, tables
 from traceview.trace import model as trace_model
 from traceview.trace.frames import event_tables
 from traceview.trace.reading import load as loading
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
@@ -42,51 +42,23 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         """
         return build.ledger_of(self, window=window, steps=steps)
 
-    def layers(
-        self, *, window: WindowKind = "auto", steps: StepRange | slice | range | None = None
+    def table(
+        self,
+        name: str,
+        *,
+        window: WindowKind = "auto",
+        steps: StepRange | slice | range | None = None,
     ) -> pd.DataFrame:
-        """One row per device and layer of the model, with the layers inside of it, and per line of Python in a layer.
+        """A table of `traceview show` by its name, with all rows and columns of its CSV, or the events of the window.
 
-        Columns are `device` and the fields of `traceview.analysis.workload.layers.LayerTime`: `layer`, `source_line`
-        (text, missing where no name shows it); `gpu_time_ratio` (float64); `compute_ps_per_step`, `own_ps_per_step`,
-        `forward_ps_per_step`, `backward_ps_per_step`, `optimizer_ps_per_step`, `other_ps_per_step` (int64);
-        `flops_per_second` (Int64), `unknown_ratio`, `flops_per_byte`, `roof_ratio` (float64) and `bound` (text), missing where
-        not known. The own times of a device sum to its compute. No row where no name shows a layer. `window`, `steps`: as for `analyze`.
+        `name`: gaps, steps, devices, ops, layers, efficiency, memory, input, copies, collectives or balance, whose columns are
+        keys of the report; device_events, host_events or copy_events, whose `row` and `launch` are rows of `device_events`
+        and `host_events`. Numbers that may be missing have pandas' types for that. `window`, `steps`: as for `analyze`.
+
+        Raises `UsageError` for another name, and as `analyze` does.
         """
-        return _frame_of(build.layers_of(self, window=window, steps=steps))
-
-    def memory(
-        self, *, window: WindowKind = "auto", steps: StepRange | slice | range | None = None
-    ) -> pd.DataFrame:
-        """One row per GPU and op: what is in use at the peak of the GPU's memory, the most first.
-
-        Columns are the fields of `traceview.analysis.measures.device_memory.HeldBytes`: `device`, `layer`, `op` (text, missing
-        where not recorded), `kind`, `phase` (text), `bytes`, `count` (int64). The rows of a GPU sum to its peak; one of the kind
-        `before` is what was in use before the capture. No row where no allocator of a GPU was recorded. `window`, `steps`: as for
-        `analyze`.
-        """
-        return _frame_of(build.memory_of(self, window=window, steps=steps))
-
-    def efficiency(
-        self, *, window: WindowKind = "auto", steps: StepRange | slice | range | None = None
-    ) -> pd.DataFrame:
-        """One row per device that computes, with its FLOP/s and MFU; none where no FLOPs are known.
-
-        Columns are the fields of `traceview.analysis.workload.efficiency.DeviceEfficiency`: `host`, `device` (text),
-        `ordinal`, `flops_per_second`, `flops_per_step` (int64), `unknown_ratio`, `programs_ratio` (float64),
-        `peak_flops_per_second` (Int64) and `mfu_ratio` (float64), missing where not known. `window`, `steps`: as for `analyze`.
-        """
-        return _frame_of(build.efficiency_of(self, window=window, steps=steps))
-
-    @cached_property
-    def devices(self) -> pd.DataFrame:
-        """One row per device, also of those that did nothing.
-
-        Columns: `device` (key as in the report), `host`, `ordinal` (int64), `kind`, `model`, `event_count`
-        (int64), `memory_held_bytes`, `memory_peak_bytes`, `memory_capacity_bytes` (Int64, missing where not
-        recorded).
-        """
-        return _frame_of(event_tables.devices(self))
+        context = build.context_of(self, window=window, steps=steps)
+        return _frame_of(tables.table_of(context, name))
 
     @cached_property
     def device_events(self) -> pd.DataFrame:
@@ -100,29 +72,6 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         return _frame_of(event_tables.device_events(self)).drop(columns="row")
 
     @cached_property
-    def copies(self) -> pd.DataFrame:
-        """One row per copy between host and device or among devices, sorted by device and start.
-
-        Columns: `device`, `direction` (h2d, d2h, d2d), `stream` (categories); `start_ps`, `duration_ps` (int64,
-        picoseconds since the origin of the run); `bytes` (Int64); `host_memory` (category: pageable, pinned,
-        missing where not recorded); `p2p` (bool: to another GPU); `op` (category: the op that issued it, as
-        recorded or around its launch), `thread` (category: the thread that did), `step` (Int64: the number of the step in which it starts).
-        """
-        return _frame_of(event_tables.copies(self)).drop(columns="row")
-
-    @cached_property
-    def collectives(self) -> pd.DataFrame:
-        """One row per collective and device that took part, sorted by collective and device.
-
-        Columns: `collective` (int64, numbered in the order in which they began); `device`, `kind` (all_reduce …),
-        `name`, `op` (categories; `op` missing where not recorded); `start_ps`, `duration_ps` (int64, of a replica
-        from where it hands the op over), `wait_ps` (Int64: longer than the shortest; missing where a device is), `last`
-        (bool: started after all others), `bytes` (Int64, of the collective), `step` (Int64), `by_keys` (bool:
-        matched by recorded keys).
-        """
-        return _frame_of(event_tables.collectives(self))
-
-    @cached_property
     def host_events(self) -> pd.DataFrame:
         """One row per host event, in the order of hosts, threads and file; `device_events.launch` points here.
 
@@ -130,61 +79,6 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
         origin of the run); `correlation_id` (Int64), `step` (Int64: the number of the step in which it starts).
         """
         return _frame_of(event_tables.host_events(self)).drop(columns="row")
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """One row per step and host, in time order.
-
-        Columns: `host`, `number` (int64), `recorded_number` (Int64), `kind`, `start_ps`, `duration_ps` (int64),
-        `used` (bool: takes part in statistics), `excluded` (why not).
-        """
-        return _frame_of(event_tables.steps(self))
-
-    @cached_property
-    def gaps(self) -> pd.DataFrame:
-        """One row per span without activity of every device, in the window `auto`, by device and start.
-
-        Columns: `device`, `start_ps`, `duration_ps` (int64); `step` (Int64: the number of the step in which it starts);
-        `state` (category: what the device waited for most of it); `before`, `after` (Int64: rows of `device_events`);
-        `thread` (the one that was late); one column `<state>_ps` (int64) per state of the ledger.
-        """
-        from traceview.analysis.facts.selection import select
-        from traceview.analysis.measures.context import Context
-        from traceview.ledger.gaps import gap_events
-
-        context = Context(self, select(self))
-        rows = gap_events(context.ledger, context.idle.gaps)
-        return _frame_of(rows).astype({"thread": "string"})
-
-    @cached_property
-    def ops(self) -> pd.DataFrame:
-        """One row per device, class, op and kernel over the whole recording, by device and falling total.
-
-        Columns: `device`, `class`, `op`, `op_type`, `kernel`, `source_line`; `count`, `total_ps`, `self_ps`, `mean_ps`,
-        `median_ps`, `p95_ps` (int64); `share_ratio` (float64, of the device's compute; missing for other
-        classes), `bytes` (Int64).
-        """
-        frame = _frame_of(event_tables.ops(self))
-        return frame.astype({"device": "string", "class": "string"})
-
-    @cached_property
-    def active_devices(self) -> pd.DataFrame:
-        """One row per step of each host: which of its devices computed or communicated in it.
-
-        Columns: `host`, `step` (int64, its number), `start_ps` (int64), `device_count` (int64); `devices`, `joined`,
-        `left` (text: keys of devices with commas between; what changed against the step before it).
-        """
-        return _frame_of(event_tables.active_devices(self))
-
-    @cached_property
-    def input_stages(self) -> pd.DataFrame:
-        """One row per stage of the input pipelines over the whole recording, by host and falling self time.
-
-        Columns are the fields of `traceview.trace.host.pipeline.InputStage`: `host`, `name`, `threads` (text);
-        `blocking`, `injected` (bool); `calls`, `total_ps`, `self_ps`, `waiting_ps`, `slow_count`, `parallelism`,
-        `buffer_limit`, `buffered_median` (Int64); `empty_ratio` (float64).
-        """
-        return _frame_of(event_tables.input_stages(self))
 
 
 def load(path: str | Path, *, run: str | None = None, salvage: bool = False) -> Trace:
@@ -228,31 +122,17 @@ def analyze(
     window: WindowKind = "auto",
     steps: StepRange | slice | range | None = None,
     top: int | None = TOP_OPS,
-    select_codes: Collection[str] | None = None,
-    ignore_codes: Collection[str] = (),
     lanes: bool = False,
 ) -> Report:
     """Say for every device how busy it was, with what, what it waited for, and what to change.
 
     `trace`: a loaded trace, or a path for `load`. `window`: the time span that numbers refer to. `steps`: only these,
-    by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and
-    `ignore_codes` choose findings by code. `lanes`: also what the timeline of a document draws; tables and
-    texts do without.
+    by number, half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `lanes`: also what the
+    timeline of a document draws; tables and texts do without.
 
-    Raises what `load` raises, and `UsageError` for arguments of another kind, steps that are not there and
-    codes that do not exist.
+    Raises what `load` raises, and `UsageError` for arguments of another kind and steps that are not there.
     """
-    return _public(
-        build.analyze(
-            trace,
-            window=window,
-            steps=steps,
-            top=top,
-            select_codes=select_codes,
-            ignore_codes=ignore_codes,
-            lanes=lanes,
-        )
-    )
+    return _public(build.analyze(trace, window=window, steps=steps, top=top, lanes=lanes))
 
 
 def load_report(path: Path | str) -> Report:

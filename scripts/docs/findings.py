@@ -14,7 +14,7 @@ _HEAD = """\
 A finding names one cause: what it costs, the evidence, and what to change. [How it is ranked](method.md#findings-and-their-loss).
 Each entry has a title as an example, what the finding means, from when on it is reported, and what to do first.
 `traceview explain CODE` prints the rest of the advice, also for JAX. A finding that another one explains is not reported on
-its own. `--select` and `--ignore` choose findings by code.
+its own.
 """
 _END = "This page is made from the rules in the code by `python -m scripts.docs`."
 

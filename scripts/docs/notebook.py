@@ -46,12 +46,12 @@ for finding in report.findings:
     ),
     (
         "markdown",
-        "The recorded devices, steps, ops, copies, events and gaps are DataFrames.",
+        "The tables of `traceview show` are DataFrames, and so are all events.",
     ),
     (
         "code",
         """\
-steps = trace.steps[["number", "start_ps", "duration_ps", "used"]]
+steps = trace.table("steps")[["number", "device", "duration_ps", "compute_ps"]]
 steps.assign(ms=steps["duration_ps"] / 1e9)""",
     ),
     (
@@ -61,9 +61,9 @@ steps.assign(ms=steps["duration_ps"] / 1e9)""",
     (
         "code",
         """\
-gaps = trace.gaps.sort_values("duration_ps", ascending=False)
+gaps = trace.table("gaps")
 gaps["ms"] = gaps["duration_ps"] / 1e9
-gaps[["device", "step", "ms", "state"]].head(6).reset_index(drop=True)""",
+gaps[["device", "step", "ms", "state"]].head(6)""",
     ),
     (
         "markdown",

@@ -78,8 +78,8 @@ def judge_slow(
     recording: str = "slow",
 ) -> Judgement:
     """Judge the report of a slow run."""
-    verdict = report.verdict
-    states = verdict.loss.states if verdict.loss else ()
+    verdict, leading = report.verdict, report.leading
+    states = leading.loss.states if leading and leading.loss else ()
     first, second = (
         [row.loss.ratio for row in report.findings if row.code in codes and row.loss]
         for codes in (program.findings, program.second)
@@ -102,13 +102,14 @@ def judge_slow(
 
 def judge_healthy(name: str, report: traceview.Report) -> Judgement:
     """Judge the report of a healthy run."""
-    verdict, warnings = report.verdict, warnings_of(report)
-    is_right = set(warnings) <= {SMALL} and (not warnings or "small" in verdict.sentences)
+    verdict, leading, warnings = report.verdict, report.leading, warnings_of(report)
+    is_small = leading is not None and "small" in leading.sentences
+    is_right = set(warnings) <= {SMALL} and (not warnings or is_small)
     return Judgement(
         name=name,
         headline=verdict.headline,
         finding=verdict.finding,
-        states=verdict.loss.states if verdict.loss else (),
+        states=leading.loss.states if leading and leading.loss else (),
         share=None,
         truth=None,
         undisturbed=None,

@@ -168,7 +168,7 @@ def test_the_table_and_the_section(tmp_path: Path, command: Command) -> None:
         "rows"
     ]
     assert (row["device"], row["flops_per_step"]) == ("GPU:0", FLOPS)
-    frame = traceview.load(tmp_path).efficiency()
+    frame = traceview.load(tmp_path).table("efficiency")
     assert frame["flops_per_step"].tolist() == [FLOPS]
     assert "3.44 TFLOP/s" in command("analyze", str(tmp_path), "--full").out
 

@@ -14,6 +14,7 @@ from tests.analysis.made import lost_ps
 from tests.python_sidecars import native_threads
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.selection import select
+from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.gpu_time.input import Input, compute
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
 from traceview.analysis.measures.context import Context
@@ -468,10 +469,11 @@ def test_advice_names_the_call_to_change(kind: str, call: str) -> None:
     assert call in " ".join(INPUT_BOUND.actions[action_for(kind)])
 
 
-def test_the_table_may_be_cut(tmp_path: Path) -> None:
+def test_the_table_is_cut_in_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     SCENARIOS["slow_map"]().write(tmp_path)
     trace = load(tmp_path)
-    result = compute(Context(trace, select(trace)), 1)
+    monkeypatch.setattr(input_topic, "TOP_STAGES", 1)
+    result = compute(Context(trace, select(trace)))
     assert isinstance(result, Input)
     assert (len(result.stages), result.stage_count) == (1, 4)
-    assert len(trace.input_stages) == 4
+    assert len(trace.table("input")) == 4

@@ -94,7 +94,7 @@ def test_the_tree_of_a_keras_model(tmp_path: Path) -> None:
 def test_replicas_are_one_layer_and_each_device_sums_to_its_compute(tmp_path: Path) -> None:
     tensorflow(tmp_path, KERAS, gpus=2)
     assert times(result(tmp_path).rows)["model/dense", None] == 12, "the mean of 8 and 16 ms"
-    rows = traceview.load(tmp_path).layers()
+    rows = traceview.load(tmp_path).table("layers")
     dense = rows[rows["layer"] == "model/dense"].set_index("device")["compute_ps_per_step"]
     assert dense.to_dict() == {"GPU:0": 8 * MS, "GPU:1": 16 * MS}
     own = rows.groupby("device")["own_ps_per_step"].sum()
@@ -122,7 +122,7 @@ def test_replicas_are_one_layer_and_each_device_sums_to_its_compute(tmp_path: Pa
 )
 def test_what_a_name_shows(op: str, layer: str | None, tmp_path: Path) -> None:
     tensorflow(tmp_path, [("model/block/add:AddV2", 1), ("a/b/c:Mul", 1), (op, 7)])
-    rows = traceview.load(tmp_path).layers()
+    rows = traceview.load(tmp_path).table("layers")
     row = rows[rows["own_ps_per_step"] >= 7 * MS]
     assert row["layer"].fillna("").tolist() == [layer or ""]
 
@@ -142,7 +142,7 @@ def test_without_names_nothing_is_claimed(tmp_path: Path) -> None:
     report = traceview.analyze(tmp_path)
     assert report.results.layers is None
     assert report.skipped["layers"] == "the names of the ops show no layer"
-    assert traceview.load(tmp_path).layers().empty
+    assert traceview.load(tmp_path).table("layers").empty
 
 
 def test_a_name_of_any_length_is_read_to_a_depth(tmp_path: Path) -> None:
@@ -195,7 +195,11 @@ def test_lines_of_graphs_are_rows_and_sums_stay(tmp_path: Path) -> None:
 
 def test_ops_have_lines_that_redaction_hides(tmp_path: Path, command: Command) -> None:
     with_lines(tmp_path)
-    lines = traceview.load(tmp_path).ops.set_index(["device", "op"])["source_line"]
+    lines = (
+        traceview.load(tmp_path)
+        .table("ops", window="trace")
+        .set_index(["device", "op"])["source_line"]
+    )
     assert lines["GPU:0", "Loss"] == "train.py:30 in step"
     assert lines["GPU:1", "model/dense/MatMul"] == "model.py:7 in call"
     assert lines[:, "Other"].isna().all()
@@ -451,7 +455,7 @@ def test_the_layers_of_recorded_runs_sum_to_the_compute(fixtures: Path, name: st
 
 
 def check_sums(trace: traceview.Trace) -> None:
-    ledger, rows = trace.ledger(), trace.layers()
+    ledger, rows = trace.ledger(), trace.table("layers")
     own = rows.groupby("device")["own_ps_per_step"].sum().to_dict()
     steps = {trace.device_key(device): count for device, count in ledger.steps_of_device.items()}
     sums = recounted(traceview.analyze(trace), trace)

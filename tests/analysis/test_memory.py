@@ -122,7 +122,7 @@ def test_rows_sum_to_the_peak_and_are_the_blocks_of_the_ledger(
     folder = tmp_path_factory.mktemp("rows")
     run = Run(numbers, 2)
     run.trace.write(folder)
-    frame = traceview.load(folder).memory()
+    frame = traceview.load(folder).table("memory")
     for device, ledger in enumerate(run.ledgers):
         if not run.after[device]:
             continue
@@ -169,7 +169,7 @@ def test_of_chosen_steps_the_peak_in_them(tmp_path: Path) -> None:
     # Three steps left 3 MB each; what they left is known, for the capture holds it.
     assert (gpu1.peak_bytes, gpu1.process_peak_bytes) == (4187 * MB, 4199 * MB)
     assert gpu1.before_bytes == BEFORE_BYTES
-    frame = traceview.load(tmp_path).memory(steps=slice(2, 4))
+    frame = traceview.load(tmp_path).table("memory", steps=slice(2, 4))
     assert frame[frame["op"] == "loss/mean"]["bytes"].tolist() == [9 * MB]
 
 
@@ -237,7 +237,7 @@ def test_an_address_that_is_given_out_again_was_free(tmp_path: Path) -> None:
     ledger.free, ledger.blocks = list(ledger.blocks), {}
     ledger.give(steps[0].at(3), 12 * MB, "model/b/MatMul")
     trace.write(tmp_path)
-    ops = traceview.load(tmp_path).memory().dropna(subset=["op"])
+    ops = traceview.load(tmp_path).table("memory").dropna(subset=["op"])
     assert ops["op"].tolist() == ["model/b/MatMul"]
 
 
@@ -335,7 +335,7 @@ def test_without_allocators_the_table_says_why(tmp_path: Path, command: Command)
     done = command("show", "memory", str(tmp_path), "--format", "csv")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
     assert "no allocator of a GPU recorded" in done.err
-    assert traceview.load(ROOT / "fixtures" / "keras-fit-2").memory().empty
+    assert traceview.load(ROOT / "fixtures" / "keras-fit-2").table("memory").empty
 
 
 # Findings
@@ -483,7 +483,7 @@ def test_xprof_has_the_same_peak_and_the_same_bytes_of_each_op(
     page = tmp_path / "page.json"
     subprocess.run([sys.executable, "-c", CONVERT, page, file], check=True, capture_output=True)
     profiles = json.loads(page.read_text(encoding="utf-8"))["memoryProfilePerAllocator"]
-    frame = traceview.load(source).memory(window="trace")
+    frame = traceview.load(source).table("memory", window="trace")
     report = traceview.analyze(source, window="trace")
     assert report.results.memory is not None
     for row in report.results.memory.devices:

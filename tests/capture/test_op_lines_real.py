@@ -96,7 +96,7 @@ def line(program: str, mark: str) -> str:
 def lines_by_op(run: Captured) -> dict[str, set[str | None]]:
     """The places of the lines of ops by name, on both replicas; None for no line."""
     found: dict[str, set[str | None]] = {}
-    ops = traceview.load(run.run).ops
+    ops = traceview.load(run.run).table("ops", window="trace")
     for op, source in zip(ops["op"], ops["source_line"], strict=True):
         place = None if not isinstance(source, str) else source.partition(" in ")[0]
         found.setdefault(op, set()).add(place)
@@ -150,5 +150,5 @@ def test_keras_names_lines_of_own_layers_alone(runs: dict[str, Captured]) -> Non
     others = [places for op, places in found.items() if op not in own]
     assert others
     assert set().union(*others) == {None}, "no line but that of fit"
-    layers = traceview.load(run.run).layers()
+    layers = traceview.load(run.run).table("layers")
     assert layers["source_line"].dropna().str.startswith("model.py:").all()

@@ -15,7 +15,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.export.perfetto_reading import read
-from traceview.export.formats import TABLES
+from traceview.report.tables import TABLES
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_tables_are_of_the_window(command: Command, tmp_path: Path) -> None:
     }
     data = json.loads(command("analyze", *chosen, "--format", "json").out)
     (window,) = data["windows"]
-    for name in ("device_events", "copies", "gaps"):
+    for name in ("device_events", "copy_events", "gaps"):
         frame = frames[name]
         assert len(frame)
         assert (frame["start_ps"] < window["end_ps"]).all()

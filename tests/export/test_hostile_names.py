@@ -19,7 +19,7 @@ from traceview.document.sanitize import MOST
 from traceview.export import csv as csv_tables
 from traceview.export import parquet, perfetto
 from traceview.export.draw import drawn
-from traceview.export.tables import window_tables
+from traceview.report.tables import TABLES, table_of
 from traceview.trace.model import NONE, HostColumns, HostStat, Names
 from traceview.xplane.planes import TEXT_STATS
 
@@ -92,7 +92,7 @@ def test_tables_keep_the_names_as_they_are(
     hostile: tuple[Context, traceview.Report],
 ) -> None:
     trace = hostile[0].trace
-    for table in window_tables(*hostile):
+    for table in (table_of(hostile[0], name) for name in TABLES):
         frame = pd.read_parquet(io.BytesIO(parquet.written(table)))
         content = b"".join(csv_tables.written(table)).decode()
         heads, *rows = csv.reader(io.StringIO(content, newline=""))

@@ -134,11 +134,6 @@ def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
     assert reason in str(result.judgements[0].rows[0].reason)
 
 
-def test_a_finding_that_was_left_out_on_request_was_made() -> None:
-    report = replace(FULL, left_out_findings=("retracing",))
-    assert only("finding:retracing absent", report=report)[0].outcome == "fails"
-
-
 def test_a_severity_means_the_more_severe_ones_too() -> None:
     mild = replace(FULL, findings=(finding(code="few-steps", severity="info"),))
     assert only("finding:warning absent", report=mild)[0].outcome == "holds"
@@ -334,12 +329,6 @@ def test_what_a_finding_costs() -> None:
     assert only("finding:retracing <= 10%", report=costly)[0].outcome == "fails"
     assert only("finding:retracing <= 20%", report=costly)[0].outcome == "holds"
     assert only("finding:input-bound <= 10%", report=costly)[0].outcome == "holds"
-    left_out = replace(FULL, findings=(), left_out_findings=("input-bound",))
-    judgement, row = only("finding:input-bound <= 10%", report=left_out)
-    assert (judgement.outcome, row.reason) == (
-        "unknown",
-        "the report leaves out the finding input-bound, which was made",
-    )
     free = replace(FULL, findings=(finding(code="retracing", loss=None),))
     assert only("finding:retracing <= 10%", report=free)[1].reason == "it costs no time"
 

@@ -35,25 +35,19 @@ def with_input_finding(start_ps: int = 0) -> Report:
 # The answer
 
 
-def test_the_answer_is_the_headline_with_its_device_as_a_token() -> None:
+def test_the_answer_is_the_headline_in_tokens() -> None:
     for report in (full_report(), bare_report()):
         assert plain(document_of(report).summary.answer) == report.verdict.headline
-    assert Token("GPU:1", "device") in document_of(full_report()).summary.answer
+    assert Token("4 of 6 GPUs", "number") in document_of(full_report()).summary.answer
 
 
 def test_only_the_first_findings_are_on_the_first_screen() -> None:
-    report = replace(full_report(), findings=(finding(),) * 8)
+    report = replace(full_report(), findings=tuple(finding() for _ in range(8)))
     summary = document_of(report).summary
-    assert len(summary.findings) == MOST_FINDINGS
-    assert summary.hidden_count == 8 - MOST_FINDINGS
+    # The first one is the headline.
+    assert [shown.number for shown in summary.findings] == [2, 3]
+    assert summary.hidden_count == 7 - MOST_FINDINGS
     assert [shown.number for shown in shown_findings(report)] == list(range(1, 9))
-
-
-def test_findings_that_were_left_out_are_named() -> None:
-    report = replace(full_report(), left_out_findings=("few-steps", "unused-gpu", "few-steps"))
-    (section,) = (part for part in document_of(report).sections if part.id == "findings")
-    assert section.lead == "1 critical, 1 warning, 1 info, what costs most of the GPU time first."
-    assert "left out on request: few-steps, unused-gpu" in str(section.blocks)
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 × CPU"), (2, "2 × replica")])

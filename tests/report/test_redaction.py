@@ -274,7 +274,7 @@ def test_random_names_survive_in_no_form(texts: list[str]) -> None:
 def test_sentences_that_no_rule_of_this_version_makes_are_hidden() -> None:
     (first, *_), verdict = full_report().findings, full_report().verdict
     unknown = replace(first, code="of-a-later-version", title="zebra waits", advice="ask zebra")
-    leading = replace(verdict, finding=unknown.code, headline="zebra waits", action="ask zebra")
+    leading = replace(verdict, finding=unknown.code, headline="zebra waits")
     report = replace(full_report(), findings=(unknown,), verdict=leading)
     assert "zebra" not in to_json(redacted(report))
 

@@ -52,10 +52,8 @@ def test_the_answer_is_not_repeated(tmp_path: Path) -> None:
 
 def test_information_is_counted_and_not_listed() -> None:
     screen = screen_of(full_report())
-    assert [plain(row.title) for row in screen.findings] == [
-        "4 of 6 GPUs are unused",
-        "0.5 GB of memory held on GPU:2",
-    ]
+    assert plain(screen.answer) == "4 of 6 GPUs are unused."
+    assert [plain(row.title) for row in screen.findings] == ["0.5 GB of memory held on GPU:2"]
     assert screen.hidden_count == 1
 
 

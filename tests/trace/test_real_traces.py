@@ -105,8 +105,8 @@ def test_devices(shared_traces: Path, name: str) -> None:
             int((events["start_ps"] + events["duration_ps"]).max()),
         ) == expected[ordinal]
     counts = {f"GPU:{n}": numbers[1] for n, numbers in expected.items()}
-    used = trace.devices[trace.devices["event_count"] > 0]
-    assert dict(zip(used["device"], used["event_count"], strict=True)) == counts
+    used = trace.device_events["device"].value_counts()
+    assert used[used > 0].to_dict() == counts
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,8 @@ class TestBert:
         kernels = bert.device_events[bert.device_events["class"] == "compute"]
         assert (len(kernels), int(kernels["duration_ps"].sum())) == (1330, 29690748000)
         assert set(bert.device_events["class"].unique()) == {"compute", "h2d", "d2h"}
-        ops = bert.ops[bert.ops["class"] == "compute"]
+        ops = bert.table("ops", window="trace")
+        ops = ops[ops["class"] == "compute"]
         assert (int(ops["count"].sum()), int(ops["total_ps"].sum())) == (1330, 29690748000)
         prefixes = {str(op).split("/")[0] for op in kernels["op"].unique()}
         assert {p for p in prefixes if p.startswith("replica")} == {"replica_4", "replica_6"}
@@ -177,20 +178,20 @@ class TestBert:
         check_delays(delays(bert, bert.device_events), 9.143, 383.143, 2971.129)
 
     def test_memory(self, bert: Trace) -> None:
-        frame = bert.devices.set_index("device")
+        frame = bert.table("devices").set_index("device")
         peak = frame["memory_peak_bytes"].dropna()
         assert peak.to_dict() == {
             "GPU:1": 4013344768,
             "GPU:4": 6208853760,
             "GPU:6": 6210111488,
         }
-        assert set(frame["memory_capacity_bytes"].dropna()) == {15477102400}
+        capacities = {device.memory_capacity_bytes for device in bert.device_list}
+        assert capacities - {None} == {15477102400}
 
     def test_stored_step_spans_both_replicas(self, bert: Trace) -> None:
         """They ran one after the other: the step goes from the start on GPU 4 to the end on GPU 6."""
-        (step,) = bert.steps.to_dict("records")
-        assert step["start_ps"] == 1921299828000
-        assert step["start_ps"] + step["duration_ps"] == 2568855601000 + 21310352000
+        (step,) = bert.steps_by_host[0].steps
+        assert (step.start_ps, step.end_ps) == (1921299828000, 2568855601000 + 21310352000)
 
     def test_input(self, bert: Trace) -> None:
         events = bert.host_events
@@ -237,7 +238,7 @@ class TestMi300x:
         events = mi300x.device_events
         assert (len(events), int(events["duration_ps"].sum())) == (235, 28137077000)
         assert len(mi300x.host_events) == 3415
-        assert set(mi300x.devices["kind"]) == {"gpu"}
+        assert {device.kind for device in mi300x.device_list} == {"gpu"}
 
     def test_copies_that_look_like_kernels(self, mi300x: Trace) -> None:
         """Their direction stands in the host call, their size nowhere: unknown, not 0."""
@@ -280,7 +281,10 @@ class TestMi300x:
             27256936000,
             62331020000,
         ]
-        assert set(mi300x.active_devices["devices"]) == {", ".join(f"GPU:{n}" for n in range(8))}
+        steps = mi300x.table("steps")
+        used = steps[steps["used"]]
+        assert set(used["device"]) == {f"GPU:{n}" for n in range(8)}
+        assert (used["compute_ps"] > 0).all()
 
     def test_the_host_waits_in_block_until_ready(self, mi300x: Trace) -> None:
         report = traceview.analyze(mi300x)
@@ -354,9 +358,7 @@ def test_what_is_not_a_trace_is_named(shared_traces: Path, name: str, message: s
 def test_all_planes_are_salvaged_from_a_file_without_its_last_byte(shared_traces: Path) -> None:
     cut = traceview.load(shared_traces / "broken/truncated-last-byte", salvage=True)
     whole = traceview.load(shared_traces / "bert-8xV100")
-    pd.testing.assert_frame_equal(
-        cut.devices.drop(columns="host"), whole.devices.drop(columns="host")
-    )
+    assert cut.device_list == whole.device_list
     pd.testing.assert_frame_equal(cut.device_events, whole.device_events)
     pd.testing.assert_frame_equal(
         cut.host_events.drop(columns="host"), whole.host_events.drop(columns="host")

@@ -205,17 +205,6 @@ def records_of(root: type[Record]) -> list[type[Record]]:
     return list(known)
 
 
-def choices_of(type_: inspect.Type) -> tuple[str, ...]:
-    """The words of the closed lists in a type."""
-    words: dict[str, None] = {}
-    for part in parts_of(type_):
-        if isinstance(part, inspect.LiteralType):
-            words |= dict.fromkeys(word for word in part.values if isinstance(word, str))
-        if isinstance(part, inspect.Metadata):
-            words |= dict.fromkeys((part.extra_json_schema or {}).get("enum", ()))
-    return tuple(words)
-
-
 @cache
 def meanings(record: type[Record]) -> Mapping[str, str]:
     """What each field of a record means, by its name, from the docstring of the class and of those it is made from."""

@@ -1,14 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Sweeps over columns without the GIL: unions of intervals, places in a sorted array, open events, tables by id,
-lines of text.
+"""Sweeps over columns without the GIL: unions of intervals, places in a sorted array, open events, tables by id.
 
 `intervals` does the same with numpy where this module is not built; the tests compare the two.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
-
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.string cimport memcpy
 
 import numpy as np
 
@@ -1130,90 +1126,6 @@ def labelled(const int32_t[:] first, const int32_t[:] second, const uint8_t[:] t
                         place = <int64_t> ((<uint64_t> place + 1) & mask)
                     slot[place] = <int32_t> number
     return label, rows[:count].copy()
-
-
-def codes_of(object[::1] values, dict known):
-    """The number of each value in `known`, int32; values that are new there get the next numbers."""
-    cdef Py_ssize_t i
-    cdef int32_t code = 0
-    cdef object value, before = None, found
-    result = np.empty(values.shape[0], dtype=np.int32)
-    cdef int32_t[::1] codes = result
-    for i in range(values.shape[0]):
-        value = values[i]
-        if i == 0 or value is not before:
-            found = known.get(value)
-            if found is None:
-                found = known[value] = len(known)
-            code = found
-            before = value
-        codes[i] = code
-    return result
-
-
-cdef inline uint64_t magnitude(int64_t number) noexcept nogil:
-    return (<uint64_t> 0) - <uint64_t> number if number < 0 else <uint64_t> number
-
-
-cdef inline int digits_of(int64_t number) noexcept nogil:
-    cdef uint64_t left = magnitude(number)
-    cdef int count = 2 if number < 0 else 1
-    while left >= 10:
-        left //= 10
-        count += 1
-    return count
-
-
-def lines_of(
-    const int32_t[:, ::1] codes,
-    const int64_t[:, ::1] numbers,
-    const uint8_t[::1] cells,
-    const int64_t[::1] begin,
-):
-    """Lines of cells with commas between them, as bytes; `codes` and `numbers` are `[columns, lines]`.
-
-    The cell of a code is `cells[begin[code]:begin[code + 1]]`; where the code is -1, it is the number.
-    """
-    cdef Py_ssize_t line, column, columns = codes.shape[0], count = codes.shape[1]
-    cdef int64_t size = columns * count, length
-    cdef uint64_t left
-    cdef int32_t code
-    cdef char* at
-    cdef char* digit
-    cdef const uint8_t* first = &cells[0] if cells.shape[0] else NULL
-    with nogil:
-        for column in range(columns):
-            for line in range(count):
-                code = codes[column, line]
-                if code < 0:
-                    size += digits_of(numbers[column, line])
-                else:
-                    size += begin[code + 1] - begin[code]
-    text = PyBytes_FromStringAndSize(NULL, size)
-    at = PyBytes_AS_STRING(text)
-    with nogil:
-        for line in range(count):
-            for column in range(columns):
-                code = codes[column, line]
-                if code < 0:
-                    length = digits_of(numbers[column, line])
-                    left = magnitude(numbers[column, line])
-                    digit = at + length
-                    while True:
-                        digit -= 1
-                        digit[0] = <char> (48 + left % 10)
-                        left //= 10
-                        if left == 0:
-                            break
-                    if numbers[column, line] < 0:
-                        at[0] = 45
-                else:
-                    length = begin[code + 1] - begin[code]
-                    if length:
-                        memcpy(at, first + begin[code], length)
-                at[length] = 44 if column + 1 < columns else 10
-                at += length + 1
-    return text
 
 
 cdef extern from *:

@@ -486,29 +486,6 @@ def labelled(
     return label, begin[by_row].astype(np.int64, copy=False)
 
 
-def codes_of(values: npt.NDArray[np.object_], known: dict[Any, int]) -> npt.NDArray[np.int32]:
-    """The number of each value in `known`, int32; values that are new there get the next numbers."""
-    return np.array(
-        [known.setdefault(value, len(known)) for value in values.tolist()], dtype=np.int32
-    )
-
-
-def lines_of(
-    codes: npt.NDArray[np.int32],
-    numbers: _Int64Array,
-    cells: npt.NDArray[np.uint8],
-    begin: _Int64Array,
-) -> bytes:
-    """Lines of cells with commas between them, as bytes; `codes` and `numbers` are `[columns, lines]`."""
-    text, bounds = cells.tobytes(), begin.tolist()
-    known = [text[low:high] for low, high in pairwise(bounds)]
-    columns = [
-        [b"%d" % number if code < 0 else known[code] for code, number in zip(*column, strict=True)]
-        for column in zip(codes.tolist(), numbers.tolist(), strict=True)
-    ]
-    return b"".join(b",".join(line) + b"\n" for line in zip(*columns, strict=True))
-
-
 def release_free_memory() -> None:
     """Give the memory that was freed back to the system; only compiled code can ask for it."""
 

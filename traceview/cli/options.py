@@ -118,8 +118,6 @@ Width = Annotated[
 ]
 
 Full = Annotated[bool, flag("Print everything, not only the first screen.", "--full")]
-Select = Annotated[list[str] | None, option("CODES", "Report only these findings.", "--select")]
-Ignore = Annotated[list[str] | None, option("CODES", "Report all but these findings.", "--ignore")]
 
 _OF_RUN: Final[Mapping[str, tuple[Any, Any]]] = {
     "run": (Run, None),
@@ -173,14 +171,6 @@ def step_range(text: str | None) -> StepRange | None:
     return StepRange(first, last)
 
 
-def codes(option: str, values: Sequence[str] | None) -> list[str]:
-    """The finding codes of an option, in lower case; raises `UsageError` if it was given without one."""
-    given = [code.lower() for code in listed(values)]
-    if values and not given:
-        raise UsageError(f"{option}: no code is given", hint="traceview explain lists them")
-    return given
-
-
 def hosts_read_by(workers: str | None) -> Readers | None:
     """The cluster that reads the files of hosts, by the address of its Dask scheduler; None for this process.
 
@@ -211,28 +201,29 @@ def given_options(context: typer.Context) -> Iterator[tuple[str, str]]:
             yield str(parameter.name), shown
 
 
-def finding_codes(
-    select: Sequence[str] | None, ignore: Sequence[str] | None
-) -> tuple[list[str], list[str]]:
-    """The codes of `--select` and of `--ignore`; raises `UsageError` for one that is unknown or in both."""
-    select_codes, ignore_codes = codes("--select", select), codes("--ignore", ignore)
-    if select_codes or ignore_codes:
-        from traceview.report.build import check_codes
+def chosen_devices(values: Sequence[str] | None, known: Sequence[str]) -> frozenset[str]:
+    """The keys among `known` that `--device` names: by key, by name without the host, or by number; all without it.
 
-        check_codes([*select_codes, *ignore_codes])
-    both = set(select_codes) & set(ignore_codes)
-    if both:
-        raise UsageError(f"{min(both)}: both in --select and in --ignore")
-    return select_codes, ignore_codes
-
-
-def device_names(values: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The values of `--device`, spelled like the keys `known`; raises `UsageError` if none is given."""
+    Raises `UsageError` if none is given, and for a name that fits no device.
+    """
+    if not values:
+        return frozenset(known)
     wanted = listed(values)
-    if values and not wanted:
+    if not wanted:
         raise UsageError("--device: no device is given", hint="GPU:4, or 4 for short")
-    spelled = {name.lower(): name for key in known for name in (key, key.rpartition("/")[2])}
-    return [spelled.get(name.lower(), name) for name in wanted]
+    chosen: set[str] = set()
+    for name in wanted:
+        keys = [key for key in known if name.lower() in _names_of(key.lower())]
+        if not keys:
+            hint = f"there are {', '.join(known)}" if known else "the trace has no devices"
+            raise UsageError(f"no device is called {name!r}", hint=hint)
+        chosen.update(keys)
+    return frozenset(chosen)
+
+
+def _names_of(key: str) -> tuple[str, ...]:
+    bare = key.rpartition("/")[2]
+    return key, bare, bare.rpartition(":")[2]
 
 
 def listed(values: Sequence[str] | None) -> list[str]:

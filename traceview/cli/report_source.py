@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib import import_module
-from threading import Thread
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -14,7 +12,7 @@ from msgspec import Struct
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
-from traceview.cli.options import finding_codes, given_options, hosts_read_by, step_range
+from traceview.cli.options import given_options, hosts_read_by, step_range
 from traceview.report.given import is_saved_report, report_at
 
 if TYPE_CHECKING:
@@ -22,14 +20,8 @@ if TYPE_CHECKING:
     from traceview.report.model import Report
     from traceview.trace.model import Trace
 
-_OF_RUNS: Final = ("run", "steps", "window", "select", "ignore", "salvage", "workers")
+_OF_RUNS: Final = ("run", "steps", "window", "salvage", "workers")
 """Options that a saved report can no longer follow."""
-
-
-def _import_quietly(module: str) -> None:
-    """Import what comes after reading. What fails here fails again, and is said, where it is needed."""
-    with suppress(BaseException):
-        import_module(module)
 
 
 def reports_at(
@@ -76,12 +68,9 @@ class Source(Struct, frozen=True):
                     hint="give the log directory instead",
                 )
         hosts_read_by(given["workers"])
-        select_codes, ignore_codes = finding_codes(given.get("select"), given.get("ignore"))
         choices = {
             "window": given["window"],
             "steps": step_range(given["steps"]),
-            "select_codes": select_codes or None,
-            "ignore_codes": ignore_codes,
         }
         return cls(logdir, is_saved, given["run"], given["salvage"], given["workers"], choices)
 
@@ -115,20 +104,12 @@ class Source(Struct, frozen=True):
         return report
 
     @contextmanager
-    def trace(
-        self, needed_next: str = "traceview.report.build", *, with_digests: bool = True
-    ) -> Iterator[Trace]:
-        """The run, while its progress is shown. `needed_next`: the module that is imported while files are read.
-
-        `with_digests`: as of `load`.
-        """
+    def trace(self, *, with_digests: bool = True) -> Iterator[Trace]:
+        """The run, while its progress is shown. `with_digests`: as of `load`."""
         with stage("importing"):
             from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
 
-        # Files are decoded without Python's lock, so that what comes next is imported meanwhile.
-        with suppress(RuntimeError):
-            Thread(target=_import_quietly, args=(needed_next,), daemon=True).start()
         readers = hosts_read_by(self.workers)
         with reading(self.logdir, self.run, is_here=readers is None):
             yield load(
@@ -140,15 +121,18 @@ class Source(Struct, frozen=True):
             )
 
     @contextmanager
-    def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
-        """What an export draws: everything computed of the window, and its report."""
+    def context(self) -> Iterator[Context]:
+        """What all rows of the window are made from."""
         with self.trace() as trace:
-            from traceview.analysis.facts.selection import select
-            from traceview.analysis.measures.context import Context, Options
+            from traceview.report.build import context_of
+
+            yield context_of(trace, window=self.choices["window"], steps=self.choices["steps"])
+
+    @contextmanager
+    def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
+        """What is drawn of the window, with its report: that of a screen, which has all findings."""
+        with self.context() as context:
             from traceview.report.build import report_of
 
             window, steps = self.choices["window"], self.choices["steps"]
-            context = Context(trace, select(trace, window, steps), Options(top=0))
-            # Of the report the findings are drawn; tables have devices, steps and input, which a screen needs, too.
-            report = report_of(context, window=window, steps=steps, is_for_screen=True)
-            yield context, report
+            yield context, report_of(context, window=window, steps=steps, is_for_screen=True)

@@ -11,18 +11,17 @@ from msgspec.structs import replace
 
 from traceview.analysis.exchange import balance, collectives, transfers
 from traceview.analysis.exchange.collectives import collective_table
-from traceview.analysis.exchange.transfers import CopySource, Transfers, transfers_of
 from traceview.analysis.facts.selection import Selection
 from traceview.analysis.gpu_time import device_time, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.gpu_time.idle import gap_table_section
 from traceview.analysis.gpu_time.step_tables import first_and_last, step_sections, step_table
-from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.context import Analysis, Context, Options, View
 from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices, time_words
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.rules.finding import Skipped
 from traceview.analysis.workload import efficiency, layers, memory
-from traceview.analysis.workload.ops import op_rows_section, table_in_window
+from traceview.analysis.workload.ops import op_rows_section
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
 from traceview.cli.table import Answer, Choice, arranged
@@ -32,17 +31,15 @@ from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
 from traceview.document.phrase import Token, phrase
+from traceview.report.tables import table_of
 from traceview.trace.device.table import (
     Table,
     flags,
     floats,
     integers,
-    record_columns,
     table,
     texts,
 )
-from traceview.trace.frames import event_tables
-from traceview.trace.host.pipeline import InputStage
 from traceview.trace.model import Trace
 from traceview.trace.reading.locate import FileSummary, find_runs, newest_readable, summarize
 from traceview.trace.windows import StepRange, WindowKind
@@ -66,7 +63,7 @@ class Request(Struct, frozen=True, dict=True):
     @cached_property
     def context(self) -> Context:
         """What topics are computed from."""
-        return Context(self.trace, self.selection)
+        return Context(self.trace, self.selection, Options(top=None))
 
     @cached_property
     def view(self) -> View:
@@ -92,38 +89,37 @@ class Request(Struct, frozen=True, dict=True):
         )
 
 
-class _OfTopic(Struct, frozen=True):
-    """A table of the result of a topic. Where nothing is chosen a terminal shows what the topic says of all devices.
+_TOPICS: Final[dict[str, Analysis[Any]]] = {
+    "devices": device_time.ANALYSIS,
+    "layers": layers.ANALYSIS,
+    "memory": memory.ANALYSIS,
+    "efficiency": efficiency.ANALYSIS,
+    "input": input_topic.ANALYSIS,
+    "copies": transfers.ANALYSIS,
+    "balance": balance.ANALYSIS,
+}
+"""The tables that are of one topic: where nothing is chosen a terminal shows what the topic says of all devices."""
 
-    `make`: its rows, none without a result. `compute`: the result, if the table needs more than a report holds. `order`: as of
-    `Answer`.
-    """
+_ORDERS: Final = {"input": "most work first", "copies": "longest exposed first"}
 
-    topic: Analysis[Any]
-    make: Callable[[Any], Table]
-    compute: Callable[[Context], Any] | None = None
-    order: str = ""
 
-    def __call__(self, request: Request) -> Answer:
-        """The rows of the devices that were asked for."""
-        context = request.context
-        result = self.compute(context) if self.compute else context.result(self.topic)
-        record = None if isinstance(result, Skipped) else result
-        rows = self.make(record)
-        remark = result.reason if isinstance(result, Skipped) else ""
+def _of_topic(name: str, request: Request) -> Answer:
+    topic, rows = _TOPICS[name], table_of(request.context, name)
+    result = request.context.result(topic)
+    if isinstance(result, Skipped):
+        return Answer(rows, remark=result.reason)
 
-        def sections(_: Table) -> Iterator[doc.Section | None]:
-            return (section_of(request.view, record) for section_of in self.topic.sections)
+    def sections(_: Table) -> Iterator[doc.Section | None]:
+        return (section_of(request.view, result) for section_of in topic.sections)
 
-        is_whole = record is not None and not request.choice.is_made and not request.has_chosen
-        shown = sections if is_whole else None
-        return Answer(rows, shown, remark=remark, order=self.order)
+    is_whole = not request.choice.is_made and not request.has_chosen
+    return Answer(rows, sections if is_whole else None, order=_ORDERS.get(name, ""))
 
 
 def answer_of(name: str, request: Request) -> Answer:
     """The rows of a table that are asked for."""
     kind, choice = TABLES[name], request.choice
-    made = _ROWS[name](request)
+    made = _of_topic(name, request) if name in _TOPICS else _ROWS[name](request)
     every, sections = made.rows, made.sections
     if kind.state and choice.states:
         every = every.where(kind.state, choice.states)
@@ -183,13 +179,9 @@ def _steps(request: Request) -> Answer:
 
 def _ops(request: Request) -> Answer:
     """Each op and kernel of each device with its times, the longest first."""
-    rows = event_tables.ops(request.trace, table_in_window(request.trace, request.selection))
-    columns = (
-        texts(column.name, column.cells()) if column.kind == "category" else column
-        for column in rows.columns
-    )
+    rows = table_of(request.context, "ops")
     return Answer(
-        table(rows.name, *columns),
+        rows,
         lambda shown: (
             op_rows_section(device, shown.where("device", (device,)))
             for device in dict.fromkeys(shown["device"])
@@ -197,37 +189,6 @@ def _ops(request: Request) -> Answer:
         order="share is of the device's compute time",
         remark="" if rows.count else "the trace holds no device event in the window",
     )
-
-
-def _layers(request: Request) -> Answer:
-    """Each layer of each device with those inside of it, and the lines of Python in it."""
-    context, result = request.context, request.context.result(layers.ANALYSIS)
-    rows = layers.layer_table(context)
-    if isinstance(result, Skipped):
-        return Answer(rows, remark=result.reason)
-
-    def sections(_: Table) -> Iterator[doc.Section | None]:
-        yield layers.section(request.view, result)
-
-    is_whole = not (request.choice.is_made or request.has_chosen)
-    return Answer(rows, sections if is_whole else None)
-
-
-def _memory(request: Request) -> Answer:
-    """What each op holds at the peak of each GPU, and as a sum what was in use before the capture."""
-    rows = memory.memory_table(request.context)
-    return _OfTopic(memory.ANALYSIS, lambda _: rows)(request)
-
-
-def _stages(result: input_topic.Input | None) -> Table:
-    """Each stage of tf.data with its work: the time in its calls without the stages that it calls or waits for."""
-    return table("input_stages", *record_columns(InputStage, result.stages if result else ()))
-
-
-def _sources(result: Transfers | None) -> Table:
-    """Each op or thread that issues copies, longest exposed first: those while which the GPU does nothing else."""
-    sources = [source for row in (result.devices if result else ()) for source in row.top_sources]
-    return table("copies", *record_columns(CopySource, sources))
 
 
 def _collectives(request: Request) -> Answer:
@@ -310,25 +271,8 @@ def _finding_sections(rows: Table, time: str) -> Iterator[doc.Section]:
 _ROWS: Final[dict[str, Callable[[Request], Answer]]] = {
     "gaps": _gaps,
     "steps": _steps,
-    "devices": _OfTopic(device_time.ANALYSIS, device_time.device_table),
     "ops": _ops,
-    "layers": _layers,
-    "memory": _memory,
-    "efficiency": _OfTopic(efficiency.ANALYSIS, efficiency.efficiency_table),
-    "input": _OfTopic(
-        input_topic.ANALYSIS,
-        _stages,
-        lambda context: input_topic.compute(context, None),
-        "most work first",
-    ),
-    "copies": _OfTopic(
-        transfers.ANALYSIS,
-        _sources,
-        lambda context: transfers_of(context, None),
-        "longest exposed first",
-    ),
     "collectives": _collectives,
-    "balance": _OfTopic(balance.ANALYSIS, balance.balance_table),
     "findings": _findings,
 }
 

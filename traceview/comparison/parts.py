@@ -412,9 +412,8 @@ def _is_changed(
 
 def _unlisted_codes(reports: Sequence[Report]) -> set[str]:
     """The codes that some report has without listing a finding of them."""
-    left_out = {code for report in reports for code in report.left_out_findings}
     evidence = [row for report in reports for of in report.findings for row in of.evidence]
-    return left_out | {str(row.value) for row in evidence if row.metric == EXPLAINS}
+    return {str(row.value) for row in evidence if row.metric == EXPLAINS}
 
 
 def _findings(reports: Sequence[Report]) -> dict[str, Finding]:

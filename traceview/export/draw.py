@@ -12,6 +12,7 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.sentences import RunCommands, shown_finding
+from traceview.analysis.workload.ops import device_rows
 from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int64Array, union
 from traceview.document.phrase import plain
@@ -33,32 +34,10 @@ from traceview.ledger.columns import By
 from traceview.ledger.states import KEYS, State
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
-from traceview.trace.model import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Trace
+from traceview.report.tables import host_rows
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
-from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
-
-
-def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
-    """The rows of a device that overlap the window of its host."""
-    columns = trace.device_columns
-    window = selection.window_of_device(trace, device)
-    return _rows_in_window(columns, columns.rows_of(device), window)
-
-
-def host_rows(trace: Trace, selection: Selection, host: int) -> Int64Array:
-    """The rows of a host that overlap its window."""
-    columns = trace.host_columns
-    return _rows_in_window(columns, columns.rows_of_host(host), selection.windows.get(host))
-
-
-def _rows_in_window(
-    columns: DeviceColumns | HostColumns, rows: slice, window: Window | None
-) -> Int64Array:
-    if window is None:
-        return np.empty(0, dtype=np.int64)
-    inside: Int64Array = rows.start + rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
-    return inside
 
 
 def launches(trace: Trace, selection: Selection) -> tuple[Arrows, Int64Array]:

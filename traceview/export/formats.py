@@ -9,20 +9,6 @@ from typing import Final
 
 from traceview.base.errors import UsageError
 
-TABLES: Final = (
-    "devices",
-    "device_events",
-    "host_events",
-    "copies",
-    "ops",
-    "gaps",
-    "steps",
-    "collectives",
-    "input_stages",
-)
-"""The tables of a window. Their columns are those of the commands with these names; for events, copies and gaps,
-the tables of `traceview.api.Trace` describe them."""
-
 _LEVEL: Final = 4
 """Traces repeat themselves: a higher level of compression hardly makes them smaller."""
 

@@ -11,17 +11,10 @@ from msgspec import Struct
 from traceview.base.intervals import Int64Array, places
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE
-from traceview.ledger.states import IDLE_STATES, KEYS, State
+from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.trace.device.table import Table, category, table, whole
-from traceview.trace.frames.event_tables import (
-    device_keys,
-    line_names,
-    step_column,
-)
 from traceview.trace.host.gaps import Gaps
 from traceview.trace.model import NONE
-from traceview.xplane.columns import joined
 
 
 class GapStates(Struct, frozen=True, eq=False):
@@ -79,33 +72,3 @@ def gap_states(ledger: Ledger, gaps: Gaps) -> GapStates:
         is_more = by_state[number] > most_ps
         largest[is_more], most_ps[is_more] = number, by_state[number][is_more]
     return GapStates(start, start + duration, gap, state, by_state, largest)
-
-
-def gap_events(ledger: Ledger, gaps: Mapping[int, Gaps]) -> Table:
-    """The gaps of devices as a table; `before` and `after` are row numbers of device events."""
-    trace, of_devices = ledger.trace, list(gaps.values())
-    states = [gap_states(ledger, of) for of in of_devices]
-    start, end = (joined([of.spans[bound] for of in of_devices], np.int64) for bound in (0, 1))
-    device = joined([np.full(of.count, of.device) for of in of_devices], np.int64)
-    before = joined([of.before for of in of_devices], np.int64)
-    after = joined([of.after for of in of_devices], np.int64)
-    thread = joined([of.thread for of in of_devices], np.int32)
-
-    def of_state(state: int) -> Int64Array:
-        parts = [
-            part.by_state.get(state, np.zeros(part.largest.size, dtype=np.int64)) for part in states
-        ]
-        return joined(parts, np.int64)
-
-    return table(
-        "gaps",
-        category("device", device, device_keys(trace)),
-        whole("start_ps", start),
-        whole("duration_ps", end - start),
-        step_column(trace, trace.host_of_device[device], start),
-        category("state", joined([part.largest for part in states], np.int64), KEYS),
-        whole("before", before, before == NONE),
-        whole("after", after, after == NONE),
-        category("thread", thread, line_names(trace)),
-        *(whole(f"{state.key}_ps", of_state(state)) for state in IDLE_STATES),
-    )

@@ -13,7 +13,6 @@ from traceview.analysis.gpu_time import lanes as lane_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import TOP_OPS, Analysis, Context, Options
 from traceview.analysis.measures.step_report import detailed_steps
-from traceview.analysis.parallel import computed_beside, for_first_thread
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
 from traceview.analysis.rules.consequences import (
     is_of_jax,
@@ -21,9 +20,6 @@ from traceview.analysis.rules.consequences import (
     with_jax_advice,
 )
 from traceview.analysis.rules.finding import Finding, Skipped
-from traceview.analysis.workload import efficiency
-from traceview.analysis.workload.layers import layer_table
-from traceview.analysis.workload.memory import memory_table
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.version import VERSION
@@ -37,7 +33,6 @@ from traceview.report.model import (
     Source,
 )
 from traceview.report.verdict import by_rank, verdict_of
-from traceview.trace.device.table import Table
 from traceview.trace.model import Trace, damaged_hosts
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
@@ -49,24 +44,19 @@ def analyze(
     window: WindowKind = "auto",
     steps: StepRange | slice | range | None = None,
     top: int | None = TOP_OPS,
-    select_codes: Collection[str] | None = None,
-    ignore_codes: Collection[str] = (),
     lanes: bool = False,
     is_for_screen: bool = False,
 ) -> Report:
     """The report on a run: how busy each device was and with what, and what is wrong.
 
     `trace`: a loaded trace, or a path for `load`. `window`: the time span to analyze. `steps`: only these, by number,
-    half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `select_codes` and `ignore_codes`
-    choose findings by code. `baseline`: a run on one device to compare the speed with. `lanes`: also what the timeline of
+    half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `lanes`: also what the timeline of
     a document draws; tables and texts do without. `is_for_screen`: only what the first screen of a terminal shows, without
     topics that lead to no finding.
 
-    Raises what `load` raises, and `UsageError` for arguments of another kind, steps that do not exist and codes that do
-    not exist.
+    Raises what `load` raises, and `UsageError` for arguments of another kind and steps that do not exist.
     """
     loaded = trace if isinstance(trace, Trace) else load(trace)
-    check_codes([*(select_codes or ()), *ignore_codes])
     if window not in WINDOW_KINDS:
         raise UsageError(f"window must be one of {', '.join(WINDOW_KINDS)}, not {window!r}")
     if top is not None and top < 0:
@@ -76,8 +66,6 @@ def analyze(
         context,
         window=window,
         steps=_step_range(steps),
-        select_codes=select_codes,
-        ignore_codes=ignore_codes,
         lanes=lanes,
         is_for_screen=is_for_screen,
     )
@@ -88,8 +76,6 @@ def report_of(
     *,
     window: WindowKind,
     steps: StepRange | None,
-    select_codes: Collection[str] | None = None,
-    ignore_codes: Collection[str] = (),
     lanes: bool = False,
     is_for_screen: bool = False,
 ) -> Report:
@@ -106,11 +92,6 @@ def report_of(
     if lanes:
         results, skips = _with_lanes(context, results, skips, findings)
     verdict = verdict_of(loaded, recorded, results, findings)
-    chosen = tuple(
-        finding
-        for finding in findings
-        if finding.code not in ignore_codes and (not select_codes or finding.code in select_codes)
-    )
     return Report(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
@@ -120,17 +101,9 @@ def report_of(
         verdict=verdict,
         results=results,
         skipped={name: skip.reason for name, skip in skips.items()},
-        findings=chosen,
-        left_out_findings=tuple(finding.code for finding in findings if finding not in chosen),
+        findings=findings,
         recorded_reasons={name: skip.recorded for name, skip in skips.items() if skip.recorded},
-        command=reproducing(
-            str(loaded.logdir),
-            loaded.run,
-            window=window,
-            steps=steps,
-            select_codes=select_codes,
-            ignore_codes=ignore_codes,
-        ),
+        command=reproducing(str(loaded.logdir), loaded.run, window=window, steps=steps),
     )
 
 
@@ -138,32 +111,14 @@ def ledger_of(
     trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
 ) -> Ledger:
     """The ledger of a trace; raises `UsageError` as `analyze` does."""
-    return _context(trace, window, steps).ledger
+    return context_of(trace, window=window, steps=steps).ledger
 
 
-def layers_of(
+def context_of(
     trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
-) -> Table:
-    """The layers of each device; raises `UsageError` as `analyze` does."""
-    return layer_table(_context(trace, window, steps))
-
-
-def memory_of(
-    trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
-) -> Table:
-    """What is in use at the peak of each GPU; raises `UsageError` as `analyze` does."""
-    return memory_table(_context(trace, window, steps))
-
-
-def efficiency_of(
-    trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
-) -> Table:
-    """The FLOP/s and MFU of each device; raises `UsageError` as `analyze` does."""
-    return efficiency.efficiency_table(_context(trace, window, steps).record(efficiency.ANALYSIS))
-
-
-def _context(trace: Trace, window: WindowKind, steps: StepRange | slice | range | None) -> Context:
-    return Context(trace, select(trace, window, _step_range(steps)))
+) -> Context:
+    """What tables of a trace are made from; raises `UsageError` as `analyze` does."""
+    return Context(trace, select(trace, window, _step_range(steps)), Options(top=None))
 
 
 _ON_SCREEN: Final = frozenset(("ledger", "device_time", "steps", "environment", "compute"))
@@ -176,10 +131,6 @@ def _results(
     """The result of every topic that is wanted, and why those that are absent are."""
     records: dict[str, Any] = {}
     skipped: dict[str, Skipped] = {}
-    with computed_beside(context, is_wanted):
-        for topic in for_first_thread(ANALYSES):
-            if is_wanted(topic):
-                context.result(topic)
     for topic in filter(is_wanted, ANALYSES):
         result = context.result(topic)
         if not isinstance(result, Skipped):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from traceview.ledger.states import State
@@ -37,16 +37,11 @@ def reproducing(
     *,
     window: WindowKind,
     steps: StepRange | None,
-    select_codes: Collection[str] | None,
-    ignore_codes: Collection[str],
 ) -> tuple[str, ...]:
     """The arguments of `traceview report`, the program first, with every choice that is not the default one."""
     choices = [] if window == "auto" else ["--window", window]
     if steps is not None:
         bounds = ("" if bound is None else str(bound) for bound in (steps.first, steps.last))
         choices += ["--steps", ":".join(bounds)]
-    for option, codes in (("--select", select_codes or ()), ("--ignore", ignore_codes)):
-        if codes:
-            choices += [option, ",".join(codes)]
     name = run.rpartition("/")[2]
     return ("traceview", "report", logdir, "--run", name, *choices, "-o", FOLDER)

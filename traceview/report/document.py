@@ -42,7 +42,6 @@ _CAPTURE_CODES: Final = frozenset(
 
 def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ...]) -> doc.Section:
     """The section of all findings, with how many there are of each severity."""
-    left_out = list(dict.fromkeys(report.left_out_findings))
     counts = [
         numbers.plural(count, severity) if severity == "warning" else f"{count} {severity}"
         for severity in SEVERITIES
@@ -55,10 +54,7 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
     return doc.Section(
         "findings",
         "Findings",
-        (
-            *((doc.Findings(shown, len(findings) - len(shown)),) if shown else ()),
-            *doc.facts(f"left out on request: {', '.join(left_out)}" if left_out else None),
-        ),
+        (doc.Findings(shown, len(findings) - len(shown)),) if shown else (),
         lead=lead,
     )
 

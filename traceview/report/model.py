@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from traceview.analysis.machine.capture_quality import Capture
 from traceview.analysis.registry import Results
-from traceview.analysis.rules.finding import Finding, FindingLoss, Severity
-from traceview.analysis.rules.words import Argument
+from traceview.analysis.rules.finding import Finding
 from traceview.base.record import (
     Count,
     FileName,
@@ -92,12 +91,7 @@ class Verdict(Record, frozen=True):
         headline: What costs most, or that no problem was found, in one sentence.
         status: problem: a finding leads; healthy: none is a problem; unreliable: the recording says too little about small
             losses; unusable: it holds no time of a device.
-        finding: Code of the finding that leads; null without one.
-        severity: Its severity; null without one.
-        action: The one thing to do; empty without a finding.
-        arguments: What headline and action are made of where a finding leads, as in findings.
-        sentences: Which of the sentences of its rule they are, as in findings.
-        loss: What it costs; null where it is about no time, and without one.
+        finding: Code of the finding that leads, the first of this code; null without one.
         compute_ratio: Share of the GPU time of all visible devices in which they compute; null without any.
         unknown_ratio: Share of the GPU time without a known cause; null without any.
     """
@@ -105,11 +99,6 @@ class Verdict(Record, frozen=True):
     headline: Sentence
     status: VerdictStatus
     finding: Key | None = None
-    severity: Severity | None = None
-    action: Sentence = ""
-    arguments: dict[Key, Argument] = field(default_factory=dict)
-    sentences: tuple[Key, ...] = ()
-    loss: FindingLoss | None = None
     compute_ratio: Share | None = None
     unknown_ratio: Share | None = None
 
@@ -131,7 +120,6 @@ class Report(Record, frozen=True):
         skipped: Name of a topic to the reason why it has no result.
         recorded_reasons: Name of a topic to what the capture says of that.
         findings: What is wrong, what costs most of the GPU time first.
-        left_out_findings: Codes of findings that were made and not asked for.
         command: The command line that makes this report again, argument by argument; empty where none does.
     """
 
@@ -144,9 +132,13 @@ class Report(Record, frozen=True):
     results: Results
     skipped: dict[Words, Words]
     findings: tuple[Finding, ...]
-    left_out_findings: tuple[Key, ...] = ()
     recorded_reasons: dict[Words, Message] = field(default_factory=dict)
     command: tuple[Words, ...] = ()
+
+    @property
+    def leading(self) -> Finding | None:
+        """The finding that the verdict is about."""
+        return next((row for row in self.findings if row.code == self.verdict.finding), None)
 
 
 def started_ns(report: Report | None) -> int | None:

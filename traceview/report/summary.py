@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -45,7 +45,6 @@ _COMPUTE_LEADS: Final = 0.5
 _OF_TABLE: Final = ("--window", "--steps")
 """Options that choose a part of the run, and that every command about it takes."""
 
-_OF_REPORT: Final = (*_OF_TABLE, "--select", "--ignore")
 _SHOWN_RUNS: Final = 3
 _LISTED_WINDOWS: Final = 3
 """Of more hosts the shortest and the longest window are shown."""
@@ -70,7 +69,7 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
     commands = _Commands(report, view, " --salvage" if asked.is_salvaged else "")
     verdict, quality = report.verdict, report.capture.quality
     headline, action = phrases_of_verdict(report)
-    named = next((row for row in report.findings if row.code == verdict.finding), None)
+    named = report.leading
     rest = [pair for pair in enumerate(report.findings, 1) if pair[1] is not named]
     shown = [pair for pair in rest if is_worth_a_line(pair[1])][:MOST_FINDINGS]
     return doc.Summary(
@@ -78,8 +77,8 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
         answer=headline,
         captured=tuple(_captured(report)),
         about=tuple(_about(report)),
-        label=look_of(SEVERITIES, verdict.severity)
-        if verdict.severity
+        label=look_of(SEVERITIES, named.severity)
+        if named
         else look_of(VERDICT_STATUSES, verdict.status),
         action=view.commands.filled(action),
         anatomy=anatomy_rows(report.results.ledger.devices if report.results.ledger else ()),
@@ -94,8 +93,7 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
         trust=tuple(_trust(report, view)),
         remarks=tuple(_remarks(report)),
         next_command=commands.about(named) if named else "",
-        full_command=asked.full_command
-        or f"{commands.of_run('analyze', _OF_REPORT)}{asked.options} --full",
+        full_command=asked.full_command or f"{commands.of_run('analyze')}{asked.options} --full",
         command=shell_command(report.command),
     )
 
@@ -236,12 +234,12 @@ class _Commands(Struct, frozen=True):
         table, option = table_of(state)
         return f"{self.of_run(f'show {table}')}{option}"
 
-    def of_run(self, name: str, kept: Collection[str] = _OF_TABLE) -> str:
+    def of_run(self, name: str) -> str:
         """A command with those of the options of the report that it takes."""
         arguments = iter(self.report.command[3:])
         options = [
             f" {option} {shell_word(value)}"
             for option, value in zip(arguments, arguments, strict=False)
-            if option in kept
+            if option in _OF_TABLE
         ]
         return self.view.command(name) + "".join(options) + self.options

@@ -66,11 +66,6 @@ def verdict_of(
         headline=plain(_of_hosts(capture, code, text_phrase(headline))),
         status=status,
         finding=code,
-        severity=leading.severity if leading else None,
-        action=leading.action if leading else "",
-        arguments=leading.arguments if leading else {},
-        sentences=leading.sentences if leading else (),
-        loss=leading.loss if leading else None,
         compute_ratio=share.get(State.COMPUTE.key, 0.0) if sums else None,
         unknown_ratio=share.get(State.UNKNOWN.key, 0.0) if sums else None,
     )
@@ -90,6 +85,7 @@ def _leading(
     sure = [row for row in findings if row.loss and (has_few_steps or row.severity != "info")]
     largest = max(sure, key=_share, default=None)
     if largest is not None and not _is_lost_in_recording(largest, factor):
+        largest = next(row for row in findings if row.code == largest.code)
         headline = headline_of(results, text_phrase(largest.title))
         return "problem", plain(headline), largest
     if capture.quality == "unusable" or not devices or results.ledger is None:
@@ -168,14 +164,15 @@ def _inside(title: Phrase) -> Phrase:
 
 def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:
     """The headline, and the one thing to do, in pieces where a finding leads."""
-    verdict = report.verdict
-    rule = RULES.get(verdict.finding or "")
-    if rule is None:
-        return text_phrase(verdict.headline), text_phrase(verdict.action)
-    phrases = phrases_of(verdict, rule)
+    leading = report.leading
+    rule = RULES.get(leading.code) if leading else None
+    if leading is None or rule is None:
+        action = leading.action if leading else ""
+        return text_phrase(report.verdict.headline), text_phrase(action)
+    phrases = phrases_of(leading, rule)
     title = phrases["title"]
     # A finding without a loss says that something is missing, which holds for one step as for many.
-    headline = headline_of(report.results, title) if verdict.loss else ended(title)
+    headline = headline_of(report.results, title) if leading.loss else ended(title)
     return _of_hosts(report.capture, rule.code, headline), phrases["action"]
 
 
@@ -188,11 +185,8 @@ def with_sentences(report: Report) -> Report:
         _with_sentences(finding, f"findings[{place}]")
         for place, finding in enumerate(report.findings)
     )
-    try:
-        headline, action = map(plain, phrases_of_verdict(report))
-    except KeyError as error:
-        raise KeyError(f"verdict.arguments.{error.args[0]}") from None
-    verdict = replace(report.verdict, headline=headline, action=action)
+    headline = plain(phrases_of_verdict(report)[0])
+    verdict = replace(report.verdict, headline=headline)
     return replace(report, findings=findings, verdict=verdict)
 
 

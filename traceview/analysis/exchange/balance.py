@@ -339,14 +339,11 @@ SERIAL: Final = Rule(
 )
 
 
-def diagnose(context: Context, result: Balance) -> Iterator[Finding]:
+def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
     """A straggler, devices that are late by turns, or run one after another."""
     late = straggler(context)
-    made = (
-        _straggler(context, result, late) if late else _by_turns(context, result),
-        _serial(context, result),
-    )
-    yield from (finding for finding in made if finding is not None)
+    yield _straggler(context, result, late) if late else _by_turns(context, result)
+    yield _serial(context, result)
 
 
 def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | None:

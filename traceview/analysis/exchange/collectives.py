@@ -167,7 +167,7 @@ OFF_GPU: Final = Rule(
 )
 
 
-def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding]:
+def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | None]:
     """What collectives cost, those of layers apart."""
     rows = context.ledger.rows(states=EXPOSED.states)
     layers = layer_collectives(context)
@@ -177,12 +177,8 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding]:
         if finding is not None:
             yield finding
             rows &= ~of_layers
-    exposed = _exposed(context, rows, result)
-    if exposed is not None:
-        yield exposed
-    off_gpu = _off_gpu(context)
-    if off_gpu is not None:
-        yield off_gpu
+    yield _exposed(context, rows, result)
+    yield _off_gpu(context)
 
 
 def _of_layers(context: Context, rows: BoolArray, layers: LayerCollectives) -> Finding | None:

@@ -366,7 +366,7 @@ SINGLE: Final = Rule(
 )
 
 
-def diagnose(context: Context, result: Gradients) -> Iterator[Finding]:
+def diagnose(context: Context, result: Gradients) -> Iterator[Finding | None]:
     """Gradients on only one device."""
     if not result.is_single:
         return
@@ -391,7 +391,7 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding]:
     if others:
         noun = devices_argument(context, [key]).noun
         arguments["others"] = Among(len(others), len(others) + 1, noun)
-        finding = SINGLE.of_rows(
+        yield SINGLE.of_rows(
             context,
             ledger.rows(devices=others),
             named=others,
@@ -401,8 +401,6 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding]:
             action=action,
             notes=tuple(reasons),
         )
-        if finding is not None:
-            yield finding
         return
     # Somebody who hides GPUs from a process may mean to.
     is_chosen = "visible_devices" in reasons

@@ -134,8 +134,8 @@ class Transfers(Record, frozen=True):
     devices: tuple[DeviceTransfers, ...]
 
 
-def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers | Skipped:
-    """The copies of each GPU in its window, with `top` sources of each."""
+def compute(context: Context) -> Transfers | Skipped:
+    """The copies of each GPU in its window, with the sources of each."""
     trace, selection = context.trace, context.selection
     gpus = [
         index for index, device in enumerate(trace.device_list) if device.kind in ("gpu", "tpu")
@@ -152,6 +152,7 @@ def transfers_of(context: Context, top: int | None = TOP_SOURCES) -> Transfers |
         for way in COPIES
     }
     rows = []
+    top = context.options.rows_of(TOP_SOURCES)
     for index in recorded:
         window = selection.windows[trace.device_list[index].host]
         steps = step_bounds(selection.used_of(window.host))
@@ -381,16 +382,14 @@ H2D_EXPOSED: Final = Rule(
 )
 
 
-def _diagnose(context: Context, result: Transfers) -> Iterator[Finding]:
+def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
     """Copies to GPUs that hold up the step, without those of gradients that the CPU sums, which are another finding."""
     ledger = context.ledger
     rows = ledger.rows(states=H2D_EXPOSED.states)
     of_sums = context.once(reduction_rows)
     if ledger.loss(of_sums).share >= LIMIT:
         rows &= ~of_sums
-    finding = _finding(context, rows, result)
-    if finding is not None:
-        yield finding
+    yield _finding(context, rows, result)
 
 
 def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:
@@ -543,7 +542,7 @@ def _lead(rows: Sequence[_Row]) -> str:
 
 ANALYSIS: Final = Analysis[Transfers](
     "transfers",
-    compute=transfers_of,
+    compute=compute,
     rules=(H2D_EXPOSED,),
     leads=has_time(*H2D_EXPOSED.states),
     diagnose=_diagnose,

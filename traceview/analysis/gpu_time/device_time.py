@@ -130,7 +130,7 @@ MARGINAL_GPU: Final = Rule(
 )
 
 
-def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding]:
+def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding | None]:
     """Devices that are visible and compute nothing, or far less than another."""
     trace = context.trace
     gpus = [row for row in result.devices if row.kind in ("gpu", "tpu")]
@@ -140,11 +140,8 @@ def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding]:
     index_of = {trace.device_key(index): index for index in range(len(trace.device_list))}
     unused = [row for row in gpus if row.status in (*WITHOUT_EVENT, "copy_only")]
     marginal = [index_of[row.device] for row in gpus if row.status == "marginal"]
-    made = (
-        _unused(context, unused, gpus, [index_of[row.device] for row in unused]),
-        _marginal(context, marginal),
-    )
-    yield from (finding for finding in made if finding is not None)
+    yield _unused(context, unused, gpus, [index_of[row.device] for row in unused])
+    yield _marginal(context, marginal)
 
 
 def _unused(

@@ -142,13 +142,13 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
         action: str = "",
         notes: Sequence[str] = (),
         unsure: str = "",
-    ) -> Iterator[Finding]:
+    ) -> Finding | None:
         """The finding by a rule, with the line of Python, the longest gap, and the steps that it is about if most have none of it.
 
         `unsure`: the key of the reason why it is little more than a guess.
         """
         steps, words = self._affected()
-        finding = rule.of_rows(
+        return rule.of_rows(
             self.context,
             self.rows,
             arguments={**(arguments or {}), **words},
@@ -163,8 +163,6 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
             action=action,
             notes=(*notes, *(("some",) if steps else ())),
         )
-        if finding is not None:
-            yield finding
 
     def _sampled(self, state: State) -> Iterator[Evidence]:
         python = self.python(state)
@@ -212,7 +210,7 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
         }
 
 
-def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
+def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
     """The states of the host that devices wait for, each as one finding over all devices."""
     ledger = context.ledger
     lost_ps: Counter[State] = Counter()
@@ -230,7 +228,7 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
         yield from _launches(launches)
     for rule in (rules.CHECKPOINT_STALL, rules.VALIDATION_STALL, rules.GARBAGE_COLLECTION):
         known = waits(*rule.states)
-        yield from known.finding(rule) if known else ()
+        yield known.finding(rule) if known else None
     if sync := waits(State.SYNC):
         yield from _sync(sync)
     if between := waits(State.BETWEEN):
@@ -245,7 +243,7 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
     one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)
     outside = list(_outside_of_graphs(one_by_one)) if one_by_one else []
     yield from outside
-    if not outside:
+    if not any(outside):
         if ops:
             others = ops.rows.copy()
             for rows in heavy.values():
@@ -260,7 +258,7 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding]:
 # Blocked calls
 
 
-def _sync(waits: _Waits) -> Iterator[Finding]:
+def _sync(waits: _Waits) -> Iterator[Finding | None]:
     """Calls that block the host; most of the time they wait for a device, and sometimes they outlast its work."""
     context, limits = waits.context, rules.D2H_SYNC.limits
     ledger, columns = context.ledger, context.ledger.columns
@@ -274,7 +272,7 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
     ratio = int(late_ps.sum()) / int(columns.duration_ps[of_host].sum())
     # What is idle has nothing to do: of a device alone that would hold for every wait.
     if len(own) < 2 or ratio < limits["late_ratio"]:
-        yield from waits.finding(rules.D2H_SYNC, arguments=arguments)
+        yield waits.finding(rules.D2H_SYNC, arguments=arguments)
         return
     longest = int(late_ps.argmax())
     arguments["late"] = Part(ratio)
@@ -282,7 +280,7 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
     event = open_elsewhere(context.trace, states, waits.host, *span)
     if event is not None:
         arguments |= {"event": Ops((event[0],)), "thread": Names((event[1],), "thread")}
-    yield from waits.finding(
+    yield waits.finding(
         rules.D2H_SYNC,
         arguments=arguments,
         evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
@@ -294,7 +292,7 @@ def _sync(waits: _Waits) -> Iterator[Finding]:
 # Launches
 
 
-def _launches(waits: _Waits) -> Iterator[Finding]:
+def _launches(waits: _Waits) -> Iterator[Finding | None]:
     """Launches, or the small kernels that they start."""
     ledger, columns, trace = waits.context.ledger, waits.context.ledger.columns, waits.context.trace
     running = waits.rows & (columns.activity != IDLE)
@@ -308,7 +306,7 @@ def _launches(waits: _Waits) -> Iterator[Finding]:
             "count": Number(kernels // waits.loss.named_steps, "kernel"),
             "short": Time(SMALL_KERNEL_PS),
         }
-    yield from waits.finding(
+    yield waits.finding(
         rules.LAUNCH_BOUND, arguments=arguments, title=key, action=key, notes=(key,)
     )
 
@@ -326,11 +324,11 @@ def _instead(python: PythonShare | None) -> str:
     return "" if python is None or python.state == "runs" else python.state
 
 
-def _python(waits: _Waits) -> Iterator[Finding]:
+def _python(waits: _Waits) -> Iterator[Finding | None]:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
     instead = _instead(python)
-    yield from waits.finding(
+    yield waits.finding(
         rules.PYTHON_STALL,
         arguments=_line(python),
         action=instead,
@@ -340,7 +338,7 @@ def _python(waits: _Waits) -> Iterator[Finding]:
     )
 
 
-def _between_calls(waits: _Waits) -> Iterator[Finding]:
+def _between_calls(waits: _Waits) -> Iterator[Finding | None]:
     """Silence between recorded calls, with the calls around the longest gap."""
     around: list[Evidence] = []
     longest = waits.gap(State.BETWEEN_CALLS)
@@ -350,7 +348,7 @@ def _between_calls(waits: _Waits) -> Iterator[Finding]:
         around = [
             _event(metric, event, gap) for metric, event in events.items() if event is not None
         ]
-    yield from waits.finding(rules.BETWEEN_CALLS, evidence=around, unsure="unseen")
+    yield waits.finding(rules.BETWEEN_CALLS, evidence=around, unsure="unseen")
 
 
 def _event(metric: str, event: str, gap: Gap) -> Evidence:
@@ -358,7 +356,7 @@ def _event(metric: str, event: str, gap: Gap) -> Evidence:
     return Evidence(metric, event, None, gap.thread or "", value_is="event", where_is="thread")
 
 
-def _between_steps(waits: _Waits) -> Iterator[Finding]:
+def _between_steps(waits: _Waits) -> Iterator[Finding | None]:
     """Python between steps; the ops that it runs one by one where a graph would save most of the time."""
     python = waits.python(State.BETWEEN)
     arguments, key = _line(python), _instead(python)
@@ -374,7 +372,7 @@ def _between_steps(waits: _Waits) -> Iterator[Finding]:
         }
         least = int(rules.CALLBACK_STALL.limits["least_op_count"])
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
-    yield from waits.finding(
+    yield waits.finding(
         rules.CALLBACK_STALL, arguments=arguments, evidence=evidence, action=key, notes=(key,)
     )
 
@@ -412,7 +410,7 @@ def _slows_ops(waits: _Waits) -> bool:
     return 2 * busy_ps >= lost_ps
 
 
-def _python_thread(waits: _Waits) -> Iterator[Finding]:
+def _python_thread(waits: _Waits) -> Iterator[Finding | None]:
     """Waits for other threads of the script: for the lock of Python that they keep, or for what they make."""
     context = waits.context
     threads = [
@@ -427,7 +425,7 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
     if _slows_ops(waits):
         longest, _ = max(threads, key=lambda pair: pair[0].computed_ps)
         key = "cores"
-    finding = rules.PYTHON_THREAD.of_rows(
+    yield rules.PYTHON_THREAD.of_rows(
         context,
         waits.rows,
         arguments={"thread": Names((longest.thread,), "thread"), "line": Line(longest.python.line)},
@@ -449,14 +447,12 @@ def _python_thread(waits: _Waits) -> Iterator[Finding]:
         notes=(key,),
         keeps_waiting=True,
     )
-    if finding is not None:
-        yield finding
 
 
 # Tracing and compilation
 
 
-def _compilation(waits: _Waits) -> Iterator[Finding]:
+def _compilation(waits: _Waits) -> Iterator[Finding | None]:
     """One finding: the first call of a function, functions traced again, or what else is compiled."""
     context = waits.context
     trace, selection = context.trace, context.selection
@@ -479,13 +475,13 @@ def _compilation(waits: _Waits) -> Iterator[Finding]:
         )
         again = {"times": Number(times), "used": Number(used, "used step")} if recurs else {}
         key = "again" if recurs else ""
-        yield from waits.finding(rules.COMPILE_IN_WINDOW, arguments=again, title=key, action=key)
+        yield waits.finding(rules.COMPILE_IN_WINDOW, arguments=again, title=key, action=key)
         return
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause
     functions = tuple(dict.fromkeys(call.function for call in retraced))
-    yield from waits.finding(
+    yield waits.finding(
         rules.RETRACING,
         arguments={
             "functions": Names(functions, "function"),
@@ -547,7 +543,7 @@ def _heavy_ops(context: Context) -> dict[int, BoolArray]:
 
 def _of_heavy_ops(
     context: Context, result: Idle, heavy: Mapping[int, BoolArray]
-) -> Iterator[Finding]:
+) -> Iterator[Finding | None]:
     for op, rows in heavy.items():
         name = context.trace.names[op]
         type_ = op_type(name)
@@ -558,7 +554,7 @@ def _of_heavy_ops(
             _line(waits.python(State.HOST_OPS)) if side_work_of(name) is SideWork.PYTHON else {}
         )
         is_callback = key == "event" and side_work_of(name) is SideWork.PYTHON
-        yield from waits.finding(
+        yield waits.finding(
             rules.CPU_HEAVY_OP,
             arguments={
                 "op": Ops(((type_ or name).decode("utf-8", "replace"),)),
@@ -579,7 +575,7 @@ def _of_heavy_ops(
         )
 
 
-def _host_ops(waits: _Waits) -> Iterator[Finding]:
+def _host_ops(waits: _Waits) -> Iterator[Finding | None]:
     if _is_of_profiler(waits.context, waits.host, waits.loss.mean_ps):
         return
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
@@ -587,7 +583,7 @@ def _host_ops(waits: _Waits) -> Iterator[Finding]:
         waits.loss.share >= CRITICAL_LIMIT and (_is_short(waits) or _is_usual_dispatch(waits))
     )
     line = {} if is_small else waits.line_of_calls
-    yield from waits.finding(
+    yield waits.finding(
         rules.HOST_BOUND,
         arguments=line,
         title="small" if is_small else "",
@@ -641,7 +637,7 @@ def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None =
 # Ops outside of graphs
 
 
-def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
+def _outside_of_graphs(waits: _Waits) -> Iterator[Finding | None]:
     """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops."""
     context, host = waits.context, waits.host
     if context.trace.device_list[waits.device].kind != "replica":
@@ -650,7 +646,7 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding]:
     if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps, ops):
         return
     key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
-    yield from waits.finding(
+    yield waits.finding(
         rules.HOST_BOUND,
         arguments={
             **_of_ops(ops, unit),

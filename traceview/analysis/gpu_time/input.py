@@ -126,8 +126,8 @@ def verdict_of(ratio: float) -> Verdict:
     return "high" if ratio >= HIGH_RATIO else "moderate" if ratio >= MODERATE_RATIO else "none"
 
 
-def compute(context: Context, top: int | None = TOP_STAGES) -> Input | Skipped:
-    """The waits, shards and stages of every host. `top`: rows of stages, None for all."""
+def compute(context: Context) -> Input | Skipped:
+    """The waits, shards and stages of every host."""
     supplies = context.once(input_supplies)
     if not supplies:
         return Skipped("no tf.data iterator was recorded")
@@ -146,7 +146,7 @@ def compute(context: Context, top: int | None = TOP_STAGES) -> Input | Skipped:
         shards=tuple(shard for supply in supplies.values() for shard in supply.shards),
         empty_ratio=supplies[worst].empty_ratio,
         missing=supplies[worst].missing,
-        stages=tuple(stages[:top]),
+        stages=tuple(stages[: context.options.rows_of(TOP_STAGES)]),
         stage_count=len(stages),
     )
 
@@ -201,13 +201,13 @@ def _host(context: Context, host: int, supply: InputSupply) -> InputHost:
     )
 
 
-def diagnose(context: Context, result: Input | None) -> Iterator[Finding]:
+def diagnose(context: Context, result: Input | None) -> Iterator[Finding | None]:
     """What devices wait for input; without recorded devices, what the thread of the step waits for batches.
 
     `result`: None where no iterator was recorded.
     """
     if context.ledger.devices:
-        yield from waits_of_devices(context)
+        yield waits_of_devices(context)
     elif result is not None:
         worst = result.worst
         hosts = {context.trace.hosts[host].name: host for host in context.selection.windows}

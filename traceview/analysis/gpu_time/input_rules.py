@@ -232,7 +232,7 @@ def action_for(kind: str) -> str:
     return next((key for pattern, key in _KINDS if re.fullmatch(pattern, kind)), "stage")
 
 
-def waits_of_devices(context: Context) -> Iterator[Finding]:
+def waits_of_devices(context: Context) -> Finding | None:
     """What devices wait for input."""
     ledger = context.ledger
     rows = ledger.rows(states=(State.INPUT,))
@@ -253,7 +253,7 @@ def waits_of_devices(context: Context) -> Iterator[Finding]:
         mean_ps = int(slowed_ps.sum()) // slowed_ps.size
         evidence.append(Evidence("slowed_ops_ps", mean_ps, None, where))
     waits = ledger.loss(rows).named_share
-    finding = INPUT_BOUND.of_rows(
+    return INPUT_BOUND.of_rows(
         context,
         rows,
         arguments=sentences.arguments,
@@ -263,8 +263,6 @@ def waits_of_devices(context: Context) -> Iterator[Finding]:
         notes=sentences.notes,
         keeps_waiting=True,
     )
-    if finding:
-        yield finding
 
 
 def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]:

@@ -76,18 +76,16 @@ def compute(context: Context) -> MachineLoad | Skipped:
     return MachineLoad(tuple(found)) if found else Skipped("the capture recorded no load")
 
 
-def diagnose(context: Context, result: MachineLoad) -> Iterator[Finding]:
+def diagnose(context: Context, result: MachineLoad) -> Iterator[Finding | None]:
     """What devices lose because other processes have the cores."""
     most = max(result.hosts, key=lambda row: row.other_ratio)
-    finding = OTHER_PROCESSES.of_rows(
+    yield OTHER_PROCESSES.of_rows(
         context,
         context.ledger.rows(states=OTHER_PROCESSES.states),
         arguments={"share": Part(most.other_ratio), "cores": Number(most.core_count, "core")},
         evidence=[Evidence("other_ratio", most.other_ratio, None, most.host)],
         keeps_waiting=True,
     )
-    if finding is not None:
-        yield finding
 
 
 ANALYSIS: Final = Analysis[MachineLoad](

@@ -63,16 +63,20 @@ TOP_OPS: Final = 10
 
 
 class Options(Struct, frozen=True):
-    """What a caller may ask for. `top`: op rows per device, None for all."""
+    """What a caller may ask for. `top`: op rows per device, None for all rows of all tables."""
 
     top: int | None = TOP_OPS
+
+    def rows_of(self, few: int) -> int | None:
+        """How many rows a table has that a report shortens to so many."""
+        return None if self.top is None else few
 
 
 class Analysis(Struct, Generic[R], frozen=True):
     """A topic: how its result is computed, what is concluded from it, and how it is shown.
 
     `name`: its key in the results of a report. `compute`: the result, or why there is none. `rules`: the findings that it can lead
-    to; `leads`: whether a run can lead to one, told without the result. `diagnose`: its findings; `if_absent`: those without a result. `conclude`: findings that are
+    to; `leads`: whether a run can lead to one, told without the result. `diagnose`: its findings, None for one that is not made; `if_absent`: those without a result. `conclude`: findings that are
     only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
     nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
     it nothing is said.
@@ -82,8 +86,8 @@ class Analysis(Struct, Generic[R], frozen=True):
     compute: Callable[[Context], R | Skipped]
     rules: tuple[Rule, ...] = ()
     leads: Callable[[Context], bool] = _always
-    diagnose: Callable[[Context, R], Iterable[Finding]] = _nothing
-    if_absent: Callable[[Context], Iterable[Finding]] = _nothing
+    diagnose: Callable[[Context, R], Iterable[Finding | None]] = _nothing
+    if_absent: Callable[[Context], Iterable[Finding | None]] = _nothing
     conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
     sections: tuple[Callable[[View, R], Section | None], ...] = ()
     title_if_absent: str = ""
@@ -143,9 +147,8 @@ class Context(Run):
     def _findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
         result = self.record(analysis)
         with stage("findings"):
-            if result is None:
-                return tuple(analysis.if_absent(self))
-            return tuple(analysis.diagnose(self, result))
+            made = analysis.if_absent(self) if result is None else analysis.diagnose(self, result)
+            return tuple(filter(None, made))
 
 
 def _python_of_steps(context: Context) -> Mapping[int, Sequence[PythonShare | None]]:

@@ -268,17 +268,7 @@ def rendered(finding: Finding, rule: Rule) -> Finding:
     return replace(finding, **{name: plain(phrase) for name, phrase in phrases.items()})
 
 
-class _Concluded(Protocol):
-    """What sentences are made of: a finding, or a verdict that is about one."""
-
-    @property
-    def arguments(self) -> Mapping[str, Argument]: ...
-
-    @property
-    def sentences(self) -> tuple[str, ...]: ...
-
-
-def phrases_of(finding: _Concluded, rule: Rule) -> dict[str, Phrase]:
+def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:
     """The sentences of a finding, as phrases, by the name of the field that holds them as text.
 
     Raises `KeyError` for an argument that a sentence has and the finding has not.

@@ -33,6 +33,7 @@ from traceview.trace.device.ops import OpTable, op_table
 from traceview.trace.device.table import Table
 from traceview.trace.frames import event_tables
 from traceview.trace.model import Trace
+from traceview.xplane.columns import joined
 
 TITLE: Final = "Top ops"
 
@@ -126,17 +127,20 @@ class TopOps(Record, frozen=True):
     types: tuple[OpTypeRow, ...] = ()
 
 
+def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
+    """The rows of a device that overlap the window of its host."""
+    columns, window = trace.device_columns, selection.window_of_device(trace, device)
+    if window is None:
+        return np.empty(0, dtype=np.int64)
+    rows = columns.rows_of(device)
+    inside: Int64Array = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + rows.start
+    return inside
+
+
 def table_in_window(trace: Trace, selection: Selection) -> OpTable:
     """The whole op table over the events that overlap the window of their host."""
-    columns = trace.device_columns
-    kept: list[Int64Array] = []
-    for index in range(len(trace.device_list)):
-        window = selection.window_of_device(trace, index)
-        rows = columns.rows_of(index)
-        if window is not None:
-            inside = rows_in(columns.start_ps[rows], columns.end_ps[rows], window)
-            kept.append(inside + rows.start)
-    return op_table(trace, np.concatenate(kept) if kept else np.empty(0, dtype=np.int64))
+    devices = range(len(trace.device_list))
+    return op_table(trace, joined([device_rows(trace, selection, of) for of in devices], np.int64))
 
 
 def compute(context: Context) -> TopOps | Skipped:

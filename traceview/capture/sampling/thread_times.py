@@ -74,6 +74,8 @@ def _described(noted: bytes) -> dict[str, Any]:
 def _name_of(thread: int) -> str:
     """The kernel's name of a thread; empty for one that has ended."""
     try:
-        return masked_thread(Path(f"/proc/self/task/{thread}/comm").read_text("utf-8", "replace").strip())
+        return masked_thread(
+            Path(f"/proc/self/task/{thread}/comm").read_text("utf-8", "replace").strip()
+        )
     except OSError:
         return ""

@@ -7,20 +7,16 @@ from typing import Annotated, Final
 import typer
 
 from traceview.base.errors import TraceNotFoundError
-from traceview.base.text import shell_path, shell_word
+from traceview.base.text import shell_path
 from traceview.base.timing import stage
 from traceview.cli.hang import show_hangs
 from traceview.cli.options import (
-    Devices,
     Force,
     Full,
-    Ignore,
     Output,
     Redact,
-    Select,
     Subject,
     Width,
-    device_names,
     format_option,
     reads_run,
 )
@@ -39,9 +35,6 @@ def analyze(
     context: typer.Context,
     logdir: Subject,
     full: Full = False,
-    device: Devices = None,
-    select: Select = None,
-    ignore: Ignore = None,
     format_: Annotated[str | None, format_option(*_FORMATS)] = None,
     output: Output = None,
     force: Force = False,
@@ -58,19 +51,13 @@ def analyze(
     try:
         report = source.report(
             top=None if as_json else TERMINAL_TOP,
-            is_for_screen=not (as_json or full or device or redact or target.path),
+            is_for_screen=not (as_json or full or redact or target.path),
         )
     except TraceNotFoundError:
         # A job that hangs before its window has no trace, but says where it hangs.
         if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):
             return
         raise
-    if device:
-        from traceview.report.filtering import only_devices
-
-        times = report.results.device_time
-        known = [row.device for row in times.devices] if times else []
-        report = only_devices(report, device_names(device, known))
     if redact:
         from traceview.report.redaction import redacted
 
@@ -83,8 +70,7 @@ def analyze(
             return
         from traceview.report.summary import Invocation
 
-        options = "".join(f" --device {shell_word(key)}" for key in device or ())
-        options += " --redact" if redact else ""
+        options = " --redact" if redact else ""
         if source.is_saved:
             place = "REPORT" if redact else shell_path(logdir)
             asked = Invocation(full_command=f"traceview analyze {place}{options} --full")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -21,12 +21,12 @@ from traceview.cli.options import (
 from traceview.cli.output import Bundle, Target
 from traceview.cli.report_source import Source
 from traceview.document.sanitize import sanitize
-from traceview.export.formats import TABLES, check_pyarrow
+from traceview.export.formats import check_pyarrow
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
-    from traceview.report.model import Report
+    from traceview.trace.model import Trace
 
 
 _NAMES: Final = {"perfetto": "trace.pftrace", "parquet": "tables", "csv": "tables"}
@@ -65,39 +65,58 @@ def export(
 
     Example: traceview export logs/ --steps 5:8 -o trace.pftrace
     """
-    is_folder = to != "perfetto"
-    if output is not None and not is_folder:
-        _check_ending(output)
-    output = Path(_NAMES[to]) if output is None else output
-    bundle: Bundle | None = None
-    target: Target | None = None
-    if is_folder:
-        if str(output) == "-":
-            raise UsageError("tables need a folder: -o DIR")
-        bundle = Bundle(output, [f"{name}.{to}" for name in TABLES], force)
-        bundle.check()
+    asked = Path(_NAMES[to]) if output is None else output
+    if to == "perfetto":
+        trace = _write_trace(context, logdir, asked, force=force)
     else:
-        target = Target.of(output, logdir, force=force)
-        if target.is_terminal:
-            raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
-    if to == "parquet":
-        check_pyarrow("--to parquet")
-    source = Source.of(context, logdir)
-    with source.analyzed_context() as (analyzed, made), stage("writing"):
-        trace = analyzed.trace
-        if bundle:
-            bundle.write(_tables(to, analyzed, made))
-        elif target:
-            target.write_parts(_parts(output, analyzed, made))
-    if trace.other_runs and source.run is None:
+        trace = _write_tables(context, logdir, asked, to, force=force)
+    if trace.other_runs and context.params["run"] is None:
         count = len(trace.other_runs) + 1
         typer.echo(
             f"traceview: run {sanitize(trace.run)} of {count} runs; --run NAME chooses another",
             err=True,
         )
-    advice = "" if bundle else ": open it at https://ui.perfetto.dev"
-    if bundle or (target and target.path):
-        typer.echo(f"traceview: wrote {output}{advice}", err=True)
+    if str(asked) != "-":
+        advice = ": open it at https://ui.perfetto.dev" if to == "perfetto" else ""
+        typer.echo(f"traceview: wrote {asked}{advice}", err=True)
+
+
+def _write_trace(
+    context: typer.Context, logdir: Location, output: Location, *, force: bool
+) -> Trace:
+    """Write what Perfetto shows."""
+    _check_ending(output)
+    target = Target.of(output, logdir, force=force)
+    if target.is_terminal:
+        raise UsageError("a terminal cannot show a trace", hint="write it to a file: -o FILE")
+    source = Source.of(context, logdir)
+    with source.analyzed_context() as (drawn_from, report), stage("writing"):
+        from traceview.export import perfetto
+        from traceview.export.draw import drawn
+        from traceview.export.formats import compressed
+
+        parts = perfetto.written(drawn(drawn_from, report))
+        is_compressed = output.name.lower().endswith(_COMPRESSED)
+        target.write_parts(compressed(parts) if is_compressed else parts)
+        return drawn_from.trace
+
+
+def _write_tables(
+    context: typer.Context, logdir: Location, folder: Location, to: str, *, force: bool
+) -> Trace:
+    """Write all tables into a folder."""
+    from traceview.report.tables import TABLES
+
+    if str(folder) == "-":
+        raise UsageError("tables need a folder: -o DIR")
+    bundle = Bundle(folder, [f"{name}.{to}" for name in TABLES], force)
+    bundle.check()
+    if to == "parquet":
+        check_pyarrow("--to parquet")
+    source = Source.of(context, logdir)
+    with source.context() as made_from, stage("writing"):
+        bundle.write({f"{name}.{to}": _table(to, made_from, name) for name in TABLES})
+        return made_from.trace
 
 
 def _check_ending(output: Location) -> None:
@@ -111,21 +130,13 @@ def _check_ending(output: Location) -> None:
         raise UsageError(f"-o {output}: a trace is no JSON", hint="-o trace.pftrace")
 
 
-def _parts(output: Location, context: Context, report: Report) -> Iterator[bytes]:
-    """The content of a trace, part by part."""
-    from traceview.export import perfetto
-    from traceview.export.draw import drawn
-    from traceview.export.formats import compressed
-
-    parts = perfetto.written(drawn(context, report))
-    return compressed(parts) if output.name.lower().endswith(_COMPRESSED) else parts
-
-
-def _tables(to: str, context: Context, report: Report) -> dict[str, Iterable[bytes]]:
+def _table(to: str, context: Context, name: str) -> Iterator[bytes]:
+    """The content of a table, which is made when it is written: there is never more than one."""
     from traceview.export import csv, parquet
-    from traceview.export.tables import window_tables
+    from traceview.report.tables import table_of
 
-    tables = window_tables(context, report)
+    rows = table_of(context, name)
     if to == "parquet":
-        return {f"{table.name}.parquet": (parquet.written(table),) for table in tables}
-    return {f"{table.name}.csv": csv.written(table) for table in tables}
+        yield parquet.written(rows)
+    else:
+        yield from csv.written(rows)

@@ -10,9 +10,7 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import (
-    Ignore,
     Redact,
-    Select,
     Subject,
     choice,
     flag,
@@ -57,8 +55,6 @@ def report(
         choice("PROGRAM", f"In a browser: {', '.join(_VIEWERS)}.", "--open", _VIEWERS),
     ] = None,
     port: Annotated[int | None, option("N", "Serve --open at this port.", min=0, max=65535)] = None,
-    select: Select = None,
-    ignore: Ignore = None,
     redact: Redact = False,
     force: Annotated[bool, flag("Replace files that exist.", "--force")] = False,
 ) -> None:

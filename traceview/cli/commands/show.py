@@ -17,7 +17,7 @@ from traceview.cli.options import (
     Output,
     Width,
     argument,
-    device_names,
+    chosen_devices,
     format_option,
     given_options,
     listed,
@@ -121,7 +121,7 @@ def show(
         source = Source.of(context, logdir)
         # Findings are those of a report, which has the digests of its files.
         digested = table == "findings"
-        with source.trace("traceview.cli.rows", with_digests=digested) as trace:
+        with source.trace(with_digests=digested) as trace:
             _warn(trace)
             answer = _answer(table, trace, device, choice, source)
             with stage("writing"):
@@ -187,7 +187,7 @@ def _answer(
     request = Request(
         trace,
         select(trace, window, steps),
-        _chosen_devices(trace, device),
+        chosen_devices(device, [trace.device_key(at) for at in range(len(trace.device_list))]),
         has_chosen=bool(device),
         choice=choice,
         window=window,
@@ -195,16 +195,6 @@ def _answer(
     )
     answer = answer_of(table, request)
     return replace(answer, about=_about(request), head=tuple(_head(request)))
-
-
-def _chosen_devices(trace: Trace, wanted: list[str] | None) -> frozenset[str]:
-    """The device keys that `--device` names, all without it; raises `UsageError` for one that is not there."""
-    known = [trace.device_key(index) for index in range(len(trace.device_list))]
-    if not wanted:
-        return frozenset(known)
-    from traceview.report.filtering import chosen_devices
-
-    return frozenset(chosen_devices(known, device_names(wanted, known)))
 
 
 def _head(request: Request) -> Iterator[str]:

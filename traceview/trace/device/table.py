@@ -94,11 +94,6 @@ def whole(name: str, values: npt.NDArray[np.integer], missing: BoolArray | None 
     return Column(name, "int", values.astype(np.int64, copy=False), missing)
 
 
-def numbers(name: str, values: Sequence[int]) -> Column:
-    """Whole numbers that are all known."""
-    return whole(name, np.array(values, dtype=np.int64))
-
-
 def flag(name: str, values: BoolArray) -> Column:
     """Yes or no."""
     return Column(name, "bool", values)
