@@ -1,4 +1,7 @@
-"""Makes the tables of `traceview show`: their rows, and what a terminal shows of them."""
+"""Makes the tables of `traceview show`: their rows, and what a terminal shows of them.
+
+A table imports its topic when it is asked for: all topics take as long as reading a file of 10 MB.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,10 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.exchange import balance, collectives, transfers
-from traceview.analysis.exchange.collectives import collective_table
-from traceview.analysis.exchange.transfers import CopySource, Transfers, transfers_of
 from traceview.analysis.facts.selection import Selection
-from traceview.analysis.gpu_time import device_time, steps
-from traceview.analysis.gpu_time import input as input_topic
-from traceview.analysis.gpu_time.idle import gap_table_section
-from traceview.analysis.gpu_time.step_tables import first_and_last, step_sections, step_table
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices, time_words
-from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.rules.finding import Skipped
-from traceview.analysis.workload import efficiency, layers, memory
-from traceview.analysis.workload.ops import op_rows_section, table_in_window
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
 from traceview.cli.table import Answer, Choice, arranged
@@ -41,8 +34,6 @@ from traceview.trace.device.table import (
     table,
     texts,
 )
-from traceview.trace.frames import event_tables
-from traceview.trace.host.pipeline import InputStage
 from traceview.trace.model import Trace
 from traceview.trace.reading.locate import FileSummary, find_runs, newest_readable, summarize
 from traceview.trace.windows import StepRange, WindowKind
@@ -77,6 +68,8 @@ class Request(Struct, frozen=True, dict=True):
         trace = self.trace
         others: tuple[str, ...] = ()
         if len(trace.device_list) > MOST_ROWS and not self.has_chosen:
+            from traceview.analysis.gpu_time import device_time
+
             times = self.context.record(device_time.ANALYSIS)
             others = outlier_devices(times.devices).others if times else ()
         return View(
@@ -92,32 +85,29 @@ class Request(Struct, frozen=True, dict=True):
         )
 
 
-class _OfTopic(Struct, frozen=True):
+def _of_topic(
+    request: Request,
+    topic: Analysis[Any],
+    make: Callable[[Any], Table],
+    compute: Callable[[Context], Any] | None = None,
+    order: str = "",
+) -> Answer:
     """A table of the result of a topic. Where nothing is chosen a terminal shows what the topic says of all devices.
 
     `make`: its rows, none without a result. `compute`: the result, if the table needs more than a report holds. `order`: as of
     `Answer`.
     """
+    context = request.context
+    result = compute(context) if compute else context.result(topic)
+    record = None if isinstance(result, Skipped) else result
+    rows = make(record)
+    remark = result.reason if isinstance(result, Skipped) else ""
 
-    topic: Analysis[Any]
-    make: Callable[[Any], Table]
-    compute: Callable[[Context], Any] | None = None
-    order: str = ""
+    def sections(_: Table) -> Iterator[doc.Section | None]:
+        return (section_of(request.view, record) for section_of in topic.sections)
 
-    def __call__(self, request: Request) -> Answer:
-        """The rows of the devices that were asked for."""
-        context = request.context
-        result = self.compute(context) if self.compute else context.result(self.topic)
-        record = None if isinstance(result, Skipped) else result
-        rows = self.make(record)
-        remark = result.reason if isinstance(result, Skipped) else ""
-
-        def sections(_: Table) -> Iterator[doc.Section | None]:
-            return (section_of(request.view, record) for section_of in self.topic.sections)
-
-        is_whole = record is not None and not request.choice.is_made and not request.has_chosen
-        shown = sections if is_whole else None
-        return Answer(rows, shown, remark=remark, order=self.order)
+    is_whole = record is not None and not request.choice.is_made and not request.has_chosen
+    return Answer(rows, sections if is_whole else None, remark=remark, order=order)
 
 
 def answer_of(name: str, request: Request) -> Answer:
@@ -133,6 +123,8 @@ def answer_of(name: str, request: Request) -> Answer:
     has_ends = name == "steps" and not choice.sort and not choice.top
     rows = chosen = arranged(every, kind, choice, None if has_ends else choice.top_or(kind.top))
     if has_ends and choice.is_terminal:
+        from traceview.analysis.gpu_time.step_tables import first_and_last
+
         rows = first_and_last(chosen)
     return replace(
         made,
@@ -146,6 +138,9 @@ def answer_of(name: str, request: Request) -> Answer:
 
 def _gaps(request: Request) -> Answer:
     """When a device did nothing, longest first, and what its launching thread was in."""
+    from traceview.analysis.gpu_time.idle import gap_table_section
+    from traceview.analysis.measures.idle_report import gap_table
+
     choice, trace, idle = request.choice, request.trace, request.context.idle
     # A row has a dozen texts, so only those that are shown are made.
     rows, left_out_count = gap_table(
@@ -170,6 +165,9 @@ def _gaps(request: Request) -> Answer:
 
 def _steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
+    from traceview.analysis.gpu_time import steps
+    from traceview.analysis.gpu_time.step_tables import step_sections, step_table
+
     result = request.context.result(steps.ANALYSIS)
     rows = step_table(request.context.record(steps.ANALYSIS), request.devices)
     remark = ""
@@ -181,8 +179,18 @@ def _steps(request: Request) -> Answer:
     return Answer(rows, lambda shown: step_sections(shown, request.view.others), remark=remark)
 
 
+def _devices(request: Request) -> Answer:
+    """How busy each device was, and with what."""
+    from traceview.analysis.gpu_time import device_time
+
+    return _of_topic(request, device_time.ANALYSIS, device_time.device_table)
+
+
 def _ops(request: Request) -> Answer:
     """Each op and kernel of each device with its times, the longest first."""
+    from traceview.analysis.workload.ops import op_rows_section, table_in_window
+    from traceview.trace.frames import event_tables
+
     rows = event_tables.ops(request.trace, table_in_window(request.trace, request.selection))
     columns = (
         texts(column.name, column.cells()) if column.kind == "category" else column
@@ -201,6 +209,8 @@ def _ops(request: Request) -> Answer:
 
 def _layers(request: Request) -> Answer:
     """Each layer of each device with those inside of it, and the lines of Python in it."""
+    from traceview.analysis.workload import layers
+
     context, result = request.context, request.context.result(layers.ANALYSIS)
     rows = layers.layer_table(context)
     if isinstance(result, Skipped):
@@ -215,27 +225,70 @@ def _layers(request: Request) -> Answer:
 
 def _memory(request: Request) -> Answer:
     """What each op holds at the peak of each GPU, and as a sum what was in use before the capture."""
+    from traceview.analysis.workload import memory
+
     rows = memory.memory_table(request.context)
-    return _OfTopic(memory.ANALYSIS, lambda _: rows)(request)
+    return _of_topic(request, memory.ANALYSIS, lambda _: rows)
 
 
-def _stages(result: input_topic.Input | None) -> Table:
+def _efficiency(request: Request) -> Answer:
+    """How many FLOP/s each device computes, and how far from its peak."""
+    from traceview.analysis.workload import efficiency
+
+    return _of_topic(request, efficiency.ANALYSIS, efficiency.efficiency_table)
+
+
+def _stages(request: Request) -> Answer:
     """Each stage of tf.data with its work: the time in its calls without the stages that it calls or waits for."""
-    return table("input_stages", *record_columns(InputStage, result.stages if result else ()))
+    from traceview.analysis.gpu_time import input as input_topic
+    from traceview.trace.host.pipeline import InputStage
+
+    def rows(result: input_topic.Input | None) -> Table:
+        return table("input_stages", *record_columns(InputStage, result.stages if result else ()))
+
+    return _of_topic(
+        request,
+        input_topic.ANALYSIS,
+        rows,
+        lambda context: input_topic.compute(context, None),
+        "most work first",
+    )
 
 
-def _sources(result: Transfers | None) -> Table:
+def _copies(request: Request) -> Answer:
     """Each op or thread that issues copies, longest exposed first: those while which the GPU does nothing else."""
-    sources = [source for row in (result.devices if result else ()) for source in row.top_sources]
-    return table("copies", *record_columns(CopySource, sources))
+    from traceview.analysis.exchange import transfers
+
+    def rows(result: transfers.Transfers | None) -> Table:
+        sources = [
+            source for row in (result.devices if result else ()) for source in row.top_sources
+        ]
+        return table("copies", *record_columns(transfers.CopySource, sources))
+
+    return _of_topic(
+        request,
+        transfers.ANALYSIS,
+        rows,
+        lambda context: transfers.transfers_of(context, None),
+        "longest exposed first",
+    )
+
+
+def _balance(request: Request) -> Answer:
+    """How evenly the devices work."""
+    from traceview.analysis.exchange import balance
+
+    return _of_topic(request, balance.ANALYSIS, balance.balance_table)
 
 
 def _collectives(request: Request) -> Answer:
     """Each device in each collective: the shortest time in it is its transfer, the rest of the others is waiting."""
+    from traceview.analysis.exchange import collectives
+
     choice, context = request.choice, request.context
     top = choice.top_or(TABLES["collectives"].top)
     is_ranked = choice.sort or choice.least_ps
-    rows, left_out_count = collective_table(
+    rows, left_out_count = collectives.collective_table(
         request.trace,
         request.selection,
         context.collectives,
@@ -310,25 +363,15 @@ def _finding_sections(rows: Table, time: str) -> Iterator[doc.Section]:
 _ROWS: Final[dict[str, Callable[[Request], Answer]]] = {
     "gaps": _gaps,
     "steps": _steps,
-    "devices": _OfTopic(device_time.ANALYSIS, device_time.device_table),
+    "devices": _devices,
     "ops": _ops,
     "layers": _layers,
     "memory": _memory,
-    "efficiency": _OfTopic(efficiency.ANALYSIS, efficiency.efficiency_table),
-    "input": _OfTopic(
-        input_topic.ANALYSIS,
-        _stages,
-        lambda context: input_topic.compute(context, None),
-        "most work first",
-    ),
-    "copies": _OfTopic(
-        transfers.ANALYSIS,
-        _sources,
-        lambda context: transfers_of(context, None),
-        "longest exposed first",
-    ),
+    "efficiency": _efficiency,
+    "input": _stages,
+    "copies": _copies,
     "collectives": _collectives,
-    "balance": _OfTopic(balance.ANALYSIS, balance.balance_table),
+    "balance": _balance,
     "findings": _findings,
 }
 
