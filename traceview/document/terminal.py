@@ -254,7 +254,9 @@ def _printed_column(page: Page, column: doc.Column, most_lines: int, *, is_first
     readable = max(heading_width, min(widest, WIDEST_FIRST if is_first else READABLE_NAME))
     least = max(heading_width, min(widest, NARROWEST_NAME))
     # The end of a path tells names apart that begin alike.
-    return _Printed(column, heading, texts, widest, width, readable, least, head=0.5 if is_first else 0.35)
+    return _Printed(
+        column, heading, texts, widest, width, readable, least, head=0.5 if is_first else 0.35
+    )
 
 
 def _in_two_lines(heading: str) -> list[str]:
