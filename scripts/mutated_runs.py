@@ -348,7 +348,7 @@ def sources_in(folder: Path) -> list[Path]:
     for name in names:
         built[name].write(folder / name)
         sources.append(folder / name)
-    return [path for path in sources if _weight(path) < 2_000_000]
+    return [path for path in sources if 0 < _weight(path) < 2_000_000]
 
 
 def _weight(source: Path) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from scripts.cuda_trace import MS, U64, CudaTrace
 from scripts.mutated_runs import check_saved, follow, show, sources_in, write_damaged
@@ -17,6 +18,7 @@ from tests.command import Command
 from tests.sidecars import write_sidecar
 from traceview.base.errors import TraceFormatError, UsageError
 from traceview.report.build import analyze
+from traceview.report.filtering import only_devices
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.trace.reading.load import load
@@ -61,6 +63,41 @@ def test_what_is_written_of_any_window_is_read(window: WindowKind, tmp_path: Pat
             continue
         for written in (report, redacted(report)):
             check_saved(written, tmp_path / f"{logdir.name}.json")
+
+
+@pytest.mark.parametrize("name", ["copy_only", "memory_only", "memory_headroom", "two_of_eight"])
+def test_the_report_of_each_device_alone(name: str, tmp_path: Path) -> None:
+    """Also of one that a topic has no row of."""
+    SCENARIOS[name]().write(tmp_path)
+    report = analyze(load(tmp_path))
+    assert report.results.device_time is not None
+    for row in report.results.device_time.devices:
+        show(only_devices(report, [row.device]))
+
+
+def test_a_lone_surrogate_in_a_sidecar(tmp_path: Path) -> None:
+    """JSON may hold one, and no text can be written that does."""
+    written = two_gpus().write(tmp_path / "logs")
+    write_sidecar(written, {"strategy": {"class": "a\ud800", "found_by": "memory"}})
+    assert follow(tmp_path / "logs", random.Random(0))
+    check_saved(analyze(load(tmp_path / "logs")), tmp_path / "report.json")
+
+
+def test_the_longest_of_two_hosts_is_no_step_that_counts(tmp_path: Path) -> None:
+    """One host has traced a function in its steps."""
+    for host in ("host0", "host1"):
+        trace = new_trace(host)
+        for step in marked_steps(trace):
+            step.kernel(0, 1, 40)
+        trace.write(tmp_path / "logs")
+    report = analyze(load(tmp_path / "logs"))
+    steps = report.results.steps
+    assert steps is not None
+    rows = tuple(
+        replace(row, used=False, duration_ps=row.duration_ps + MS) if row.host == "host1" else row
+        for row in steps.steps
+    )
+    show(replace(report, results=replace(report.results, steps=replace(steps, steps=rows))))
 
 
 def test_a_gpu_that_hardly_computes_on_a_host_without_steps(tmp_path: Path) -> None:

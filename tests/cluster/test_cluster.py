@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from socket import socket
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.command import Command
 from tests.trace.test_parts import FIXTURES, report_of
 from traceview.base.errors import WorkerError
 from traceview.report.build import analyze
-from traceview.report.saved import to_json
+from traceview.report.saved import load_report, to_json
 from traceview.trace.model import Trace
 from traceview.trace.reading import cluster as reading
 from traceview.trace.reading.load import load
@@ -287,6 +288,44 @@ def waiting_for_nothing(address: str) -> None:
         while any(client.processing().values()):
             assert time.monotonic() < until
             time.sleep(0.05)
+
+
+def test_the_job_of_slurm(tmp_path: Path) -> None:
+    """With a stand-in for `srun`, which starts a worker for each of two nodes of this machine."""
+    page = (ROOT / "docs" / "stores.md").read_text(encoding="utf-8")
+    job = page.partition("#!/bin/bash\n")[2].partition("```")[0]
+    srun = tmp_path / "srun"
+    srun.write_text('#!/bin/bash\n"$@" --no-dashboard &\n"$@" --no-dashboard &\nwait\n')
+    srun.chmod(0o755)
+    write_hosts(tmp_path / "logs", 3)
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shown = {"8786": port, "$(hostname)": "127.0.0.1", "/shared/logs": str(tmp_path / "logs")}
+    for word, place in shown.items():
+        assert word in job
+        job = job.replace(word, place)
+    done = subprocess.run(
+        ["bash", "-c", job],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{tmp_path}:{DASK.parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "SLURM_NNODES": "2",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    read = load_report(tmp_path / "report" / "report.json")
+    expected = analyze(load(tmp_path / "logs"))
+    assert len(read.capture.hosts) == 3
+    assert (read.verdict, read.results.device_time) == (
+        expected.verdict,
+        expected.results.device_time,
+    )
 
 
 def test_a_cluster_without_workers(cluster: Cluster, fixtures: Path) -> None:

@@ -1,27 +1,22 @@
-"""Makes the tables of `traceview show`: their rows, and what a terminal shows of them."""
+"""Makes the tables of `traceview show`: their rows, and what a terminal shows of them.
+
+A table imports its topic when it is asked for: all topics take as long as reading a file of 10 MB.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final
+from importlib import import_module
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.exchange import balance, collectives, transfers
-from traceview.analysis.exchange.collectives import collective_table
 from traceview.analysis.facts.selection import Selection
-from traceview.analysis.gpu_time import device_time, steps
-from traceview.analysis.gpu_time import input as input_topic
-from traceview.analysis.gpu_time.idle import gap_table_section
-from traceview.analysis.gpu_time.step_tables import first_and_last, step_sections, step_table
-from traceview.analysis.measures.context import Analysis, Context, Options, View
+from traceview.analysis.measures.context import Context, Options, View
 from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices, time_words
-from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.rules.finding import Skipped
-from traceview.analysis.workload import efficiency, layers, memory
-from traceview.analysis.workload.ops import op_rows_section
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
 from traceview.cli.table import Answer, Choice, arranged
@@ -74,6 +69,8 @@ class Request(Struct, frozen=True, dict=True):
         trace = self.trace
         others: tuple[str, ...] = ()
         if len(trace.device_list) > MOST_ROWS and not self.has_chosen:
+            from traceview.analysis.gpu_time import device_time
+
             times = self.context.record(device_time.ANALYSIS)
             others = outlier_devices(times.devices).others if times else ()
         return View(
@@ -89,14 +86,14 @@ class Request(Struct, frozen=True, dict=True):
         )
 
 
-_TOPICS: Final[dict[str, Analysis[Any]]] = {
-    "devices": device_time.ANALYSIS,
-    "layers": layers.ANALYSIS,
-    "memory": memory.ANALYSIS,
-    "efficiency": efficiency.ANALYSIS,
-    "input": input_topic.ANALYSIS,
-    "copies": transfers.ANALYSIS,
-    "balance": balance.ANALYSIS,
+_TOPICS: Final = {
+    "devices": "gpu_time.device_time",
+    "layers": "workload.layers",
+    "memory": "workload.memory",
+    "efficiency": "workload.efficiency",
+    "input": "gpu_time.input",
+    "copies": "exchange.transfers",
+    "balance": "exchange.balance",
 }
 """The tables that are of one topic: where nothing is chosen a terminal shows what the topic says of all devices."""
 
@@ -104,8 +101,8 @@ _ORDERS: Final = {"input": "most work first", "copies": "longest exposed first"}
 
 
 def _of_topic(name: str, request: Request) -> Answer:
-    topic, rows = _TOPICS[name], table_of(request.context, name)
-    result = request.context.result(topic)
+    topic = import_module(f"traceview.analysis.{_TOPICS[name]}").ANALYSIS
+    rows, result = table_of(request.context, name), request.context.result(topic)
     if isinstance(result, Skipped):
         return Answer(rows, remark=result.reason)
 
@@ -129,6 +126,8 @@ def answer_of(name: str, request: Request) -> Answer:
     has_ends = name == "steps" and not choice.sort and not choice.top
     rows = chosen = arranged(every, kind, choice, None if has_ends else choice.top_or(kind.top))
     if has_ends and choice.is_terminal:
+        from traceview.analysis.gpu_time.step_tables import first_and_last
+
         rows = first_and_last(chosen)
     return replace(
         made,
@@ -142,6 +141,9 @@ def answer_of(name: str, request: Request) -> Answer:
 
 def _gaps(request: Request) -> Answer:
     """When a device did nothing, longest first, and what its launching thread was in."""
+    from traceview.analysis.gpu_time.idle import gap_table_section
+    from traceview.analysis.measures.idle_report import gap_table
+
     choice, trace, idle = request.choice, request.trace, request.context.idle
     # A row has a dozen texts, so only those that are shown are made.
     rows, left_out_count = gap_table(
@@ -166,6 +168,9 @@ def _gaps(request: Request) -> Answer:
 
 def _steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
+    from traceview.analysis.gpu_time import steps
+    from traceview.analysis.gpu_time.step_tables import step_sections, step_table
+
     result = request.context.result(steps.ANALYSIS)
     rows = step_table(request.context.record(steps.ANALYSIS), request.devices)
     remark = ""
@@ -179,6 +184,8 @@ def _steps(request: Request) -> Answer:
 
 def _ops(request: Request) -> Answer:
     """Each op and kernel of each device with its times, the longest first."""
+    from traceview.analysis.workload.ops import op_rows_section
+
     rows = table_of(request.context, "ops")
     return Answer(
         rows,
@@ -193,10 +200,12 @@ def _ops(request: Request) -> Answer:
 
 def _collectives(request: Request) -> Answer:
     """Each device in each collective: the shortest time in it is its transfer, the rest of the others is waiting."""
+    from traceview.analysis.exchange import collectives
+
     choice, context = request.choice, request.context
     top = choice.top_or(TABLES["collectives"].top)
     is_ranked = choice.sort or choice.least_ps
-    rows, left_out_count = collective_table(
+    rows, left_out_count = collectives.collective_table(
         request.trace,
         request.selection,
         context.collectives,

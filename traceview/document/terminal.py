@@ -199,6 +199,7 @@ class _Printed(Struct):
     column: doc.Column
     heading: list[str]
     texts: list[Text]
+    widest: int
     width: int
     readable: int
     least: int
@@ -239,7 +240,7 @@ def _printed_column(page: Page, column: doc.Column, most_lines: int, *, is_first
     heading = [page.middle(column.heading, WIDEST_FIRST)]
     if column.kind == "bar":
         bars = [_drawn(value, BAR_WIDTH) for value in column.values]
-        return _Printed(column, heading, bars, BAR_WIDTH, READABLE_BAR, NARROWEST_BAR)
+        return _Printed(column, heading, bars, BAR_WIDTH, BAR_WIDTH, READABLE_BAR, NARROWEST_BAR)
     style = "bold" if is_first else ""
     inks = [value.ink if isinstance(value, Look) else style for value in column.values]
     texts = [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
@@ -249,11 +250,13 @@ def _printed_column(page: Page, column: doc.Column, most_lines: int, *, is_first
     heading_width = max(map(cell_len, heading))
     width = max(heading_width, widest)
     if column.kind not in ("name", "device", "words"):
-        return _Printed(column, heading, texts, width, width, width)
+        return _Printed(column, heading, texts, widest, width, width, width)
     readable = max(heading_width, min(widest, WIDEST_FIRST if is_first else READABLE_NAME))
     least = max(heading_width, min(widest, NARROWEST_NAME))
     # The end of a path tells names apart that begin alike.
-    return _Printed(column, heading, texts, width, readable, least, head=0.5 if is_first else 0.35)
+    return _Printed(
+        column, heading, texts, widest, width, readable, least, head=0.5 if is_first else 0.35
+    )
 
 
 def _in_two_lines(heading: str) -> list[str]:
@@ -294,7 +297,7 @@ def _shrink(page: Page, columns: Sequence[_Printed]) -> None:
     for column in columns:
         if column.column.kind == "bar":
             column.texts = [_drawn(value, column.width) for value in column.column.values]
-        else:
+        elif column.width < column.widest:
             names = {text.plain for text in column.texts}
             shown = shortened_names(page, names, column.width, head=column.head)
             column.texts = [Text(shown[text.plain], text.style) for text in column.texts]
@@ -322,12 +325,14 @@ def _add_headings(page: Page, columns: Sequence[_Printed]) -> None:
 
 
 def _add_row(page: Page, columns: Sequence[_Printed], row: Sequence[Text]) -> None:
-    pieces: list[Text] = []
+    line, blank = Text(), ""
     for column, text in zip(columns, row, strict=True):
-        blank = Text(" " * max(column.width - cell_len(text.plain), 0))
-        pieces += [blank, text] if column.column.is_numeric else [text, blank]
-        pieces.append(Text(" " * GAP))
-    page.line(*pieces[:-1])
+        room = " " * (column.width - cell_len(text.plain))
+        line.append(blank + room if column.column.is_numeric else blank)
+        line.append_text(text)
+        blank = " " * GAP if column.column.is_numeric else room + " " * GAP
+    line.append(blank[:-GAP])
+    page.line(line)
 
 
 def _drawn(value: doc.Value, width: int) -> Text:

@@ -29,14 +29,14 @@ _NAMED_STEPS: Final = 8
 
 
 def step_times(view: View, steps: Steps) -> StepTimes | None:
-    """A bar per step, of several hosts the longest; None where no step counts."""
+    """A bar per step, of several hosts the longest, of those that count if any does; None where no step counts."""
     if steps.median_ps is None:
         return None
     slow = slow_steps(steps)
     longest: dict[int, StepRow] = {}
     for row in steps.steps:
         known = longest.get(row.number)
-        if known is None or row.duration_ps > known.duration_ps:
+        if known is None or (row.used, row.duration_ps) > (known.used, known.duration_ps):
             longest[row.number] = row
     bars = []
     for row in sorted(longest.values(), key=lambda row: row.number):

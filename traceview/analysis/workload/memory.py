@@ -368,24 +368,18 @@ def _holder(row: HeldByLayer) -> Sentence:
 
 
 def section(view: View, result: Memory) -> doc.Section:
-    """A row per GPU, and what is in use at the peak of the fullest."""
+    """A row per GPU, and what is in use at the peak of the fullest, if it is one of those that were chosen."""
     rows, _ = view.split(result.devices)
-    layers = result.layers[: view.most_rows]
     shown = view.command("show memory")
-    fullest = next(row for row in result.devices if row.device == result.fullest)
+    fullest = next((row for row in result.devices if row.device == result.fullest), None)
+    layers = result.layers[: view.most_rows] if fullest else ()
     missing = [row for row in result.devices if row.unrecorded_bytes]
     return doc.Section(
         "memory",
         TITLE,
         (
             *table("Memory of GPUs", rows, _DEVICE_COLUMNS, most_rows=view.most_rows, rest=shown),
-            doc.Subheading(phrase("In use at the peak of ", Token(result.fullest, "device"))),
-            *doc.table(
-                "In use at the peak",
-                columns(layers, _LAYER_COLUMNS),
-                row_count=result.layer_row_count,
-                rest=shown,
-            ),
+            *(_layers(result, layers, shown) if fullest else ()),
             *_programs(result.programs, view.most_rows),
             *doc.notes(*map(_pinned_sentence, result.pinned)),
             *doc.remarks(
@@ -406,7 +400,18 @@ def section(view: View, result: Memory) -> doc.Section:
                 else None,
             ),
         ),
-        lead=_lead(fullest),
+        lead=_lead(fullest) if fullest else "",
+    )
+
+
+def _layers(result: Memory, layers: Sequence[HeldByLayer], shown: str) -> Iterator[doc.Block]:
+    """What is in use at the peak of the fullest GPU."""
+    yield doc.Subheading(phrase("In use at the peak of ", Token(result.fullest, "device")))
+    yield from doc.table(
+        "In use at the peak",
+        columns(layers, _LAYER_COLUMNS),
+        row_count=result.layer_row_count,
+        rest=shown,
     )
 
 

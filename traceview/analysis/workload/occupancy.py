@@ -372,7 +372,7 @@ _KERNEL_COLUMNS: Final = (
 def section(view: View, result: Occupancy) -> doc.Section | None:
     """A row per GPU, and the kernels that fill little of the one where they take most."""
     rows, _ = view.split(result.devices)
-    if view.is_brief and not any(row.kernels for row in result.devices):
+    if not result.devices or (view.is_brief and not any(row.kernels for row in result.devices)):
         return None
     worst = max(result.devices, key=lambda row: row.sparse_ps_per_step)
     subheading = doc.Subheading(
