@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread, get_ident
 
 import pytest
 
 from tests.command import Command
+from traceview.analysis import parallel
 from traceview.base import timing
-from traceview.base.timing import measured, stage
+from traceview.base.timing import measured, measured_beside, stage
+from traceview.cli import timings
 
 FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "custom-loop-2"
 
@@ -41,3 +44,45 @@ def test_timings_of_a_command(words: tuple[str, ...], command: Command) -> None:
     seconds = [float(row.split()[0]) for row in rows]
     assert sum(seconds) == pytest.approx(total, abs=0.02)
     assert "causes of idle time" in done.err
+
+
+def test_stages_of_a_second_thread_stand_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.5, 1.0, 2.0, 4.0, 9.0])
+    monkeypatch.setattr(timing, "perf_counter", lambda: next(clock))
+
+    def compute(first: int) -> None:
+        with measured_beside(first), stage("shared"):
+            pass
+
+    with measured() as found, stage("shared"):
+        thread = Thread(target=compute, args=(get_ident(),))
+        thread.start()
+        thread.join(20)
+    assert found.beside == {"shared": 4.0 - 2.0}
+    assert found.seconds == {"shared": 9.0 - 0.5}
+    with stage("shared"):
+        pass
+    assert found.beside == {"shared": 2.0}
+
+
+def test_timings_show_the_second_thread_in_a_column(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "_FEWEST_EVENTS", 0)
+    monkeypatch.setattr(parallel, "FEWEST_PER_DEVICE", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(timings, "_LEAST_SECONDS", 0.0)
+    done = command("--timings", "analyze", str(FIXTURE))
+    assert done.code == 0, done.err
+    head, columns, *rows = done.err.strip("\n").splitlines()
+    assert head.endswith("of which (beside: what a second thread did meanwhile)")
+    end = columns.index("beside") + len("beside")
+    assert columns.split() == ["beside"]
+    cells = {row[end + 2 :]: (row[: end // 2].strip(), row[end // 2 : end].strip()) for row in rows}
+    first, second = cells["analysis of gradients"]
+    assert first
+    assert second.endswith(" s")
+    assert cells["starting"][1] == ""
+    total = float(head.removeprefix("traceview: ").partition(" ")[0])
+    seconds = [float(mine.split()[0]) for mine, _ in cells.values() if mine]
+    assert sum(seconds) == pytest.approx(total, abs=0.05)

@@ -15,6 +15,8 @@ class Stages:
     def __init__(self) -> None:
         self.thread = get_ident()
         self.seconds: dict[str, float] = {}
+        self.beside: dict[str, float] = {}
+        """The same of what a second thread did meanwhile."""
         self.detail = ""
         self._open: list[str] = []
         self._since = perf_counter()
@@ -55,6 +57,23 @@ def measured() -> Iterator[Stages]:
         yield stages
     finally:
         _asking.remove(stages)
+
+
+@contextmanager
+def measured_beside(thread: int) -> Iterator[None]:
+    """Counts the stages of what runs inside, on this thread, as beside those of another thread."""
+    mine = []
+    for stages in tuple(_asking):
+        if stages.thread == thread:
+            own = Stages()
+            own.seconds = stages.beside
+            mine.append(own)
+    _asking.extend(mine)
+    try:
+        yield
+    finally:
+        for own in mine:
+            _asking.remove(own)
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 
 _OF_RUNS: Final = ("run", "steps", "window", "salvage", "workers")
 """Options that a saved report can no longer follow."""
+
+
+def _import_quietly(module: str) -> None:
+    """Import what comes after reading. What fails here fails again, and is said, where it is needed."""
+    with suppress(BaseException):
+        import_module(module)
 
 
 def reports_at(
@@ -104,12 +112,20 @@ class Source(Struct, frozen=True):
         return report
 
     @contextmanager
-    def trace(self, *, with_digests: bool = True) -> Iterator[Trace]:
-        """The run, while its progress is shown. `with_digests`: as of `load`."""
+    def trace(
+        self, needed_next: str = "traceview.report.build", *, with_digests: bool = True
+    ) -> Iterator[Trace]:
+        """The run, while its progress is shown. `needed_next`: the module that is imported while files are read.
+
+        `with_digests`: as of `load`.
+        """
         with stage("importing"):
             from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
 
+        # Files are decoded without Python's lock, so that what comes next is imported meanwhile.
+        with suppress(RuntimeError):
+            Thread(target=_import_quietly, args=(needed_next,), daemon=True).start()
         readers = hosts_read_by(self.workers)
         with reading(self.logdir, self.run, is_here=readers is None):
             yield load(

@@ -28,12 +28,28 @@ def said() -> Iterator[None]:
             seconds = {_START: begun - STARTED, **stages.seconds}
             rest = seconds.pop(_REST)
             if sys.stderr is not None:
-                sys.stderr.write("\n".join(_lines({**seconds, _REST: rest})) + "\n")
+                sys.stderr.write("\n".join(_lines(seconds, dict(stages.beside), rest)) + "\n")
 
 
-def _lines(seconds: Mapping[str, float]) -> Iterator[str]:
-    """The sum of the stages, and a line for each that takes time."""
-    yield f"traceview: {sum(seconds.values()):.3f} s, of which"
-    for name, length in seconds.items():
-        if length > _LEAST_SECONDS:
-            yield f"{length:9.3f} s  {name}"
+def _lines(seconds: Mapping[str, float], beside: Mapping[str, float], rest: float) -> Iterator[str]:
+    """The sum of the stages, and a line for each; `beside`: those of a second thread, in a column of their own."""
+    names = dict.fromkeys((*seconds, *beside, _REST))
+    seconds = {**seconds, _REST: rest}
+    total = f"traceview: {sum(seconds.values()):.3f} s, of which"
+    if not beside:
+        yield total
+        yield from (f"{_cell(seconds, name)}  {name}" for name in names if _takes(seconds, name))
+        return
+    yield f"{total} (beside: what a second thread did meanwhile)"
+    yield f"{'':11}{'beside':>11}"
+    for name in names:
+        if _takes(seconds, name) or _takes(beside, name):
+            yield f"{_cell(seconds, name)}{_cell(beside, name)}  {name}"
+
+
+def _takes(seconds: Mapping[str, float], name: str) -> bool:
+    return seconds.get(name, 0.0) > _LEAST_SECONDS
+
+
+def _cell(seconds: Mapping[str, float], name: str) -> str:
+    return f"{seconds[name]:9.3f} s" if _takes(seconds, name) else " " * 11

@@ -121,7 +121,7 @@ def show(
         source = Source.of(context, logdir)
         # Findings are those of a report, which has the digests of its files.
         digested = table == "findings"
-        with source.trace(with_digests=digested) as trace:
+        with source.trace("traceview.cli.rows", with_digests=digested) as trace:
             _warn(trace)
             answer = _answer(table, trace, device, choice, source)
             with stage("writing"):
