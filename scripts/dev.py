@@ -40,7 +40,12 @@ if sys.version_info < (3, 10):
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURE = ROOT / "fixtures" / "slow-input-2"
 PACKAGE = ROOT / "traceview"
-EXTENSIONS = (PACKAGE / "base" / "sweeps.pyx", PACKAGE / "xplane" / "decode.pyx")
+EXTENSIONS = (
+    PACKAGE / "base" / "sweeps.pyx",
+    PACKAGE / "xplane" / "decode.pyx",
+    PACKAGE / "capture" / "process" / "native.c",
+    PACKAGE / "capture" / "sampling" / "thread_clocks.c",
+)
 STARTUP = "traceview.pth"
 # An install is made from these; everything else is picked up by the editable install as it changes.
 INSTALL_INPUTS = (
