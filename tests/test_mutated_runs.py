@@ -18,7 +18,6 @@ from tests.command import Command
 from tests.sidecars import write_sidecar
 from traceview.base.errors import TraceFormatError, UsageError
 from traceview.report.build import analyze
-from traceview.report.filtering import only_devices
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.trace.reading.load import load
@@ -63,16 +62,6 @@ def test_what_is_written_of_any_window_is_read(window: WindowKind, tmp_path: Pat
             continue
         for written in (report, redacted(report)):
             check_saved(written, tmp_path / f"{logdir.name}.json")
-
-
-@pytest.mark.parametrize("name", ["copy_only", "memory_only", "memory_headroom", "two_of_eight"])
-def test_the_report_of_each_device_alone(name: str, tmp_path: Path) -> None:
-    """Also of one that a topic has no row of."""
-    SCENARIOS[name]().write(tmp_path)
-    report = analyze(load(tmp_path))
-    assert report.results.device_time is not None
-    for row in report.results.device_time.devices:
-        show(only_devices(report, [row.device]))
 
 
 def test_a_lone_surrogate_in_a_sidecar(tmp_path: Path) -> None:

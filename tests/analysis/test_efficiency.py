@@ -101,7 +101,11 @@ def test_the_peak_of_a_tpu(
     plane = Plane("/device:TPU:0", stats=dict(stats))
     trace.extra_planes.append(plane)
     ops = plane.line(1, "XLA Ops", stamp_ns=0)
-    of_op = {"hlo_op": Ref("dot.1"), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
+    of_op: dict[Any, Any] = {
+        "hlo_op": Ref("dot.1"),
+        "hlo_module": Ref("jit_step"),
+        "program_id": U64(5),
+    }
     for step in marked_steps(trace):
         at = ORIGIN_PS + step.at(2)
         ops.add("%dot.1 = bf16[4096,4096] dot(%left, %right)", at, at + 4 * MS, of_op)
