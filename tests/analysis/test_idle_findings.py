@@ -248,11 +248,11 @@ def test_a_call_that_outlasts_the_devices_is_said_to(is_done: bool, tmp_path: Pa
     assert ("BufferSequencingEvent::Execute is open" in finding.explanation) is is_done
 
 
-@pytest.mark.parametrize(("added_ms", "is_reported"), [(19.9, True), (20.1, False)])
+@pytest.mark.parametrize(("added_ms", "is_reported"), [(34.9, True), (35.1, False)])
 def test_what_the_profiler_may_have_taken_is_no_finding(
     added_ms: float, is_reported: bool, tmp_path: Path
 ) -> None:
-    """Of 40 ms for host ops in each step of 100 ms; half of that is enough."""
+    """Of 40 ms for host ops in each step of 100 ms; 5 ms are enough."""
     written = replicas(busy_with("EagerExecute", 40)).write(tmp_path)
     ratio = added_ms / (100 - added_ms)
     overhead = {"unprofiled_ns": 80, "profiled_ns": 100, "ratio": ratio, "spread_ratio": 0.0}

@@ -418,13 +418,15 @@ class Ledger:
                 ):
                     waited = of_step.setdefault(one.step.number, {})
                     waited.setdefault(id(device), 0)
-                    if one.state == "device_wait":
+                    if one.state == "device_wait" and one.by is not None:
                         waited[id(device)] += self._own_wait(one, crowds[device.host])
         for device in self.devices:
             result = []
             for one in self.segments[id(device)]:
                 waited = of_step.get(one.step.number, {}) if one.step is not None else {}
-                is_wait = one.state == "device_wait" and one.activity is not None
+                is_wait = (
+                    one.state == "device_wait" and one.activity is not None and one.by is not None
+                )
                 whole = waited.get(id(device), 0)
                 if not is_wait or len(waited) < 2 or not whole:
                     result.append(one)

@@ -113,7 +113,7 @@ _CONVOLUTION: Final = re.compile(r"(?:^|/)conv_general_dilated$")
 _TURNED: Final = re.compile(rb"(?:.*_)?(?:transpose|copy)(?:_fusion)?(?:\.\d+)?")
 """Names of instructions that XLA adds to turn tensors around: `transpose.5`, `input_transpose_fusion`, `copy.3`."""
 
-_OF_CUDNN: Final = re.compile(rb"n(?:chw|hwc)To[A-Z]\w*Kernel")
+_OF_CUDNN: Final = re.compile(rb"n(?:chw|hwc)To[A-Z]\w{0,99}Kernel")
 _OF_GRAPPLER: Final = "LayoutOptimizer"
 
 

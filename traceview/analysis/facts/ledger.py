@@ -578,7 +578,9 @@ def _by_meeting(context: Run, ledger: Ledger) -> Ledger:
     """
     columns = ledger.columns
     meets = (columns.activity == ActivityClass.COLLECTIVE) & (columns.step != NONE)
-    rows = np.flatnonzero(meets & (columns.state == State.DEVICE_WAIT))
+    # A device that the ledger does not have is the last of them all in each of its collectives.
+    known = (columns.by_kind == By.DEVICE) & is_in(columns.by, np.array(ledger.devices))
+    rows = np.flatnonzero(meets & known & (columns.state == State.DEVICE_WAIT))
     if not rows.size:
         return ledger
     numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)

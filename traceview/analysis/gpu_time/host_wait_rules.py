@@ -205,7 +205,7 @@ HOST_BOUND: Final = Rule(
     starts_at=(
         "{limit} of the GPU time idle while the host dispatches ops, or runs ops of "
         f"{numbers.time(SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op; not where the "
-        "time of the profiler leaves less than that or half of it. A step that loses a fifth or more to it is called small if it "
+        "time of the profiler leaves less than that. A step that loses a fifth or more to it is called small if it "
         "is below {small_step_ps}, or if that is less than {call_ps} and {dispatch_ps} per op. Without GPUs "
         "{ops_per_step_count} ops per step or more outside of any tf.function are named, and {calls_per_step_count} calls of "
         "jitted functions of JAX"

@@ -618,7 +618,7 @@ _EAGER_DISPATCH_PS: Final = 10 * PS_PER_US
 
 
 def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None = None) -> bool:
-    """Whether some time per step may be the profiler's: without what that took, as the sidecar measured it, less than half is left.
+    """Whether some time per step may be the profiler's: without what that took, as the sidecar measured it, less than the limit is left.
 
     `ops`: those outside of graphs, whose dispatch takes time without the profiler, too.
     """
