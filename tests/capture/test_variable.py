@@ -69,6 +69,7 @@ def test_a_launcher_passes_absolute_folders(
         ("--out 'logs", "no closing quotation"),
         ("--run ../x", "the name must not be a path"),
         ("--on-hang soon", "--on-hang soon: not a duration"),
+        ("--on-hang 169h", "--on-hang 169h: must be between 1 ms and 168 hours"),
         ("--without sync", "--without sync: no such choice"),
         ("train.py", "unrecognized arguments: train.py"),
     ],
@@ -77,3 +78,7 @@ def test_what_is_wrong_is_said(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)) as raised:
         read(text)
     assert "\n" not in raised.value.message
+
+
+def test_a_step_may_take_hours() -> None:
+    assert read("--on-hang 2h").on_hang_s == 7200
