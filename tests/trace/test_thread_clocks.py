@@ -14,6 +14,7 @@ from scripts.scenarios.model import marked_steps, new_trace
 from tests.python_sidecars import PROFILE_START_NS, clocks_group
 from tests.sidecars import write_sidecar
 from traceview.base.units import PS_PER_MS, PS_PER_NS
+from traceview.trace.host import thread_clocks as module
 from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
 from traceview.trace.reading.load import load
 
@@ -64,6 +65,21 @@ def test_what_is_read_in_one_round_has_one_time(tmp_path: Path) -> None:
     assert clocks.ran_ps.shape == (2, 5)
 
 
+def test_of_many_clocks_some_rounds_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_CLOCKS", 10)
+    clocks, _ = clocks_of(tmp_path, clocks_group({41: (1, 0), 42: (0.5, 0)}, length_ms=100))
+    assert clocks is not None
+    assert (clocks.time_ps - clocks.time_ps[0]).tolist() == [
+        0,
+        30 * PS_PER_MS,
+        60 * PS_PER_MS,
+        90 * PS_PER_MS,
+    ]
+    assert clocks.ran_ps[1].tolist() == [0, 15 * PS_PER_MS, 30 * PS_PER_MS, 45 * PS_PER_MS]
+
+
 @pytest.mark.parametrize(
     "rows",
     [
@@ -71,6 +87,7 @@ def test_what_is_read_in_one_round_has_one_time(tmp_path: Path) -> None:
         pytest.param([(5, 41, 0, 1, 1), (0, 41, 0, 2, 2)], id="times out of order"),
         pytest.param([(0, 41, 0, 5, 1), (9, 41, 0, 4, 1)], id="a clock that goes back"),
         pytest.param([(0, 41, 0, 5, -1)], id="less than nothing"),
+        pytest.param([(0, n, 0, 1, 1) for n in range(1 << 15, (1 << 16) + 2)], id="too many"),
         pytest.param([(0, 41, 0, (1 << 63) - 1, 1)], id="more than there is"),
     ],
 )

@@ -21,6 +21,8 @@ from traceview.trace.sidecar.thread_times import ThreadTimes
 
 _ROUND_NS: Final = 2_000_000
 """What is read in one round is closer together, and what is read in two is further apart."""
+_MOST_CLOCKS: Final = 1 << 23
+"""Of all threads in all rounds; of more only every second, third … round is kept."""
 _FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
 
 
@@ -50,9 +52,9 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
         round_of[order] = np.cumsum(is_next) - 1
         since_ns = np.clip(times.t_ns[order][is_next] - start_ns, -_FURTHEST_NS, _FURTHEST_NS)
         numbers, thread = unique_inverse(times.thread)
+        every = np.arange(0, since_ns.size, 1 + numbers.size * since_ns.size // _MOST_CLOCKS)
         first = np.searchsorted(thread, np.arange(numbers.size))
         last = np.append(first[1:], thread.size)
-        every = np.arange(since_ns.size)
         ran, waited = (np.empty((numbers.size, every.size), dtype=np.int64) for _ in range(2))
         for place, (begin, end) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
             # A clock that did not move has no row in a round.
@@ -60,7 +62,7 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
             ran[place], waited[place] = times.ran_ns[row], times.waited_ns[row]
         return cls(
             recording=recording,
-            time_ps=since_ns * PS_PER_NS + recording.hosts[host].start_ps,
+            time_ps=since_ns[every] * PS_PER_NS + recording.hosts[host].start_ps,
             numbers=tuple(numbers.tolist()),
             idents=tuple(times.ident[last - 1].tolist()),
             is_own=np.array([each not in times.names for each in numbers.tolist()], dtype=np.bool_),

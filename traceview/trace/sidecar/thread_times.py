@@ -16,6 +16,8 @@ from traceview.trace.sidecar.python_samples import unpacked
 _COLUMNS: Final = 5
 _ROW_BYTES: Final = 8 * _COLUMNS
 _MOST_DIGITS: Final = 10
+_MOST_THREADS: Final = 1 << 15
+"""No process that trains has more."""
 
 
 class ThreadsRecord(Struct, frozen=True):
@@ -67,6 +69,7 @@ def thread_times(record: ThreadsRecord, wrong: list[str], path: str) -> ThreadTi
     new = np.diff(thread) != 0
     if (
         rest
+        or new.sum() >= _MOST_THREADS
         or (columns < 0).any()
         or (columns > LARGEST).any()
         or (np.diff(thread) < 0).any()

@@ -1,4 +1,4 @@
-"""Captures of an H100, slow and healthy in turns in one process: what is said is the cause, at its cost."""
+"""Captures of an H100 and of CPUs, slow and healthy in turns in one process: what is said is the cause, at its cost."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from scripts.real_runs.table import PROGRAMS, Statistic
 from scripts.real_runs.truth import RECORDED, UNDISTURBED, read_blocks, true_costs
 from traceview.api import Report
 
-ARCHIVE = Path(__file__).parents[1] / "fixtures" / "h100" / "recordings.tar.xz"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 SLOW = (
+    *("fit_csv/slow-1", "jax_shard_map_sums/slow-1", "loop_busy_machine/slow-1"),
+    "loop_statistics_thread/slow-1",
     *("gpu_fit_callback/slow-1", "gpu_jax_callback/slow-1", "gpu_jax_checkpoint/slow-1"),
     *("gpu_jax_collect_garbage/slow-1", "gpu_jax_decomposition/slow-1", "gpu_jax_float64/slow-1"),
     *("gpu_jax_full_precision/slow-1", "gpu_jax_host_batches/slow-1"),
@@ -24,8 +26,14 @@ SLOW = (
     *("gpu_loop_float64/slow-1", "gpu_loop_host_batches/slow-1"),
     *("gpu_loop_numpy_function/slow-1", "gpu_loop_python/slow-1"),
 )
-HEALTHY = ("gpu_jax_callback/healthy-2", "gpu_jax_decomposition/healthy-2")
+HEALTHY = {
+    "gpu_jax_callback/healthy-2": "1 GPU, 9",
+    "gpu_jax_decomposition/healthy-2": "1 GPU, 9",
+    "loop_busy_machine/healthy-1": "2 replicas, 8",
+    "loop_statistics_thread/healthy-1": "2 replicas, 8",
+}
 LINES = {
+    "loop_statistics_thread/slow-1": "loop_statistics_thread.py:2",
     "gpu_fit_callback/slow-1": "gpu_fit_callback.py:21",
     "gpu_jax_decomposition/slow-1": "gpu_jax_decomposition.py:24",
     "gpu_jax_numpy_batches/slow-1": "gpu_jax_numpy_batches.py:24",
@@ -40,9 +48,10 @@ LINES = {
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("h100")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
+    folder = tmp_path_factory.mktemp("recordings")
+    for place in ("cpu", "h100"):
+        with tarfile.open(FIXTURES / place / "recordings.tar.xz") as archive:
+            archive.extractall(folder, filter="data")
     return folder
 
 
@@ -76,11 +85,13 @@ def test_it_names_the_line(recordings: Path, name: str, line: str) -> None:
     assert line in report_of(recordings, name).verdict.headline
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-def test_a_gpu_that_computes_all_the_time_is_told_nothing(recordings: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "computes"), HEALTHY.items(), ids=HEALTHY)
+def test_a_device_that_computes_all_the_time_is_told_nothing(
+    recordings: Path, name: str, computes: str
+) -> None:
     judgement = judge_healthy(name, report_of(recordings, name))
     assert judgement.is_first_right
-    assert judgement.headline.startswith("No problem found: 1 GPU, 9")
+    assert judgement.headline.startswith(f"No problem found: {computes}")
 
 
 def test_a_throttled_gpu_is_the_machine_and_not_the_program(recordings: Path) -> None:
