@@ -6,7 +6,7 @@ import json
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -113,12 +113,11 @@ def clocks_group(
     *,
     length_ms: int,
     every_ms: int = 10,
-    own: Collection[int] = (),
     idents: Mapping[int, int] | None = None,
 ) -> dict[str, Any]:
     """The group `threads`: by thread, which part of a core it has all the time, and which part of the time it waits for one.
 
-    `own`: threads of traceview. `idents`: what pthread_self returns in threads.
+    `idents`: what pthread_self returns in threads.
     """
     columns: list[list[int]] = [[], [], [], [], []]
     for thread, (ran, waited) in sorted(loads.items()):
@@ -137,5 +136,4 @@ def clocks_group(
         for column in columns
         for before, value in zip([0, *column], column, strict=False)
     )
-    names = {str(thread): None if thread in own else "tf_Compute" for thread in loads}
-    return {"names": names, "rows": compressed(packed)}
+    return {"rows": compressed(packed)}

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.process.own_threads import own_thread
 from traceview.capture.sampling.thread_times import ThreadTimesListener
 from traceview.capture.sidecar.file import Sidecar
 from traceview.trace.sidecar.thread_times import ThreadsRecord, ThreadTimes, thread_times
@@ -69,23 +68,6 @@ def test_a_thread_that_computes_and_one_that_sleeps() -> None:
     assert ran_ns(times, numbers["sleeps"]) < 20e6
     of_thread = times.thread == numbers["computes"]
     assert times.ident[of_thread][-1] == idents["computes"]
-    assert numbers["computes"] in times.names
-
-
-def test_threads_of_traceview_have_no_name() -> None:
-    over = threading.Event()
-    thread = own_thread("test", over.wait)
-
-    def during() -> None:
-        thread.start()
-        time.sleep(0.05)
-
-    try:
-        times = noted(during)
-    finally:
-        over.set()
-    assert thread.native_id in times.thread.tolist()
-    assert thread.native_id not in times.names
 
 
 def test_no_descriptor_stays_open() -> None:
@@ -128,4 +110,4 @@ def test_it_can_be_ended_twice_and_begin_again() -> None:
         listener.finished()
         listener.closed(sidecar, Path("none"))
         assert "threads" not in sidecar.groups
-    assert noted(lambda: time.sleep(0.02)).threads
+    assert noted(lambda: time.sleep(0.02)).thread.size

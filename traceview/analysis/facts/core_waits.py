@@ -206,7 +206,7 @@ def _of_python(
     return {
         number: place
         for number, place in places.items()
-        if place != NONE and place not in not_among and not clocks.is_own[place]
+        if place != NONE and place not in not_among
     }
 
 

@@ -5,7 +5,6 @@ The kernel knows both (Linux, `thread_clocks.c`); a profile shows neither: an op
 
 from __future__ import annotations
 
-import threading
 import zlib
 from base64 import b64encode
 from contextlib import suppress
@@ -14,11 +13,9 @@ from itertools import pairwise
 from pathlib import Path
 from struct import iter_unpack
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
-from traceview.capture.process.own_threads import OWN_THREADS
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.sidecar.secrets import masked_thread
 
 INTERVAL_NS: Final = 4_000_000
 """The kernel brings the clock of a running thread up to date every 1 to 4 ms."""
@@ -30,8 +27,7 @@ with suppress(ImportError):
 class ThreadTimesListener(WindowListener):
     """Notes the clocks of all threads from the start of the profile to its stop.
 
-    The group holds `names`, by the kernel's number of each thread (those of traceview are null), and `rows`: a compressed text
-    of int64 in five columns, by thread and time: Unix nanoseconds, number of the thread, what pthread_self returns in it (0 where
+    The group holds `rows`, a compressed text of int64 in five columns, by thread and time: Unix nanoseconds, number of the thread, what pthread_self returns in it (0 where
     not known), and nanoseconds that it ran and waited until then, each as the difference from the row before. A thread has a row for each round in which a clock of it had moved.
     Where the kernel does not count, there is no group.
     """
@@ -53,29 +49,12 @@ class ThreadTimesListener(WindowListener):
             _CLOCKS.stop()
 
 
-def _described(noted: bytes) -> dict[str, Any]:
+def _described(noted: bytes) -> dict[str, str]:
     rows = sorted(iter_unpack("=qqqqq", noted), key=lambda row: (row[1], row[0]))
-    threads = sorted({thread for _, thread, *_ in rows})
-    own = {
-        thread.native_id for thread in threading.enumerate() if thread.name.startswith(OWN_THREADS)
-    }
     # As differences, which compress better.
     packed = b"".join(
         (value - before).to_bytes(8, "little", signed=True)
         for column in zip(*rows, strict=True)
         for before, value in pairwise((0, *column))
     )
-    return {
-        "names": {str(each): None if each in own else _name_of(each) for each in threads},
-        "rows": b64encode(zlib.compress(packed)).decode("ascii"),
-    }
-
-
-def _name_of(thread: int) -> str:
-    """The kernel's name of a thread; empty for one that has ended."""
-    try:
-        return masked_thread(
-            Path(f"/proc/self/task/{thread}/comm").read_text("utf-8", "replace").strip()
-        )
-    except OSError:
-        return ""
+    return {"rows": b64encode(zlib.compress(packed)).decode("ascii")}

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.base.ids import unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import Int64Array
 from traceview.base.units import PS_PER_NS
 from traceview.trace.host.python_lines import LATEST_NS, id_bits, line_ids
 from traceview.trace.model import NONE, Recording
@@ -30,14 +30,13 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
     """The clocks at the rounds in which they were read.
 
     `time_ps`: int64 `[r]`. `ran_ps`, `waited_ps`: int64 `[threads, r]`, what each had run and waited until then. `numbers`: the
-    kernel's numbers of the threads. `is_own`: whether a thread is traceview's, bool `[threads]`.
+    kernel's numbers of the threads. `idents`: what pthread_self returns in each, 0 where not known.
     """
 
     recording: Recording
     time_ps: Int64Array
     numbers: tuple[int, ...]
     idents: tuple[int, ...]
-    is_own: BoolArray
     ran_ps: Int64Array
     waited_ps: Int64Array
 
@@ -65,7 +64,6 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
             time_ps=since_ns[every] * PS_PER_NS + recording.hosts[host].start_ps,
             numbers=tuple(numbers.tolist()),
             idents=tuple(times.ident[last - 1].tolist()),
-            is_own=np.array([each not in times.names for each in numbers.tolist()], dtype=np.bool_),
             ran_ps=ran * PS_PER_NS,
             waited_ps=waited * PS_PER_NS,
         )

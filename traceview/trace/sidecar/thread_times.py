@@ -10,28 +10,27 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.base.intervals import Int64Array
+from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.fields import LARGEST
 from traceview.trace.sidecar.python_samples import unpacked
 
 _COLUMNS: Final = 5
 _ROW_BYTES: Final = 8 * _COLUMNS
-_MOST_DIGITS: Final = 10
 _MOST_THREADS: Final = 1 << 15
 """No process that trains has more."""
 
 
 class ThreadsRecord(Struct, frozen=True):
-    """The group of the sidecar. `names`: by the kernel's number of each thread; None for those of traceview."""
+    """The group of the sidecar."""
 
-    names: dict[str, str | None]
     rows: str | None
 
 
 class ThreadTimes(Struct, frozen=True, eq=False):
     """The clocks of the threads of one host, all int64 `[n]`, by thread and time.
 
-    `t_ns`: Unix. `thread`: the kernel's numbers. `ident`: what pthread_self returns, 0 where not known. `ran_ns`, `waited_ns`: how long it had run until then, and how long it had been
-    ready without a core. `names`: of the threads, empty where not known; those of traceview have none.
+    `t_ns`: Unix. `thread`: the kernel's numbers. `ident`: what pthread_self returns, 0 where not known. `ran_ns`, `waited_ns`:
+    how long it had run until then, and how long it had been ready without a core.
     """
 
     t_ns: Int64Array
@@ -39,17 +38,6 @@ class ThreadTimes(Struct, frozen=True, eq=False):
     ident: Int64Array
     ran_ns: Int64Array
     waited_ns: Int64Array
-    names: dict[int, str]
-
-    @property
-    def threads(self) -> list[int]:
-        """The numbers of all threads."""
-        return sorted(set(self.thread.tolist()))
-
-    def rows_of(self, thread: int) -> slice:
-        """The rows of one thread."""
-        first, last = np.searchsorted(self.thread, (thread, thread + 1)).tolist()
-        return slice(first, last)
 
 
 def thread_times(record: ThreadsRecord, wrong: list[str], path: str) -> ThreadTimes | None:
@@ -71,15 +59,11 @@ def thread_times(record: ThreadsRecord, wrong: list[str], path: str) -> ThreadTi
         rest
         or new.sum() >= _MOST_THREADS
         or (columns < 0).any()
-        or (columns > LARGEST).any()
+        or (columns[:3] > LARGEST).any()
+        or (columns[3:] > LARGEST // PS_PER_NS).any()
         or (np.diff(thread) < 0).any()
         or any((np.diff(column)[~new] < 0).any() for column in (t_ns, ran_ns, waited_ns))
     ):
         wrong.append(f"{path}.rows")
         return None
-    names = {
-        int(key): name
-        for key, name in record.names.items()
-        if name is not None and key.isdecimal() and len(key) <= _MOST_DIGITS
-    }
-    return ThreadTimes(t_ns, thread, ident, ran_ns, waited_ns, names) if count else None
+    return ThreadTimes(t_ns, thread, ident, ran_ns, waited_ns) if count else None
