@@ -98,6 +98,8 @@ CONSTANT: Final = Rule(
 
 CASTS: Final = Rule(
     code="casts",
+    # Some are in every program whose input is made of bytes.
+    severity="info",
     states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} on casts between types[, {line}]",
     meaning="A cast computes nothing: it reads the whole tensor and writes it again.",
