@@ -114,21 +114,21 @@ def clocks_group(
     length_ms: int,
     every_ms: int = 10,
     idents: Mapping[int, int] | None = None,
+    later: tuple[int, dict[int, tuple[float, float]]] | None = None,
 ) -> dict[str, Any]:
     """The group `threads`: by thread, which part of a core it has all the time, and which part of the time it waits for one.
 
-    `idents`: what pthread_self returns in threads.
+    `idents`: what pthread_self returns in threads. `later`: other parts from some millisecond on.
     """
+    change_ms, loads_then = later or (length_ms, loads)
     columns: list[list[int]] = [[], [], [], [], []]
-    for thread, (ran, waited) in sorted(loads.items()):
+    for thread, parts in sorted(loads.items()):
         for ms in range(0, length_ms + 1, every_ms):
-            row = (
-                PROFILE_START_NS + ms * 1_000_000,
-                thread,
-                (idents or {}).get(thread, 0),
-                round(ran * ms * 1e6),
-                round(waited * ms * 1e6),
-            )
+            first_ms, then_ms = min(ms, change_ms), max(ms - change_ms, 0)
+            both = zip(parts, loads_then[thread], strict=True)
+            ran_ns, waited_ns = (round(1e6 * (a * first_ms + b * then_ms)) for a, b in both)
+            at_ns, ident = PROFILE_START_NS + ms * 1_000_000, (idents or {}).get(thread, 0)
+            row = (at_ns, thread, ident, ran_ns, waited_ns)
             for column, value in zip(columns, row, strict=True):
                 column.append(value)
     packed = b"".join(

@@ -16,7 +16,7 @@ from traceview.api import Report
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SLOW = (
-    *("fit_csv/slow-3", "jax_shard_map_sums/slow-1", "loop_busy_machine/slow-1"),
+    *("fit_decode/slow-2", "jax_shard_map_sums/slow-1", "loop_busy_machine/slow-1"),
     "loop_statistics_thread/slow-1",
     *("gpu_fit_callback/slow-1", "gpu_jax_callback/slow-1", "gpu_jax_checkpoint/slow-1"),
     *("gpu_jax_collect_garbage/slow-1", "gpu_jax_decomposition/slow-1", "gpu_jax_float64/slow-1"),

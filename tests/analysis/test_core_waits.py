@@ -138,6 +138,14 @@ def test_what_the_model_would_wait_alone_is_nobodys(tmp_path: Path) -> None:
     assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected, rel=0.05)
 
 
+def test_what_the_model_waits_while_nothing_else_runs_is_nobodys(tmp_path: Path) -> None:
+    """From 500 ms on the pipeline rests, and threads that want 0.8 cores still wait for 0.1 of one."""
+    alone = {CALLER: (0.1, 0.0), EXECUTOR: (0.6, 0.1), PIPELINE: (0.0, 0.0)}
+    finding = found(tmp_path, later=(500, alone))
+    expected = 5 / 8 * (90 * (0.3 - 0.1 / 0.8) + 10 * (0.2 - 0.1 / 0.8))
+    assert lost_ms(finding) == pytest.approx(expected, rel=0.05)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

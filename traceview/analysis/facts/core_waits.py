@@ -32,6 +32,9 @@ from traceview.xplane.planes import ActivityClass
 _AROUND_PS: Final = 25 * PS_PER_MS
 """On either side of an interval: several turns of threads that share a core."""
 
+_ALONE_RATIO: Final = 0.1
+"""Of a core: what the others run in an interval in which the model is alone; of the recording: what such intervals take."""
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -112,12 +115,26 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _among_model(self) -> Floats:
-        """The part of their time that the threads of the model would wait if they were alone."""
+        """The part of their time that the threads of the model would wait if they were alone.
+
+        What they want beyond all cores, and at least what they wait while nothing else runs.
+        """
         model = list(self.model)
         wanted = self._around((self._ran + self._waited)[model].sum(axis=0))
         beyond = np.maximum(wanted - self.cores * self._around(self._span), 0.0)
         result: Floats = np.divide(beyond, wanted, out=np.zeros_like(beyond), where=wanted > 0)
-        return result
+        return np.maximum(result, self._alone)
+
+    @property
+    def _alone(self) -> float:
+        """The part of their time that the threads that devices wait for wait while hardly anything else runs."""
+        is_alone = self._ran_beside < _ALONE_RATIO * self._span
+        if self._span[is_alone].sum() < _ALONE_RATIO * self._span.sum():
+            return 0.0
+        ran, waited = (
+            of[list(self.awaited)][:, is_alone].sum() for of in (self._ran, self._waited)
+        )
+        return float(waited / (ran + waited)) if waited else 0.0
 
     @cached_property
     def _owed(self) -> Floats:
