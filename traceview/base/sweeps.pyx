@@ -1131,52 +1131,16 @@ def labelled(const int32_t[:] first, const int32_t[:] second, const uint8_t[:] t
 cdef extern from *:
     """
     #ifdef __GLIBC__
-    #include <limits.h>
     #include <malloc.h>
-    #include <stdint.h>
-    #include <stdlib.h>
-    #include <sys/mman.h>
-    #include <unistd.h>
-    /* The largest that malloc takes; what is larger is a mapping of its own, and given back as soon as it is freed. */
-    #define MAPPED_BYTES (32 << 20)
-    #define LARGE_PAGE ((uintptr_t) 2 << 20)
-    static int is_ours = 0, reserved_bytes = 0;
-    static void one_heap(void) {
-        mallopt(M_ARENA_MAX, 1);
-        is_ours = 1;
-    }
-    static void grow_heap(void) {
-        if (!reserved_bytes) return;
-        uintptr_t begin = (uintptr_t) sbrk(0), end;
-        mallopt(M_TOP_PAD, reserved_bytes);
-        /* A compiler leaves out what is freed unused. */
-        void *volatile grown = malloc(MAPPED_BYTES - 4096);
-        free(grown);
-        mallopt(M_TOP_PAD, 1 << 24);
-        end = (uintptr_t) sbrk(0);
-        begin = (begin + LARGE_PAGE - 1) & ~(LARGE_PAGE - 1);
-        if (begin < end) madvise((void*) begin, end - begin, MADV_HUGEPAGE);
-    }
-    static void reserve(int64_t bytes) {
-        if (!is_ours) return;
-        reserved_bytes = (int) (bytes < INT_MAX / 2 ? bytes : INT_MAX / 2);
-        mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
-        mallopt(M_TRIM_THRESHOLD, INT_MAX);
-        grow_heap();
-    }
-    static void give_back(void) {
-        malloc_trim(0);
-        grow_heap();
-    }
+    static void give_back(void) { malloc_trim(0); }
+    static void one_heap(void) { mallopt(M_ARENA_MAX, 1); }
     #else
-    static void one_heap(void) {}
-    static void reserve(int64_t bytes) {}
     static void give_back(void) {}
+    static void one_heap(void) {}
     #endif
     """
-    void one_heap() nogil
-    void reserve(int64_t bytes) nogil
     void give_back() nogil
+    void one_heap() nogil
 
 
 def release_free_memory():
@@ -1188,11 +1152,3 @@ def release_free_memory():
 def share_one_heap():
     """Let the threads of this process share one heap, so that it holds less memory that nobody uses."""
     one_heap()
-
-
-def reserve_heap(int64_t size):
-    """Expect the heap to grow by so many bytes, in large pages, of which the system clears and counts fewer.
-
-    They are only addresses until they are used. Does nothing in a process that does not share one heap: it is not ours.
-    """
-    reserve(size)

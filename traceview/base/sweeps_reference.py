@@ -492,7 +492,3 @@ def release_free_memory() -> None:
 
 def share_one_heap() -> None:
     """Let the threads of this process share one heap; only compiled code can ask for it."""
-
-
-def reserve_heap(size: int) -> None:
-    """Expect the heap to grow by so many bytes; only compiled code can ask for it."""

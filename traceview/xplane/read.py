@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from traceview.base.errors import TraceFormatError
 from traceview.base.intervals import Int64Array
 from traceview.base.location import Location
-from traceview.base.sweeping import SWEEPS
 from traceview.base.text import shell_path
 from traceview.base.units import PS_PER_S
 from traceview.store.address import is_remote
@@ -112,7 +111,6 @@ def read_file(path: Location, *, salvage: bool = False, with_digest: bool = Fals
         try:
             if len(data) < _THREADED_BYTES:
                 return _Reader(path, data[:], salvage=salvage).space_with(partial, with_digest)
-            SWEEPS.reserve_heap(2 * len(data))
             # A store gives a whole file in several ranges at the same time, but parts of it one after another.
             reader = _Reader(path, data[:] if is_remote(path) else data, salvage=salvage)
             # Each thread holds the bytes of one line.
