@@ -16,7 +16,7 @@ from tests.python_sidecars import PROFILE_START_NS, clocks_group, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
 
-CALLER, EXECUTOR, PIPELINE, SECOND, NOBODY, SCRIPT = 1, 41, 50, 42, 90, 77
+CALLER, EXECUTOR, PIPELINE, SECOND, WORKER, NOBODY, SCRIPT = 1, 41, 50, 42, 43, 90, 77
 LOADS: Final = {CALLER: (0.1, 0.2), EXECUTOR: (0.6, 0.3), PIPELINE: (0.8, 0.0)}
 OP_MS: Final = 90 * 0.3
 DISPATCH_MS: Final = 10 * 0.2
@@ -37,6 +37,7 @@ def found(
     trace = new_trace(length_ms=1000)
     worker = trace.thread("tf_data_private", PIPELINE)
     executor, second = trace.thread("tf_Compute", EXECUTOR), trace.thread("tf_Compute", SECOND)
+    worker_of_ops = trace.thread("tf_numa_-1_Eigen", WORKER)
     samples = []
     for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
         step.host("InstantiatedCapturedFunction::Run", 0, 100, {"id": 900}, thread=worker)
@@ -48,6 +49,7 @@ def found(
         step.host("Iterator::Root::Prefetch::Map", 0, 99, {"id": 3, "parent_id": 2}, thread=worker)
         step.host("FunctionRun", 1, 100)
         step.host("replica_0/side:Add", 10, 100, thread=second)
+        step.host("a part of an op", 10, 100, thread=worker_of_ops)
         if is_on_gpu:
             step.kernel(0, 10, 100, launch_ms=9)
         else:
@@ -84,6 +86,12 @@ def test_ops_and_dispatch_lose_what_their_threads_wait(tmp_path: Path) -> None:
     assert finding is not None
     assert "to the cores that the input pipeline takes: Map" in finding.title
     assert "Its threads ran 80% of the window, added up" in finding.explanation
+
+
+def test_an_op_rests_while_threads_work_for_it(tmp_path: Path) -> None:
+    """It rests for 9 of 10 ms, in which a worker wants a core for 8 and waits for 3."""
+    loads = {CALLER: (0.1, 0.0), EXECUTOR: (0.05, 0.05), WORKER: (0.5, 0.3), PIPELINE: (0.8, 0.0)}
+    assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(90 * (0.05 + 0.3), rel=0.05)
 
 
 def test_threads_are_known_by_what_pthread_self_returns(tmp_path: Path) -> None:

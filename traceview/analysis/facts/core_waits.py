@@ -70,18 +70,33 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     python: Mapping[int, int]
     beside_ps: tuple[int, int]
 
-    def lost_to(self, ran: Floats, thread: int, spans: IntervalSet) -> TakenTime:
-        """What a thread loses of what it does in some spans to others, which `ran` so long in each interval."""
+    def lost_to(self, ran: Floats, thread: int, spans: IntervalSet, *, are_ops: bool) -> TakenTime:
+        """What a thread loses of what it does in some spans to others, which `ran` so long in each interval.
+
+        `are_ops`: it runs ops in them. While it rests in one, threads of the model that run neither ops nor steps work for it.
+        """
         share = self._around(ran) / np.maximum(
             np.maximum(self._around(self._ran_beside), self._owed), 1.0
         )
         opened = spans.within(self.clocks.time_ps[:-1], self.clocks.time_ps[1:])
         waited = self._waited[thread]
+        at_work = self._ran[thread] + waited
+        if are_ops:
+            rests = np.maximum(opened - at_work, 0.0)
+            works, waits = self._of_workers
+            waited = waited + rests * waits / np.maximum(np.maximum(works, rests), 1.0)
         # A thread that sleeps in what it does waits for no core.
-        of = np.maximum(self._ran[thread] + waited, opened)
-        waits = np.divide(waited, of, out=np.zeros_like(waited), where=of > 0)
-        lost = np.clip(waits - self._among_model, 0.0, 1.0) * share * self._span
+        of = np.maximum(at_work, opened)
+        part = np.divide(waited, of, out=np.zeros_like(waited), where=of > 0)
+        lost = np.clip(part - self._among_model, 0.0, 1.0) * share * self._span
         return TakenTime(self.clocks.time_ps, np.append(0, np.cumsum(lost.astype(np.int64))))
+
+    @cached_property
+    def _of_workers(self) -> tuple[Floats, Floats]:
+        """How long threads that work for ops of others ran or waited in each interval, and how long they waited."""
+        workers = sorted({*self.model} - {*self.awaited})
+        waited: Floats = self._waited[workers].sum(axis=0)
+        return self.ran_by(workers) + waited, waited
 
     def ran_by(self, places: Collection[int]) -> Floats:
         """What threads ran in each interval between two looks at the clocks, by their places."""

@@ -380,7 +380,7 @@ class _LostTime(Struct, frozen=True):
         trace, rows = self.context.trace, is_compute(columns)
         launch = trace.device_columns.launch[columns.event]
         line = np.where(rows & (launch != NONE), trace.host_columns.line[launch], NONE)
-        return recast_ends(columns, self._lost(columns, line), state, by)
+        return recast_ends(columns, self._lost(columns, line, are_ops=True), state, by)
 
     def of_dispatch(self, columns: Columns, state: State, by: tuple[By, int]) -> Columns:
         """What comes between ops: on the thread that is known to cause it, else on the one that runs the steps."""
@@ -389,16 +389,16 @@ class _LostTime(Struct, frozen=True):
         caller = self.context.idle.states[self.host].caller
         line = np.where(columns.by_kind == By.THREAD, columns.by, caller)
         line = np.where(rows, line, NONE)
-        return recast_ends(columns, self._lost(columns, line), state, by)
+        return recast_ends(columns, self._lost(columns, line, are_ops=False), state, by)
 
-    def _lost(self, columns: Columns, line: Int64Array) -> Int64Array:
+    def _lost(self, columns: Columns, line: Int64Array, *, are_ops: bool) -> Int64Array:
         lost = np.zeros(columns.count, dtype=np.int64)
         for each in sorted_unique(line[line != NONE].astype(np.int64)).tolist():
             place = self.waits.clocks.of_line(each)
             if place != NONE:
                 rows = line == each
                 bounds = columns.start_ps[rows], columns.end_ps[rows]
-                taken = self.waits.lost_to(self.ran, place, union(*bounds))
+                taken = self.waits.lost_to(self.ran, place, union(*bounds), are_ops=are_ops)
                 lost[rows] = taken.within(*bounds)
         return lost
 
