@@ -66,7 +66,10 @@ MEANINGS: Final[dict[State, Meaning]] = {
         "compute", "#", "green", "a kernel, or on a CPU an op, that is no collective ran"
     ),
     State.COMMUNICATION: Meaning(
-        "communication", "%", "magenta", "a collective transferred data and nothing computed"
+        "communication",
+        "%",
+        "magenta",
+        "a collective transferred data, or all devices waited to meet again, and nothing computed",
     ),
     State.DEVICE_WAIT: Meaning(
         "waiting for a device",
@@ -127,7 +130,7 @@ MEANINGS: Final[dict[State, Meaning]] = {
         "another Python thread",
         "G",
         "bright_white",
-        "the thread of the step waited for another thread of Python: for the lock that it held, or for what it makes",
+        "the step waited for another thread of Python: for its lock, for what it makes, or for its core",
         "for another Python thread",
     ),
     State.NO_CORE: Meaning(

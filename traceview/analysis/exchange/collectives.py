@@ -58,11 +58,14 @@ EXPOSED: Final = Rule(
     states=(State.COMMUNICATION,),
     # Some of it is there in every healthy run.
     limit=0.10,
-    starts_at="{limit} of the GPU time in transfers of collectives while nothing computes",
+    starts_at=(
+        "{limit} of the GPU time in transfers of collectives, and in what all devices wait in those of a step, while nothing computes"
+    ),
     title="{who:spends/spend} {loss} in exposed communication",
     meaning=(
-        "Devices exchange data while they compute nothing. Only transfers count, which are the shortest time that any "
-        "device is in each collective; waiting for a late device is another state."
+        "Devices exchange data while they compute nothing. Two things count: transfers, which are the shortest time that any "
+        "device is in each collective, and what all devices wait in the collectives of a step, for if they met once the "
+        "slowest would not wait. What else is waited for a late device is another state."
     ),
     notes={
         "alone": "This may be transfer or waiting: the other devices are not recorded.",

@@ -30,10 +30,10 @@ from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 
 _AROUND_PS: Final = 25 * PS_PER_MS
-"""On either side of an interval: several turns of threads that share a core."""
+"""On either side of an interval: several turns of threads that share a core; a choice of ours."""
 
 _ALONE_RATIO: Final = 0.1
-"""Of a core: what the others run in an interval in which the model is alone; of the recording: what such intervals take."""
+"""Of a core: what the others run in an interval in which the model is alone; of the recording: what such intervals take. A choice of ours."""
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from traceview.analysis.facts.pipeline_threads import usual_length
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
 from traceview.base.ids import unique_inverse
@@ -81,7 +80,7 @@ def _of_small_ops(context: Run, host: int, device: int) -> list[Change]:
     is_own = (columns.class_[own] == ActivityClass.COMPUTE) & (length > 0)
     is_own &= ~is_side_work(trace, device)
     is_of_program = columns.instruction[own] != NONE
-    small_op = usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
+    small_op = _usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
     small_program, is_first = _small_programs(trace, columns.instruction[own], length)
     for is_small, counted, many in (
         (is_own & ~is_of_program & small_op, small_op, MANY_OPS),
@@ -110,7 +109,7 @@ def of_small_kernels(context: Run, host: int, device: int) -> list[Change]:
         MANY_KERNELS // 2,
     ):
         return []
-    is_small &= usual_length(columns.name[own].astype(np.int64), length) < SMALL_KERNEL_PS
+    is_small &= _usual_length(columns.name[own].astype(np.int64), length) < SMALL_KERNEL_PS
     if not _has_many(context, host, columns.start_ps[own][is_small], MANY_KERNELS):
         return []
     return [partial(_recast, is_small=is_small, first=own.start, state=State.LAUNCH)]
@@ -200,10 +199,23 @@ def _small_programs(
     runs = np.full(len(place), np.iinfo(np.int64).max)
     np.minimum.at(runs, program, count)
     # Another process may have had the core for some runs.
-    usual = usual_length(of_op.astype(np.int64), length)
+    usual = _usual_length(of_op.astype(np.int64), length)
     total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
     is_small = total < SCHEDULING_OP_PS * runs
     order = np.lexsort((count, program))
     rarest = np.zeros(number.size, dtype=np.bool_)
     rarest[order[np.diff(program[order], prepend=NONE) != 0]] = True
     return is_small[program[of_op]], rarest[of_op]
+
+
+def _usual_length(key: Int64Array, length_ps: Int64Array) -> Int64Array:
+    """The median length of the things with the key of each, int64."""
+    order = np.lexsort((length_ps, key))
+    ordered = key[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: ordered.size])
+    count = np.diff(np.append(first, ordered.size))
+    low = length_ps[order][first + (count - 1) // 2]
+    high = length_ps[order][first + count // 2]
+    usual = np.empty_like(length_ps)
+    usual[order] = np.repeat(low + (high - low) // 2, count)
+    return usual

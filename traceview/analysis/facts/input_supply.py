@@ -3,6 +3,9 @@
 The slowest stage says how much of the window it works. The prefetch buffers between it and the model say whether that
 is too slow: a model that takes faster than the pipeline makes meets empty ones. Only the fill of `Prefetch` counts;
 parallel stages record calls that still run as elements.
+
+A Python function of the pipeline, such as a generator, is one op, whether it computes or waits for a server. While it waits,
+as the processor time of its thread shows, it does not need Python's lock, so that time is left out.
 """
 
 from __future__ import annotations
@@ -13,13 +16,21 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.facts.input_pipelines import HostPipelines, pipelines_of
-from traceview.analysis.facts.pipeline_threads import pipeline_python, pipeline_rest
 from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import Selection, covered_ps, step_bounds
-from traceview.base.ids import is_in
-from traceview.base.intervals import BoolArray, Int64Array, largest_between, places, union
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import (
+    BoolArray,
+    Int64Array,
+    IntervalSet,
+    difference,
+    largest_between,
+    places,
+    union,
+)
 from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
 from traceview.base.stats import median_ps
 from traceview.trace.host.cause import Cause
@@ -34,8 +45,8 @@ from traceview.trace.host.pipeline import (
     kind_of,
     requests_of_buffer,
 )
-from traceview.trace.host.state_timeline import intersection
-from traceview.trace.model import Trace
+from traceview.trace.host.state_timeline import intersection, joined_spans
+from traceview.trace.model import NONE, Trace
 
 
 class InputShard(Record, frozen=True):
@@ -328,3 +339,34 @@ def _share(is_empty: Sequence[bool | None], weights: Sequence[int]) -> float | N
     known = [pair for pair in zip(is_empty, weights, strict=True) if pair[0] is not None]
     total = sum(weight for _, weight in known)
     return sum(weight for empty, weight in known if empty) / total if total else None
+
+
+def pipeline_python(trace: Trace, idle: IdleAttribution, host: int) -> IntervalSet:
+    """When Python functions of the pipeline run, or wait for Python's lock."""
+    states = idle.states[host]
+    rest = _rest_by_thread(trace, idle, host)
+    return joined_spans(
+        difference(spans, rest[thread]) if thread in rest else spans
+        for thread, spans in states.spans_by_thread(states.pipeline_python).items()
+    )
+
+
+def pipeline_rest(trace: Trace, idle: IdleAttribution, host: int) -> IntervalSet:
+    """When a Python function of the pipeline waits, and none runs or waits for Python's lock."""
+    waits = joined_spans(_rest_by_thread(trace, idle, host).values())
+    return difference(waits, pipeline_python(trace, idle, host))
+
+
+def _rest_by_thread(trace: Trace, idle: IdleAttribution, host: int) -> dict[int, IntervalSet]:
+    """When each thread of the pipeline waits in a Python function; without samples that is not known."""
+    if host not in idle.python:
+        return {}
+    states, sampled = idle.states[host], idle.python[host].lines
+    line = unique_ids(trace.host_columns.line[states.pipeline_python])
+    known = [each for each in line.tolist() if sampled.thread_of(each) != NONE]
+    at_rest = {int(states.thread[each]): sampled.at_rest(sampled.thread_of(each)) for each in known}
+    return {
+        thread: intersection(spans, at_rest[thread])
+        for thread, spans in states.spans_by_thread(states.pipeline_python).items()
+        if thread in at_rest
+    }

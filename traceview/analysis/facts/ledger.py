@@ -41,8 +41,12 @@ from traceview.analysis.facts.dispatch import (
     is_side_work,
     of_small_kernels,
 )
-from traceview.analysis.facts.input_supply import LOCK_WAIT_RATIO, causes_prolonged, supply_of
-from traceview.analysis.facts.pipeline_threads import pipeline_python
+from traceview.analysis.facts.input_supply import (
+    LOCK_WAIT_RATIO,
+    causes_prolonged,
+    pipeline_python,
+    supply_of,
+)
 from traceview.analysis.facts.python import HostPython
 from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_work
 from traceview.analysis.facts.run import Run

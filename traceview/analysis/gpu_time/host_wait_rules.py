@@ -508,17 +508,17 @@ PYTHON_THREAD: Final = Rule(
         "cores": "{who:loses/lose} {loss} to the core that {thread:takes/take}[ in {line}]",
     },
     notes={
+        "lock": (
+            "Only one thread at a time runs Python, and one that computes keeps the lock for 5 ms each time. The thread of the "
+            "step needs the lock after each call of TensorFlow and for its own Python, and waits."
+        ),
         "awaited": "For most of that time the thread of the step waits for what the other one makes.",
         "cores": (
             "It computes without Python's lock, as NumPy does, but has a core that the step needs. The loss is what threads of "
             "the step, ready to run, waited for a core because of it, as the kernel counted."
         ),
     },
-    meaning=(
-        "A thread of the script computes in Python while the step runs. Only one thread at a time runs Python, and one that "
-        "computes keeps the lock for 5 ms each time. The thread of the step needs the lock after each call of TensorFlow and "
-        "for its own Python, and waits."
-    ),
+    meaning="A thread of the script computes while the step runs.",
     starts_at=(
         "{limit} of the GPU time idle for dispatch, launches and Python while a thread that Python itself started keeps "
         "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
@@ -541,9 +541,13 @@ PYTHON_THREAD: Final = Rule(
     },
     metrics={
         "lock_kept_ratio": "share of the window in which it kept the lock",
+        "computed_ratio": "share of the window in which it computed",
         "python_line": "line of Python",
     },
-    reasons={"": "the processor time of the thread and the wait for the lock agree"},
+    reasons={
+        "": "the processor time of the thread and the wait for it agree",
+        "cores": "the kernel counts how long threads wait for a core",
+    },
     example="Both replicas wait 45.8 of 66.0 ms (69%) for Python's lock, which statistics keeps in count, train.py:12",
 )
 

@@ -411,7 +411,7 @@ def _slows_ops(waits: _Waits) -> bool:
 
 
 def _python_thread(waits: _Waits) -> Iterator[Finding | None]:
-    """Waits for other threads of the script: for the lock of Python that they keep, or for what they make."""
+    """Waits for other threads of the script: for the lock of Python that they keep, what they make, or the cores that they take."""
     context = waits.context
     threads = [
         (thread, context.selection.windows[host].length_ps)
@@ -422,29 +422,26 @@ def _python_thread(waits: _Waits) -> Iterator[Finding | None]:
         return
     longest, _ = max(threads, key=lambda pair: max(pair[0].kept_ps, pair[0].awaited_ps))
     key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
+    metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]
     if _slows_ops(waits):
-        longest, _ = max(threads, key=lambda pair: pair[0].computed_ps)
-        key = "cores"
+        longest, window_ps = max(threads, key=lambda pair: pair[0].computed_ps)
+        key, metric = "cores", "computed_ratio"
+        shares = [(longest, longest.computed_ps / window_ps)]
     yield rules.PYTHON_THREAD.of_rows(
         context,
         waits.rows,
         arguments={"thread": Names((longest.thread,), "thread"), "line": Line(longest.python.line)},
+        confidence=("high", "cores" if key == "cores" else ""),
         evidence=(
             *(
-                Evidence(
-                    "lock_kept_ratio",
-                    thread.kept_ps / window_ps,
-                    None,
-                    thread.thread,
-                    where_is="thread",
-                )
-                for thread, window_ps in threads
+                Evidence(metric, share, None, row.thread, where_is="thread")
+                for row, share in shares
             ),
             longest.python.evidence,
         ),
         title=key,
         action=key,
-        notes=(key,),
+        notes=(key or "lock",),
         keeps_waiting=True,
     )
 

@@ -15,9 +15,9 @@ from traceview.analysis.facts.input_supply import (
     WORK_RATIO,
     InputSupply,
     causes_prolonged,
+    pipeline_python,
     supply_of,
 )
-from traceview.analysis.facts.pipeline_threads import pipeline_python
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
