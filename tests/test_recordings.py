@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -114,3 +116,24 @@ def test_reading_the_loss_in_each_step_drains_the_gpu(recordings: Path) -> None:
     assert leading.loss is not None
     assert (leading.code, leading.loss.states) == ("d2h-sync", ("sync",))
     assert leading.loss.ratio == pytest.approx(0.147, abs=0.001)
+
+
+@pytest.mark.parametrize(("cores", "is_more"), [(1, False), (4, True)])
+def test_a_device_without_a_core_could_not_go_on(
+    recordings: Path, tmp_path: Path, cores: int, is_more: bool
+) -> None:
+    """Four devices meet 120 times in each step; on two cores, two of them wait for a core anyway while two compute."""
+    folder = recordings / "jax_shard_map_sums" / "slow-1"
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (sidecar,) = copy.glob("*.traceview.json")
+    facts = json.loads(sidecar.read_text("utf-8"))
+    assert facts["cores"]["usable_count"] == 2
+    facts["cores"]["usable_count"] = cores
+    sidecar.write_text(json.dumps(facts), "utf-8")
+    here, there = (
+        traceview.load(path).ledger().to_frame().query("state == 'communication'").duration_ps.sum()
+        for path in (folder, copy)
+    )
+    assert bool(there > here) is is_more
+    assert there != here

@@ -137,6 +137,8 @@ def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
     assert lost_ms(finding) == pytest.approx(0.8 * (OP_MS + DISPATCH_MS), rel=0.05)
     assert finding is not None
     assert "to the core that statistics takes in count, train.py:12" in finding.title
+    assert [row.metric for row in finding.evidence] == ["computed_ratio", "python_line"]
+    assert "keeps the lock" not in finding.explanation
 
 
 def test_what_the_model_would_wait_alone_is_nobodys(tmp_path: Path) -> None:

@@ -194,13 +194,12 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
         return None
     columns, rows = trace.device_columns, trace.device_rows(host)
     launched = columns.launch[rows][columns.class_[rows] == ActivityClass.COMPUTE]
-    compute = _by_place(clocks, states.spans_by_thread(unique_ids(launched[launched != NONE])))
-    works = _by_place(clocks, states.spans_by_thread(states.pipeline_work))
-    pipeline = [
-        place
-        for place, spans in works.items()
-        if place not in compute or _total_ps(spans) > _total_ps(compute[place])
-    ]
+    ops = states.spans_by_thread(unique_ids(launched[launched != NONE]))
+    compute = {*map(clocks.of_line, ops)}
+    pipeline = {*map(clocks.of_line, states.spans_by_thread(states.pipeline_work))} - {
+        *compute,
+        NONE,
+    }
     lines = unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()
     of_model = {*compute, *map(clocks.of_line, lines)} - {*pipeline, NONE}
     return CoreWaits(
@@ -208,19 +207,10 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
         cores=cores,
         model=tuple(sorted(of_model)),
         awaited=tuple(sorted(of_model & {*compute, clocks.of_line(states.caller)})),
-        pipeline=tuple(pipeline),
+        pipeline=tuple(sorted(pipeline)),
         python=_of_python(context, host, clocks, {*of_model, *pipeline}),
         beside_ps=_beside_ps(context, host),
     )
-
-
-def _total_ps(spans: IntervalSet) -> int:
-    return int((spans.end - spans.start).sum())
-
-
-def _by_place(clocks: ThreadClocks, spans: Mapping[int, IntervalSet]) -> dict[int, IntervalSet]:
-    places = {line: clocks.of_line(line) for line in spans}
-    return {place: spans[line] for line, place in places.items() if place != NONE}
 
 
 def _of_python(
