@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import pkgutil
 import re
@@ -192,12 +193,22 @@ def seconds(pattern: re.Pattern[Any], method: str, pump: str, size: int) -> floa
     if isinstance(pattern.pattern, bytes):
         text = text.encode("latin-1", "replace")
     arguments = (text[:0], text) if method.startswith("sub") else (text,)
-    begun = time.process_time()
-    result = getattr(pattern, method)(*arguments)
-    if method == "finditer":
-        for _ in result:
-            pass
-    return time.process_time() - begun
+    # The groups of many matches would make Python search all the objects of the process for garbage.
+    gc.disable()
+    try:
+        begun = time.process_time()
+        result = getattr(pattern, method)(*arguments)
+        if method == "finditer":
+            for _ in result:
+                pass
+        return time.process_time() - begun
+    finally:
+        gc.enable()
+
+
+def stays_below(limit: float, pattern: re.Pattern[Any], method: str, pump: str, size: int) -> bool:
+    """Whether one of five tries takes less: what else the machine does is in some, what the pattern does in all."""
+    return any(seconds(pattern, method, pump, size) < limit for _ in range(5))
 
 
 PATTERNS: Final = patterns()
@@ -214,5 +225,5 @@ def test_time_grows_with_the_text_and_no_faster(pattern: tuple[str | bytes, int]
         )
         for pump in slowest[:2]:
             for size in (SMALL, SMALL << 3, LARGE):
-                taken = seconds(compiled, method, pump, size)
-                assert taken < MOST_S * max(size / LARGE, 0.1), (method, pump, size)
+                limit = MOST_S * max(size / LARGE, 0.1)
+                assert stays_below(limit, compiled, method, pump, size), (method, pump, size)
