@@ -15,7 +15,11 @@ from traceview.analysis.facts.hardware import HardwareGroup
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture_quality import Capture, HostCapture
-from traceview.analysis.measures.collectives import CollectiveResult, DeviceCollectives
+from traceview.analysis.measures.collectives import (
+    CollectiveOp,
+    CollectiveResult,
+    DeviceCollectives,
+)
 from traceview.analysis.measures.device_report import (
     ActivityTime,
     DeviceTime,
@@ -410,6 +414,32 @@ def collective_result(
         "transfer_ps": 8 * MS,
         "transfer_per_step_ps": 2 * MS,
         "devices": tuple(rows),
+        "ops": (
+            CollectiveOp(
+                op="all-reduce.4",
+                layers=("train_step/up", "train_step/down"),
+                layer_count=20,
+                phase="backward",
+                count_per_step=1,
+                device_count=2,
+                bytes=90_000_000,
+                stream_computes=False,
+                exposed_ps_per_step=2 * MS,
+                wait_ps_per_step=MS // 2,
+            ),
+            CollectiveOp(
+                op="all-reduce",
+                layers=(),
+                layer_count=0,
+                phase=None,
+                count_per_step=1,
+                device_count=2,
+                bytes=None,
+                stream_computes=None,
+                exposed_ps_per_step=MS // 2,
+                wait_ps_per_step=0,
+            ),
+        ),
         "overlap_ratio": 0.25,
         "bytes": 100_000_000,
         "bus_bytes_per_second": 50_000_000_000,

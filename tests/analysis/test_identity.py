@@ -117,8 +117,11 @@ def test_parts_and_idle_are_the_window(run: Run, window: WindowKind) -> None:
     if window == "devices" or report.results.steps is None:
         assert start == min(one.start for one in run.activities)
         assert end == max(one.end for one in run.activities)
-    else:
+    elif run.bounds:
         assert (start, end) == (run.bounds[0], run.bounds[-1])
+    else:
+        # Without markers steps may be detected, by what repeats on a device.
+        assert start < end
     assert report.results.device_time is not None
     for row in report.results.device_time.devices:
         assert row.activity is not None

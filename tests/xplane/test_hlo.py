@@ -209,6 +209,9 @@ def test_the_fields_are_those_of_xla(name: str) -> None:
         hlo.LogicalBufferProto,
         hlo.BufferAllocationProto,
         hlo.HeapSimulatorTrace,
+        data.DeviceAssignmentProto,
+        data.MeshProto,
+        data.AxisRefProto,
     ):
         of_xla = of_xla or getattr(outer, name, None)
     assert of_xla is not None

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice, repeat
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -28,15 +28,24 @@ from traceview.xplane.hlo_bytes import (
     size_of,
     whole,
 )
+from traceview.xplane.hlo_collectives import (
+    COLLECTIVES,
+    DEVICES_FIELDS,
+    Assignment,
+    read_assignment,
+    read_groups,
+    read_ids,
+)
 from traceview.xplane.hlo_flops import NO_PRODUCT, PRODUCTS, UNKNOWN, Product, Shape, product_of
 from traceview.xplane.read import DECODER
-from traceview.xplane.space import Instruction, Program
+from traceview.xplane.space import Exchange, Instruction, Program
 
 _VARINT, _CONTENT = 0, 2
 
 MODULE_COMPUTATIONS: Final = 3
 MODULE_ENTRY_ID: Final = 6
 MODULE_SCHEDULE: Final = 7
+MODULE_ASSIGNMENT: Final = 15
 MODULE_FRAMES: Final = 17
 SCHEDULE_SEQUENCES: Final = 1
 SEQUENCE_COMPUTATION, SEQUENCE_VALUE, SEQUENCE_INSTRUCTIONS = 1, 2, 1
@@ -57,6 +66,7 @@ OPERANDS: Final = 36
 CALLED: Final = 38
 BACKEND_CONFIG: Final = 43
 HAS_SIDE_EFFECT: Final = 65
+USES_GLOBAL_IDS: Final = 71
 OP_TYPE: Final = 1
 OP_NAME: Final = 2
 SOURCE_FILE: Final = 3
@@ -95,6 +105,9 @@ _FILLS: Final = frozenset(
 _CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
 """What runs the instructions of other computations."""
 
+_SAME: Final = frozenset(("bitcast", "copy", "reshape", "get-tuple-element", "tuple", "convert"))
+"""What only hands on what another instruction computed."""
+
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
 
@@ -103,6 +116,9 @@ _MULTIPLIES: Final = tuple(
     for opcode in sorted(PRODUCTS | _CALLS)
 )
 """The field of the opcode of what multiplies or calls; a computation without these bytes need not be looked at."""
+
+_LARGEST_SCALAR: Final = 16
+"""Bytes: of a complex number of two float64."""
 
 _MOST_DIMENSIONS: Final = 32
 _MOST_USES: Final = 64
@@ -171,6 +187,8 @@ class _Instruction(Struct):
     dot: tuple[int, int] = (0, 0)
     target: str = ""
     backend_config: tuple[int, int] = (0, 0)
+    devices: list[Field] = []
+    has_global_ids: bool = False
 
 
 class _Computation(Struct):
@@ -214,12 +232,14 @@ class _Program:
         self._entry_id = 0
         self._schedule_at = (0, 0)
         self._frames_at = (0, 0)
+        self._assignment_at = (0, 0)
         self._computations: dict[int, _Computation] = {}
         self._inside: dict[int, tuple[_Instruction, ...]] = {}
         self._effects: dict[int, _Effect] = {}
         self._with_events: dict[int, bool] = {}
         self._roots: dict[int, tuple[str, str, str]] = {}
         self._shapes: dict[int, dict[int, tuple[int, int]]] = {}
+        self._by_id: dict[int, dict[int, _Instruction]] = {}
         self._products: dict[int, Product] = {}
         self._arrays: dict[bytes, tuple[Shape, ...]] = {}
         self._traffic: dict[int, _Traffic] = {}
@@ -232,6 +252,8 @@ class _Program:
                 self._frames_at = begin, end
             elif number == MODULE_SCHEDULE:
                 self._schedule_at = begin, end
+            elif number == MODULE_ASSIGNMENT:
+                self._assignment_at = begin, end
             elif number == MODULE_ENTRY_ID:
                 self._entry_id = read_varint(data, begin, end)[0]
 
@@ -292,7 +314,7 @@ class _Program:
             elif field.number == SEQUENCE_VALUE and field.wire_type == _CONTENT:
                 for inner in read_fields(data, field.begin, field.end):
                     if inner.number == SEQUENCE_INSTRUCTIONS:
-                        ids += _ids(data, inner)
+                        ids += read_ids(data, inner)
         return computation, ids
 
     def _finished(
@@ -310,6 +332,7 @@ class _Program:
             is_constant,
             *product,
             bytes=self._bytes(instruction, computation),
+            exchange=self._exchange(instruction, computation),
         )
 
     def _said(self, instruction: _Instruction) -> tuple[str, str, str]:
@@ -556,6 +579,51 @@ class _Program:
                     return None
         return None
 
+    # What it exchanges
+
+    def _exchange(self, instruction: _Instruction, computation: int) -> Exchange | None:
+        collective = instruction
+        if instruction.opcode == "async-start" and instruction.called:
+            held = self._held(instruction.called[0])
+            collective = next((each for each in held if each.opcode in COLLECTIVES), instruction)
+        if collective.opcode not in COLLECTIVES:
+            return None
+        if computation not in self._by_id:
+            self._by_id[computation] = {each.id: each for each in self._held(computation)}
+        by_id = self._by_id[computation]
+        given = [by_id[operand] for operand in instruction.operands if operand in by_id]
+        sizes = [self._size(each.shape) for each in given]
+        # The loss is summed with the gradients.
+        arrays = [size is None or size > _LARGEST_SCALAR for size in sizes]
+        of = compress(given, arrays if any(arrays) else repeat(True))
+        scopes = dict.fromkeys(self._scope_of(each, by_id) for each in of)
+        return Exchange(
+            whole(sizes),
+            read_groups(
+                self._data,
+                collective.devices,
+                self._assignment,
+                is_global=collective.has_global_ids,
+            ),
+            tuple(scope for scope in scopes if scope),
+        )
+
+    def _scope_of(self, instruction: _Instruction, by_id: dict[int, _Instruction]) -> str:
+        """The scope in which a value was computed."""
+        scope = self._said(instruction)[0]
+        for _ in range(_DEEPEST):
+            if scope or instruction.opcode not in _SAME or not instruction.operands:
+                break
+            maker = by_id.get(instruction.operands[0])
+            if maker is None:
+                break
+            instruction, scope = maker, self._said(maker)[0]
+        return scope
+
+    @cached_property
+    def _assignment(self) -> Assignment:
+        return read_assignment(self._data, *self._assignment_at)
+
     # Where it is written
 
     def _metadata(self, begin: int, end: int) -> tuple[str, str, str]:
@@ -709,22 +777,15 @@ def _instruction(data: Buffer, begin: int, end: int) -> _Instruction:
             made.parameter = field.value
         elif number == HAS_SIDE_EFFECT:
             made.has_side_effect = bool(field.value)
+        elif number == USES_GLOBAL_IDS:
+            made.has_global_ids = bool(field.value)
         if number == OPERANDS:
-            made.operands += _ids(data, field)
+            made.operands += read_ids(data, field)
         elif number == CALLED:
-            made.called += _ids(data, field)
+            made.called += read_ids(data, field)
+        elif number in DEVICES_FIELDS:
+            made.devices.append(field)
     return made
-
-
-def _ids(data: Buffer, field: Field) -> Iterator[int]:
-    """Numbers that are packed into one field, or the one that it holds."""
-    if field.wire_type == _VARINT:
-        yield field.value
-    elif field.wire_type == _CONTENT:
-        at = field.begin
-        while at < field.end:
-            value, at = read_varint(data, at, field.end)
-            yield value
 
 
 def _shape(data: Buffer, begin: int, end: int) -> Shape:
@@ -736,7 +797,7 @@ def _shape(data: Buffer, begin: int, end: int) -> Shape:
             if field.number == ELEMENT_TYPE and field.wire_type == _VARINT:
                 element = field.value
             elif field.number == DIMENSIONS and len(dimensions) <= _MOST_DIMENSIONS:
-                dimensions += islice(_ids(data, field), _MOST_DIMENSIONS + 1)
+                dimensions += islice(read_ids(data, field), _MOST_DIMENSIONS + 1)
             elif field.number == TUPLE_SHAPES and field.wire_type == _CONTENT and inner is None:
                 inner = field.begin, field.end
         if element != _TUPLE or inner is None:
@@ -754,7 +815,7 @@ def _arrays(data: Buffer, begin: int, end: int, depth: int) -> Iterator[Shape]:
         if field.number == ELEMENT_TYPE and field.wire_type == _VARINT:
             element, is_tuple = field.value, field.value == _TUPLE
         elif field.number == DIMENSIONS and len(dimensions) <= _MOST_DIMENSIONS:
-            dimensions += islice(_ids(data, field), _MOST_DIMENSIONS + 1)
+            dimensions += islice(read_ids(data, field), _MOST_DIMENSIONS + 1)
         elif field.number == TUPLE_SHAPES and field.wire_type == _CONTENT:
             inside.append(field)
     if not is_tuple:
@@ -772,7 +833,7 @@ def _numbers(data: Buffer, begin: int, end: int) -> dict[int, list[int]]:
     for field in read_fields(data, begin, end):
         known = numbers.setdefault(field.number, [])
         if len(known) <= _MOST_DIMENSIONS:
-            known += islice(_ids(data, field), _MOST_DIMENSIONS + 1)
+            known += islice(read_ids(data, field), _MOST_DIMENSIONS + 1)
     return {number: known for number, known in numbers.items() if known}
 
 

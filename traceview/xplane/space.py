@@ -83,6 +83,21 @@ class Program(Struct, frozen=True, eq=False, weakref=True):
     buffers_offset: int = 0
 
 
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
+"""Devices that exchange with each other, group by group."""
+
+
+class Exchange(Struct, frozen=True):
+    """What a collective moves: `bytes`, what each device gives, None where its shapes do not tell; `groups`: the devices
+    that exchange with each other, none where all do or it is not known; `of`: the scopes of
+    what is exchanged, without numbers beside arrays.
+    """
+
+    bytes: int | None
+    groups: Groups = ()
+    of: tuple[str, ...] = ()
+
+
 class Instruction(Struct, frozen=True):
     """An instruction that events ran: its `program`, `jit_step(5)`, and its name.
 
@@ -91,7 +106,7 @@ class Instruction(Struct, frozen=True):
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
     the same in every run. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
     `operand_type`: the number of the type of what the first of them multiplies. `bytes`: what it reads and writes at least,
-    None where that is not known.
+    None where that is not known. `exchange`: of a collective.
     """
 
     program: bytes
@@ -104,6 +119,7 @@ class Instruction(Struct, frozen=True):
     flops: int | None = None
     operand_type: int = 0
     bytes: int | None = None
+    exchange: Exchange | None = None
 
 
 class Space(Struct, frozen=True, eq=False):

@@ -11,6 +11,7 @@ import numpy as np
 
 from traceview.analysis.facts.selection import Selection
 from traceview.analysis.measures.collectives import (
+    CollectiveOp,
     CollectiveResult,
     DeviceCollectives,
     LayerCollectives,
@@ -30,7 +31,7 @@ from traceview.analysis.measures.reduction_path import (
 )
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Number, Rate, Time
+from traceview.analysis.rules.words import Argument, Names, Number, Rate, Time
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
@@ -42,6 +43,9 @@ from traceview.trace.device.table import Table, flags, integers, texts
 from traceview.trace.device.table import table as table_of_columns
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
+
+_MOST_NAMED: Final = 3
+"""Layers in a sentence."""
 
 _CHEAPER: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
 _OTHER_CALLS: Final = (
@@ -71,9 +75,12 @@ EXPOSED: Final = Rule(
         "alone": "This may be transfer or waiting: the other devices are not recorded.",
         "workers": "Part of this may be waiting for workers that were not recorded.",
         "calls": "Each step has {calls}.",
+        "gradients": "Most of it exchanges gradients of {layers}[ and {others}].",
+        "arrays": "Most of it exchanges arrays of {layers}[ and {others}].",
         "packs": "The strategy packs the gradients into {packs}.",
         "speed": "Each link carries {speed}[ of {link}].",
         "sent": "Each device sends {speed}.",
+        "stream": "Kernels compute on its stream, so nothing hides it.",
         "beyond": (
             "Each link carries {speed}, more than the recorded link can ({link}): the devices use another link."
         ),
@@ -256,6 +263,7 @@ def _facts_of_calls(result: CollectiveResult) -> tuple[dict[str, Argument], list
         if result.packs:
             arguments["packs"] = Number(result.packs, "call")
             notes.append("packs")
+    notes += _exchanged(result, arguments)
     speed, link = result.bus_bytes_per_second, result.link_bytes_per_second
     if speed is not None:
         arguments["speed"] = Rate(speed)
@@ -267,6 +275,21 @@ def _facts_of_calls(result: CollectiveResult) -> tuple[dict[str, Argument], list
             arguments["expected"] = Time(result.expected_ps)
             notes.append("expected")
     return arguments, notes
+
+
+def _exchanged(result: CollectiveResult, arguments: dict[str, Argument]) -> Iterator[str]:
+    """The note about what the op exchanges that most of the exposed time is of, with its arguments."""
+    exposed_ps = sum(op.exposed_ps_per_step for op in result.ops)
+    first = next(iter(result.ops), None)
+    if first is None or not first.layers or 2 * first.exposed_ps_per_step < exposed_ps:
+        return
+    named = first.layers[:_MOST_NAMED]
+    arguments["layers"] = Names(named, "op")
+    if first.layer_count > len(named):
+        arguments["others"] = Number(first.layer_count - len(named), "other layer")
+    yield "gradients" if first.phase == "backward" else "arrays"
+    if first.stream_computes:
+        yield "stream"
 
 
 def _action(context: Context, result: CollectiveResult) -> str:
@@ -330,6 +353,7 @@ _PATHS: Final = {
     "hierarchical_copy": "gradients are copied between devices and summed on several of them",
     "one_device": "gradients are copied to one device and summed there",
     "cpu_bounce": "gradients are copied to the host and summed on the CPU",
+    "xla": "XLA programs exchange arrays between devices",
 }
 _LINKS: Final = {"nvlink": "NVLink", "pcie": "PCIe"}
 
@@ -343,6 +367,7 @@ def collectives_section(view: View, result: CollectiveResult) -> doc.Section | N
         blocks = (
             *doc.facts(*_facts(result)),
             *_by_device(view, result),
+            *_by_op(view, result),
         )
     return doc.Section("collectives", TITLE, blocks, lead=numbers.sentence(path_words(result)))
 
@@ -445,6 +470,46 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     if unclear_count > 0:
         of_all = f"{unclear_count:,} of {complete_count:,} collectives"
         yield from doc.remarks(f"In {of_all} no device was clearly the last.")
+
+
+def _by_op(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
+    """What each op costs, where there are several or it is known what one exchanges."""
+    if len(result.ops) > 1 or any(op.layers for op in result.ops):
+        shown = [
+            column
+            for column in _OP_COLUMNS
+            if not callable(column.cell) or any(map(column.cell, result.ops))
+        ]
+        rest = view.command("show collectives")
+        yield from table("Ops", result.ops, shown, most_rows=view.most_rows, rest=rest)
+
+
+def _exchanges(op: CollectiveOp) -> str:
+    """`gradients of train_step/up and 3 more`."""
+    if not op.layers:
+        return ""
+    more = f" and {op.layer_count - 1:,} more" if op.layer_count > 1 else ""
+    of_what = "gradients of " if op.phase == "backward" else ""
+    return f"{of_what}{op.layers[0]}{more}"
+
+
+def _stream(op: CollectiveOp) -> str:
+    if op.stream_computes is None:
+        return ""
+    return "of compute" if op.stream_computes else "its own"
+
+
+_OP_COLUMNS: Final = (
+    Shown("op", "op", kind="name"),
+    Shown("exchanges", _exchanges, kind="name"),
+    Shown("per step", "count_per_step", 1),
+    Shown("devices each", "device_count", 2),
+    Shown("size", "bytes", 1),
+    Shown("stream", _stream, 2),
+    Shown("exposed per step", "exposed_ps_per_step", meaning="mean of the devices"),
+    Shown("waiting per step", "wait_ps_per_step", meaning="for another device"),
+)
+"""Those that a function makes are shown where an op has something in them."""
 
 
 # Each collective

@@ -31,8 +31,10 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from traceview.analysis.facts.layers import layer_of_scope
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.device_report import in_windows
+from traceview.analysis.measures.program_memory import PHASES
 from traceview.analysis.measures.reduction_path import (
     Path,
     ReductionPath,
@@ -42,19 +44,29 @@ from traceview.analysis.measures.reduction_path import (
 from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.ids import groups_of, is_in, sorted_unique, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, places
-from traceview.base.record import LARGEST, Count, Picoseconds, Record, Share, Words
+from traceview.base.record import LARGEST, Count, Key, OpName, Picoseconds, Record, Share, Words
 from traceview.base.stats import median, median_ps
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.device.op_names import op_names, split_op
-from traceview.trace.device.op_phase import LONGEST_NAME, OPTIMIZER_SCOPE, Phase, phases_of
+from traceview.trace.device.op_phase import (
+    LONGEST_NAME,
+    OPTIMIZER_SCOPE,
+    Phase,
+    phase_of,
+    phases_of,
+)
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second
 from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.trace.strategy.roles import missing_tasks, step_groups
 from traceview.xplane.planes import ActivityClass
+
+MOST_LAYERS: Final = 16
+MOST_OPS: Final = 100
+"""In a report; choices of ours."""
 
 Link: TypeAlias = Literal["nvlink", "pcie"]
 
@@ -293,11 +305,9 @@ def _of_layers(
     return LayerCollectives(collectives.row[rows], layers, per_step)
 
 
-def _per_step(collectives: Collectives, rows: BoolArray, steps: Int64Array) -> int:
+def _per_step(collectives: Collectives, rows: BoolArray | Int64Array, steps: Int64Array) -> int:
     """How many of the collectives begin in a used step, median."""
-    first = np.zeros(collectives.count, dtype=np.bool_)
-    first[collectives.collective[rows]] = True
-    of_step = np.sort(collectives.first_step[first])
+    of_step = np.sort(collectives.first_step[unique_ids(collectives.collective[rows])])
     counts = places(of_step, steps, right=True) - places(of_step, steps)
     return round(median(counts))
 
@@ -392,6 +402,34 @@ class DeviceCollectives(OfDevice, frozen=True):
     last_count: Count
 
 
+class CollectiveOp(Record, frozen=True):
+    """What an op of collectives costs.
+
+    Attributes:
+        op: Its name.
+        layers: Layers whose arrays it exchanges, at most MOST_LAYERS; none where no program says them.
+        layer_count: How many there are.
+        phase: The phase that they are of: backward for gradients. Null where they differ, or are not known.
+        count_per_step: How often it runs in a step, over all groups of devices; median.
+        device_count: Devices that exchange with each other, the largest number.
+        bytes: What each device gives, the largest number; null where not recorded.
+        stream_computes: Whether kernels compute on its stream, too, so that it can never run beside these; null without GPUs.
+        exposed_ps_per_step: Time in it without compute, mean per step and device, rounded down, picoseconds.
+        wait_ps_per_step: The part of it in which a device waits for another one, picoseconds.
+    """
+
+    op: OpName
+    layers: tuple[OpName, ...]
+    layer_count: Count
+    phase: Key | None
+    count_per_step: Count
+    device_count: Count
+    bytes: Count | None
+    stream_computes: bool | None
+    exposed_ps_per_step: Picoseconds
+    wait_ps_per_step: Picoseconds
+
+
 class CollectiveResult(Bandwidth, frozen=True):
     """The collectives that overlap the window.
 
@@ -407,6 +445,7 @@ class CollectiveResult(Bandwidth, frozen=True):
         transfer_ps: Sum of the shortest durations over the devices, picoseconds.
         transfer_per_step_ps: The same per step, mean over the used steps, rounded down, picoseconds; null without any.
         devices: What each device spends in them.
+        ops: What each op costs, the one that is exposed longest first; none in a run without steps.
         overlap_ratio: Share of the time in collectives that compute covers, over all devices; null without any.
         packs: Calls into which the strategy is set to pack the gradients; null where not known.
         path: How the devices reduce gradients; null where none of these names fits.
@@ -423,6 +462,7 @@ class CollectiveResult(Bandwidth, frozen=True):
     transfer_ps: Picoseconds
     transfer_per_step_ps: Picoseconds | None
     devices: tuple[DeviceCollectives, ...]
+    ops: tuple[CollectiveOp, ...]
     overlap_ratio: Share | None
     packs: Count | None
     path: Path | None
@@ -486,6 +526,7 @@ def _summed_up(context: Context, hosts: Sequence[int]) -> CollectiveResult:
         transfer_ps=int(collectives.transfer_ps[complete].sum()),
         transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
         devices=devices,
+        ops=tuple(_of_ops(context, rows)),
         overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
         **asdict(bandwidth),
         packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
@@ -519,6 +560,66 @@ def _of_devices(context: Context, rows: BoolArray) -> Iterator[DeviceCollectives
             device_wait_per_step_ps=awaited_ps if steps else None,
             last_count=last_count[device],
         )
+
+
+def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
+    """What each op costs; `rows`: of `Collectives`."""
+    trace, ledger, collectives = context.trace, context.ledger, context.collectives
+    columns = ledger.columns
+    steps = _used_steps(context)
+    step_count = sum(ledger.steps_of_device.values())
+    if not step_count:
+        return
+    exposed = (columns.activity == ActivityClass.COLLECTIVE) & ledger.counts
+    waits = exposed & (columns.state == State.DEVICE_WAIT)
+    exposed_ps, wait_ps = (
+        totals(columns.event[part], columns.duration_ps[part], trace.device_columns.count)
+        for part in (exposed, waits)
+    )
+    on_device = trace.device_columns
+    is_gpu = np.array([device.kind == "gpu" for device in trace.device_list], dtype=np.bool_)
+    computes = np.zeros(len(trace.lines), dtype=np.bool_)
+    computes[on_device.line[on_device.class_ == ActivityClass.COMPUTE]] = True
+    found = []
+    for of_op in _by_op(trace, collectives, np.flatnonzero(rows)):
+        event, number = collectives.row[of_op], unique_ids(collectives.collective[of_op])
+        size = collectives.bytes[of_op]
+        scopes, op = _exchanged(trace, int(event[0])), int(collectives.op[of_op[0]])
+        layers = tuple(dict.fromkeys(filter(None, map(layer_of_scope, scopes))))
+        phases = {PHASES.get(phase_of(scope.encode())) for scope in scopes}
+        found.append(
+            CollectiveOp(
+                op=split_op(trace.names.text(op) or "")[0]
+                or trace.names.text(int(collectives.name[of_op[0]]))
+                or "",
+                layers=layers[:MOST_LAYERS],
+                layer_count=len(layers),
+                phase=phases.pop() if layers and len(phases) == 1 else None,
+                count_per_step=_per_step(collectives, of_op, steps),
+                device_count=int(collectives.device_count[number].max()),
+                bytes=int(size.max()) if (size != UNKNOWN_BYTES).all() else None,
+                stream_computes=bool(computes[on_device.line[event]].any())
+                if is_gpu[on_device.device[event]].all()
+                else None,
+                exposed_ps_per_step=int(exposed_ps[event].sum()) // step_count,
+                wait_ps_per_step=int(wait_ps[event].sum()) // step_count,
+            )
+        )
+    yield from sorted(found, key=lambda of: (-of.exposed_ps_per_step, of.op))[:MOST_OPS]
+
+
+def _by_op(trace: Trace, collectives: Collectives, rows: Int64Array) -> list[Int64Array]:
+    """The rows of each op, and of those without a name by kernel."""
+    instruction = trace.device_columns.instruction[collectives.row[rows]]
+    op = np.where(collectives.op == NONE, collectives.name, collectives.op)[rows]
+    return [rows[group] for group in groups_of(instruction, op)]
+
+
+def _exchanged(trace: Trace, row: int) -> tuple[str, ...]:
+    """The scopes of what the instruction of a device row exchanges."""
+    number = trace.device_columns.instruction[row]
+    exchange = None if number == NONE else trace.instructions[number].exchange
+    return exchange.of if exchange else ()
 
 
 def _library(trace: Trace, collectives: Collectives, hosts: Sequence[int]) -> Library | None:

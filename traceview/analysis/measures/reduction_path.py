@@ -10,6 +10,7 @@ itself have `replica_<k>` in their names, and the sum over replicas does not.
     GPU to GPU copies    such sums on several GPUs                            hierarchical_copy
                          such sums on one GPU                                 one_device
     GPUs to host         such sums on the CPU, and copies back                cpu_bounce
+    instructions of XLA programs                                              xla
 
 Every healthy step sums and copies a scalar loss, so copies smaller than gradients do not count.
 """
@@ -41,6 +42,7 @@ Path: TypeAlias = Literal[
     "hierarchical_copy",
     "one_device",
     "cpu_bounce",
+    "xla",
     "none",
 ]
 
@@ -143,9 +145,23 @@ def reduction_paths(context: Context) -> dict[int, ReductionPath]:
     paths = {}
     for host in selection.windows:
         first, last = np.searchsorted(hosts, [host, host + 1])
-        launching = collectives.op[by_host[first:last]]
-        paths[host] = _Recognition(trace, names, launching, selection, host).path()
+        of_host = by_host[first:last]
+        if _are_of_xla(trace, collectives.row[of_host]):
+            paths[host] = ReductionPath("xla")
+        else:
+            launching = collectives.op[of_host]
+            paths[host] = _Recognition(trace, names, launching, selection, host).path()
     return paths
+
+
+def _are_of_xla(trace: Trace, rows: Int64Array) -> bool:
+    """Whether these device rows, those of collectives, are instructions of XLA programs; on TPUs all are."""
+    columns = trace.device_columns
+    kinds = {trace.device_list[device].kind for device in unique_ids(columns.device[rows]).tolist()}
+    known = unique_ids(columns.instruction[rows]).tolist()
+    return kinds == {"tpu"} or any(
+        number != NONE and trace.instructions[number].exchange for number in known
+    )
 
 
 def reduction_rows(context: Context) -> BoolArray:
@@ -314,8 +330,6 @@ class _Recognition:
         has_events = self._launching.size > 0
         if has_events and "gpu" in self._kinds:
             return self._over_nccl()
-        if has_events and self._kinds == {"tpu"}:
-            return ReductionPath(None, (), "collectives of XLA on TPUs")
         ops = self._named(self._names.collective, self._launching, self._op_names())
         if ops and self._is_ring():
             reasons = [self._why_ring(), self._why_gathered(self._launching, self._op_names())]

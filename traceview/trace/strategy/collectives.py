@@ -31,6 +31,7 @@ meets the keys.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import cached_property
@@ -40,7 +41,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import is_in, labels, unique_counts, unique_inverse
+from traceview.base.ids import groups_of, is_in, labels, unique_counts, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.stats import median
 from traceview.trace.device.correlation import EventsAround, ProducerConsumerLinks
@@ -103,7 +104,7 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
     `collective`: int64, numbers from 0 in the order of their starts. `row`: int64, in the device columns;
     `device`: int16, in the device list. `start_ps`, `duration_ps`: int64; a replica of a CPU-only run takes part
     from where it hands the op over, before a thread runs it. `step`: int64, number of the step of its host in which
-    it starts, `NONE` outside. `bytes`: int64, size of the buffer or `UNKNOWN_BYTES`. `name`: int32, kernel or op;
+    it starts, `NONE` outside. `bytes`: int64, size of the buffer, what a device gives, or `UNKNOWN_BYTES`. `name`: int32, kernel or op;
     `op`: int32, the op that asked for it, `NONE` where not recorded. `kind`: uint8 `CollectiveKind`. `by_keys`:
     bool, matched by recorded keys. `group`: int64, equal for collectives among the same devices. `host`: int64,
     host of the device; `spread_ps`: int64, spread of the differences between ends on that host and on its
@@ -245,7 +246,8 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
     # An op that begins after the end of a collective did not hand it over, whatever its keys say.
     start[handed_over] = np.where(arrival_ps <= end[handed_over], arrival_ps, start[handed_over])
     step, _ = step_numbers_at(steps_by_host, host, start)
-    label, group, by_keys = _labels(recording, rows, calls)
+    exchanges = _exchanges(recording, rows)
+    label, group, by_keys = _labels(recording, rows, calls, exchanges.members)
     collective = _matched(label, columns.device[rows].astype(np.int64), start, end, step)
     order = np.lexsort((columns.device[rows], collective))
     op = np.where(
@@ -258,7 +260,7 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
         start_ps=start[order],
         duration_ps=(end - start)[order],
         step=step[order],
-        bytes=calls.bytes[order],
+        bytes=np.where(calls.bytes == UNKNOWN_BYTES, exchanges.bytes, calls.bytes)[order],
         name=columns.name[rows][order],
         op=op[order].astype(np.int32),
         kind=_kinds(recording, rows, calls, op)[order],
@@ -275,13 +277,51 @@ def _spreads(recording: Recording) -> Int64Array:
     return np.array([(clock and clock.residual_ps) or 0 for clock in clocks], dtype=np.int64)
 
 
+class _Exchanges(Struct, frozen=True, eq=False):
+    """What XLA programs say of collectives, by event.
+
+    `bytes`: int64, `UNKNOWN_BYTES` where not known; `members`: int64, equal for the same devices, `NONE` for all.
+    """
+
+    bytes: Int64Array
+    members: Int64Array
+
+
+def _exchanges(recording: Recording, rows: Int64Array) -> _Exchanges:
+    """Programs number devices as they are numbered on their host; those of several hosts are not told apart."""
+    columns = recording.device_columns
+    result = _Exchanges(
+        np.full(rows.size, UNKNOWN_BYTES, dtype=np.int64), np.full(rows.size, NONE, dtype=np.int64)
+    )
+    alone = {hosts[0] for hosts in step_groups(recording.hosts) if len(hosts) == 1}
+    on_host = Counter(device.host for device in recording.device_list)
+    number_of: dict[frozenset[int], int] = {}
+    known = np.flatnonzero(columns.instruction[rows] != NONE)
+    instruction, device_of = columns.instruction[rows[known]], columns.device[rows[known]]
+    for group in groups_of(instruction, device_of.astype(np.int32)):
+        at = known[group]
+        exchange = recording.instructions[instruction[group[0]]].exchange
+        if exchange is None:
+            continue
+        if exchange.bytes is not None:
+            result.bytes[at] = exchange.bytes
+        device = recording.device_list[device_of[group[0]]]
+        members = next(
+            (frozenset(each) for each in exchange.groups if device.ordinal in each), None
+        )
+        if members is None or device.host not in alone or len(members) == on_host[device.host]:
+            continue
+        result.members[at] = number_of.setdefault(members, len(number_of))
+    return result
+
+
 def _labels(
-    recording: Recording, rows: Int64Array, calls: CollectiveCalls
+    recording: Recording, rows: Int64Array, calls: CollectiveCalls, members: Int64Array
 ) -> tuple[Int64Array, Int64Array, BoolArray]:
     """Labels that events of one collective share, their groups, and whether the label is made of recorded keys.
 
     The keys are used where every event of a name has them, else the name. Ops of replicas differ in name, so they
-    share one. Processes that make their steps independently use the same keys and share no collective.
+    share one; of XLA programs it is known which devices exchange with each other. Processes that make their steps independently use the same keys and share no collective.
     """
     columns = recording.device_columns
     is_replica = np.array(
@@ -301,9 +341,10 @@ def _labels(
         apart[recording.host_of_device[columns.device[rows]]] if rows.size else name,
         np.where(by_keys, NONE, name),
         np.where(by_keys, calls.group, NONE),
+        members,
         np.where(by_keys, calls.instance, NONE),
     ]
-    return labels(*keys), labels(*keys[:3]), by_keys
+    return labels(*keys), labels(*keys[:4]), by_keys
 
 
 def _matched(
