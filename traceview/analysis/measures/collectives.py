@@ -578,8 +578,11 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
     )
     on_device = trace.device_columns
     is_gpu = np.array([device.kind == "gpu" for device in trace.device_list], dtype=np.bool_)
-    computes = np.zeros(len(trace.lines), dtype=np.bool_)
-    computes[on_device.line[on_device.class_ == ActivityClass.COMPUTE]] = True
+    # A stream may be recorded on several lines.
+    streams = [(line.device, line.id) for line in trace.lines]
+    with_compute = unique_ids(on_device.line[on_device.class_ == ActivityClass.COMPUTE]).tolist()
+    computing = {streams[line] for line in with_compute}
+    computes = np.array([stream in computing for stream in streams], dtype=np.bool_)
     found = []
     for of_op in _by_op(trace, collectives, np.flatnonzero(rows)):
         event, number = collectives.row[of_op], unique_ids(collectives.collective[of_op])
