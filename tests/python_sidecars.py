@@ -46,8 +46,10 @@ def python_group(
     threads: Sequence[dict[str, Any]],
     cpu_us: Sequence[int] | None = None,
     collections: Sequence[tuple[int, int, int]] = (),
+    late_us: Sequence[int] | None = None,
 ) -> dict[str, Any]:
-    """The group of these samples, in time order. `cpu_us`: the processor time of the thread at each of them.
+    """The group of these samples, in time order. `cpu_us`: the processor time of the thread at each of them. `late_us`: by how
+    much the round of each came late.
 
     `collections`: garbage collections, by Unix time and length in nanoseconds, and generation.
     """
@@ -92,6 +94,7 @@ def python_group(
         "stacks": compressed(json.dumps(tables).encode()),
         "samples": compressed(columns),
         "collections": [list(row) for row in collections],
+        "late": None if late_us is None else compressed(struct.pack(f"<{count}i", *late_us)),
         "cpu": None if cpu_us is None else compressed(struct.pack(f"<{count}q", *cpu_us)),
     }
 

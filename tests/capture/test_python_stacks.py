@@ -409,6 +409,27 @@ def test_the_processor_time_of_threads_is_recorded() -> None:
     assert main[-1] - main[0] < 50_000
 
 
+def test_it_is_recorded_how_late_a_round_came() -> None:
+    """One call keeps the lock for long; before and after it the main thread sleeps."""
+
+    def keeps_the_lock() -> None:
+        time.sleep(0.05)
+        begun = time.perf_counter()
+        sum(range(10_000_000))
+        kept_us.append((time.perf_counter() - begun) * 1e6)
+        time.sleep(0.05)
+
+    kept_us: list[float] = []
+    sidecar = window_around(keeps_the_lock)
+    content = zlib.decompress(b64decode(sidecar.groups["python"]["late"]))
+    late_us = struct.unpack(f"<{len(content) // 4}i", content)
+    assert len(late_us) == len(samples_of(sidecar))
+    assert min(late_us) >= 0
+    assert kept_us[0] / 2 < max(late_us)
+    # Of more than 30 rounds while the thread sleeps.
+    assert sorted(late_us)[len(late_us) // 2] < kept_us[0] / 4
+
+
 def test_a_native_thread_has_its_own_processor_time() -> None:
     """As TensorFlow's threads run functions of the script: one computes, one sleeps."""
     is_over = Event()

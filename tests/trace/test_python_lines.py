@@ -324,11 +324,12 @@ def test_the_id_of_a_line_is_a_hash_of_the_thread(address: int, line_id: int) ->
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 1), st.integers(0, 5)), max_size=40),
     st.lists(st.integers(0, 62), min_size=2, max_size=8, unique=True).map(sorted),
+    st.booleans(),
 )
 def test_the_line_is_that_of_most_time_in_the_spans(
-    rows: list[tuple[int, int, int]], edges: list[int]
+    rows: list[tuple[int, int, int]], edges: list[int], is_punctual: bool
 ) -> None:
-    """Against a recount, nanosecond by nanosecond."""
+    """Against a recount, half a nanosecond by half a nanosecond."""
     stacks: list[tuple[Line, ...]] = [
         (STEP,), (EXECUTE, STEP), (CALLBACK,), (CALLBACK_NEXT,), (SVD, CALLBACK), (EXECUTE,)
     ]  # fmt: skip
@@ -340,19 +341,23 @@ def test_the_line_is_that_of_most_time_in_the_spans(
     for t_ns, thread, lines in samples:
         ns = t_ns - PROFILE_START_NS
         user = next((row for row in lines if row[3]), lines[0])
-        since = max((before for before in rounds if before < ns), default=ns)
+        before = max((before for before in rounds if before < ns), default=ns)
+        after = min((after for after in rounds if after > ns), default=ns)
+        # Round by round on half nanoseconds; one that did not come late shares the time to its neighbours with them.
+        since, until = (before + ns, ns + after) if is_punctual else (2 * before, 2 * ns)
         for start, end in spans:
             if thread == MAIN and start < ns <= end:
-                moments = sum(start <= moment for moment in range(since, ns))
+                moments = sum(2 * start <= moment < 2 * end for moment in range(since, until))
                 of_function[user[:2]] += moments
                 of_line[user[:2], user[2]] += moments
-    line = _lines_of(samples)(MAIN, [a for a, _ in spans], [b for _, b in spans])
+    late_us = [0] * len(samples) if is_punctual else None
+    line = _lines_of(samples, late_us=late_us)(MAIN, [a for a, _ in spans], [b for _, b in spans])
     if not of_function.total():
         assert line is None
         return
     function = (line.frame.file, line.frame.function)
-    assert of_function[function] == max(of_function.values()) == line.inside_ps / 1000
-    assert line.sampled_ps == 1000 * of_function.total()
+    assert of_function[function] == max(of_function.values()) == line.inside_ps / 500
+    assert line.sampled_ps == 500 * of_function.total()
     assert of_line[function, line.frame.line] == max(
         time for (name, _), time in of_line.items() if name == function
     )
@@ -364,6 +369,16 @@ def test_python_that_keeps_the_lock_counts_by_its_time_and_not_by_its_samples() 
     computes = [(PROFILE_START_NS + ms, MAIN, (CALLBACK,)) for ms in (15, 20, 25)]
     line = _lines_of([*waits, *computes])(MAIN, [0], [25])
     assert (line.frame.line, line.ratio) == (CALLBACK[2], 15 / 25)
+
+
+def test_a_round_stands_for_the_time_by_which_it_was_late_and_half_of_the_rest() -> None:
+    """Microseconds: rounds at 3 and 9, of which the second was due at 5: half of the 2 between is of the first."""
+    samples: list[Sample] = [
+        (PROFILE_START_NS + us * 1000, MAIN, (line,)) for us, line in ((3, STEP), (9, CALLBACK))
+    ]
+    line = _lines_of(samples, late_us=[0, 4])(MAIN, [0], [9000])
+    assert (line.frame.line, line.inside_ps) == (CALLBACK[2], 5_000_000)
+    assert line.sampled_ps == 6_000_000
 
 
 @pytest.mark.parametrize(("still_ms", "state"), [(5, "runs"), (10, "runs"), (11, "waits")])
@@ -380,14 +395,18 @@ def test_a_thread_off_its_core_for_a_while_does_not_wait(still_ms: int, state: s
     assert (line.frame.line, line.state) == (CALLBACK[2], state)
 
 
-def _lines_of(samples: list[Sample], cpu_us: Sequence[int] | None = None) -> Callable[..., Any]:
+def _lines_of(
+    samples: list[Sample],
+    cpu_us: Sequence[int] | None = None,
+    late_us: Sequence[int] | None = None,
+) -> Callable[..., Any]:
     from types import SimpleNamespace
 
     from traceview.trace.host.python_lines import PythonLines
 
     if not samples:
         return lambda *_: None
-    group = python_group(samples, THREADS, cpu_us)
+    group = python_group(samples, THREADS, cpu_us, late_us=late_us)
     wrong: list[str] = []
     fields: dict[str, Any] = {field: group.get(field) for field in PythonRecord.__struct_fields__}
     fields["threads"] = tuple(PythonThread(**thread) for thread in THREADS)

@@ -202,11 +202,14 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
         tuple(dict.fromkeys((inner - 1, outer - 1))) if outer else ()
         for inner, outer in zip((pairs // count).tolist(), (pairs % count).tolist(), strict=True)
     ]
+    t_ns = (time - trace.hosts[host].start_ps) // PS_PER_NS
     samples = PythonSamples(
-        t_ns=(time - trace.hosts[host].start_ps) // PS_PER_NS,
+        t_ns=t_ns,
         thread=np.zeros(time.size, dtype=np.int32),
         stack=stack.astype(np.int32),
         cpu_us=np.full(time.size, -1, dtype=np.int64),
+        # Each stands for the time since the one before it: nothing changed in between.
+        late_ns=np.full(time.size, -1, dtype=np.int64),
         threads=(PythonThread(None, None, None),),
         frames=tuple(
             PythonFrame(frame.file, frame.function, frame.line, bool(own))

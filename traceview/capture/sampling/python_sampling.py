@@ -50,6 +50,7 @@ GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
 """A round takes milliseconds, with hundreds of threads tens of them."""
+LATEST_US: Final = (1 << 31) - 1
 NOT_KEPT: Final = -1
 """Instead of the number of a stack."""
 
@@ -145,7 +146,8 @@ def _line_of(code: CodeType, instruction: int) -> int:
 class StackSamples:
     """Samples in columns of equal length: Unix nanoseconds, number of the thread, number of the stack, processor time.
 
-    `cpu_us`: microseconds of processor time that the thread has taken so far, negative where that is not known.
+    `cpu_us`: microseconds of processor time that the thread has taken so far, negative where that is not known. `late_us`:
+    microseconds by which the round came late, because something else had the GIL, or the core.
     """
 
     def __init__(self) -> None:
@@ -153,15 +155,17 @@ class StackSamples:
         self.thread = array("i")
         self.stack = array("i")
         self.cpu_us = array("q")
+        self.late_us = array("i")
         self.threads: dict[int, int] = {}
         """Number of each thread by its identifier, which is the address that pthread_self returns."""
 
-    def add(self, t_ns: int, ident: int, stack: int, cpu_us: int) -> None:
+    def add(self, t_ns: int, ident: int, stack: int, cpu_us: int, late_us: int) -> None:
         """Add one; a thread without a number gets the next one."""
         self.t_ns.append(t_ns)
         self.thread.append(self.threads.setdefault(ident, len(self.threads)))
         self.stack.append(stack)
         self.cpu_us.append(cpu_us)
+        self.late_us.append(late_us)
 
     def halve(self) -> None:
         """Drop every second round; samples of one round have the same time."""
@@ -175,6 +179,7 @@ class StackSamples:
         self.thread = array("i", (self.thread[row] for row in kept))
         self.stack = array("i", (self.stack[row] for row in kept))
         self.cpu_us = array("q", (self.cpu_us[row] for row in kept))
+        self.late_us = array("i", (self.late_us[row] for row in kept))
 
 
 class SwitchInterval:
@@ -217,6 +222,7 @@ class StackSampler:
         self._is_collecting = False
         self._spent_ns = 0
         self._phase = 0.0
+        self._due_ns = time.time_ns()
         self._samples = StackSamples()
         self._switch_interval = SwitchInterval()
         self._is_shared = False
@@ -272,6 +278,7 @@ class StackSampler:
         self._phase = (self._phase + GOLDEN_RATIO) % 1
         rest_ns = max(self.interval_ns * (0.5 + self._phase) - cost_ns, least_ns, 0)
         rest_s = rest_ns / 1e9
+        self._due_ns = time.time_ns() + int(rest_ns)
         # Between the rounds the thread makes no object that could begin a collection.
         if self._is_collecting:
             gc.enable()
@@ -289,6 +296,7 @@ class StackSampler:
         # This frame holds them: with it among them they would be a cycle, and the variables would stay until a collection.
         del frames[get_ident()]
         t_ns = time.time_ns()
+        late_us = min(max(t_ns - self._due_ns, 0) // 1000, LATEST_US)
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
                 continue
@@ -298,7 +306,7 @@ class StackSampler:
                 has_moved = self._places.setdefault(ident, place) != place
                 self._is_shared |= has_moved or stack in self.stacks.of_user
             if stack != NOT_KEPT:
-                self._samples.add(t_ns, ident, stack, self._clocks.cpu_us(ident))
+                self._samples.add(t_ns, ident, stack, self._clocks.cpu_us(ident), late_us)
 
     def _is_of_script(self, ident: int) -> bool:
         """Whether it is no thread of traceview. Native threads that call Python have no name."""

@@ -27,7 +27,7 @@ class PythonListener(WindowListener):
 
     The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
     time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
-    and stacks, and `samples`, three columns. `cpu` is a fourth one. `collections`: the garbage
+    and stacks, and `samples`, three columns. `cpu` and `late` are two more. `collections`: the garbage
     collections, see `CollectionClock`.
     """
 
@@ -99,6 +99,7 @@ def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
             )
         ),
         "cpu": _compressed(_little_endian(samples.cpu_us)),
+        "late": _compressed(_little_endian(samples.late_us)),
     }
 
 

@@ -1,8 +1,8 @@
 """Finds the line of Python that a thread was in, from samples of its stacks.
 
-A sample stands for the time since the round of samples before it, as far as that lies in the span in which it was
-taken. Python that computes keeps the interpreter's lock, and with it the next sample, away for 5 ms and more, so numbers
-of samples are no shares of time. Of a span the function of the user with most time counts, of equal ones the first
+A sample stands for the time by which its round came late, as Python that computes keeps the interpreter's lock for 5 ms
+and more, and else for the time that is nearer to it than to any other round, as far as that lies in the span in which it
+was taken. So numbers of samples are no shares of time. Of a span the function of the user with most time counts, of equal ones the first
 sampled, and in it the line with most time.
 
 A thread that waits runs nothing that another could wait for: the main thread while it joins one that trains. Only native
@@ -103,6 +103,17 @@ class PythonLines:
         self.previous_ps: Int64Array = rounds[np.maximum(round_of_sample - 1, 0)]
         """Time of the round before that of each sample; of the first round its own."""
         self._next_ps: Int64Array = rounds[np.minimum(round_of_sample + 1, rounds.size - 1)]
+        passed = np.diff(rounds)
+        between = rounds[:-1] + (passed - self._late_ps(round_of_sample, passed)) // 2
+        self._since_ps: Int64Array = np.append(rounds[:1], between)[round_of_sample]
+        self._until_ps: Int64Array = np.append(between, rounds[-1:])[round_of_sample]
+
+    def _late_ps(self, round_of_sample: Int64Array, passed_ps: Int64Array) -> Int64Array:
+        """How late each round but the first came; where that was not recorded, all the time that had passed."""
+        late_ns = np.full(passed_ps.size + 1, -1, dtype=np.int64)
+        late_ns[round_of_sample] = np.minimum(self._samples.late_ns, _FURTHEST_NS)
+        late_ps = late_ns[1:] * PS_PER_NS
+        return np.where(late_ps < 0, passed_ps, np.minimum(late_ps, passed_ps))
 
     def _on_clock(self, t_ns: Int64Array) -> Int64Array:
         since_ns = np.clip(t_ns - self._start_ns, -_FURTHEST_NS, _FURTHEST_NS)
@@ -201,7 +212,7 @@ class PythonLines:
         at_work = rows[
             (self._load[rows] >= _AT_REST_RATIO) & ~self._waits[self._samples.stack[rows]]
         ]
-        return union(self.previous_ps[at_work], self.time_ps[at_work])
+        return union(self._since_ps[at_work], self._until_ps[at_work])
 
     def computing(self, thread: int) -> IntervalSet:
         """When a thread used a core, however small a part of it others left to it: between two rounds."""
@@ -222,7 +233,7 @@ class PythonLines:
         user = self._user_frame[stack]
         is_call = self._is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
         rows = rows[self._is_of_framework[stack] | is_call]
-        return union(self.previous_ps[rows], self.time_ps[rows])
+        return union(self._since_ps[rows], self._until_ps[rows])
 
     def waits_outside_python(self, thread: int, spans: IntervalSet) -> bool:
         """Whether a thread mostly used no core in some spans, and waited for none of Python's own locks, queues and files.
@@ -231,7 +242,7 @@ class PythonLines:
         """
         rows = self._rows_of(thread)
         rows = rows[~np.isnan(self._load[rows])]
-        weight = spans.within(self.previous_ps[rows], self.time_ps[rows])
+        weight = spans.within(self._since_ps[rows], self._until_ps[rows])
         used = np.where(self._waits[self._samples.stack[rows]], 1.0, self._load[rows])
         return float((used * weight).sum()) < _MOSTLY_RATIO * float(weight.sum())
 
@@ -311,7 +322,8 @@ class PythonLines:
         time = self.time_ps[rows]
         # The last span that begins before the sample; -1, whose start is the last one's, where there is none.
         span = np.searchsorted(start_ps, time, side="left") - 1
-        stands_for_ps = time - np.maximum(self.previous_ps[rows], start_ps[span])
+        until_ps = np.minimum(self._until_ps[rows], end_ps[span])
+        stands_for_ps = until_ps - np.maximum(self._since_ps[rows], start_ps[span])
         is_in = (span >= 0) & (time <= end_ps[span]) & (stands_for_ps > 0)
         is_in &= self._has_frames[self._samples.stack[rows]]
         return rows[is_in], stands_for_ps[is_in], span[is_in]

@@ -18,7 +18,6 @@ from traceview.trace.sidecar.fields import LARGEST, read_as
 _MOST_BYTES: Final = 1 << 26
 """Of a text when unpacked; the largest that traceview writes has a quarter of it."""
 _ROW_BYTES: Final = 16
-_CPU_BYTES: Final = 8
 _COLLECTION_FIELDS: Final = 3
 _WAITS: Final[dict[str, tuple[str, ...]]] = {
     "concurrent/futures/_base.py": ("result", "wait"),
@@ -67,6 +66,7 @@ class PythonRecord(Struct, frozen=True):
     stacks: str | None
     samples: str | None
     cpu: str | None
+    late: str | None
     collections: tuple[tuple[int, ...], ...]
 
 
@@ -100,9 +100,10 @@ class PythonFrame(Struct, frozen=True):
 
 
 class PythonSamples(Struct, frozen=True, eq=False):
-    """The samples of one host in time order, all `[n]`: int64 `t_ns` (Unix), int32 `thread`, `stack`, int64 `cpu_us`.
+    """The samples of one host in time order, all `[n]`: int64 `t_ns` (Unix), int32 `thread`, `stack`, int64 `cpu_us`, `late_ns`.
 
-    `cpu_us`: processor time that the thread had taken so far, negative where that was not recorded.
+    `cpu_us`: processor time that the thread had taken so far; `late_ns`: by how much the round came late, because something
+    else had Python's lock; negative where that was not recorded.
     `stacks`: numbers of frames, the innermost first; a stack ends at the first frame of the user's code.
     `cost_ratio`: processor time of the sampling over the time sampled, None where it is not known.
     `collected_ns`: start and length of each long garbage collection, int64 `[k, 2]`.
@@ -112,6 +113,7 @@ class PythonSamples(Struct, frozen=True, eq=False):
     thread: Int32Array
     stack: Int32Array
     cpu_us: Int64Array
+    late_ns: Int64Array
     threads: tuple[PythonThread, ...]
     frames: tuple[PythonFrame, ...]
     stacks: tuple[tuple[int, ...], ...]
@@ -137,13 +139,13 @@ def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonS
         return None
     try:
         content = unpacked(record.samples)
-        cpu = b"" if record.cpu is None else unpacked(record.cpu)
+        cpu, late = (b"" if text is None else unpacked(text) for text in (record.cpu, record.late))
         tables: Any = json.loads(unpacked(record.stacks))
     except (binascii.Error, zlib.error, ValueError, RecursionError):
         wrong.append(f"{path}.samples")
         return None
     in_tables: list[str] = []
-    samples = _joined(content, cpu, read_as(_Tables, tables, in_tables), record)
+    samples = _joined(content, cpu, late, read_as(_Tables, tables, in_tables), record)
     if in_tables or samples is None:
         wrong.append(f"{path}.stacks")
         return None
@@ -160,7 +162,7 @@ def unpacked(text: str) -> bytes:
 
 
 def _joined(
-    content: bytes, cpu: bytes, tables: _Tables, record: PythonRecord
+    content: bytes, cpu: bytes, late: bytes, tables: _Tables, record: PythonRecord
 ) -> PythonSamples | None:
     """The columns and the tables; None where they do not fit together."""
     count, rest = divmod(len(content), _ROW_BYTES)
@@ -179,11 +181,13 @@ def _joined(
         return None
     if (passed < 0).any() or (t_ns < 0).any():
         return None
+    late_us = _of_each(late, "<i4", count)
     return PythonSamples(
         t_ns=t_ns,
         thread=thread,
         stack=stack,
-        cpu_us=_processor_times(cpu, count),
+        cpu_us=_of_each(cpu, "<i8", count),
+        late_ns=np.where(late_us < 0, -1, late_us * 1000),
         threads=record.threads,
         frames=tuple(
             PythonFrame(tables.files[file], tables.functions[function], line, bool(is_user))
@@ -195,11 +199,11 @@ def _joined(
     )
 
 
-def _processor_times(content: bytes, count: int) -> Int64Array:
-    """A time for each sample, -1 where there is not one for each: earlier captures recorded none."""
-    if len(content) != _CPU_BYTES * count:
+def _of_each(content: bytes, type_: str, count: int) -> Int64Array:
+    """A number for each sample, -1 where there is not one for each."""
+    if len(content) != np.dtype(type_).itemsize * count:
         return np.full(count, -1, dtype=np.int64)
-    return np.frombuffer(content, "<i8", count).astype(np.int64)
+    return np.frombuffer(content, type_, count).astype(np.int64)
 
 
 def _collections(record: PythonRecord) -> Int64Array:
