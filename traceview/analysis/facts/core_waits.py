@@ -75,9 +75,8 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
         `are_ops`: it runs ops in them. While it rests in one, threads of the model that run neither ops nor steps work for it.
         """
-        share = self._around(ran) / np.maximum(
-            np.maximum(self._around(self._ran_beside), self._owed), 1.0
-        )
+        ran = self._around(ran)
+        share = ran / np.maximum(np.maximum(self._around(self._ran_beside), self._owed), 1.0)
         opened = spans.within(self.clocks.time_ps[:-1], self.clocks.time_ps[1:])
         waited = self._waited[thread]
         at_work = self._ran[thread] + waited
@@ -88,7 +87,8 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         # A thread that sleeps in what it does waits for no core.
         of = np.maximum(at_work, opened)
         part = np.divide(waited, of, out=np.zeros_like(waited), where=of > 0)
-        lost = np.clip(part - self._among_model, 0.0, 1.0) * share * self._span
+        lost = np.clip(part - self._among_model, 0.0, 1.0) * share
+        lost = np.minimum(lost, ran / np.maximum(self._around(self._span), 1.0)) * self._span
         return TakenTime(self.clocks.time_ps, np.append(0, np.cumsum(lost.astype(np.int64))))
 
     @cached_property
