@@ -222,7 +222,23 @@ def test_devices_that_are_late_by_turns(tmp_path: Path) -> None:
     assert balance(report).straggler is None
 
 
+def test_devices_with_more_work_by_turns_do_not_run_one_after_another(tmp_path: Path) -> None:
+    """In each step another of two computes 35 ms longer: they overlap by all that the other one has to do."""
+    report = analyzed(tmp_path, late_by(*[(35, 0), (0, 35)] * 4))
+    assert balance(report).concurrency_ratio == 1
+    assert set(findings(report)) == {"late-by-turns"}
+
+
 # One after another
+
+
+def test_devices_that_compute_in_different_steps_run_one_after_another(tmp_path: Path) -> None:
+    trace = new_trace(length_ms=450)
+    for number, step in enumerate(marked_steps(trace, count=8)):
+        step.kernel(number % 2, 2, 42)
+    report = analyzed(tmp_path, trace)
+    assert balance(report).concurrency_ratio == 0
+    assert balance(report).is_serial
 
 
 @pytest.mark.parametrize(

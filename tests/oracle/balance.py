@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 from tests.oracle.intervals import Interval, clip, length
 from tests.oracle.model import Device, HostAnswer, Row, device_name
@@ -30,15 +31,14 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
         for own, (answer, _) in zip(lengths, at_work, strict=True)
     )
     visible = sum(device.kind == kinds[0] for answer in answers for device in answer.devices)
-    together = [span for spans in inside for span in spans]
     concurrency = chance = None
     # Times of several hosts are compared if their collectives show that the clocks agree.
     hosts = {answer.host.name: answer for answer, _ in at_work}
     agree = len(hosts) == 1 or sum(not answer.shares_ends for answer in hosts.values()) <= 1
     if len(at_work) > 1 and agree:
-        concurrency = Fraction(sum(lengths) - length(together), sum(lengths) - max(lengths))
-        first, last = min(a for a, _ in together), max(b for _, b in together)
-        chance = Fraction(max(lengths), last - first)
+        spans = [_spans(device) for _, device in at_work]
+        overlap = overlap_of(spans, list(hosts.values()))
+        concurrency, chance = overlap.ratio, overlap.chance
     return {
         "kind": kinds[0],
         "visible_count": visible,
@@ -53,6 +53,46 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
             for answer, device in at_work
         ],
     }
+
+
+class Overlap(NamedTuple):
+    """How much devices compute at the same time, by chance, and which part of a step each computes."""
+
+    ratio: Fraction
+    chance: Fraction
+    shares: list[Fraction]
+
+
+def overlap_of(spans: list[list[Interval]], answers: list[HostAnswer]) -> Overlap:
+    """Of devices that compute in these spans, on hosts with these answers."""
+    parts = [
+        (min(step.start for step in same), max(step.end for step in same))
+        for number in {step.number for answer in answers for step in answer.steps if step.used}
+        for same in [
+            [
+                step
+                for answer in answers
+                for step in answer.steps
+                if step.used and step.number == number
+            ]
+        ]
+    ]
+    shared = [part for part in parts if sum(length(clip(own, part)) > 0 for own in spans) > 1]
+    if 2 * len(shared) < max(len(parts), 1):
+        windows = [answer.window for answer in answers]
+        parts = [(min(start for start, _ in windows), max(end for _, end in windows))]
+    of_part = [[length(clip(own, part)) for own in spans] for part in parts]
+    every = [span for own in spans for span in own]
+    together = sum(length(clip(every, part)) for part in parts)
+    possible = [sum(lengths) - max(lengths) for lengths in of_part]
+    seen = clip(every, (min(start for start, _ in parts), max(end for _, end in parts)))
+    step = Fraction(max(end for _, end in seen) - min(start for start, _ in seen), len(parts))
+    weighed = sum(some * max(lengths) for some, lengths in zip(possible, of_part, strict=True))
+    return Overlap(
+        Fraction(sum(map(sum, of_part)) - together, sum(possible)),
+        weighed / (sum(possible) * step),
+        [Fraction(sum(own), len(parts)) / step for own in zip(*of_part, strict=True)],
+    )
 
 
 def _mean_compute(answer: HostAnswer, device: Device) -> int | None:

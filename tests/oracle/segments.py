@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tests.oracle.balance import overlap_of
 from tests.oracle.classes import CLASSES, Activity
 from tests.oracle.collectives import Collective, Part, find_collectives
 from tests.oracle.host_causes import HostCauses
@@ -341,7 +342,7 @@ class Ledger:
         used = [device for device in used if device.kind == kind]
         if len(used) < 2 or not self.clocks_agree(used):
             return
-        if not self._is_serial(used, [inside[id(device)] for device in used]):
+        if not self._is_serial(used, [list(computing[id(device)].spans) for device in used]):
             return
         starts = sorted(step.start for answer in self._all for step in answer.steps)
         turns: dict[int, list[Interval]] = {id(device): [] for device in used}
@@ -361,13 +362,14 @@ class Ledger:
 
     def _is_serial(self, devices: list[Device], spans: list[list[Interval]]) -> bool:
         """Whether compute overlaps less than half as much as by chance, which chance hardly ever does."""
-        lengths = [length(own) for own in spans]
-        together = [span for own in spans for span in own]
-        whole = max(b for _, b in together) - min(a for a, _ in together)
-        ratio = (sum(lengths) - length(together)) / (sum(lengths) - max(lengths))
-        chance = max(lengths) / whole
+        hosts = {device.host: self.answer_of(device) for device in devices}
+        overlap = overlap_of(spans, list(hosts.values()))
+        ratio, chance, shares = (
+            float(overlap.ratio),
+            float(overlap.chance),
+            [float(one) for one in overlap.shares],
+        )
         mean = variance = 0.0
-        shares = [one / whole for one in lengths]
         for place, first in enumerate(shares):
             for second in shares[place + 1 :]:
                 mean += first * second
@@ -375,7 +377,6 @@ class Ledger:
                 a, b = (1 - first, 1 - second) if swapped else (first, second)
                 a, b = max(a, b), min(a, b)
                 variance += (a - b) * b**2 + 2 * b**3 / 3 - (a * b) ** 2
-        hosts = {device.host: self.answer_of(device) for device in devices}
         count = min(sum(step.used for step in answer.steps) for answer in hosts.values())
         spread = (variance / max(count, 1)) ** 0.5
         missing = 1 - ratio / chance

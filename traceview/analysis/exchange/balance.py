@@ -22,6 +22,7 @@ from traceview.analysis.measures.stragglers import (
     device_waits,
     straggler,
     waited_for_ps,
+    waits_for_more_work,
 )
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
@@ -45,6 +46,7 @@ from traceview.document.columns import DEVICE, Shown
 from traceview.document.vocabulary import DEVICE_KINDS, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
+from traceview.ledger.table import totals
 from traceview.trace.device.table import Table, record_columns, texts
 from traceview.trace.device.table import table as table_of_columns
 from traceview.xplane.planes import ActivityClass
@@ -110,11 +112,11 @@ class Balance(Record, frozen=True):
         efficiency_ratio: Mean share of the window in which the visible devices of the kind compute.
         in_use_efficiency_ratio: The same of the devices that computed.
         concurrency_ratio: Compute overlap as a share of the largest possible: (sum of compute - its union) over
-            (sum - longest), in the window. 1 if the shorter compute runs wholly inside the longest, 0 if
+            (sum - longest), both sums over the used steps. 1 if the shorter compute runs wholly inside the longest, 0 if
             devices never compute at the same time; null with fewer than two devices, and where clocks of
             hosts cannot be compared.
         chance_ratio: The concurrency_ratio expected of devices that compute independently: the longest compute
-            over the time from the first kernel to the last; null as above.
+            of a step over its length, from the first kernel of the run to the last; null as above.
         is_serial: Whether the devices run one after another: they overlap far less than by chance, in enough steps to
             rule chance out; null where concurrency_ratio is.
         clock_reason: Why the three before are null in a run of several devices; null where they are not.
@@ -306,7 +308,13 @@ LATE_BY_TURNS: Final = Rule(
     action="Even out the work of a step: sequences of one length per batch, input ready in time on all replicas.",
     advice="`traceview show collectives LOGDIR` shows who came last. Fewer, larger steps (gradient accumulation) average it out.",
     metrics={"waited_for_ratio": "share of the waiting for devices"},
-    starts_at="{limit} of the time of GPUs is spent waiting for devices, and none is the reason for most of it",
+    reasons={
+        "cores": "replicas share the cores of their host, but the late one computes much longer in each of these steps"
+    },
+    starts_at=(
+        "{limit} of the GPU time is spent waiting for devices, and none is the reason for most of it; of replicas that share "
+        "cores, for one that computes much longer in that step"
+    ),
     states=(State.DEVICE_WAIT,),
     example="The 4 GPUs wait for each other in turns: 4.50 of 50.0 ms (9.0%) in collectives",
 )
@@ -387,21 +395,28 @@ def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | 
 
 
 def _by_turns(context: Context, result: Balance) -> Finding | None:
-    # Replicas take the cores of their host from each other.
-    if result.kind == "replica":
-        return None
-    columns = context.ledger.columns
-    waits = device_waits(context.ledger) & (columns.by_kind == By.DEVICE)
-    waits &= is_in(columns.by, list(context.ledger.devices))
-    total = sum(context.ledger.by_device(waits).values())
-    waited_for = waited_for_ps(context.ledger)
+    ledger, columns = context.ledger, context.ledger.columns
+    shares_cores = result.kind == "replica"
+    if shares_cores:
+        # Replicas take the cores of their host from each other.
+        waits = waits_for_more_work(ledger)
+    else:
+        waits = device_waits(ledger) & (columns.by_kind == By.DEVICE)
+        waits &= is_in(columns.by, list(ledger.devices))
+    counted = waits & ledger.counts
+    late_ps = totals(
+        columns.by[counted], columns.duration_ps[counted], len(context.trace.device_list)
+    )
     return LATE_BY_TURNS.of_rows(
         context,
         waits,
         arguments={"all": _all(result)},
+        confidence=("medium", "cores") if shares_cores else ("high", ""),
         evidence=[
-            Evidence("waited_for_ratio", ps / total, None, context.trace.device_key(device))
-            for device, ps in waited_for.items()
+            Evidence(
+                "waited_for_ratio", ps / int(late_ps.sum()), None, context.trace.device_key(device)
+            )
+            for device, ps in enumerate(late_ps.tolist())
             if ps
         ],
     )

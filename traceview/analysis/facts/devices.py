@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.run import DeviceActivity, Run
 from traceview.analysis.facts.selection import Selection, covered_ps
-from traceview.base.intervals import union
+from traceview.base.intervals import Int64Array, union
 from traceview.ledger.path import clocks_agree
 from traceview.trace.model import Trace
 from traceview.trace.strategy.replica_names import ReplicaNames
@@ -112,8 +112,8 @@ class Concurrency(Struct, frozen=True):
     """How much of the devices' compute overlaps.
 
     `concurrency_ratio`: the overlap as a share of the largest possible, (sum of compute - its union) over (sum -
-    longest); `chance_ratio`: what devices that compute independently would reach; `is_serial`: whether they overlap far
-    less, in enough steps to rule chance out.
+    longest), both sums over the used steps; `chance_ratio`: what devices that compute independently would reach;
+    `is_serial`: whether they overlap far less, in enough steps to rule chance out.
     """
 
     concurrency_ratio: float
@@ -122,31 +122,56 @@ class Concurrency(Struct, frozen=True):
 
 
 def concurrency(run: Run) -> Concurrency | None:
-    """How much of the compute overlaps; None of fewer than two devices, and of clocks that cannot be compared."""
-    trace, selection, activities = run.trace, run.selection, run.activities
-    devices = devices_in_use(trace, selection, activities)
+    """How much of the compute overlaps; None of fewer than two devices, and of clocks that cannot be compared.
+
+    A device that has less to do in a step cannot overlap with more than that, whatever it does in others. Where devices
+    compute in different steps, that shows nothing, and the window counts as one.
+    """
+    trace, activities = run.trace, run.activities
+    devices = devices_in_use(trace, run.selection, activities)
     if len(devices) < 2 or not clocks_agree(trace, devices):
         return None
-    starts, ends, lengths = [], [], []
-    for device in devices:
-        window = selection.windows[trace.device_list[device].host]
-        compute = activities[device].compute
-        start, end = compute.start, compute.end
-        inside = (end > window.start_ps) & (start < window.end_ps)
-        starts.append(np.maximum(start[inside], window.start_ps))
-        ends.append(np.minimum(end[inside], window.end_ps))
-        lengths.append(int((ends[-1] - starts[-1]).sum()))
-    start, end = np.concatenate(starts), np.concatenate(ends)
-    del starts, ends
-    together, total, longest = union(start, end).length, sum(lengths), max(lengths)
-    span = int(end.max() - start.min())
-    ratio, chance = (total - together) / (total - longest), longest / span
-    missing = 1 - ratio / chance
     hosts = {trace.device_list[device].host for device in devices}
-    step_count = min(len(selection.used_of(host)) for host in hosts)
-    deviations = missing * _mean_over_deviation(np.array(lengths) / span, step_count)
+    computing = [activities[device].compute for device in devices]
+    sides = (
+        np.concatenate([getattr(spans, side) for spans in computing]) for side in ("start", "end")
+    )
+    every = union(*sides)
+    start, end = _used_steps(run, hosts)
+    of_device = np.stack([spans.within(start, end) for spans in computing])
+    if 2 * np.count_nonzero((of_device > 0).sum(axis=0) > 1) < max(start.size, 1):
+        windows = [run.selection.windows[host] for host in hosts]
+        start = np.array([min(window.start_ps for window in windows)], dtype=np.int64)
+        end = np.array([max(window.end_ps for window in windows)], dtype=np.int64)
+        of_device = np.stack([spans.within(start, end) for spans in computing])
+    longest = of_device.max(axis=0)
+    possible = of_device.sum(axis=0) - longest
+    inside = (every.end > start.min()) & (every.start < end.max())
+    first, last = (
+        max(every.start[inside].min(), start.min()),
+        min(every.end[inside].max(), end.max()),
+    )
+    overlap = int(of_device.sum()) - int(every.within(start, end).sum())
+    ratio = overlap / int(possible.sum())
+    # Of a mean step.
+    span = int(last - first) / start.size
+    chance = float((possible / possible.sum() * longest).sum()) / span
+    shares = of_device.mean(axis=1) / span
+    step_count = min(len(run.selection.used_of(host)) for host in hosts)
+    deviations = (1 - ratio / chance) * _mean_over_deviation(shares, step_count)
     is_serial = ratio < OF_CHANCE_RATIO * chance and deviations > _DEVIATIONS
     return Concurrency(ratio, chance, is_serial)
+
+
+def _used_steps(run: Run, hosts: Collection[int]) -> tuple[Int64Array, Int64Array]:
+    """When the used steps of any of these hosts begin and end, by their numbers; int64 `[n]`."""
+    bounds: dict[int, tuple[int, int]] = {}
+    for host in hosts:
+        for step in run.selection.used_of(host):
+            first, last = bounds.get(step.number, (step.start_ps, step.end_ps))
+            bounds[step.number] = min(first, step.start_ps), max(last, step.end_ps)
+    start, end = np.array([*bounds.values()], dtype=np.int64).reshape(-1, 2).T
+    return start, end
 
 
 def _mean_over_deviation(shares: npt.NDArray[np.float64], step_count: int) -> float:

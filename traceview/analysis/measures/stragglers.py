@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.label_times import counted_events
-from traceview.base.ids import unique_inverse
+from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.stats import student, variance_of_mean
 from traceview.ledger.columns import By
@@ -83,6 +83,24 @@ class Straggler(Struct, frozen=True, eq=False):
 def device_waits(ledger: Ledger) -> BoolArray:
     """The rows in which a device waits for another one that is late."""
     return ledger.rows(states=(State.DEVICE_WAIT,))
+
+
+def waits_for_more_work(ledger: Ledger) -> BoolArray:
+    """The rows in which a device waits for one that computes much longer in that step: more than cores dealt out unevenly explain."""
+    columns, waits = ledger.columns, device_waits(ledger)
+    waits &= (columns.by_kind == By.DEVICE) & is_in(columns.by, list(ledger.devices))
+    rows = np.flatnonzero(waits)
+    numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
+    distinct, place = unique_inverse(numbers)
+    place, count = np.append(place, distinct.size), distinct.size + 1
+    key = ledger.device.astype(np.int64) * count + place[columns.step]
+    computes = columns.state == State.COMPUTE
+    compute_ps = totals(
+        key[computes], columns.duration_ps[computes], len(ledger.trace.device_list) * count
+    )
+    late_ps = compute_ps[columns.by[rows].astype(np.int64) * count + place[columns.step[rows]]]
+    waits[rows] = late_ps >= _UNEVEN_CORES_FACTOR * compute_ps[key[rows]]
+    return waits
 
 
 def straggler(context: Context) -> Straggler | None:
