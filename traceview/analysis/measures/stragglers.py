@@ -59,6 +59,10 @@ _EXPLAINING_RATIO: Final = 0.5
 _UNEVEN_CORES_FACTOR: Final = 1.5
 """How much longer cores that are dealt out unevenly let one of several alike replicas compute; 1.2 was seen, on two cores."""
 
+_MORE_WORK_FACTOR: Final = 4
+"""The same in a single step, where chance gives one of several replicas all cores; in 64 healthy recordings at most 3.4% of the time
+was spent waiting for such a one."""
+
 _NUMBER: Final = re.compile(r"_\d+$")
 
 
@@ -99,7 +103,7 @@ def waits_for_more_work(ledger: Ledger) -> BoolArray:
         key[computes], columns.duration_ps[computes], len(ledger.trace.device_list) * count
     )
     late_ps = compute_ps[columns.by[rows].astype(np.int64) * count + place[columns.step[rows]]]
-    waits[rows] = late_ps >= _UNEVEN_CORES_FACTOR * compute_ps[key[rows]]
+    waits[rows] = late_ps >= _MORE_WORK_FACTOR * compute_ps[key[rows]]
     return waits
 
 
