@@ -87,10 +87,12 @@ class BetweenMarkers(Struct, frozen=True, eq=False):
 
     It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
     with the last such call, or with what the devices compute after it; what follows, such as the beginning of an epoch,
-    comes without an evaluation as well.
+    comes without an evaluation as well, unless Python is still at the line that evaluates. `around`: the whole time between
+    two markers with an evaluation.
     """
 
     evaluates: IntervalSet
+    around: IntervalSet
     saves: IntervalSet
 
 
@@ -100,7 +102,7 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarke
     start, end = markers.end[:-1], markers.start[1:]
     if not start.size:
         nothing = union(start, end)
-        return BetweenMarkers(nothing, nothing)
+        return BetweenMarkers(nothing, nothing, nothing)
     rows, columns = states.rows_of_thread(states.caller), trace.host_columns
     kind = states.kind_of(rows)
     graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
@@ -116,7 +118,9 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarke
         ends = np.concatenate((columns.end_ps[graphs], _ends_of_compute(trace, host)))
         until = np.clip(_last_in(start, end, ends), start, end)
     return BetweenMarkers(
-        union(start[evaluates], until[evaluates]), union(start[saves], end[saves])
+        union(start[evaluates], until[evaluates]),
+        union(start[evaluates], end[evaluates]),
+        union(start[saves], end[saves]),
     )
 
 
@@ -220,6 +224,7 @@ def _of_host(
         steps: list[Change] = [
             *_of_side_work(context, host, device),
             partial(recast, spans=between.evaluates, among=_EVERY, state=State.EVALUATION),
+            *_still_evaluating(context, host, between),
             partial(recast, spans=between.saves, among=(State.BETWEEN,), state=State.CHECKPOINT),
             *_dispatching(context, host, device),
             *dispatch_changes(context, host, device, lines),
@@ -229,6 +234,17 @@ def _of_host(
         ]
         changes[device] = partial(_one_after_another, steps=steps)
     return changes
+
+
+def _still_evaluating(context: Run, host: int, between: BetweenMarkers) -> list[Change]:
+    """Python at a line that evaluates, after the last graph: it makes the result, and clears up."""
+    python = context.idle.python.get(host)
+    if python is None or not between.evaluates.start.size:
+        return []
+    markers = context.idle.states[host].markers
+    at_lines = python.lines.at_lines_of(python.caller, between.evaluates, markers)
+    spans = intersection(at_lines, between.around)
+    return [partial(recast, spans=spans, among=(State.BETWEEN,), state=State.EVALUATION)]
 
 
 def _one_after_another(columns: Columns, steps: Sequence[Change]) -> Columns:

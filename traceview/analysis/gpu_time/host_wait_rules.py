@@ -295,7 +295,7 @@ CALLBACK_STALL: Final = Rule(
 CHECKPOINT_STALL: Final = Rule(
     code="checkpoint-stall",
     states=(State.CHECKPOINT,),
-    title="{who:waits/wait} {loss} for checkpoints[, in {affected} of {used}]",
+    title="{who:waits/wait} {loss} for checkpoints[ in {line}][, in {affected} of {used}]",
     meaning="Variables are saved or restored inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time idle for SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it "
@@ -320,15 +320,15 @@ CHECKPOINT_STALL: Final = Rule(
 VALIDATION_STALL: Final = Rule(
     code="validation-stall",
     states=(State.EVALUATION,),
-    title="{who:spends/spend} {loss} in an evaluation between steps[, in {affected} of {used}]",
+    title="{who:spends/spend} {loss} in an evaluation between steps[ in {line}][, in {affected} of {used}]",
     meaning="The model is evaluated inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time spent where, between two step markers and after at most half of the steps, the thread of "
         "the markers asks for input and calls a graph"
     ),
-    action="Evaluate less often or on less data: `validation_freq` and `validation_steps` of `Model.fit`.",
+    action="Evaluate less often, or on less data.",
     advice=(
-        "To look at training alone, capture steps without an evaluation: "
+        "`Model.fit` has `validation_freq` and `validation_steps`. To look at training alone, capture steps without an evaluation: "
         "`traceview capture --steps 100:110`."
     ),
     notes=_SOME_STEPS,

@@ -228,7 +228,8 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
         yield from _launches(launches)
     for rule in (rules.CHECKPOINT_STALL, rules.VALIDATION_STALL, rules.GARBAGE_COLLECTION):
         known = waits(*rule.states)
-        yield known.finding(rule) if known else None
+        if known:
+            yield known.finding(rule, arguments=_line(known.python(rule.states[0])))
     if sync := waits(State.SYNC):
         yield from _sync(sync)
     if between := waits(State.BETWEEN):
