@@ -110,7 +110,7 @@ def _leading(
 
 
 def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
-    """How findings are ordered: what makes numbers meaningless, problems, guesses, each by share of the GPU time, and the rest."""
+    """How findings are ordered: what makes numbers meaningless, problems, guesses, each by what it costs, and the rest."""
     blocks = finding.severity == "critical" and finding.loss is None
     return (
         0
@@ -118,10 +118,19 @@ def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
         else (1 if finding.severity != "info" else 2)
         if finding.loss
         else 3 + SEVERITIES.index(finding.severity),
-        -_share(finding),
+        -_gain(finding),
         finding.code,
         finding.devices,
     )
+
+
+def _gain(finding: Finding) -> float:
+    """What is lost as a share of the GPU time, or the part of the step that would be saved at best, where that is more."""
+    loss = finding.loss
+    if loss is None:
+        return 0.0
+    saved = (loss.bound_ps_per_step or 0) / loss.step_ps if loss.step_ps else 0.0
+    return max(loss.gpu_time_ratio, saved)
 
 
 def _share(finding: Finding) -> float:

@@ -85,7 +85,7 @@ class FindingLoss(Record, frozen=True):
             steps the mean in the window.
         step_ps: Mean length of the steps of these devices, or of their windows, rounded down, picoseconds.
         ratio: The exact share of the first of the second.
-        gpu_time_ratio: Share of the GPU time: of all used steps of all visible devices. It ranks findings.
+        gpu_time_ratio: Share of the GPU time: of all used steps of all visible devices.
         gpu_time_ps: The sum of the rows over all visible devices and used steps, picoseconds.
         bound_ps_per_step: By how much the mean step would be shorter at most, at best, without them: their part of the
             critical path, picoseconds; null where that is not known.
