@@ -81,10 +81,13 @@ def _of_small_ops(context: Run, host: int, device: int) -> list[Change]:
     is_own &= ~is_side_work(trace, device)
     is_of_program = columns.instruction[own] != NONE
     small_op = _usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
-    small_program, is_first = _small_programs(trace, columns.instruction[own], length)
+    # What devices wait in a collective says nothing of how much a program computes.
+    meets = columns.class_[own] == ActivityClass.COLLECTIVE
+    work = np.where(meets, 0, length)
+    small_program, is_first = _small_programs(trace, columns.instruction[own], work)
     for is_small, counted, many in (
         (is_own & ~is_of_program & small_op, small_op, MANY_OPS),
-        (is_own & is_of_program & small_program, is_first, MANY_PROGRAMS),
+        ((is_own | meets) & is_of_program & small_program, is_first, MANY_PROGRAMS),
     ):
         begun = columns.start_ps[own][is_small & counted]
         if _has_many(context, host, begun, many):
@@ -124,7 +127,7 @@ def _has_many(context: Run, host: int, begun_ps: Int64Array, many: int) -> bool:
 
 
 def _recast(columns: Columns, is_small: BoolArray, first: int, state: State) -> Columns:
-    rows = np.flatnonzero(is_compute(columns))
+    rows = np.flatnonzero(is_compute(columns) | (columns.activity == ActivityClass.COLLECTIVE))
     chosen = np.zeros(columns.count, dtype=np.bool_)
     chosen[rows] = is_small[columns.event[rows] - first]
     return recast_rows(columns, chosen, state, (By.NONE, NONE))

@@ -177,8 +177,8 @@ HOST_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for host ops[ in {line}]",
     titles={
         "small": "The step is small: host ops take {loss}",
-        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`",
-        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step",
+        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]",
+        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]",
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
     },
     meaning=(

@@ -648,6 +648,7 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding | None]:
         rules.HOST_BOUND,
         arguments={
             **_of_ops(ops, unit),
+            **_line(waits.python(State.PYTHON)),
             "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
         },
         evidence=[_count(context, ops, context.trace.device_key(waits.device))],
