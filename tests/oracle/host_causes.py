@@ -234,6 +234,15 @@ class HostCauses:
                 ]
                 strong["compile"].append((event.start, min(runs, default=event.end)))
         strong["compile"] += self._prepared(thread)
+        jitted = Cover(
+            (run.start, run.end)
+            for run in self.call_events
+            if self.thread(run) == thread and run.name.startswith("PjitFunction(")
+        )
+        for event in events:
+            for start, end in jitted.spans:
+                if self.kind_of(event) == "compile" and start <= event.start < end:
+                    strong["compile"].append((start, min(event.end, end)))
         for call, copied in self.reads:
             own = self.thread(call) == thread and not is_data_line(call.line)
             if own and not any(call.end <= event.start < copied for event in events):

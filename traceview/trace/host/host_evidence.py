@@ -36,6 +36,7 @@ STRONG: Final = (
     (Cause.CHECKPOINT, HostNameKind.CHECKPOINT),
 )
 _SCHEDULING: Final = (HostNameKind.DISPATCH, HostNameKind.EXECUTOR)
+_JITTED: Final = b"PjitFunction("
 _DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
 """A Python thread makes such calls itself where it hands on an array or reads a value."""
 
@@ -102,7 +103,12 @@ class HostEvidence(HostEvents):
             for cause, kind in STRONG
         }
         strong[Cause.COMPILE] = joined_spans(
-            (strong[Cause.COMPILE], self._traced(rows), self._prepared(rows))
+            (
+                strong[Cause.COMPILE],
+                self._traced(rows),
+                self._prepared(rows),
+                self._jitted(rows, of_model[HostNameKind.COMPILE]),
+            )
         )
         strong[Cause.SYNC] = joined_spans((strong[Cause.SYNC], self._reads(rows)))
         functions = self._rows_with("tf_function_call", rows)
@@ -198,6 +204,23 @@ class HostEvidence(HostEvents):
         calls = self._stat("tf_function_call")
         is_traced = self._trace.names.where(calls.value, lambda name: name.startswith(b"traced-"))
         return calls.row[is_traced]
+
+    def _jitted(self, rows: Int64Array, compiles: Int64Array) -> IntervalSet:
+        """Calls of functions of JAX that compiled, up to the end of that: Python traces and looks things up in between."""
+        calls, columns = among(self._call_rows, rows), self._columns
+        if not calls.size or not compiles.size:
+            return NEVER
+        is_jitted = self._trace.names.where(
+            columns.name[calls], lambda name: name.startswith(_JITTED)
+        )
+        spans = self._spans(calls[is_jitted])
+        if not spans.start.size:
+            return NEVER
+        place = np.searchsorted(spans.start, columns.start_ps[compiles], side="right") - 1
+        last = spans.end[place]
+        inside = (place >= 0) & (columns.start_ps[compiles] < last)
+        end = np.minimum(columns.end_ps[compiles], last)
+        return union(spans.start[place[inside]], end[inside])
 
     def _prepared(self, rows: Int64Array) -> IntervalSet:
         """When a graph was prepared for its first call: the thread recorded nothing but copies, among them constants."""
