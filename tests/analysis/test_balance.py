@@ -69,14 +69,14 @@ def late_by(*delays: tuple[float, ...]) -> CudaTrace:
     [
         (100 * LIMIT, "warning"),
         (100 * LIMIT - 0.1, None),
-        (100 * CRITICAL_LIMIT, "critical"),
-        (100 * CRITICAL_LIMIT - 0.1, "warning"),
+        (50 * CRITICAL_LIMIT, "critical"),
+        (50 * CRITICAL_LIMIT - 0.1, "warning"),
     ],
 )
 def test_waiting_for_a_device_costs_its_share_of_the_gpu_time(
     waits_ms: float, severity: str | None, tmp_path: Path
 ) -> None:
-    """Two GPUs in steps of 50 ms: 100 ms of GPU time each."""
+    """Two GPUs in steps of 50 ms: 100 ms of GPU time each, and 50 ms that the wait makes longer."""
     report = analyzed(tmp_path, late_by(*[(0, waits_ms)] * 4))
     assert straggler(report).device == "GPU:1"
     finding = findings(report).get("straggler-gpu")

@@ -57,7 +57,7 @@ _WORDS: Final = {
 def verdict_of(
     trace: Trace, capture: Capture, results: Results, findings: Sequence[Finding]
 ) -> Verdict:
-    """What leads: a critical finding without which no number means anything, the largest loss, or that all is well."""
+    """What leads of findings in their order (`by_rank`): a critical finding without which no number means anything, the largest loss, or that all is well."""
     sums = results.ledger
     status, headline, leading = _leading(trace, capture, results, findings)
     share = sums.share_by_state if sums else {}
@@ -83,9 +83,8 @@ def _leading(
     # What is too uncertain to be a problem leads only where few steps make all uncertain.
     has_few_steps = results.steps is None or results.steps.used_count < 2
     sure = [row for row in findings if row.loss and (has_few_steps or row.severity != "info")]
-    largest = max(sure, key=_share, default=None)
+    largest = next(iter(sure), None)
     if largest is not None and not _is_lost_in_recording(largest, factor):
-        largest = next(row for row in findings if row.code == largest.code)
         headline = headline_of(results, text_phrase(largest.title))
         return "problem", plain(headline), largest
     if capture.quality == "unusable" or not devices or results.ledger is None:
@@ -118,19 +117,10 @@ def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
         else (1 if finding.severity != "info" else 2)
         if finding.loss
         else 3 + SEVERITIES.index(finding.severity),
-        -_gain(finding),
+        -(finding.loss.gain if finding.loss else 0.0),
         finding.code,
         finding.devices,
     )
-
-
-def _gain(finding: Finding) -> float:
-    """What is lost as a share of the GPU time, or the part of the step that would be saved at best, where that is more."""
-    loss = finding.loss
-    if loss is None:
-        return 0.0
-    saved = (loss.bound_ps_per_step or 0) / loss.step_ps if loss.step_ps else 0.0
-    return max(loss.gpu_time_ratio, saved)
 
 
 def _share(finding: Finding) -> float:

@@ -102,6 +102,12 @@ class FindingLoss(Record, frozen=True):
     states: tuple[Annotated[str, one_of(*STATE_KEYS)], ...]
     has_steps: bool = True
 
+    @property
+    def gain(self) -> float:
+        """Its share of the GPU time, or the part of a step that would be saved at best, where that is more."""
+        saved = (self.bound_ps_per_step or 0) / self.step_ps if self.step_ps else 0.0
+        return max(self.gpu_time_ratio, saved)
+
 
 class Finding(Record, frozen=True):
     """A conclusion: one cause, what it costs, what to change, and the evidence for it.

@@ -205,9 +205,9 @@ _REASONS: Final[Mapping[str, str]] = {
 
 
 def severity_of(loss: FindingLoss | None, confidence: Confidence) -> Severity:
-    """By the share of the GPU time, and how sure the cause is; by nothing else. A guess is one level lower."""
-    share = loss.gpu_time_ratio if loss else 0.0
-    level = (share >= LIMIT) + (share >= CRITICAL_LIMIT) - (confidence == "low")
+    """By what it costs, and how sure the cause is; by nothing else. A guess is one level lower."""
+    cost = loss.gain if loss else 0.0
+    level = (cost >= LIMIT) + (cost >= CRITICAL_LIMIT) - (confidence == "low")
     return SEVERITIES[::-1][max(level, 0)]
 
 
