@@ -31,7 +31,9 @@ def _entry(rule: Rule) -> str:
     action = prose(outline(rule.action))
     facts = [f"- **From**{fixed}: {said['Reported from']}", f"- **Do**: {action}"]
     if rule.explains:
-        links = ", ".join(f"[{code}](#{code})" for code in rule.explains)
+        links = ", ".join(
+            f"[{code}](#{code})" for code, _, _ in (each.partition("/") for each in rule.explains)
+        )
         facts.append(f"- **Explains**: {links}")
     return "\n\n".join(
         [f"## {rule.code}", f"*{said['Example']}.* {said['Meaning']}", "\n".join(facts)]

@@ -122,7 +122,7 @@ def late_batch() -> Scenario:
     truth = _truth(
         devices,
         balance=balance,
-        findings=findings_truth(["straggler-gpu", "input-bound"]),
+        findings=findings_truth(["input-bound"]),
     )
     return Scenario("late_batch", {"host0": trace}, truth)
 

@@ -19,7 +19,7 @@ from traceview.analysis.exchange.balance import Balance, LateDevice
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.stragglers import CHANCE, LEAST_EXCESS, is_steady
-from traceview.analysis.rules.finding import Finding
+from traceview.analysis.rules.finding import EXPLAINS, Finding
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT
 from traceview.ledger.states import State
 from traceview.report.model import Report
@@ -131,12 +131,6 @@ def test_what_chance_may_explain_is_less_sure(tmp_path: Path) -> None:
             "GPU:0 waits 10.0 of 50.0 ms (20%) for GPU:1, which has more work",
         ),
         (
-            "late_batch",
-            "GPU:1",
-            "input",
-            "GPU:0 waits 10.0 of 50.0 ms (20%) for GPU:1, whose batch comes late",
-        ),
-        (
             "late_start",
             "GPU:1",
             "start",
@@ -204,6 +198,15 @@ def test_a_slower_device_of_another_kind_says_so(tmp_path: Path) -> None:
 def test_replicas_that_do_the_same_are_no_problem(name: str) -> None:
     """They take the cores of their machine from each other."""
     assert not findings(traceview.analyze(ROOT / "fixtures" / name))
+
+
+def test_who_waits_for_a_device_without_input_waits_for_input(tmp_path: Path) -> None:
+    """The finding about input has what the others wait meanwhile, so there is no second one about the device."""
+    report = of_scenario(tmp_path, "late_batch")
+    assert (straggler(report).device, straggler(report).reason) == ("GPU:1", "input")
+    (finding,) = [finding for finding in report.findings if finding.severity != "info"]
+    assert finding.title == "Both GPUs wait 10.9 of 50.0 ms (22%) for input"
+    assert [row.value for row in finding.evidence if row.metric == EXPLAINS] == ["straggler-gpu"]
 
 
 # Late by turns

@@ -63,7 +63,7 @@ def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
         yield "Advice for JAX" if key == "jax" else "Other advice", _joined(advice)
     yield "Example", pieces(rule.example)
     if rule.explains:
-        yield EXPLAINED, pieces(", ".join(rule.explains))
+        yield EXPLAINED, pieces(", ".join(code.partition("/")[0] for code in rule.explains))
 
 
 EXPLAINED = "May explain these, which are no findings of their own then"

@@ -223,6 +223,8 @@ INPUT_BOUND: Final = Rule(
         "python_line": "line of Python",
     },
     states=(State.INPUT,),
+    # Its cost holds what others wait for a device whose batch comes late.
+    explains=("straggler-gpu/input",),
     example="Both replicas wait 41.2 of 65.4 ms (63%) for input: Map is too slow",
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -50,12 +50,18 @@ def _first_cause(place: int, findings: Sequence[Finding], rules: Mapping[str, Ru
         rule = rules.get(cause.code)
         if (
             rule is not None
-            and findings[place].code in rule.explains
+            and _is_named(findings[place], rule.explains)
             and _share_a_device(cause, findings[place])
             and _is_about(cause, findings[place])
         ):
             return _first_cause(other, findings, rules)
     return place
+
+
+def _is_named(finding: Finding, explained: Collection[str]) -> bool:
+    """Whether a finding is among these codes, of which some have the key of a title: `straggler-gpu/input`."""
+    title = finding.sentences[0] if finding.sentences else ""
+    return finding.code in explained or f"{finding.code}/{title}" in explained
 
 
 def _share_a_device(cause: Finding, consequence: Finding) -> bool:

@@ -58,7 +58,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
     `limit`: the share of the GPU time from which on it is made; `limits`: what else has to hold. `starts_at`: when it
     is made, in one sentence, with `{limit}` and the names of `limits` in braces. `states`: of its rows; empty where it
-    has no loss, and `severity` is fixed, unless the rule says when it has one of `other_severities`. `explains`: findings that are a consequence of this one. `is_of_absence`: it
+    has no loss, and `severity` is fixed, unless the rule says when it has one of `other_severities`. `explains`: findings that are a consequence of this one, of some only those with one title, `code/title`. `is_of_absence`: it
     concludes from what the trace lacks. `example`: a title.
     """
 
