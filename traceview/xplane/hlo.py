@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import compress, islice, repeat
@@ -36,9 +37,17 @@ from traceview.xplane.hlo_collectives import (
     read_groups,
     read_ids,
 )
-from traceview.xplane.hlo_flops import NO_PRODUCT, PRODUCTS, UNKNOWN, Product, Shape, product_of
+from traceview.xplane.hlo_flops import (
+    LARGEST,
+    NO_PRODUCT,
+    PRODUCTS,
+    UNKNOWN,
+    Product,
+    Shape,
+    product_of,
+)
 from traceview.xplane.read import DECODER
-from traceview.xplane.space import Exchange, Instruction, Program
+from traceview.xplane.space import MOST_HELD, Exchange, Instruction, Program
 
 _VARINT, _CONTENT = 0, 2
 
@@ -104,6 +113,10 @@ _FILLS: Final = frozenset(
 
 _CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
 """What runs the instructions of other computations."""
+
+_COMPUTES_NOTHING: Final = frozenset(
+    ("", "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota")
+)
 
 _SAME: Final = frozenset(("bitcast", "copy", "reshape", "get-tuple-element", "tuple", "convert"))
 """What only hands on what another instruction computed."""
@@ -240,6 +253,7 @@ class _Program:
         self._roots: dict[int, tuple[str, str, str]] = {}
         self._shapes: dict[int, dict[int, tuple[int, int]]] = {}
         self._by_id: dict[int, dict[int, _Instruction]] = {}
+        self._opcodes_in: dict[int, Counter[str]] = {}
         self._products: dict[int, Product] = {}
         self._arrays: dict[bytes, tuple[Shape, ...]] = {}
         self._traffic: dict[int, _Traffic] = {}
@@ -333,6 +347,7 @@ class _Program:
             *product,
             bytes=self._bytes(instruction, computation),
             exchange=self._exchange(instruction, computation),
+            holds=self._holds(instruction),
         )
 
     def _said(self, instruction: _Instruction) -> tuple[str, str, str]:
@@ -365,6 +380,30 @@ class _Program:
             held = tuple(_instruction(self._data, begin, end) for begin, end in bounds)
             self._inside[computation] = held
         return held
+
+    # What a fusion is made of
+
+    def _holds(self, instruction: _Instruction) -> tuple[tuple[str, int], ...]:
+        if instruction.opcode != "fusion" or not instruction.called:
+            return ()
+        counted = self._opcodes(instruction.called[0], _DEEPEST)
+        ranked = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
+        some = ((opcode, min(count, LARGEST)) for opcode, count in ranked)
+        return tuple(islice((pair for pair in some if pair[0] not in _COMPUTES_NOTHING), MOST_HELD))
+
+    def _opcodes(self, computation: int, depth: int) -> Counter[str]:
+        """How often each opcode is in a computation; in the place of a fusion is what that holds."""
+        known = self._opcodes_in.get(computation)
+        if known is None:
+            # Also ends a recursion.
+            self._opcodes_in[computation] = Counter()
+            held = self._held(computation) if depth else ()
+            known = Counter(inner.opcode for inner in held if inner.opcode != "fusion")
+            for inner in held:
+                if inner.opcode == "fusion" and inner.called:
+                    known.update(self._opcodes(inner.called[0], depth - 1))
+            self._opcodes_in[computation] = known
+        return known
 
     # What depends on nothing
 

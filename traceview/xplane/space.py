@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -98,6 +98,9 @@ class Exchange(Struct, frozen=True):
     of: tuple[str, ...] = ()
 
 
+MOST_HELD: Final = 8
+
+
 class Instruction(Struct, frozen=True):
     """An instruction that events ran: its `program`, `jit_step(5)`, and its name.
 
@@ -106,7 +109,8 @@ class Instruction(Struct, frozen=True):
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
     the same in every run. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
     `operand_type`: the number of the type of what the first of them multiplies. `bytes`: what it reads and writes at least,
-    None where that is not known. `exchange`: of a collective.
+    None where that is not known. `exchange`: of a collective. `holds`: the
+    opcodes that a fusion runs as one, by how often, at most MOST_HELD, without those that compute nothing.
     """
 
     program: bytes
@@ -120,6 +124,7 @@ class Instruction(Struct, frozen=True):
     operand_type: int = 0
     bytes: int | None = None
     exchange: Exchange | None = None
+    holds: tuple[tuple[str, int], ...] = ()
 
 
 class Space(Struct, frozen=True, eq=False):
