@@ -27,7 +27,7 @@ from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
-from traceview.analysis.rules.words import Among, Number
+from traceview.analysis.rules.words import Among, Devices, Number, Size
 from traceview.analysis.workload.launches import DeviceLaunches, Launches
 from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.analysis.workload.precision import DevicePrecision, OrdinaryKernel, Precision
@@ -146,9 +146,7 @@ def finding(**changes: Any) -> Finding:
         "devices": ("GPU:2", "GPU:3", "GPU:4", "GPU:5"),
         "loss": loss(2 / 3, "no_work"),
     } | changes
-    rule = RULES.get(parts["code"])
-    if rule is None:
-        return Finding(**parts)
+    rule = RULES[parts["code"]]
     if rule.code == "unused-gpu" and "arguments" not in parts:
         parts |= {"sentences": ("several",), "arguments": {"unused": Among(4, 6, "GPU")}}
     known = {name: Number(2) for name in sorted(rule.arguments)}
@@ -509,14 +507,17 @@ def full_report() -> Report:
         findings=(
             finding(),
             finding(
-                code="of-later",
+                code="gpu-shared",
                 severity="warning",
-                title="0.5 GB of memory held on GPU:2",
-                explanation="No kernel ran there.",
-                advice="Hide it.",
                 confidence="medium",
-                confidence_reason="other processes may use it",
-                evidence=(Evidence("memory_held_bytes", 536_870_912, 256_000_000, "GPU:2"),),
+                sentences=("", "", "holds", "holds"),
+                arguments={
+                    "who": Devices(("GPU:2",), 6),
+                    "others": Number(1, "other process"),
+                    "memory": Size(536_870_912),
+                },
+                evidence=(Evidence("memory_ratio", 0.1, 0.05, "GPU:2", "process 41"),),
+                devices=("GPU:2",),
                 loss=None,
             ),
             finding(
