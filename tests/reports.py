@@ -28,9 +28,8 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Devices, Number, Size
-from traceview.analysis.workload.launches import DeviceLaunches, Launches
 from traceview.analysis.workload.ops import OpRow, TopOps
-from traceview.analysis.workload.precision import DevicePrecision, OrdinaryKernel, Precision
+from traceview.analysis.workload.precision import DevicePrecision, Precision
 from traceview.document.figures import (
     UtilizationStrips,
 )
@@ -318,32 +317,6 @@ def gradients_result() -> Gradients:
     )
 
 
-def launches_of(name: str) -> DeviceLaunches:
-    """600 kernels per step, launched by the GPU's own thread and a second one; two graphs, a tenth of XLA."""
-    return DeviceLaunches(
-        host=HOST,
-        device=name,
-        ordinal=int(name[-1]),
-        kernel_count=1234,
-        kernels_per_step=600,
-        kernel_median_ps=12_300_000,
-        call_count=1200,
-        call_median_ps=6_000_000,
-        delay_p50_ps=45_000_000,
-        delay_p95_ps=2 * MS,
-        short_kernel_ratio=0.25,
-        blocked_call_count=36,
-        thread_mode="gpu_private",
-        thread_count=2,
-        thread_overlap_ratio=0.2,
-        eager_call_count=12,
-        graph_count=2,
-        opaque_count=1,
-        opaque_ps=MS,
-        xla_compute_ratio=0.12,
-    )
-
-
 def precision_of(name: str) -> DevicePrecision:
     """Half of 60 ms in bfloat16 on tensor cores, a third in float32 off them, the rest unknown."""
     nothing = dict.fromkeys(("fp64", "tf32", "fp16", "fp8", "int8"), 0)
@@ -358,13 +331,8 @@ def precision_of(name: str) -> DevicePrecision:
         has_tensor_cores=True,
         tensor_core_ps=30 * MS,
         tensor_core_ratio=0.5,
-        ordinary_ps=20 * MS,
-        ordinary_kernels=(
-            OrdinaryKernel(
-                "model/dense/MatMul", "MatMul", "sgemm_128x64", "fp32", 4, 20 * MS, 1 / 3
-            ),
-        ),
-        ordinary_kernel_count=2,
+        opaque_count=1,
+        opaque_ps=MS,
     )
 
 
@@ -500,7 +468,6 @@ def full_report() -> Report:
             balance=balance_result(),
             gradients=gradients_result(),
             lanes=lanes_of(*working),
-            launches=Launches(tuple(map(launches_of, working))),
             precision=Precision(0.5, tuple(map(precision_of, working))),
         ),
         skipped={},

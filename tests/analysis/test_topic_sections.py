@@ -29,7 +29,6 @@ from tests.reports import (
     environment,
     full_report,
     gradients_result,
-    launches_of,
     precision_of,
 )
 from traceview.analysis.exchange.balance import balance_section
@@ -58,8 +57,7 @@ from traceview.analysis.measures.collectives import CollectiveResult
 from traceview.analysis.measures.context import FEW_ROWS
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.registry import TOPICS
-from traceview.analysis.workload.launches import Launches, launches_section
-from traceview.analysis.workload.precision import BRIEF_KERNELS, Precision, precision_section
+from traceview.analysis.workload.precision import Precision, precision_section
 from traceview.document.model import Section
 from traceview.report.document import view_of as view_of_report
 from traceview.trace.model import HostClock, Problem
@@ -109,7 +107,7 @@ def test_rows_without_room_are_counted_and_a_command_has_them() -> None:
         for table in tables_of(section)
         if table.row_count > 1
     ]
-    assert len(several) >= 6
+    assert len(several) >= 4
     for table in several:
         assert table.shown_count == 1, table.label
         assert table.hidden_count >= 1, table.label
@@ -117,12 +115,7 @@ def test_rows_without_room_are_counted_and_a_command_has_them() -> None:
 
 
 def test_devices_that_are_alike_are_a_range() -> None:
-    rows = tuple(launches_of(f"GPU:{ordinal}") for ordinal in range(3))
-    rows = (*rows[:2], replace(rows[2], delay_p50_ps=50 * 10**6))
     alike: dict[str, Any] = {"outliers": ("GPU:0",), "others": ("GPU:1", "GPU:2")}
-    section = launches_section(view_of(**alike), Launches(rows))
-    assert values_of(tables_of(section)[0], "device") == ("GPU:0",)
-    assert "2 other GPUs: median delay 45.0 µs to 50.0 µs." in sentences_of(section)
     made = precision_section(
         view_of(**alike), Precision(0.5, tuple(map(precision_of, ("GPU:0", "GPU:1"))))
     )
@@ -136,61 +129,18 @@ def test_devices_that_are_alike_are_a_range() -> None:
 
 
 def test_an_empty_result_has_no_section() -> None:
-    assert launches_section(view_of(), Launches(())) is None
     assert precision_section(view_of(), Precision(0.0, ())) is None
     assert transfers_section(view_of(), transfers()) is None
     assert nvml_section(view_of(), Nvml((), {HOST: "not installed"})) is None
     assert collectives_section(view_of(), collective_result(count=0, path="none")) is None
 
 
-# Launches
-
-
-@pytest.mark.parametrize(
-    ("changes", "note"),
-    [
-        ({"blocked_call_count": 12}, "Blocked launches on GPU:0: 1.0% of the calls"),
-        ({"blocked_call_count": 11}, None),
-        ({"call_count": 0, "blocked_call_count": 0}, None),
-        ({"thread_count": 3, "thread_overlap_ratio": 0.01}, "Up to 3 threads launch the kernels"),
-        ({"thread_count": 3, "thread_overlap_ratio": 0.009}, None),
-        ({"eager_call_count": 1}, "Eager ops made 1 launch on GPU:0"),
-        ({"eager_call_count": None}, None),
-        ({"graph_count": 2, "opaque_count": 1}, "2 CUDA graphs launched on GPU:0; 1 recorded"),
-        ({"xla_compute_ratio": 0.12}, "XLA programs take 12.0% of the compute on GPU:0."),
-    ],
-)
-def test_notes_on_unusual_launches(changes: dict[str, Any], note: str | None) -> None:
-    usual = replace(
-        launches_of("GPU:0"),
-        blocked_call_count=0,
-        thread_overlap_ratio=0.0,
-        eager_call_count=0,
-        graph_count=0,
-        opaque_count=0,
-        xla_compute_ratio=0.0,
-    )
-    sentences = sentences_of(launches_section(view_of(), Launches((replace(usual, **changes),))))
-    assert [text.startswith(note or "") for text in sentences] == ([True] if note else [])
-
-
-# Precision
-
-
-def test_products_off_the_tensor_cores_are_those_of_the_worst_device() -> None:
-    worst = precision_of("GPU:0")
-    many = replace(worst, ordinary_kernels=worst.ordinary_kernels * 5, ordinary_kernel_count=7)
-    few = replace(precision_of("GPU:1"), ordinary_ps=1)
-    made = precision_section(BRIEF, Precision(0.5, (few, many)))
-    table, products = tables_of(made)
-    assert (products.shown_count, products.hidden_count) == (BRIEF_KERNELS, 7 - BRIEF_KERNELS)
-    assert "could use tensor cores and does not" in sentences_of(made)[0]
-    without = replace(worst, has_tensor_cores=False, ordinary_ps=None, ordinary_kernels=())
+def test_gpus_without_tensor_cores_have_none() -> None:
+    without = replace(precision_of("GPU:0"), has_tensor_cores=False)
     made = precision_section(view_of(), Precision(0.0, (without,)))
     assert made is not None
     assert made.lead == "The GPUs have no tensor cores."
     assert values_of(tables_of(made)[0], "tensor cores") == ("none",)
-    assert headings_of(table)[:4] == ["device", "compute", "tensor cores", "16 bits or less"]
 
 
 # Balance and gradients

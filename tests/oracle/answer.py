@@ -1,4 +1,4 @@
-"""Recomputes the windows, device_time, steps, idle, transfers, launches and ops of a report (docs/method.md)."""
+"""Recomputes the windows, device_time, steps, idle, transfers, precision and ops of a report (docs/method.md)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.oracle.clocks import find_clocks
 from tests.oracle.collectives import collective_answer
 from tests.oracle.idle import idle_rows
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
-from tests.oracle.launches import launch_rows
 from tests.oracle.ledger import ledger_answer, plain_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.op_steps import op_step_rows
 from tests.oracle.ops import op_rows, op_type_rows
 from tests.oracle.path import path_rows
+from tests.oracle.precision import precision_rows
 from tests.oracle.reading import Event, Host, Plane, read_hosts
 from tests.oracle.repeating import iterator_steps, periodic_steps
 from tests.oracle.replicas import find_replicas
@@ -401,7 +401,7 @@ def run_answer(
         "step_ops": step_op_rows(ledger, several),
         "transfers": transfer_rows(answers, several),
         "collectives": collective_answer(answers, several),
-        "launches": launch_rows(answers, several),
+        "precision": precision_rows(answers, several),
         "idle": idle_rows(answers, several),
         "path": paths,
         "ledger": ledger_answer(ledger, several),
