@@ -25,7 +25,7 @@ from tests.oracle.ledger import ledger_answer, plain_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.op_steps import op_step_rows
-from tests.oracle.ops import op_rows, op_type_rows
+from tests.oracle.ops import op_rows
 from tests.oracle.path import path_rows
 from tests.oracle.precision import precision_rows
 from tests.oracle.reading import Event, Host, Plane, read_hosts
@@ -396,7 +396,6 @@ def run_answer(
             "steps": _step_rows(answers, ledger, several),
         },
         "ops": ops,
-        "op_types": op_type_rows(ops),
         "op_steps": op_step_rows(ledger, answers, paths),
         "step_ops": step_op_rows(ledger, several),
         "transfers": transfer_rows(answers, several),
