@@ -27,8 +27,7 @@ from tests.gap_causes import causes_of_gaps
 from tests.ledger import ledgers
 from tests.ledger.ledgers import states_of_path
 from tests.oracle import recorded_answer, run_answer
-from tests.oracle.accessors import holds_identity
-from tests.test_oracle import differences
+from tests.oracle.accessors import differences, holds_identity
 from traceview.analysis.exchange.transfers import TOP_SOURCES
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
 from traceview.analysis.facts.selection import select
@@ -189,6 +188,9 @@ def same_idle(
             for gap in sorted(expected_row["gaps"], key=lambda gap: gap["start_ps"])
         ]
         assert sum(row.states.values()) == row.idle_ps
+        for gap in row.gaps:
+            assert sum(gap.states.values()) == gap.duration_ps
+            assert max(gap.states.values()) == gap.states[gap.state]
 
 
 def _by_cause(picoseconds: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
