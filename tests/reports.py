@@ -87,7 +87,6 @@ def empty_device(ordinal: int, **changes: Any) -> DeviceTimeRow:
         "outside_window_count": 0,
         "memory_held_bytes": None,
         "memory_peak_bytes": None,
-        "memory_window_peak_bytes": 0,
     }
     return device(ordinal, **nothing | changes)
 
