@@ -31,10 +31,9 @@ from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
-from traceview.analysis.rules.words import Among, Number
-from traceview.analysis.workload.launches import DeviceLaunches, Launches
+from traceview.analysis.rules.words import Among, Devices, Number, Size
 from traceview.analysis.workload.ops import OpRow, TopOps
-from traceview.analysis.workload.precision import DevicePrecision, OrdinaryKernel, Precision
+from traceview.analysis.workload.precision import DevicePrecision, Precision
 from traceview.document.figures import (
     UtilizationStrips,
 )
@@ -92,7 +91,6 @@ def empty_device(ordinal: int, **changes: Any) -> DeviceTimeRow:
         "outside_window_count": 0,
         "memory_held_bytes": None,
         "memory_peak_bytes": None,
-        "memory_window_peak_bytes": 0,
     }
     return device(ordinal, **nothing | changes)
 
@@ -150,9 +148,7 @@ def finding(**changes: Any) -> Finding:
         "devices": ("GPU:2", "GPU:3", "GPU:4", "GPU:5"),
         "loss": loss(2 / 3, "no_work"),
     } | changes
-    rule = RULES.get(parts["code"])
-    if rule is None:
-        return Finding(**parts)
+    rule = RULES[parts["code"]]
     if rule.code == "unused-gpu" and "arguments" not in parts:
         parts |= {"sentences": ("several",), "arguments": {"unused": Among(4, 6, "GPU")}}
     known = {name: Number(2) for name in sorted(rule.arguments)}
@@ -283,7 +279,7 @@ def device_balance(ordinal: int) -> DeviceBalance:
 
 def phases_of(ordinal: int) -> DevicePhases:
     """All parts of the step ran on both."""
-    times = (10 * MS, 20 * MS, 5 * MS, MS)
+    times = (10 * MS, 20 * MS, 5 * MS)
     return DevicePhases(HOST, f"GPU:{ordinal}", ordinal, (ordinal,), 40, *times, True)
 
 
@@ -324,32 +320,6 @@ def gradients_result() -> Gradients:
     )
 
 
-def launches_of(name: str) -> DeviceLaunches:
-    """600 kernels per step, launched by the GPU's own thread and a second one; two graphs, a tenth of XLA."""
-    return DeviceLaunches(
-        host=HOST,
-        device=name,
-        ordinal=int(name[-1]),
-        kernel_count=1234,
-        kernels_per_step=600,
-        kernel_median_ps=12_300_000,
-        call_count=1200,
-        call_median_ps=6_000_000,
-        delay_p50_ps=45_000_000,
-        delay_p95_ps=2 * MS,
-        short_kernel_ratio=0.25,
-        blocked_call_count=36,
-        thread_mode="gpu_private",
-        thread_count=2,
-        thread_overlap_ratio=0.2,
-        eager_call_count=12,
-        graph_count=2,
-        opaque_count=1,
-        opaque_ps=MS,
-        xla_compute_ratio=0.12,
-    )
-
-
 def precision_of(name: str) -> DevicePrecision:
     """Half of 60 ms in bfloat16 on tensor cores, a third in float32 off them, the rest unknown."""
     nothing = dict.fromkeys(("fp64", "tf32", "fp16", "fp8", "int8"), 0)
@@ -364,13 +334,8 @@ def precision_of(name: str) -> DevicePrecision:
         has_tensor_cores=True,
         tensor_core_ps=30 * MS,
         tensor_core_ratio=0.5,
-        ordinary_ps=20 * MS,
-        ordinary_kernels=(
-            OrdinaryKernel(
-                "model/dense/MatMul", "MatMul", "sgemm_128x64", "fp32", 4, 20 * MS, 1 / 3
-            ),
-        ),
-        ordinary_kernel_count=2,
+        opaque_count=1,
+        opaque_ps=MS,
     )
 
 
@@ -532,21 +497,23 @@ def full_report() -> Report:
             balance=balance_result(),
             gradients=gradients_result(),
             lanes=lanes_of(*working),
-            launches=Launches(tuple(map(launches_of, working))),
             precision=Precision(0.5, tuple(map(precision_of, working))),
         ),
         skipped={},
         findings=(
             finding(),
             finding(
-                code="of-later",
+                code="gpu-shared",
                 severity="warning",
-                title="0.5 GB of memory held on GPU:2",
-                explanation="No kernel ran there.",
-                advice="Hide it.",
                 confidence="medium",
-                confidence_reason="other processes may use it",
-                evidence=(Evidence("memory_held_bytes", 536_870_912, 256_000_000, "GPU:2"),),
+                sentences=("", "", "holds", "holds"),
+                arguments={
+                    "who": Devices(("GPU:2",), 6),
+                    "others": Number(1, "other process"),
+                    "memory": Size(536_870_912),
+                },
+                evidence=(Evidence("memory_ratio", 0.1, 0.05, "GPU:2", "process 41"),),
+                devices=("GPU:2",),
                 loss=None,
             ),
             finding(

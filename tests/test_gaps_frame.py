@@ -13,7 +13,7 @@ from scripts.scenarios import SCENARIOS
 from traceview.ledger.states import IDLE_STATES
 
 STATES = [f"{state.key}_ps" for state in IDLE_STATES]
-NAMES = ["A", "B", "D", "G", "waits_for_a_value", "input_and_callbacks", "no_steps"]
+NAMES = ["B", "D", "input_and_callbacks", "no_steps"]
 
 
 def loaded(name: str, tmp_path: Path) -> traceview.Trace:

@@ -12,9 +12,8 @@ _HEAD = """\
 # Findings
 
 A finding names one cause: what it costs, the evidence, and what to change. [How it is ranked](method.md#findings-and-their-loss).
-Each entry has a title as an example, what the finding means, from when on it is reported, and what to do first.
-`traceview explain CODE` prints the rest of the advice, also for JAX. A finding that another one explains is not reported on
-its own.
+Each entry says what it means, from when on it is reported, and what to do first. `traceview explain CODE` prints a title
+as an example and the rest of the advice, also for JAX. A finding that another one explains is not reported on its own.
 """
 _END = "This page is made from the rules in the code by `python -m scripts.docs`."
 
@@ -35,6 +34,4 @@ def _entry(rule: Rule) -> str:
             f"[{code}](#{code})" for code, _, _ in (each.partition("/") for each in rule.explains)
         )
         facts.append(f"- **Explains**: {links}")
-    return "\n\n".join(
-        [f"## {rule.code}", f"*{said['Example']}.* {said['Meaning']}", "\n".join(facts)]
-    )
+    return "\n\n".join([f"## {rule.code}", said["Meaning"], "\n".join(facts)])

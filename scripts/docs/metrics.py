@@ -32,8 +32,8 @@ The last command gives type and meaning of a key. [method.md](method.md) defines
   `_per_step`. `_ratio` is a share from 0 to 1 unless the schema says otherwise, `_count` a number of things.
 - Times are whole picoseconds from the origin of the run: the earliest profile start of its hosts. `jq` and JavaScript hold
   integers exactly up to 2^53, two and a half hours of picoseconds.
-- Parts add up exactly. For each device, compute, the exposed parts and idle sum to `window_ps`; the states of its mean step in
-  `results.ledger` sum to `step_ps`.
+- Parts add up exactly. Compute, the exposed parts and idle of a device sum to `window_ps`, the states of its mean step in
+  `results.ledger` to `step_ps`.
 - Null means that the trace does not hold the number. A topic without a result is null, with its reason in `skipped`.
 - `schema_version` changes when a key goes, or changes its meaning, type or unit. Within a version keys and words may be added:
   ignore those that you do not know.
@@ -41,9 +41,8 @@ The last command gives type and meaning of a key. [method.md](method.md) defines
 ## Keys
 
 Each object has its path, its name in the schema, what it is, and its keys. `[]` is each item of a list, `.*` each value of an
-object. An object that occurs in several places is listed at the first. The schema alone has the parts of sentences,
-`arguments`, of pictures, `results.lanes` and `results.timeline`, and of what was recorded of a process in
-`results.environment.hosts`.
+object. An object that occurs in several places is listed at the first. The schema alone has `arguments`, `results.lanes`,
+`results.timeline` and `results.environment.hosts`.
 """
 _FOR_SCHEMA_ONLY = (".arguments.*", "results.lanes", "results.timeline", "environment.hosts[].")
 """Parts of sentences, pictures and settings: who needs their keys looks into the schema."""

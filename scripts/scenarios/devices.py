@@ -346,17 +346,8 @@ def opaque_graph() -> Scenario:
             launch_name="cuGraphLaunch (CudaGraph:7)",
         )
     device = device_truth(WINDOW_MS, compute=160, idle=39.9, kernels=4)
-    launches = {
-        "kernel_count": 0,
-        "kernel_median_ps": None,
-        "delay_p50_ps": None,
-        "graph_count": 4,
-        "opaque_count": 4,
-        "opaque_ps": ms(160),
-    }
     truth = _truth(
         {"GPU:0": device},
-        launches={"GPU:0": launches},
         precision={"GPU:0": {"unknown": ms(160)}, "tensor_core_ratio": 0.0},
         findings=findings_truth(["opaque-cuda-graph"], ["low-precision-unused"]),
     )
@@ -375,16 +366,8 @@ def graph_nodes() -> Scenario:
                 0, step.at(start_ms), step.at(end_ms), stats=node_stats, correlation_id=number
             )
     device = device_truth(WINDOW_MS, compute=144, idle=55.9, kernels=12)
-    launches = {
-        "kernels_per_step": 3,
-        "call_count": 4,
-        "delay_p50_ps": ms(1.989),
-        "graph_count": 4,
-        "opaque_count": 0,
-    }
     truth = _truth(
         {"GPU:0": device},
-        launches={"GPU:0": launches},
         findings=findings_truth([], ["opaque-cuda-graph"]),
     )
     return Scenario("graph_nodes", {"host0": trace}, truth)

@@ -615,7 +615,7 @@ HEADLINES: Final[Mapping[str, str]] = {
     "small_steps": "The step is small: host ops take 1.60 of 6.10 ms (26%).",
     "factoring_in_step": "Both replicas spend 16.0 of 50.0 ms (32%) on factoring matrices: Svd.",
     "computes_in_float64": "GPU:0 loses 20.1 of 50.0 ms (40%) to float64, MatMul.",
-    "xla_on_cpus": "Both CPUs wait 17.9 of 50.0 ms (36%) between recorded calls.",
+    "xla_on_cpus": "CPU:0 waits 20.0 of 50.0 ms (40%) for CPU:1, which has more work.",
     "the_next_batch_is_prepared": "GPU:0 waits 20.0 of 50.0 ms (40%) for CPU op PyFunc.",
     "an_event_that_no_list_knows": "GPU:0 waits 18.0 of 50.0 ms (36%) in Build buffer allocations.",
     "tpu_streams_weights": "TPU:0 waits 46.5 of 50.0 ms (93%) for HtoD copies.",

@@ -8,7 +8,6 @@ plain nested data in the words of METRICS.md, below the key it would have in the
     device_time  {device: {status, window_ps, compute_ps, …}}; `None`: the trace does not hold it
     idle         {device: {gap_count, longest_gap_ps, states: {state: ps}}}
     transfers    {device: {direction: {bytes, count, busy_ps, exposed_ps, …}}}
-    launches     {device: {kernels_per_step, delay_p50_ps, …}}
     precision    {device: {precision: ps}, tensor_core_ratio}, every precision that has any time
     collectives, balance, gradients, input, capture
     outside_view {device: what NVML said}

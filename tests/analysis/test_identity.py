@@ -271,9 +271,6 @@ def facts(report: Report, shift_ps: int = 0) -> dict[str, Any]:
         for gap in stamped:
             # Threads are named there as they were recorded.
             gap.pop("thread", None)
-    path = facts["results"]["path"]
-    if path:
-        stamped += path["longest"]
     for entry in stamped:
         for key in ("start_ps", "end_ps"):
             if key in entry:

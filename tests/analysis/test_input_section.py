@@ -8,21 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from tests.analysis.sections import (
-    headings_of,
     sentences_of,
-    tables_of,
-    values_of,
     view_of,
 )
-from traceview.analysis.facts.input_supply import InputShard
 from traceview.analysis.gpu_time.input import (
-    BEHIND,
     WORK,
     Input,
     InputHost,
     section,
 )
-from traceview.analysis.measures.context import FEW_ROWS
 from traceview.trace.host.pipeline import InputStage
 
 MS = 10**9
@@ -67,10 +61,6 @@ def stage(name: str = "Iterator::Root::Map", **changes: Any) -> InputStage:
         "injected": False,
     }
     return InputStage(**parts | changes)
-
-
-def shard(number: int) -> InputShard:
-    return InputShard("worker0", number, f"GPU:{number}", 80 * MS, 20 * MS, number * MS, number, 4)
 
 
 def input_of(**changes: Any) -> Input:
@@ -159,70 +149,3 @@ def test_who_hardly_waited_for_an_empty_buffer(measures: dict[str, Any], who: st
     assert (
         f"The model found its input buffer empty in 50.0% of its requests, but {who} hardly waited for it."
     ) in sentences_of(section(view_of(), result))
-
-
-def test_hosts_have_rows_where_there_are_several() -> None:
-    assert len(tables_of(section(view_of(), input_of()))) == 1
-    unknown = host(
-        "worker1",
-        measured_by="iterator",
-        device=None,
-        wait_ps=None,
-        wait_per_step_ps=None,
-        input_ratio=None,
-        reason="no used step",
-    )
-    hosts, _ = tables_of(section(view_of(), input_of(hosts=(host(), unknown))))
-    assert values_of(hosts, "host") == ("worker0", "worker1")
-    assert values_of(hosts, "share of the step") == (0.616, None)
-    assert values_of(hosts, "device") == ("GPU:0", None)
-    assert values_of(hosts, "measured by") == ("time of the device", "iterator calls")
-    assert values_of(hosts, "unknown because") == (None, "no used step")
-
-
-def test_shards_of_a_distributed_dataset() -> None:
-    result = input_of(shards=tuple(map(shard, range(FEW_ROWS + 2))))
-    shards, _ = tables_of(section(view_of(is_brief=True), result))
-    assert (shards.shown_count, shards.hidden_count) == (FEW_ROWS, 2)
-    assert shards.rest == "traceview analyze logs --format json"
-    assert values_of(shards, "device")[:2] == ("GPU:0", "GPU:1")
-    assert values_of(shards, "time in calls per step")[:2] == (20 * MS, 20 * MS)
-    assert values_of(shards, "behind first shard")[:2] == (0, MS)
-    assert values_of(shards, "steps 5% behind")[:2] == (0, 1)
-    assert BEHIND in sentences_of(section(view_of(), result))
-    assert BEHIND not in sentences_of(section(view_of(), input_of()))
-    shards, _ = tables_of(section(view_of(), result))
-    assert shards.hidden_count == 0
-
-
-def test_stages() -> None:
-    stages = (
-        stage(parallelism=2, buffer_limit=8, buffered_median=1, empty_ratio=0.25),
-        stage("Iterator::Root", blocking=False, injected=True, buffered_median=3),
-        stage("Iterator::Root::TFRecord", host="worker1"),
-    )
-    (table,) = tables_of(section(view_of(), input_of(stages=stages, stage_count=3)))
-    assert values_of(table, "stage") == ("Root::Map", "Root", "Root::TFRecord")
-    assert values_of(table, "host") == ("worker0", "worker0", "worker1")
-    assert values_of(table, "asked by") == ("model", "background threads", "model")
-    assert values_of(table, "work in the window") == (60 * MS,) * 3
-    assert values_of(table, "handing over") == (20 * MS,) * 3
-    assert values_of(table, "over 50.0 µs") == (3, 3, 3)
-    assert values_of(table, "parallel calls") == (2, None, None)
-    assert values_of(table, "buffer") == ("1 of 8", "3", None)
-    assert values_of(table, "calls with empty buffer") == (0.25, None, None)
-    assert values_of(table, "added by") == ("", "TensorFlow", "")
-    (table,) = tables_of(section(view_of(), input_of()))
-    assert headings_of(table) == [
-        "stage",
-        "work in the window",
-        "handing over",
-        "calls",
-        "over 50.0 µs",
-    ]
-
-
-def test_the_stage_that_works_most_comes_first() -> None:
-    stages = (stage("Iterator::Root::Prefetch", waiting_ps=79 * MS), stage())
-    (table,) = tables_of(section(view_of(), input_of(stages=stages, stage_count=2)))
-    assert values_of(table, "stage") == ("Root::Map", "Root::Prefetch")

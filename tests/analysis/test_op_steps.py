@@ -43,32 +43,6 @@ def test_time_noise_and_path_of_an_op(tmp_path: Path) -> None:
     assert (result.step_count, result.walked_count, result.left_out_count) == (4, 4, 0)
 
 
-@pytest.mark.parametrize(
-    ("texts", "shapes"),
-    [
-        (("(float[32,784];float[784,10])",), ("(float[32,784];float[784,10])",)),
-        (("(half[?,2])", "(int32[4])", "(half[?,2])"), ("(half[?,2])", "(int32[4])")),
-        (("()",), ("()",)),
-        (("</script>", "(alice[3])", "(float[1]) x"), ()),
-        ((), ()),
-    ],
-)
-def test_the_shapes_of_an_op(tmp_path: Path, texts: tuple[str, ...], shapes: object) -> None:
-    """As TensorFlow writes them; any other text of the trace is none."""
-    trace = new_trace()
-    for step in marked_steps(trace, count=3):
-        for place, text in enumerate(texts):
-            begin = 5 + 10 * place
-            step.kernel(0, begin, begin + 8, name="gemm", op="dense:MatMul", stats={"shape": text})
-        step.kernel(0, 35, 40, name="relu", op="relu:Relu")
-    trace.write(tmp_path)
-    result = analyze(tmp_path).results.op_steps
-    assert result is not None
-    rows = {row.op: row.shapes for row in result.rows}
-    assert rows.get("dense", ()) == shapes
-    assert rows["relu"] == ()
-
-
 def test_one_step_has_no_noise(tmp_path: Path) -> None:
     row = row_of(op_steps(tmp_path, lengths=(10,)), "dense")
     assert (row.error_ps, row.error_degrees) == (None, None)

@@ -90,15 +90,6 @@ def test_only_gpus_with_tensor_cores_count(tmp_path: Path, stats: Stats, has: bo
     report = analyzed(tmp_path, (FP32, 0, 10), stats={"core_count": 80, **stats})
     assert of_gpu(report).has_tensor_cores is has
     assert is_unused(report) is (has is True)
-    assert (of_gpu(report).ordinary_ps is None) is (has is not True)
-
-
-def test_products_off_the_tensor_cores_are_named(tmp_path: Path) -> None:
-    elementwise = "void Eigen::internal::EigenMetaKernel<float>"
-    row = of_gpu(analyzed(tmp_path, (FP32, 0, 10), (elementwise, 10, 12), (FP16, 12, 14)))
-    (kernel,) = row.ordinary_kernels
-    assert (kernel.kernel, kernel.op, kernel.precision) == (FP32, "model/dense/MatMul", "fp32")
-    assert (kernel.total_ps, kernel.count, row.ordinary_ps) == (ms(10), 1, ms(10))
 
 
 @pytest.mark.parametrize(
@@ -131,3 +122,24 @@ def test_half_precision_of_2020(shared_traces: Path) -> None:
         assert row.precision_ps["fp16"] + row.precision_ps["fp32"] == row.compute_ps
         assert row.low_precision_ratio > 0.999
         assert row.tensor_core_ps == 0
+
+
+def test_graphs_recorded_as_one_event_are_a_finding(tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.device_event(0, "CudaGraphExec:7", 0, ms(3), type_="CudaGraph")
+    trace.kernel(0, ms(3), ms(4))
+    trace.write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    (finding,) = [row for row in report.findings if row.code == "opaque-cuda-graph"]
+    assert (finding.severity, finding.devices) == ("info", ("GPU:0",))
+    assert finding.title == "GPU:0 runs 1 CUDA graph recorded without kernels"
+    assert of_gpu(report).opaque_ps == ms(3)
+
+
+def test_without_kernels_it_is_skipped(tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.copy(0, "H2D", ms(1), ms(2), size=1000)
+    trace.write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert report.results.precision is None
+    assert report.skipped["precision"] == "no GPU ran a kernel in the window"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 import traceview
 from scripts.scenarios.model import Step, ms, new_trace
-from tests.analysis.test_steps_section import steps
 from traceview.analysis.measures.step_report import (
     StepDevice,
     StepEvaluation,
     StepRow,
+    Steps,
     slow_steps,
     state_growth,
 )
@@ -22,6 +23,23 @@ from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Ordinal, Slower, StateName
 
 MS = 10**9
+
+
+def steps(*rows: StepRow, **changes: Any) -> Steps:
+    fields: dict[str, Any] = {
+        "method": "marker",
+        "reliability": "high",
+        "basis": "marker",
+        "loop_iterations": None,
+        "steps_per_call": None,
+        "count": len(rows),
+        "used_count": sum(row.used for row in rows),
+        "median_ps": 24 * MS,
+        "iqr_ps": MS,
+        "cv_ratio": 0.05,
+        "steps": rows,
+    }
+    return Steps(**fields | changes)
 
 
 def row(number: int, length_ms: float, host: str = "host0", **states_ms: float) -> StepRow:

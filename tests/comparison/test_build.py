@@ -26,13 +26,10 @@ from traceview.analysis.rules.finding import Evidence
 from traceview.analysis.rules.words import Line
 from traceview.base.errors import ComparisonError
 from traceview.comparison.build import compare
-from traceview.comparison.document import sections_of
 from traceview.comparison.model import StateDifference
 from traceview.comparison.noise import RunSpread
 from traceview.comparison.parts import finding_differences, op_differences
 from traceview.comparison.sides import capture_steps, whole
-from traceview.comparison.verdict import verdict_of
-from traceview.document import markdown
 from traceview.report.model import Report
 
 MS = 10**9
@@ -394,29 +391,6 @@ def test_another_kernel_of_the_same_op_is_the_same_op() -> None:
     before, after = ops(op("a", ps=1000)), ops(op("a", ps=800, kernel="gemm_tensor_core"))
     (row,) = op_differences([before], [after], 0, EXACT)
     assert (row.status, row.before_kernel, row.kernel) == ("faster", "gemm", "gemm_tensor_core")
-
-
-def test_an_op_on_another_shape_is_neither_slower_nor_faster() -> None:
-    """Its time is of other work; where a side recorded no shape, nothing is known to differ."""
-    small, large = ("(float[32,784])",), ("(float[64,784])",)
-    before = ops(op("a", ps=5 * MS, shapes=small))
-    for shapes, status in ((large, "reshaped"), (small, "slower"), ((), "slower")):
-        after = ops(op("a", ps=9 * MS, shapes=shapes))
-        (row,) = op_differences([before], [after], 0, EXACT)
-        assert (row.status, row.before_shapes, row.after_shapes) == (status, small, shapes)
-    comparison = compare([before], [ops(op("a", ps=9 * MS, shapes=large))])
-    text = "".join(map(markdown.render_section, sections_of(comparison)))
-    assert "other shape" in text
-    assert "`(float[32,784]) → (float[64,784])`" in text
-    reshaped = op_differences([before], [ops(op("a", ps=9 * MS, shapes=large))], 4 * MS, EXACT)
-    clause = verdict_of(
-        replace(comparison.step, direction="slower", difference_ps=4 * MS, ratio=0.4),
-        (1, 1),
-        [state("compute", reshaped[0].path_ps, "slower")],
-        (),
-        reshaped,
-    )
-    assert "because a, with inputs of another shape, takes " in clause
 
 
 def test_what_a_side_left_out_is_not_new() -> None:

@@ -11,7 +11,6 @@ from tests.reports import full_report
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.comparison.baselines import FILES, file_content
 from traceview.comparison.gate import asked_conditions, baseline_of, budget_in
-from traceview.report.model import with_reasons
 from traceview.report.saved import load_report, to_json
 
 
@@ -88,8 +87,8 @@ def test_a_baseline_by_name_or_by_path(tmp_path: Path, monkeypatch: pytest.Monke
     named = baseline_of("main", None).reports
     assert named == (load_report(folder / FILES[0]),) * 2
     assert named[0].results.steps == report.results.steps
-    assert baseline_of("whole.json", None).reports == (with_reasons(report),)
-    assert baseline_of("./whole.json", None).reports == (with_reasons(report),)
+    assert baseline_of("whole.json", None).reports == (report,)
+    assert baseline_of("./whole.json", None).reports == (report,)
     with pytest.raises(TraceNotFoundError) as caught:
         baseline_of("mian", None)
     assert caught.value.hint == "did you mean main?"

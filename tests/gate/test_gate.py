@@ -125,7 +125,7 @@ def test_every_row_has_to_hold_and_the_nearest_is_shown() -> None:
         ("busy_ratio >= 0.1", "no device computed"),
         ("finding:unused-gpu absent", "the capture is unusable"),
         ("memory_peak_gb <= 1", "its allocator was not recorded"),
-        ("state.input_ratio <= 1", "not in the saved report"),
+        ("state.input_ratio <= 1", "not computed"),
     ],
 )
 def test_why_nothing_can_be_judged(text: str, reason: str) -> None:

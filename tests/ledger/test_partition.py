@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace
 from scripts.scenarios import SCENARIOS
 from tests.ledger.ledgers import FIXTURES, Run, folder_of, run_of
-from tests.oracle import run_answer
 from tests.oracle.intervals import Interval, clip, length, subtract
 from traceview.analysis.facts.selection import recorded_devices
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By
@@ -22,21 +21,6 @@ from traceview.ledger.table import Ledger
 from traceview.trace.model import NONE
 from traceview.trace.windows import WindowKind
 from traceview.xplane.planes import ActivityClass
-
-RAW = [
-    "custom-loop-2",
-    "slow-input-2",
-    "collectives_of_two_hosts",
-    "exposed_collectives",
-    "packs_over_pcie",
-    "pageable_copies",
-    "queued_on_another_stream",
-    "replicas_wait_for_input",
-    "skewed_clocks",
-    "waits_by_turns",
-    "zero_length",
-]
-"""Of these the unions are made from the raw planes, which takes long; of all others from the decoded events."""
 
 
 @pytest.fixture(scope="module", params=[*FIXTURES, *sorted(SCENARIOS)])
@@ -267,29 +251,6 @@ def test_the_path_fills_each_step(run: Run) -> None:
 
 def test_the_ledger_of_the_whole_recording_holds_too(whole: Run) -> None:
     check_all(whole)
-
-
-@pytest.mark.parametrize("window", ["auto", "trace"])
-@pytest.mark.parametrize("name", RAW)
-def test_sums_by_activity_are_those_of_the_raw_planes(
-    name: str, window: WindowKind, tmp_path: Path
-) -> None:
-    folder = folder_of(name, tmp_path)
-    run = run_of(folder, window)
-    answer = run_answer(sorted(folder.rglob("*.xplane.pb")), window)["device_time"]["devices"]
-    expected = {
-        row["device"]: [
-            row["compute_ps"],
-            *(row[f"exposed_{key}_ps"] for key in ACTIVITIES[1:-1]),
-            row["idle_ps"],
-        ]
-        for row in answer
-        if row["compute_ps"] is not None
-    }
-    found = {run.trace.device_key(d): by_activity(run.ledger, d) for d in run.ledger.devices}
-    assert found == {device: expected[device] for device in found}
-    # Only devices that do nothing may be missing.
-    assert all(device in found or not sum(parts[:-1]) for device, parts in expected.items())
 
 
 # Random traces

@@ -1,4 +1,4 @@
-"""Recomputes the windows, device_time, steps, idle, transfers, launches and ops of a report (docs/method.md)."""
+"""Recomputes the windows, device_time, steps, idle, transfers, precision and ops of a report (docs/method.md)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.oracle.clocks import find_clocks
 from tests.oracle.collectives import collective_answer
 from tests.oracle.idle import idle_rows
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
-from tests.oracle.launches import launch_rows
 from tests.oracle.ledger import ledger_answer, plain_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.op_steps import op_step_rows
-from tests.oracle.ops import op_rows, op_type_rows
+from tests.oracle.ops import op_rows
 from tests.oracle.path import path_rows
-from tests.oracle.reading import Event, Host, Plane, read_hosts
+from tests.oracle.precision import precision_rows
+from tests.oracle.reading import Host, Plane, read_hosts
 from tests.oracle.repeating import iterator_steps, periodic_steps
 from tests.oracle.replicas import find_replicas
 from tests.oracle.segments import Ledger
@@ -76,7 +76,6 @@ def _tpu(host: Host, plane: Plane, ordinal: int) -> Device:
 def _memory(host: Host, devices: list[Device]) -> None:
     """The last `bytes_allocated` and the largest `peak_bytes_in_use` of `GPU_<n>_bfc`."""
     held: dict[int, list[tuple[int, int, int]]] = {}
-    events: dict[int, list[tuple[Event, int]]] = {}
     peaks: dict[int, list[int]] = {}
     for event in host.host_events():
         allocator = re.fullmatch(r"GPU_(\d+)_bfc", event.text("allocator_name"))
@@ -86,14 +85,9 @@ def _memory(host: Host, devices: list[Device]) -> None:
         now, peak = event.integer("bytes_allocated"), event.integer("peak_bytes_in_use")
         if now is not None:
             held.setdefault(number, []).append((event.start, event.order, now))
-            events.setdefault(number, []).append((event, now))
         if peak is not None:
             peaks.setdefault(number, []).append(peak)
     gpus = {device.ordinal: device for device in devices if device.kind == "gpu"}
-    for device in gpus.values():
-        device.held = sorted(
-            events.get(device.ordinal, []), key=lambda pair: (pair[0].start, pair[0].order)
-        )
     # With virtual GPUs the numbers of allocators differ from those of planes. An allocator whose
     # number no GPU plane has shows that; then no allocator of the host is used.
     if (held.keys() | peaks.keys()) - gpus.keys():
@@ -282,7 +276,6 @@ def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
                     **parts,
                     "memory_held_bytes": device.held_bytes,
                     "memory_peak_bytes": device.peak_bytes,
-                    "memory_window_peak_bytes": device.most_held(answer.window),
                 }
             )
     return rows
@@ -396,12 +389,11 @@ def run_answer(
             "steps": _step_rows(answers, ledger, several),
         },
         "ops": ops,
-        "op_types": op_type_rows(ops),
         "op_steps": op_step_rows(ledger, answers, paths),
         "step_ops": step_op_rows(ledger, several),
         "transfers": transfer_rows(answers, several),
         "collectives": collective_answer(answers, several),
-        "launches": launch_rows(answers, several),
+        "precision": precision_rows(answers, several),
         "idle": idle_rows(answers, several),
         "path": paths,
         "ledger": ledger_answer(ledger, several),

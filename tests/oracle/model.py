@@ -8,7 +8,7 @@ from typing import Any
 from tests.oracle.classes import Activity
 from tests.oracle.intervals import Interval
 from tests.oracle.links import Links
-from tests.oracle.reading import Event, Host
+from tests.oracle.reading import Host
 from tests.oracle.steps import Step
 
 Row = dict[str, Any]
@@ -23,15 +23,6 @@ class Device:
     activities: list[Activity] = field(default_factory=list)
     held_bytes: int | None = None
     peak_bytes: int | None = None
-    held: list[tuple[Event, int]] = field(default_factory=list)
-
-    def most_held(self, window: Interval) -> int | None:
-        """The most of what was held at the start of the window and of what was allocated in it."""
-        if self.held_bytes is None:
-            return None
-        before = [held for event, held in self.held if event.start <= window[0]]
-        inside = [held for event, held in self.held if window[0] < event.start < window[1]]
-        return max(before[-1:] + inside, default=None)
 
     @property
     def short_name(self) -> str:

@@ -15,17 +15,6 @@ def stem_of(kernel: str) -> str:
     return re.sub(r"[<(].*", "", short, flags=re.DOTALL).strip() or kernel
 
 
-def shape_of(activity: Activity) -> str:
-    """The shapes of a kernel's op: types of TensorFlow with numbers in brackets, between parentheses; else nothing."""
-    text = activity.event.text("shape")
-    inner = re.fullmatch(r"\((.*)\)", text)
-    if inner is None or activity.self_ps_children:
-        return ""
-    tensors = inner[1].split(";") if inner[1] else []
-    known = all(re.fullmatch(r"(float|half|int32|int64|bool)\w*\[[\d,]*\]", row) for row in tensors)
-    return text if known else ""
-
-
 def error_of(series: list[int]) -> float:
     """The standard error of the mean, as many neighbours as are alike counting as one."""
     count = len(series)
@@ -67,7 +56,7 @@ def op_step_rows(ledger: Ledger, answers: list[HostAnswer], paths: list[Row]) ->
         for number, _, segment in parts:
             by_step[number] += segment.end - segment.start
         series = list(by_step.values())
-        events = {id(segment.activity): segment.activity for _, _, segment in parts}
+        events = {id(segment.activity) for _, _, segment in parts}
         rows.append(
             {
                 **dict(zip(("class", "op", "op_type", "kernel"), key, strict=True)),
@@ -76,7 +65,6 @@ def op_step_rows(ledger: Ledger, answers: list[HostAnswer], paths: list[Row]) ->
                 "ps_per_step": sum(series) // len(numbers),
                 "error_ps": error_of(series) if len(numbers) > 1 else None,
                 "path_ps": on_path.get(key, 0),
-                "shapes": sorted({shape_of(one) for one in events.values() if one} - {""}),
             }
         )
     return rows

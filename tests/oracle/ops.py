@@ -74,22 +74,6 @@ def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
     return rows
 
 
-def op_type_rows(rows: list[Row]) -> list[Row]:
-    """One row per device, class and type of the rows above whose type is known."""
-    types: dict[tuple[str, str, str], Row] = {}
-    for row in rows:
-        if row["op_type"]:
-            key = (row["device"], row["class"], row["op_type"])
-            own = types.setdefault(key, {"op_count": 0, "count": 0, "total_ps": 0})
-            own["op_count"] += 1
-            own["count"] += row["count"]
-            own["total_ps"] += row["total_ps"]
-    return [
-        dict(zip(("device", "class", "op_type"), key, strict=True)) | row
-        for key, row in types.items()
-    ]
-
-
 def _op_bytes(own: list[Activity]) -> int | None:
     """None for kernels: a trace does not record the bytes that they move."""
     known = [a.bytes for a in own if a.bytes is not None]

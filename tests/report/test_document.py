@@ -84,8 +84,8 @@ RULE = Rule(
 )
 
 
-def evidence_text(*evidence: Evidence, rule: Rule | None = RULE) -> str:
-    return plain(evidence_phrase(evidence, rule))
+def evidence_text(*evidence: Evidence) -> str:
+    return plain(evidence_phrase(evidence, RULE))
 
 
 def test_equal_evidence_stands_together_in_the_words_of_its_rule() -> None:
@@ -96,7 +96,6 @@ def test_equal_evidence_stands_together_in_the_words_of_its_rule() -> None:
     assert evidence_text(*rows) == (
         "status: no event (GPU:2 and GPU:3); memory held: 537 MB (GPU:2), limit 256 MB"
     )
-    assert evidence_text(rows[2], rule=None) == "GPU:2: memory held: 537 MB, limit 256 MB"
     assert evidence_text(Evidence("explains", "host-bound", None, "")) == "explains: host-bound"
     many = tuple(Evidence(f"value{n}", n, None, "") for n in range(8))
     assert evidence_text(*many).endswith("value5: 5; and 2 more")

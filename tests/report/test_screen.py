@@ -53,7 +53,9 @@ def test_the_answer_is_not_repeated(tmp_path: Path) -> None:
 def test_information_is_counted_and_not_listed() -> None:
     screen = screen_of(full_report())
     assert plain(screen.answer) == "4 of 6 GPUs are unused."
-    assert [plain(row.title) for row in screen.findings] == ["0.5 GB of memory held on GPU:2"]
+    assert [plain(row.title) for row in screen.findings] == [
+        "GPU:2 is shared with 1 other process holding 537 MB"
+    ]
     assert screen.hidden_count == 1
 
 

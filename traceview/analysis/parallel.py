@@ -13,13 +13,12 @@ from traceview.analysis.gpu_time import idle, path, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.workload import compute, launches, ops, precision
+from traceview.analysis.workload import compute, ops, precision
 from traceview.base.timing import measured_beside
 from traceview.trace.device.side_by_side import FEWEST_PER_DEVICE
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     ops.ANALYSIS,
-    launches.ANALYSIS,
     precision.ANALYSIS,
     gradients.ANALYSIS,
     capture.ANALYSIS,

@@ -42,8 +42,6 @@ from traceview.analysis.workload.compute import ANALYSIS as COMPUTE
 from traceview.analysis.workload.compute import Compute
 from traceview.analysis.workload.efficiency import ANALYSIS as EFFICIENCY
 from traceview.analysis.workload.efficiency import Efficiency
-from traceview.analysis.workload.launches import ANALYSIS as LAUNCHES
-from traceview.analysis.workload.launches import Launches
 from traceview.analysis.workload.layers import ANALYSIS as LAYERS
 from traceview.analysis.workload.layers import Layers
 from traceview.analysis.workload.memory import ANALYSIS as MEMORY
@@ -73,7 +71,6 @@ class Results(Record, frozen=True):
         collectives: What collectives cost, and who waits for whom.
         balance: How evenly the devices worked, and which one the others wait for.
         gradients: Which devices computed gradients.
-        launches: How the host starts the kernels of each GPU.
         precision: With which precision each GPU computes.
         efficiency: How many FLOP/s the compute does, and how far it is from the peak of the device.
         occupancy: How much of each GPU its kernels can fill.
@@ -101,7 +98,6 @@ class Results(Record, frozen=True):
     collectives: Annotated[CollectiveResult | None, COLLECTIVES] = None
     balance: Annotated[Balance | None, BALANCE] = None
     gradients: Annotated[Gradients | None, GRADIENTS] = None
-    launches: Annotated[Launches | None, LAUNCHES] = None
     precision: Annotated[Precision | None, PRECISION] = None
     efficiency: Annotated[Efficiency | None, EFFICIENCY] = None
     occupancy: Annotated[Occupancy | None, OCCUPANCY] = None

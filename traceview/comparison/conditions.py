@@ -26,7 +26,7 @@ from traceview.comparison.sides import step_time_ps
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
 from traceview.ledger.states import KEYS
-from traceview.report.model import Report, absence
+from traceview.report.model import Report, why_absent
 
 Quantity: TypeAlias = Literal["time", "bytes", "ratio", "number"]
 """`time` is picoseconds."""
@@ -77,7 +77,7 @@ class Query(Struct, frozen=True):
 
 def _step_time(report: Report) -> list[Value]:
     steps = report.results.steps
-    reason = absence(report, "steps") if steps is None else "no step is used"
+    reason = why_absent(report, "steps") if steps is None else "no step is used"
     excluded = dict.fromkeys(step.excluded for step in (steps.steps if steps else ()))
     words = ", ".join(filter(None, excluded))
     return [Value("", step_time_ps(report), f"{reason}: {words}" if words else reason)]
@@ -91,14 +91,14 @@ def _busy(report: Report) -> list[Value]:
         for row in (times.devices if times else ())
         if row.is_in_use
     ]
-    reason = absence(report, "device_time") if times is None else "no device computed"
+    reason = why_absent(report, "device_time") if times is None else "no device computed"
     return rows or [Value("", None, reason)]
 
 
 def _memory_peak(report: Report) -> list[Value]:
     times = report.results.device_time
     if times is None:
-        return [Value("", None, absence(report, "device_time"))]
+        return [Value("", None, why_absent(report, "device_time"))]
     rows = [
         Value(row.device, row.memory_peak_bytes, "its allocator was not recorded")
         for row in times.devices
@@ -109,7 +109,7 @@ def _memory_peak(report: Report) -> list[Value]:
 def _examples(report: Report) -> list[Value]:
     balance = report.results.balance
     if balance is None:
-        return [Value("", None, absence(report, "balance"))]
+        return [Value("", None, why_absent(report, "balance"))]
     throughput = balance.throughput
     return [Value("", throughput.examples_per_second, "the batch size is not known")]
 
@@ -122,7 +122,7 @@ def _state(key: str, is_ratio: bool, report: Report) -> list[Value]:
     """The mean step of each device in a state, or its share of the step; a state that does not occur takes 0."""
     ledger = report.results.ledger
     if ledger is None:
-        return [Value("", None, absence(report, "ledger"))]
+        return [Value("", None, why_absent(report, "ledger"))]
     rows = [
         Value(row.device, row.states.get(key, 0) / (max(row.step_ps, 1) if is_ratio else 1))
         for row in ledger.devices

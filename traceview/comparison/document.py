@@ -42,7 +42,6 @@ STATUSES: Final = {
     "faster": Look("faster", "faster", ink="green"),
     "new": Look("new", "new", ink="bold"),
     "gone": Look("gone", "gone", ink="bold"),
-    "reshaped": Look("reshaped", "other shape", ink="bold"),
     "same": Look("same", "no difference shown", ink="dim"),
 }
 """How an op changed."""
@@ -269,13 +268,6 @@ def _calls(row: OpDifference) -> str:
     return before if before == after else f"{before} → {after}"
 
 
-def _shapes(row: OpDifference) -> str:
-    """`(float[32,784]) → (float[64,784])` where they differ."""
-    if row.status != "reshaped":
-        return ""
-    return f"{numbers.beginning(row.before_shapes, 2)} → {numbers.beginning(row.after_shapes, 2)}"
-
-
 def _kernel(row: OpDifference) -> str | None:
     if row.before_kernel is not None:
         return f"{row.before_kernel} → {row.kernel}"
@@ -302,7 +294,6 @@ _OPS: Final = (
         "what it takes more of the critical path, as a share of the difference of the steps",
     ),
     Shown("calls", _calls, 2),
-    Shown("shape", _shapes, 4, "name"),
     Shown("class", lambda row: look_of(CLASSES, row.class_), 5, "look"),
     Shown("kernel", _kernel, 6, "name"),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, TypeAlias
 
-from traceview.analysis.gpu_time.op_steps import Shapes
 from traceview.base.record import (
     Count,
     DeviceKey,
@@ -173,9 +172,8 @@ class OpDifference(Record, frozen=True):
         op: Name of the op without its replica part; null where not recorded.
         kernel: Name of its kernel without arguments and types, after, or before where it is gone; null for host ops.
         before_kernel: Kernel that ran the op before, where another runs it after; else null.
-        status: slower or faster where that is shown among all ops, new, gone, reshaped where its inputs have other
-            shapes, so that its times are of other work, or same. What a side does not list is new or gone beyond the noise of
-            the side that lists it.
+        status: slower or faster where that is shown among all ops, new, gone, or same. What a side does not list is new
+            or gone beyond the noise of the side that lists it.
         before_ps: Time before, picoseconds.
         after_ps: Time after.
         before_calls: Events per step before.
@@ -189,15 +187,13 @@ class OpDifference(Record, frozen=True):
         path_ps: How much more of the critical path it takes, mean per step, picoseconds.
         share_ratio: path_ps as a share of the difference of the mean steps; null where these are not shown
             to differ.
-        before_shapes: Shapes of its inputs before; empty where not recorded.
-        after_shapes: The same after.
     """
 
     class_: Annotated[str, one_of(*CLASSES)]
     op: OpName | None
     kernel: KernelName | None
     before_kernel: KernelName | None
-    status: Literal["slower", "faster", "new", "gone", "reshaped", "same"]
+    status: Literal["slower", "faster", "new", "gone", "same"]
     before_ps: Picoseconds
     after_ps: Picoseconds
     before_calls: float
@@ -208,8 +204,6 @@ class OpDifference(Record, frozen=True):
     left_out_ps: Picoseconds
     path_ps: Integer
     share_ratio: float | None
-    before_shapes: tuple[Shapes, ...] = ()
-    after_shapes: tuple[Shapes, ...] = ()
 
 
 class FindingDifference(Record, frozen=True):

@@ -158,7 +158,7 @@ def _mean_step(captures: Sequence[DeviceStates]) -> dict[str, int]:
     )
 
 
-Status = Literal["slower", "faster", "new", "gone", "reshaped", "same"]
+Status = Literal["slower", "faster", "new", "gone", "same"]
 
 
 class _Key(NamedTuple):
@@ -172,14 +172,12 @@ class _Key(NamedTuple):
 class _Op(Struct, frozen=True):
     """An op of one side; of a capture in which it does not run it is 0.
 
-    `levels`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step. `shapes`: of
-    its inputs.
+    `levels`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step.
     """
 
     levels: tuple[Level, ...] = ()
     calls: float = 0.0
     path_ps: float = 0.0
-    shapes: tuple[str, ...] = ()
 
     @property
     def ps(self) -> float:
@@ -239,8 +237,6 @@ def _status(old: _Op | None, new: _Op | None, left_out_ps: int, direction: Direc
         if left_out_ps and not is_longer:
             return "same"
         return "new" if old is None else "gone"
-    if old.shapes and new.shapes and old.shapes != new.shapes:
-        return "reshaped"
     return "same" if direction == "none" or direction == "unknown" else direction
 
 
@@ -259,7 +255,6 @@ def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
             calls=sum(row.count / _device_steps(table, row) for table, row in of_key) / len(tables),
             path_ps=sum(row.path_ps / max(table.walked_count, 1) for table, row in of_key)
             / len(tables),
-            shapes=tuple(sorted({shape for _, row in of_key for shape in row.shapes})),
         )
         for key, of_key in rows.items()
     }
@@ -328,8 +323,6 @@ def _difference(
         left_out_ps=left_out_ps,
         path_ps=path_ps,
         share_ratio=path_ps / step_difference_ps if step_difference_ps else None,
-        before_shapes=first.shapes,
-        after_shapes=second.shapes,
     )
 
 

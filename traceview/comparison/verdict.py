@@ -254,6 +254,5 @@ def _op_clause(change: _Change, ops: Sequence[OpDifference], longer: str) -> str
         return f"{'' if op.left_out_ps else 'the new '}{shown} takes {own}"
     if op.status == "gone" and not op.left_out_ps:
         return f"{shown} is gone, which took {own}"
-    of_shape = ", with inputs of another shape," if op.status == "reshaped" else ""
     where = "" if change.is_of_all else f" on {change.who}"
-    return f"{shown}{of_shape} takes {own} {longer}{where}"
+    return f"{shown} takes {own} {longer}{where}"

@@ -273,7 +273,7 @@ def finding_tracks(
     costs = [finding.loss.ps_per_step if finding.loss else None for finding in shown]
     commands = RunCommands(str(trace.logdir), trace.run, not trace.other_runs)
     severities = [look_of(SEVERITIES, finding.severity).words for finding in shown]
-    advice = (shown_finding(1, row, RULES.get(row.code), commands).whole_advice for row in shown)
+    advice = (shown_finding(1, row, RULES[row.code], commands).whole_advice for row in shown)
     slices = Slices(
         start_ps=bounds[:, 0],
         end_ps=bounds[:, 1],

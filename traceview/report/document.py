@@ -74,7 +74,7 @@ def shown_findings(
     times = time_words(report.results.device_time)
     for number, finding in enumerate(report.findings, start=1):
         yield replace(
-            shown_finding(number, finding, RULES.get(finding.code), view.commands, times),
+            shown_finding(number, finding, RULES[finding.code], view.commands, times),
             links=tuple(_links(finding, gaps[number])),
             span=_span(finding, view, gaps[number]),
             is_about_capture=finding.code in _CAPTURE_CODES and finding.severity != "critical",

@@ -2,7 +2,7 @@
 
 The type of a field decides (`traceview.base.record`): a name becomes a pseudonym of its kind, a text of ours, a word of a
 closed list or a checksum stays as it is, and all else is hidden as a whole. Rules make the sentences of findings again, of
-the redacted arguments; of a finding without a rule they are hidden.
+the redacted arguments.
 
 Kept: types of TensorFlow's ops, words of kernel names that known libraries use, threads that TensorFlow names, kinds of
 iterators, models of GPUs, codes of errors, PCI addresses, versions, times, and the checksums of the files, by which their

@@ -1,7 +1,6 @@
 """Writes a report as JSON, describes it by a JSON Schema, and reads it again.
 
-The records say what has to be there: a key may be absent where its field has a default. Keys that the records do not have
-are passed over, because a later version may have added them.
+The records say what has to be there: a key may be absent where its field has a default.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from traceview.base.location import Location
 from traceview.base.record import Record, meanings, records_of, summary
 from traceview.document.json_text import dumped, encoded
 from traceview.document.sanitize import shortened
-from traceview.report.model import SCHEMA_VERSION, Report, with_reasons
+from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.report.verdict import with_sentences
 from traceview.store.address import location_of
 
@@ -62,6 +61,7 @@ _GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
 MOST_DECOMPRESSED_BYTES: Final = 200_000_000
 """No report comes near this size; a file of some kilobytes could be made to fill any memory."""
 
+_NO_WORD: Final = "is not a word that this version knows"
 _PLACE: Final = " - at `"
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
@@ -121,9 +121,10 @@ def _report(path: Location, content: bytes) -> Report:
             hint=f"it was written by traceview {by}" if isinstance(by, str) else None,
         )
     try:
-        return with_sentences(with_reasons(_decoded(path, content)))
+        return with_sentences(_decoded(path, content))
     except KeyError as error:
-        raise TraceFormatError(path, f"$.{error.args[0]}: is missing") from None
+        problem = _NO_WORD if error.args[0].endswith(".code") else "is missing"
+        raise TraceFormatError(path, f"$.{error.args[0]}: {problem}") from None
 
 
 def _content(path: Location) -> bytes:
@@ -173,7 +174,7 @@ def _mismatch(message: str) -> str:
     if missing:
         return f"{place}.{missing[1]}: is missing"
     if _WORD.fullmatch(problem):
-        return f"{place}: is not a word that this version knows"
+        return f"{place}: {_NO_WORD}"
     return f"{place}: {problem[:1].lower()}{problem[1:]}"
 
 

@@ -85,7 +85,7 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
         anatomy_reason=report.skipped.get("ledger", ""),
         compute=tuple(_compute(report)),
         findings=tuple(
-            shown_finding(number, finding, RULES.get(finding.code), view.commands)
+            shown_finding(number, finding, RULES[finding.code], view.commands)
             for number, finding in shown
         ),
         hidden_count=len(rest) - len(shown),

@@ -164,10 +164,9 @@ def _inside(title: Phrase) -> Phrase:
 def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:
     """The headline, and the one thing to do, in pieces where a finding leads."""
     leading = report.leading
-    rule = RULES.get(leading.code) if leading else None
-    if leading is None or rule is None:
-        action = leading.action if leading else ""
-        return text_phrase(report.verdict.headline), text_phrase(action)
+    if leading is None:
+        return text_phrase(report.verdict.headline), ()
+    rule = RULES[leading.code]
     phrases = phrases_of(leading, rule)
     title = phrases["title"]
     # A finding without a loss says that something is missing, which holds for one step as for many.
@@ -178,7 +177,7 @@ def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:
 def with_sentences(report: Report) -> Report:
     """The report with the sentences that rules make of the arguments in it.
 
-    Raises `KeyError` with the place of an argument that a sentence has and the report has not.
+    Raises `KeyError` with the place of a code that no rule has, or of an argument that a sentence has and the report has not.
     """
     findings = tuple(
         _with_sentences(finding, f"findings[{place}]")
@@ -190,9 +189,10 @@ def with_sentences(report: Report) -> Report:
 
 
 def _with_sentences(finding: Finding, place: str) -> Finding:
-    rule = RULES.get(finding.code)
+    if finding.code not in RULES:
+        raise KeyError(f"{place}.code")
     try:
-        return rendered(finding, rule) if rule is not None else finding
+        return rendered(finding, RULES[finding.code])
     except KeyError as error:
         raise KeyError(f"{place}.arguments.{error.args[0]}") from None
 

@@ -341,8 +341,8 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     """Device activity: one row per event that counts as activity, by device and start, of several the longest first.
 
     int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `instruction` (the place
-    among the instructions of the recording, `NONE` for events that are not of XLA), `shape` (text, of the inputs of the op, `NONE`
-    where not recorded), `details` (the `kernel_details` of a kernel, likewise); int64 `start_ps`, `duration_ps`, `bytes`;
+    among the instructions of the recording, `NONE` for events that are not of XLA), `details` (the `kernel_details` of a kernel, `NONE`
+    where not recorded); int64 `start_ps`, `duration_ps`, `bytes`;
     int32 if all values fit, else int64: `correlation_id`, `launch` (row in the host columns), `group` (the
     recorded `group_id`, -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
     `has_correlation`, `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
@@ -355,7 +355,6 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     name: Int32Array
     op: Int32Array
     instruction: Int32Array
-    shape: Int32Array
     details: Int32Array
     class_: npt.NDArray[np.uint8]
     correlation_id: SmallIntArray

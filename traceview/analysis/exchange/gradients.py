@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import numpy as np
 
 from traceview.analysis.facts.devices import devices_in_use, make_steps_together
-from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Among, Argument, Number, Size
@@ -27,8 +27,6 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.base.sweeping import SWEEPS
-from traceview.document import model as doc
-from traceview.document.columns import DEVICE, Shown
 from traceview.ledger.states import State
 from traceview.trace.device.op_phase import Phase, phases_of
 from traceview.trace.model import Trace
@@ -73,7 +71,6 @@ class DevicePhases(OfDevice, frozen=True):
         forward_ps: Sum of the durations of kernels of the forward pass, picoseconds.
         backward_ps: Sum of those of the backward pass, picoseconds.
         optimizer_ps: Sum of those of the optimizer, picoseconds.
-        reduction_ps: Sum of those of the reduction of gradients, picoseconds.
         backward: Whether the backward pass ran there: 5 % of the durations of forward, backward and optimizer;
             null where no name shows any of them.
     """
@@ -83,7 +80,6 @@ class DevicePhases(OfDevice, frozen=True):
     forward_ps: Picoseconds
     backward_ps: Picoseconds
     optimizer_ps: Picoseconds
-    reduction_ps: Picoseconds
     backward: bool | None
 
     @property
@@ -146,7 +142,6 @@ def _row(trace: Trace, names: ReplicaNames, device: int) -> DevicePhases:
         forward_ps=total[Phase.FORWARD],
         backward_ps=total[Phase.BACKWARD],
         optimizer_ps=total[Phase.OPTIMIZER],
-        reduction_ps=total[Phase.REDUCTION],
         backward=total[Phase.BACKWARD] >= BACKWARD_RATIO * named if named else None,
     )
 
@@ -421,34 +416,9 @@ def _is_alike(trace: Trace, device: int, other: int) -> bool:
     return (first.host, first.kind) == (second.host, second.kind)
 
 
-# The section
-
-
-def _part(name: str) -> Shown:
-    """The column of a part of the step, which has no time where it did not run."""
-    return Shown(name, lambda row: getattr(row, f"{name}_ps") or None, kind="time")
-
-
-_COLUMNS: Final = (DEVICE, *map(_part, ("forward", "backward", "optimizer", "reduction")))
-
-
-def gradients_section(view: View, result: Gradients) -> doc.Section | None:
-    """The parts of the training step on each device; in a terminal only where devices differ."""
-    phases = {(row.forward_ps > 0, row.backward, row.optimizer_ps > 0) for row in result.devices}
-    if len(result.devices) < 2 or (view.is_brief and len(phases) < 2):
-        return None
-    label = "Parts of the training step by device"
-    blocks = (
-        *view.device_table(label, result.devices, _COLUMNS),
-        *doc.remarks("By the names of kernels, in the whole recording."),
-    )
-    return doc.Section("gradients", "Gradients", blocks)
-
-
 ANALYSIS: Final = Analysis[Gradients](
     "gradients",
     compute=compute,
     rules=(SINGLE,),
     diagnose=diagnose,
-    sections=(gradients_section,),
 )

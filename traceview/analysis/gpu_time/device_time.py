@@ -272,7 +272,6 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
             *doc.remarks(
                 _unknown_directions(result.devices),
                 _outside_window(result.devices),
-                _peaks(shown),
                 _marginal_meaning(shown),
                 _PARTS_ADD_UP if shown else None,
                 _OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
@@ -351,9 +350,7 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     yield Shown("idle", lambda row: doc.ratio(row.idle_ps, row.window_ps), kind="share")
     are_replicas = all(row.kind == "replica" for row in rows)
     yield Shown("ops" if are_replicas else "kernels", _kernel_count, 8, "count")
-    yield Shown("peak memory", "memory_window_peak_bytes", 7)
-    if any(row.memory_peak_bytes != row.memory_window_peak_bytes for row in rows):
-        yield Shown("peak since start", "memory_peak_bytes", 9)
+    yield Shown("peak memory", "memory_peak_bytes", 7, meaning="since the process started")
     # The lead of the section names a model that all devices share.
     yield Shown("model", "model", 9, if_several=True)
 
@@ -389,15 +386,6 @@ def _folded_sentences(rows: Sequence[DeviceTimeRow]) -> Iterator[str]:
             yield f"{keys} recorded no event."
         else:
             yield f"{keys}: no device of this host was recorded, so nothing is known of them."
-
-
-def _peaks(rows: Sequence[DeviceTimeRow]) -> str | None:
-    """Of what time the peaks of memory are."""
-    if not any(row.memory_peak_bytes for row in rows):
-        return None
-    if all(row.memory_peak_bytes == row.memory_window_peak_bytes for row in rows):
-        return "Peak memory is the most in use in the window; it was never more since the process started."
-    return "Peak memory is the most in use in the window, the peak since start the most since the process started."
 
 
 def _marginal_meaning(rows: Sequence[DeviceTimeRow]) -> str | None:

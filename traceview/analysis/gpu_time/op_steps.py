@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Skipped
@@ -30,17 +30,6 @@ from traceview.xplane.planes import CLASS_KEYS
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
-MOST_SHAPES: Final = 8
-"""Of one op."""
-
-_SHAPE: Final = (
-    r"(?:float|double|half|bfloat16|bool|string|resource|variant|complex\d+|u?int\d+|qu?int\d+|float8_e\dm\d\w{0,3})"
-    r"(?:_ref)?\[[\d,?]*\]"
-)
-_SHAPES: Final = re.compile(rf"\((?:{_SHAPE}(?:;{_SHAPE})*)?\)")
-Shapes: TypeAlias = Annotated[str, Meta(pattern=f"^{_SHAPES.pattern}$")]
-"""The shapes of the inputs of an op: `(float[32,784];float[784,10])`."""
-
 _SIGNATURE: Final = re.compile(r"[<(]")
 _UNNAMED: Final = "(anonymous namespace)::"
 
@@ -60,7 +49,6 @@ class OpInSteps(Record, frozen=True):
         error_ps: Standard error of this mean, picoseconds; null for fewer than two steps.
         error_degrees: Degrees of freedom of the standard error; null where that is.
         path_ps: Its time on the critical path, all walked steps together, picoseconds.
-        shapes: The distinct shapes of its inputs, in order; empty where not recorded. Of very many the first.
     """
 
     class_: Annotated[str, one_of(*CLASS_KEYS)]
@@ -73,7 +61,6 @@ class OpInSteps(Record, frozen=True):
     error_ps: float | None
     error_degrees: float | None
     path_ps: Picoseconds
-    shapes: tuple[Shapes, ...] = ()
 
 
 class OpSteps(Record, frozen=True):
@@ -153,7 +140,6 @@ def compute(context: Context) -> OpSteps | Skipped:
                 error_ps=None if variance is None else round(variance**0.5, 1),
                 error_degrees=None if degrees is None else round(degrees, 2),
                 path_ps=int(on_path[op]),
-                shapes=numbering.shapes_of(op),
             )
         )
     return OpSteps(
@@ -213,10 +199,7 @@ def _kernel_stems(recording: Recording) -> _KernelStems:
 
 
 class _Numbering:
-    """Numbers ops in the order in which they are asked for.
-
-    `ops`: by number. `shapes`: numbers of ops, each with a text of the shapes of its inputs.
-    """
+    """Numbers ops in the order in which they are asked for; `ops`: by number."""
 
     def __init__(self, trace: Trace) -> None:
         self.ops: list[_Op] = []
@@ -224,9 +207,6 @@ class _Numbering:
         self._columns = trace.device_columns
         self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
         self._number_of: dict[_Op, int] = {}
-        self._has_shapes = bool((self._columns.shape != NONE).any())
-        self.shapes: set[tuple[int, str]] = set()
-        self._text = trace.names.text
         self._number_of_code = np.full(2 * self._labels.row.size, NONE, dtype=np.int32)
         self._names = trace.once(op_names)
         self._stems = trace.once(_kernel_stems)
@@ -243,13 +223,6 @@ class _Numbering:
         if is_new.any():
             self._number(unique_ids(code[is_new]))
             number_of_row = self._number_of_code.take(code)
-        if self._has_shapes:
-            shape = columns.shape[rows]
-            known = np.flatnonzero(shape != NONE)
-            of_op, shape = number_of_row[known], shape[known]
-            _, begin = SWEEPS.labelled(of_op, shape, np.zeros(known.size, dtype=np.uint8))
-            texts = (self._text(name) or "" for name in shape[begin].tolist())
-            self.shapes.update(zip(of_op[begin].tolist(), texts, strict=True))
         return number_of_row
 
     def _number(self, codes: Int64Array) -> None:
@@ -270,11 +243,6 @@ class _Numbering:
         if number == len(self.ops):
             self.ops.append(made)
         return number
-
-    def shapes_of(self, op: int) -> tuple[str, ...]:
-        """The shapes of the op of this number; what TensorFlow would not write as a shape is none."""
-        texts = {text for number, text in self.shapes if number == op}
-        return tuple(sorted(filter(_SHAPES.fullmatch, texts))[:MOST_SHAPES])
 
 
 def _largest(ops: Sequence[_Op], total: Int64Array, on_path: Int64Array) -> Int64Array:

@@ -25,7 +25,6 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.document.model import ratio
-from traceview.trace.device.memory import most_held
 from traceview.trace.model import UNKNOWN_BYTES
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass
 
@@ -158,7 +157,6 @@ class DeviceTimeRow(OfDevice, frozen=True):
         memory_held_bytes: Bytes that the allocator of the device held last; null if not recorded.
         memory_peak_bytes: Most bytes that the allocator of the device held since the process started, or where it does
             not record that, in the recording; null if not recorded.
-        memory_window_peak_bytes: Most bytes that it held in the window; null if not recorded.
     """
 
     kind: Annotated[str, one_of("gpu", "tpu", "replica", "other")]
@@ -173,7 +171,6 @@ class DeviceTimeRow(OfDevice, frozen=True):
     outside_window_count: Count | None = None
     memory_held_bytes: Count | None = None
     memory_peak_bytes: Count | None = None
-    memory_window_peak_bytes: Count | None = None
 
     @property
     def is_in_use(self) -> bool:
@@ -236,7 +233,6 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
         window_ps=window.length_ps if window else None,
         memory_held_bytes=device.memory_held_bytes,
         memory_peak_bytes=device.memory_peak_bytes,
-        memory_window_peak_bytes=most_held(trace, index, window) if window else None,
         **(asdict(counted) if counted else {}),
     )
 

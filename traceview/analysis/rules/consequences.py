@@ -47,10 +47,8 @@ def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]
 def _first_cause(place: int, findings: Sequence[Finding], rules: Mapping[str, Rule]) -> int:
     """The place of the finding that explains the one at `place`, and is not explained itself; `place` without any."""
     for other, cause in enumerate(findings):
-        rule = rules.get(cause.code)
         if (
-            rule is not None
-            and _is_named(findings[place], rule.explains)
+            _is_named(findings[place], rules[cause.code].explains)
             and _share_a_device(cause, findings[place])
             and _is_about(cause, findings[place])
         ):
@@ -97,12 +95,10 @@ def is_of_jax(trace: Trace) -> bool:
 
 def with_jax_advice(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """The findings with the action and the advice for JAX where their rule has them; `rules`: by code."""
-    return [_with_advice(finding, rules.get(finding.code)) for finding in findings]
+    return [_with_advice(finding, rules[finding.code]) for finding in findings]
 
 
-def _with_advice(finding: Finding, rule: Rule | None) -> Finding:
-    if rule is None:
-        return finding
+def _with_advice(finding: Finding, rule: Rule) -> Finding:
     title, action, *others = finding.sentences
     own = f"{_JAX}-{action}"
     key = own if own in rule.actions else _JAX

@@ -22,6 +22,7 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.ledger.states import KEYS as STATE_KEYS
+from traceview.ledger.states import State
 
 Severity: TypeAlias = Literal["critical", "warning", "info"]
 Confidence: TypeAlias = Literal["high", "medium", "low"]
@@ -104,9 +105,13 @@ class FindingLoss(Record, frozen=True):
 
     @property
     def gain(self) -> float:
-        """Its share of the GPU time, or the part of a step that would be saved at best, where that is more."""
-        saved = (self.bound_ps_per_step or 0) / self.step_ps if self.step_ps else 0.0
-        return max(self.gpu_time_ratio, saved)
+        """Its share of the GPU time. Of waits for a late device the part of a step that would be saved, where that is more.
+
+        The late device is at work meanwhile, and yet that time is lost as well.
+        """
+        if set(self.states) != {State.DEVICE_WAIT.key} or not self.step_ps:
+            return self.gpu_time_ratio
+        return max(self.gpu_time_ratio, (self.bound_ps_per_step or 0) / self.step_ps)
 
 
 class Finding(Record, frozen=True):

@@ -19,7 +19,6 @@ from traceview.document.vocabulary import SEVERITIES, look_of, thread_words
 _SHOWN_EVIDENCE: Final = 6
 _OF_LOGDIR: Final = re.compile(r"traceview ((?:show )?[a-z]+) LOGDIR\b")
 _UNIT: Final = re.compile(r"_(?:ps|ns|bytes|ratio|count)$")
-_FIELDS: Final = ("title", "explanation", "action", "advice", "confidence_reason")
 
 
 class RunCommands(Struct, frozen=True):
@@ -53,7 +52,7 @@ class RunCommands(Struct, frozen=True):
 def shown_finding(
     number: int,
     finding: Finding,
-    rule: Rule | None,
+    rule: Rule,
     commands: RunCommands | None = None,
     time: str = "GPU time",
 ) -> doc.Finding:
@@ -61,7 +60,7 @@ def shown_finding(
 
     `commands`: those of its run, which take the place of those of any run. `time`: what its cost is a share of.
     """
-    sentences = sentences_of(finding, rule)
+    sentences = phrases_of(finding, rule)
     if commands is not None:
         for field in ("action", "advice"):
             sentences[field] = commands.filled(sentences[field])
@@ -78,13 +77,6 @@ def shown_finding(
         action=sentences["action"],
         advice=sentences["advice"],
     )
-
-
-def sentences_of(finding: Finding, rule: Rule | None) -> dict[str, Phrase]:
-    """The sentences by the field that holds them as text. Without a rule they are that text."""
-    if rule is not None:
-        return phrases_of(finding, rule)
-    return {name: text_phrase(getattr(finding, name)) for name in _FIELDS}
 
 
 def text_phrase(text: str) -> Phrase:
@@ -107,7 +99,7 @@ def _cost(finding: Finding, time: str) -> str:
     return f"{share}; without it a step is at most {numbers.time(bound_ps)} shorter"
 
 
-def evidence_phrase(evidence: Sequence[Evidence], rule: Rule | None) -> Phrase:
+def evidence_phrase(evidence: Sequence[Evidence], rule: Rule) -> Phrase:
     """`GPU:0: status: no event; memory held: 537 MB, limit 256 MB`: values of one metric together.
 
     A place that all values share is named once.
@@ -155,17 +147,17 @@ def _place(row: Evidence) -> str:
     return ", ".join(filter(None, (where, row.detail)))
 
 
-def _metric(metric: str, rule: Rule | None) -> str:
+def _metric(metric: str, rule: Rule) -> str:
     """The words of the rule for a metric; without them its key without the unit."""
-    if rule is not None and metric in rule.metrics:
+    if metric in rule.metrics:
         return rule.metrics[metric]
     return _UNIT.sub("", metric).replace("_", " ")
 
 
-def _value(row: Evidence, rule: Rule | None) -> Phrase:
+def _value(row: Evidence, rule: Rule) -> Phrase:
     if not isinstance(row.value, str):
         return (Token(numbers.measured(row.metric, row.value), "number"),)
     if row.metric == EXPLAINS:
         return (Token(row.value, "code"),)
-    words = rule.values.get(row.value) if rule is not None else None
+    words = rule.values.get(row.value)
     return (Token(row.value, "name") if words is None else Token(words),)

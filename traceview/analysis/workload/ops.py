@@ -1,8 +1,7 @@
-"""Ranks the ops and kernels of each device, and the types of its ops, by the time that they take in the window."""
+"""Ranks the ops and kernels of each device by the time that they take in the window."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Annotated, Final
@@ -90,41 +89,16 @@ class OpRow(Record, frozen=True):
         return None if is_named or self.kernel is None else self.kernel.removeprefix("void ")
 
 
-class OpTypeRow(Record, frozen=True):
-    """All ops of one type on a device, such as every Cast, over the events that overlap the window.
-
-    Attributes:
-        device: Key of the device.
-        class_: Class of activity.
-        op_type: Type of the ops.
-        op_count: Ops of this type; one that runs several kernels counts with each.
-        count: Events.
-        total_ps: Sum of their durations, picoseconds.
-        share_ratio: total_ps over the compute time of the device; it may exceed 1 where kernels overlap; null
-            for classes other than compute.
-    """
-
-    device: DeviceKey
-    class_: Annotated[str, one_of("compute", "collective", "h2d", "d2h", "d2d", "memset")]
-    op_type: OpType
-    op_count: Count
-    count: Count
-    total_ps: Picoseconds
-    share_ratio: float | None
-
-
 class TopOps(Record, frozen=True):
     """The ops and kernels that take most time.
 
     Attributes:
         rows: The top rows of each device, longest total first.
         row_count: Rows of the whole table.
-        types: The top types of ops of each device, longest total first; ops whose type was not recorded are in none.
     """
 
     rows: tuple[OpRow, ...]
     row_count: Count
-    types: tuple[OpTypeRow, ...] = ()
 
 
 def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
@@ -153,34 +127,7 @@ def compute(context: Context) -> TopOps | Skipped:
     rank = np.arange(row_count) - np.searchsorted(groups.device, groups.device)
     chosen = np.flatnonzero(rank < (row_count if top is None else top)).tolist()
     rows = tuple(convert(row, OpRow) for row in event_tables.ops(trace, groups).at(chosen).rows())
-    return TopOps(rows, row_count, _types(trace, groups, top))
-
-
-def _types(trace: Trace, groups: OpTable, top: int | None) -> tuple[OpTypeRow, ...]:
-    """The `top` types of each device."""
-    places: dict[tuple[int, int, str], list[int]] = {}
-    for place, type_ in enumerate(groups.type):
-        if type_ is not None:
-            key = (int(groups.device[place]), int(groups.class_[place]), type_)
-            places.setdefault(key, []).append(place)
-    by_device: dict[int, list[OpTypeRow]] = {}
-    for (device, class_, type_), of_type in places.items():
-        share = float(groups.share_ratio[of_type].sum())
-        row = OpTypeRow(
-            device=trace.device_key(device),
-            class_=trace.class_name(class_),
-            op_type=type_,
-            op_count=len(of_type),
-            count=int(groups.count[of_type].sum()),
-            total_ps=int(groups.total_ps[of_type].sum()),
-            share_ratio=None if math.isnan(share) else share,
-        )
-        by_device.setdefault(device, []).append(row)
-    return tuple(
-        row
-        for _, rows in sorted(by_device.items())
-        for row in sorted(rows, key=lambda row: -row.total_ps)[:top]
-    )
+    return TopOps(rows, row_count)
 
 
 def section(view: View, result: TopOps) -> doc.Section | None:
@@ -199,8 +146,6 @@ def section(view: View, result: TopOps) -> doc.Section | None:
             others = numbers.joined_devices(devices[1:])
             same = f"and the same ops on {others}, with their own times" if others else ""
             blocks.append(doc.Subheading(devices[0], same))
-            if not view.is_brief:
-                blocks += _types_table(devices[0], result.types)
             # On a terminal the names get the room.
             shown_columns = [each for each in _OPS if not view.is_brief or each.priority < 5]
             blocks += table(f"Ops of {devices[0]}", kept, shown_columns)
@@ -227,27 +172,17 @@ def _groups(rows: Sequence[OpRow]) -> list[tuple[list[str], list[OpRow]]]:
     return list(groups.values())
 
 
-_SHARE: Final = Shown(
-    "share",
-    "share_ratio",
-    1,
-    meaning="of the time in which the device computes; ops that overlap count more than once",
-)
-_CLASS: Final = Shown("class", lambda row: look_of(CLASSES, row.class_), 4, "look")
-_TYPES: Final = (
-    Shown("type of op", "op_type"),
-    Shown("total", "total_ps"),
-    _SHARE,
-    Shown("ops", "op_count", 2),
-    Shown("count", "count", 3),
-    _CLASS,
-)
 _OPS: Final = (
     Shown("op or kernel", lambda row: row.op or row.kernel, kind="name"),
     Shown("total", "total_ps"),
-    _SHARE,
+    Shown(
+        "share",
+        "share_ratio",
+        1,
+        meaning="of the time in which the device computes; ops that overlap count more than once",
+    ),
     Shown("count", "count", 3),
-    _CLASS,
+    Shown("class", lambda row: look_of(CLASSES, row.class_), 4, "look"),
     Shown("mean", "mean_ps", 5),
     Shown("p95", "p95_ps", 6, meaning="95th percentile"),
     Shown("type", "op_type", 7),
@@ -275,14 +210,6 @@ def op_rows_section(device: str, rows: Table) -> doc.Section:
         *doc.remarks(SHARE_ABOVE_ALL if is_above_all else None),
     )
     return doc.Section(f"ops-{device}", device, blocks)
-
-
-def _types_table(device: str, types: Sequence[OpTypeRow]) -> tuple[doc.Table, ...]:
-    """A row per type; none where no type has more than one op, for then the ops say it all."""
-    rows = [row for row in types if row.device == device]
-    if all(row.op_count == 1 for row in rows):
-        return ()
-    return table(f"Types of ops of {device}", rows, _TYPES)
 
 
 ANALYSIS: Final = Analysis[TopOps](

@@ -10,21 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Annotated, Final
 
-from traceview.analysis.facts.kernels import KernelNames, computing_gpus, kernel_names
+from traceview.analysis.facts.kernels import computing_gpus, kernel_names
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Argument, Ops, Part, Time
-from traceview.base.ids import groups_of, is_in, unique_ids
+from traceview.analysis.rules.words import Argument, Number, Part, Time
+from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.record import (
     Count,
-    KernelName,
-    OpName,
-    OpType,
     Picoseconds,
-    Ratio,
     Record,
     Share,
     one_of,
@@ -32,7 +28,6 @@ from traceview.base.record import (
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
-from traceview.trace.device.op_names import split_op
 from traceview.trace.model import Device, Trace
 from traceview.trace.windows import Window
 from traceview.xplane.kernel_names import NumberFormat
@@ -46,35 +41,8 @@ _NO_TENSOR_CORES: Final = "GTX 16"
 FIRST_MATRIX_CORES: Final = 9.4
 """Capability of MI300 in ROCm. Older GPUs are 9.0, with matrix cores (MI100, MI200) and without (MI50)."""
 
-TOP_KERNELS: Final = 10
-"""Kernels off the tensor cores per device in a report."""
-
 PRECISIONS: Final = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "unknown")
 LOW_PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8")
-_WITH_TENSOR_CORES: Final = (NumberFormat.FP32, NumberFormat.FP16, NumberFormat.BF16)
-
-
-class OrdinaryKernel(Record, frozen=True):
-    """A kernel that multiplies matrices or convolves off the tensor cores, in a precision that they support.
-
-    Attributes:
-        op: Name of the op without its replica part; null if not recorded.
-        op_type: Type of the op; null if not recorded.
-        kernel: Name of the kernel.
-        precision: Precision of what it multiplies.
-        count: Times it ran.
-        total_ps: Sum of durations, picoseconds.
-        share_ratio: The same over the compute time of the device; may exceed 1 where streams overlap; null
-            without compute time.
-    """
-
-    op: OpName | None
-    op_type: OpType | None
-    kernel: KernelName
-    precision: Annotated[str, one_of("fp32", "bf16", "fp16")]
-    count: Count
-    total_ps: Picoseconds
-    share_ratio: Ratio | None
 
 
 class DevicePrecision(OfDevice, frozen=True):
@@ -89,10 +57,8 @@ class DevicePrecision(OfDevice, frozen=True):
         has_tensor_cores: Whether the GPU has tensor cores (AMD: matrix cores); null where that is not known.
         tensor_core_ps: Compute time of kernels whose names show that they use tensor cores, picoseconds.
         tensor_core_ratio: The same over the compute time.
-        ordinary_ps: Compute time of matrix products and convolutions off the tensor cores, in a precision that
-            they support, picoseconds; null where the GPU is not known to have any.
-        ordinary_kernels: Those kernels by op, the longest first; no more than ten.
-        ordinary_kernel_count: Number of those kernels.
+        opaque_count: CUDA graphs recorded as one event, whose kernels are not known.
+        opaque_ps: Compute time of these, picoseconds.
     """
 
     compute_ps: Picoseconds
@@ -102,9 +68,8 @@ class DevicePrecision(OfDevice, frozen=True):
     has_tensor_cores: bool | None
     tensor_core_ps: Picoseconds
     tensor_core_ratio: Share
-    ordinary_ps: Picoseconds | None
-    ordinary_kernels: tuple[OrdinaryKernel, ...]
-    ordinary_kernel_count: Count
+    opaque_count: Count
+    opaque_ps: Picoseconds
 
 
 class Precision(Record, frozen=True):
@@ -160,8 +125,6 @@ def _row(context: Context, device: int, window: Window, kernels: Int64Array) -> 
     tensor_core = shown.tensor_core[names]
     tensor_core_ps = lasted(tensor_core)
     has_cores = _has_tensor_cores(trace.device_list[device], is_shown=bool(tensor_core.any()))
-    could = shown.is_matrix[names] & ~tensor_core & is_in(precision, _WITH_TENSOR_CORES)
-    ordinary = _ordinary_kernels(trace, kernels[could], shown, compute_ps) if has_cores else []
     return DevicePrecision(
         *trace.identity(device),
         compute_ps=compute_ps,
@@ -171,9 +134,8 @@ def _row(context: Context, device: int, window: Window, kernels: Int64Array) -> 
         has_tensor_cores=has_cores,
         tensor_core_ps=tensor_core_ps,
         tensor_core_ratio=_ratio(tensor_core_ps, compute_ps),
-        ordinary_ps=lasted(could) if has_cores else None,
-        ordinary_kernels=tuple(ordinary[:TOP_KERNELS]),
-        ordinary_kernel_count=len(ordinary),
+        opaque_count=int(events.opaque[kernels].sum()),
+        opaque_ps=lasted(events.opaque[kernels]),
     )
 
 
@@ -199,39 +161,6 @@ def _has_tensor_cores(device: Device, *, is_shown: bool) -> bool | None:
     if device.stats.get("device_vendor") == "AMD":
         return True if capability >= FIRST_MATRIX_CORES else None
     return capability >= FIRST_TENSOR_CORES and _NO_TENSOR_CORES not in (device.model or "")
-
-
-# Kernels that could use them
-
-
-def _ordinary_kernels(
-    trace: Trace, kernels: Int64Array, shown: KernelNames, compute_ps: int
-) -> list[OrdinaryKernel]:
-    """One entry per op and kernel, the longest first."""
-    events = trace.device_columns
-    # Replicas have ops of their own with one name: their counts and times are added.
-    groups: dict[tuple[str | None, str | None, int], tuple[int, int]] = {}
-    for members in groups_of(events.op[kernels], events.name[kernels]):
-        rows_of_op = kernels[members]
-        text = trace.names.text(int(events.op[rows_of_op[0]]))
-        op_and_type = (None, None) if text is None else split_op(text)
-        key = (*op_and_type, int(events.name[rows_of_op[0]]))
-        count, total = groups.get(key, (0, 0))
-        total += int(events.duration_ps[rows_of_op].sum())
-        groups[key] = (count + members.size, total)
-    rows = [
-        OrdinaryKernel(
-            op=op,
-            op_type=op_type,
-            kernel=trace.names.text(name) or "",
-            precision=NumberFormat(shown.precision[name]).name.lower(),
-            count=count,
-            total_ps=total,
-            share_ratio=total / compute_ps if compute_ps else None,
-        )
-        for (op, op_type, name), (count, total) in groups.items()
-    ]
-    return sorted(rows, key=lambda row: (-row.total_ps, row.op or "", row.kernel))
 
 
 # Finding
@@ -262,7 +191,6 @@ LOW_PRECISION_UNUSED: Final = Rule(
         "Tensor cores multiply 16-bit numbers several times faster than float32, and 16-bit tensors take half the "
         "memory traffic."
     ),
-    notes={"product": "The longest product off the tensor cores is {op}, {time}."},
     action='Train in mixed precision: `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`.',
     advice=(
         "If it has to be float32, leave TF32 on: `tf.config.experimental.enable_tensor_float_32_execution(True)`."
@@ -286,7 +214,41 @@ LOW_PRECISION_UNUSED: Final = Rule(
 )
 
 
+OPAQUE_CUDA_GRAPH: Final = Rule(
+    code="opaque-cuda-graph",
+    severity="info",
+    starts_at="any CUDA graph that is recorded as one event",
+    title="{who:runs/run} {graphs} recorded without kernels",
+    meaning=(
+        "The tracer recorded CUDA graphs without their kernels. They count as compute; which kernels, ops and "
+        "collectives ran in them, and in which precision, is not in the trace."
+    ),
+    notes={"longest": "They take up to {longest} of a GPU's window."},
+    action="Capture once without graphs to see kernels: XLA's are off with `XLA_FLAGS=--xla_gpu_enable_command_buffer=`.",
+    metrics={"opaque_count": "CUDA graphs recorded as one event"},
+    example="GPU:0 runs 12 CUDA graphs recorded without kernels",
+)
+
+
 def _diagnose(context: Context, result: Precision) -> Iterator[Finding]:
+    """CUDA graphs of which only the whole is recorded, and GPUs with tensor cores that compute in 32 bits or more."""
+    opaque = [row for row in result.devices if row.opaque_count]
+    if opaque:
+        keys = [row.device for row in opaque]
+        yield OPAQUE_CUDA_GRAPH.finding(
+            arguments={
+                "who": devices_argument(context, keys),
+                "graphs": Number(sum(row.opaque_count for row in opaque), "CUDA graph"),
+                "longest": Time(max(row.opaque_ps for row in opaque)),
+            },
+            evidence=[Evidence("opaque_count", row.opaque_count, 0, row.device) for row in opaque],
+            devices=keys,
+            notes=("longest",),
+        )
+    yield from _unused_precision(context, result)
+
+
+def _unused_precision(context: Context, result: Precision) -> Iterator[Finding]:
     """GPUs with tensor cores that compute in 32 bits or more."""
     limits = LOW_PRECISION_UNUSED.limits
     rows = [
@@ -308,11 +270,6 @@ def _diagnose(context: Context, result: Precision) -> Iterator[Finding]:
         "ratio": Part(low_ps / compute_ps),
         "unknown": Part(unknown),
     }
-    ordinary = [kernel for row in rows for kernel in row.ordinary_kernels]
-    longest = max(ordinary, key=lambda kernel: kernel.total_ps, default=None)
-    if longest is not None:
-        arguments["op"] = Ops((longest.op or longest.kernel,))
-        arguments["time"] = Time(longest.total_ps)
     sure: tuple[Confidence, str] = ("high", "names")
     yield LOW_PRECISION_UNUSED.finding(
         arguments=arguments,
@@ -329,7 +286,6 @@ def _diagnose(context: Context, result: Precision) -> Iterator[Finding]:
         devices=keys,
         title=_title(rows),
         action="" if _have_bfloat16(context.trace, frozenset(keys)) else "float16",
-        notes=("product",) if longest is not None else (),
     )
 
 
@@ -352,12 +308,8 @@ def _have_bfloat16(trace: Trace, keys: Collection[str]) -> bool:
 # Section
 
 
-BRIEF_KERNELS: Final = 3
-"""Kernels of a device in a brief document."""
-
-
 def precision_section(view: View, result: Precision) -> doc.Section | None:
-    """The compute time of each GPU by precision, and the products off the tensor cores."""
+    """The compute time of each GPU by precision."""
     if not result.devices:
         return None
     rows, others = view.split(result.devices)
@@ -370,7 +322,6 @@ def precision_section(view: View, result: Precision) -> doc.Section | None:
         (
             *table("Compute time by precision", rows, shown, most_rows=most_rows, rest=rest),
             *doc.remarks(_range(others)),
-            *_ordinary(result.devices, BRIEF_KERNELS if view.is_brief else most_rows, rest),
         ),
         lead=_lead(result),
     )
@@ -392,15 +343,6 @@ _COLUMNS: Final = (
         meaning="compute in kernels whose names show that they use tensor cores",
     ),
     Shown("16 bits or less", "low_precision_ratio", 1),
-)
-_KERNEL_COLUMNS: Final = (
-    Shown("op", "op"),
-    Shown("type", "op_type", 4),
-    Shown("kernel", "kernel", 3),
-    Shown("precision", "precision", kind="words"),
-    Shown("count", "count", 2),
-    Shown("total", "total_ps"),
-    Shown("share", "share_ratio", 1),
 )
 
 
@@ -426,31 +368,10 @@ def _range(rows: Sequence[DevicePrecision]) -> str | None:
     return f"{count}: {cores} of the compute on tensor cores, {low} in 16 bits or less."
 
 
-def _ordinary(rows: Sequence[DevicePrecision], most_rows: int, rest: str) -> tuple[doc.Block, ...]:
-    """The products off the tensor cores of the device where they take most; the others run the same step."""
-    worst = max(rows, key=lambda row: row.ordinary_ps or 0)
-    if not worst.ordinary_ps:
-        return ()
-    share = numbers.share(doc.ratio(worst.ordinary_ps, worst.compute_ps))
-    return (
-        doc.Subheading(
-            f"{share} of the compute on {worst.device} could use tensor cores and does not"
-        ),
-        *table(
-            "Products off the tensor cores",
-            worst.ordinary_kernels,
-            _KERNEL_COLUMNS,
-            most_rows=most_rows,
-            row_count=worst.ordinary_kernel_count,
-            rest=rest,
-        ),
-    )
-
-
 ANALYSIS: Final = Analysis[Precision](
     "precision",
     compute=compute,
-    rules=(LOW_PRECISION_UNUSED,),
+    rules=(OPAQUE_CUDA_GRAPH, LOW_PRECISION_UNUSED),
     diagnose=_diagnose,
     sections=(precision_section,),
 )

@@ -52,7 +52,6 @@ class Activity(Struct, frozen=True, eq=False):
     name: Int32Array
     op: Int32Array
     instruction: Int32Array
-    shape: Int32Array
     details: Int32Array
     kind: npt.NDArray[np.uint8]
     correlation_id: Int64Array
@@ -119,8 +118,6 @@ def _gpu_activity(
         name=names.add_all(table.names).take(table.name),
         op=_ops(table, names),
         instruction=_instructions(table, names, numbers),
-        # As TensorFlow writes them: `(float[32,784];float[784,10])`.
-        shape=_named(table, names, "shape"),
         details=_named(table, names, "kernel_details"),
         kind=kind,
         correlation_id=correlation.dense(table.count, 0),
@@ -160,7 +157,6 @@ def _tpu_activity(
         name=names.add_all(table.names).take(table.name),
         op=_ops(table, names),
         instruction=_instructions(table, names, numbers),
-        shape=_named(table, names, "shape"),
         details=_named(table, names, "kernel_details"),
         kind=kind.take(table.name),
         correlation_id=np.zeros(count, dtype=np.int64),

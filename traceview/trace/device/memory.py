@@ -148,16 +148,6 @@ def _allocator(columns: HostColumns, names: Names, rows: Int64Array) -> Allocato
     )
 
 
-def most_held(recording: Recording, device: int, window: Window) -> int | None:
-    """The most bytes that the allocator of a device held in the window: what it held at its start counts too.
-
-    None where the device has no memory figures, or nothing is recorded up to the end of the window.
-    """
-    allocator = recording.once(allocators).of_device.get(device)
-    most = None if allocator is None else allocator.most_in(window)
-    return None if allocator is None or most is None else int(allocator.held_bytes[most])
-
-
 def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> list[Device]:
     """The devices of one host with the memory of their allocators: last `bytes_allocated`, largest `peak_bytes_in_use`.
 

@@ -36,7 +36,7 @@ _Column = npt.NDArray[Any]
 _Change = Callable[[int, _Column], _Column]
 """Makes of a column of the part of this number what it is in the whole recording."""
 
-_NAMED: Final = ("name", "op", "shape", "details")
+_NAMED: Final = ("name", "op", "details")
 
 
 def merged(parts: list[Part], clocks: AlignedClocks) -> tuple[Recording, tuple[HostSteps, ...]]:

@@ -62,7 +62,7 @@ _SMALL: Final = ("correlation_id", "group")
 
 _DEVICE_TYPES: Final = {
     **dict.fromkeys(("device",), np.int16),
-    **dict.fromkeys(("line", "name", "op", "instruction", "shape", "details"), np.int32),
+    **dict.fromkeys(("line", "name", "op", "instruction", "details"), np.int32),
     **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
     **dict.fromkeys(("kind", "host_memory"), np.uint8),
     **dict.fromkeys(("has_correlation",), np.bool_),
@@ -76,7 +76,7 @@ _HOST_TYPES: Final = {
 
 _OFTEN_ALIKE: Final = frozenset(
     (
-        "instruction", "shape", "details", "correlation_id", "has_correlation", "bytes", "host_memory", "group", "p2p", "opaque",
+        "instruction", "details", "correlation_id", "has_correlation", "bytes", "host_memory", "group", "p2p", "opaque",
         "unknown_direction",
     )
 )  # fmt: skip

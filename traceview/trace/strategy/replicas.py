@@ -249,7 +249,6 @@ def columns_of_ops(
         name=host.name[rows],
         op=host.name[rows],
         instruction=np.full(rows.size, NONE, dtype=np.int32),
-        shape=np.full(rows.size, NONE, dtype=np.int32),
         details=np.full(rows.size, NONE, dtype=np.int32),
         class_=class_.astype(np.uint8),
         correlation_id=np.zeros(rows.size, dtype=np.int64),

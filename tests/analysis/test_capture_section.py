@@ -1,0 +1,183 @@
+"""Sections on the capture and the job: clocks, problems, overhead, and what hosts agree on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.analysis.sections import (
+    cells_of,
+    sentences_of,
+    tables_of,
+    values_of,
+    view_of,
+)
+from tests.charts import MS
+from tests.reports import (
+    environment,
+)
+from traceview.analysis.machine.capture import (
+    capture_section,
+    clock_sentence,
+)
+from traceview.analysis.machine.capture_quality import Capture, HostCapture
+from traceview.analysis.machine.environment import LONGEST_FACT, job_details, job_facts
+from traceview.analysis.measures.context import FEW_ROWS
+from traceview.analysis.measures.environment import Environment, HostEnvironment
+from traceview.trace.model import HostClock, Problem
+
+BRIEF = view_of(is_brief=True)
+
+
+# Hosts and the capture
+
+
+def host(name: str = "a", **changes: Any) -> HostCapture:
+    fields: dict[str, Any] = {
+        "host": name,
+        "profile_start_ns": 0,
+        "profile_stop_ns": 100_000_000,
+        "duration_ps": 100 * MS,
+        "event_count": 20,
+        "device_event_count": 8,
+        "dropped_event_count": 0,
+        "unlinked_ratio": 0.0,
+        "errors": (),
+        "warnings": (),
+    }
+    return HostCapture(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("clocks", "sentence"),
+    [
+        ((HostClock("collectives", residual_ps=5), HostClock("none")), "Some clocks could not be"),
+        ((HostClock("profile_start"),) * 2, "Clocks aligned by the start of each profile"),
+        (
+            (HostClock("profile_start"), HostClock("collectives", residual_ps=5)),
+            "Clocks aligned by the ends of collectives",
+        ),
+        ((HostClock("profile_start", residual_ps=5),) * 2, "Clocks agree within the spread"),
+    ],
+)
+def test_how_clocks_were_aligned(clocks: tuple[HostClock, ...], sentence: str) -> None:
+    hosts = [host(str(number), clock=clock) for number, clock in enumerate(clocks)]
+    assert clock_sentence(hosts).startswith(sentence)
+
+
+def test_problems_are_said_with_their_hosts_and_many_are_cut() -> None:
+    problems = tuple(Problem("damaged-file", f"problem {n}", "b") for n in range(13))
+    alone = capture_section(BRIEF, Capture("degraded", problems, (host("b"),)))
+    assert sentences_of(alone)[0] == "problem 0"
+    assert sentences_of(alone)[-1] == f"{13 - FEW_ROWS} more problems: see the JSON report."
+    assert len(sentences_of(alone)) == FEW_ROWS + 1
+    several = capture_section(BRIEF, Capture("ok", problems[:1], (host("a"), host("b"))))
+    assert sentences_of(several) == ["problem 0 (host b)"]
+    flawless = Capture("ok", (), (host(unlinked_ratio=0.25),))
+    assert capture_section(BRIEF, flawless) is None
+    whole = capture_section(view_of(skipped={"outside_view": "not recorded"}), flawless)
+    assert "GPU clocks, load and other processes: not recorded" in sentences_of(whole)
+    assert cells_of(tables_of(whole)[0], "kernels without launch") == ["25.0%"]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "spread", "sentence", "cell"),
+    [
+        (0.11, 0.1, "Profiler overhead: 11.0% of a step without it.", 0.11),
+        (0.11, None, "Profiler overhead: 11.0% of a step without it.", 0.11),
+        (0.1, 0.1, "Profiler overhead: not measurable, because step times vary by 10.0%.", ""),
+        (-0.2, 0.1, "Profiler overhead: not measurable, because step times vary by 20.0%.", ""),
+    ],
+)
+def test_overhead_is_said_where_it_exceeds_how_much_steps_vary(
+    ratio: float, spread: float | None, sentence: str, cell: float | str
+) -> None:
+    recorded = environment("a", overhead={"ratio": ratio, "spread_ratio": spread})
+    results = {"environment": Environment((recorded,), ())}
+    capture = Capture("ok", (), (host(overhead_ratio=ratio),))
+    assert sentences_of(capture_section(view_of(results=results, is_brief=True), capture)) == [
+        sentence
+    ]
+    (table,) = tables_of(capture_section(view_of(results=results), capture))
+    assert values_of(table, "profiler overhead") == (cell or "not measurable",)
+
+
+# The job
+
+NOTHING: dict[str, Any] = dict.fromkeys(
+    ("command", "versions", "strategy", "batch", "training", "precision", "variables")
+)
+
+
+def job_of(*hosts: HostEnvironment, unknown: tuple[str, ...] = ()) -> list[str]:
+    recorded = Environment(hosts, unknown)
+    return [*job_facts(recorded), *job_details(recorded)]
+
+
+def strategy(**fields: Any) -> dict[str, Any]:
+    return {"strategy": {"class": "MirroredStrategy", "found_by": "input", **fields}}
+
+
+def links(**fields: Any) -> dict[str, Any]:
+    return {"links": {"gpus": [{"pcie_generation_max": 4, "pcie_width_max": 16, **fields}] * 2}}
+
+
+@pytest.mark.parametrize(
+    ("groups", "facts"),
+    [
+        ({}, []),
+        ({"strategy": {"missing": {"class": "no strategy"}}}, ["no strategy"]),
+        (
+            strategy(found_by="memory", replicas=2),
+            ["MirroredStrategy in the script, not used by the step"],
+        ),
+        (strategy(), ["MirroredStrategy"]),
+        (
+            strategy(replicas=2, **{"class": "CollectiveAllReduceStrategy"}),
+            ["MultiWorkerMirroredStrategy on 2 replicas"],
+        ),
+        ({"command": {"script": ["/home/me/runs/train.py", "--lr=1"]}}, ["train.py --lr=1"]),
+        ({"batch": {"global": 64}}, ["batch 64"]),
+        ({"batch": {"global": 4096, "per_replica": 1024}}, ["batch 4,096 (1,024 per replica)"]),
+        ({"training": {"parameters": 641}}, ["641 parameters"]),
+        ({"training": {"parameters": 999_949}}, ["999.9 k parameters"]),
+        ({"training": {"parameters": 999_950}}, ["1.0 M parameters"]),
+        ({"training": {"parameters": 175 * 10**9}}, ["175.0 G parameters"]),
+        ({"precision": {"policy": {"a": "float32", "b": "float32"}}}, ["Keras policy float32"]),
+        ({"precision": {"policy": {"a": "f32", "b": "f16"}}}, ["a f32, b f16"]),
+        (
+            {"cluster": {"role": "worker", "index": 1, "sizes": {"worker": 2}}},
+            ["worker 1 of 2"],
+        ),
+        ({"cluster": {"role": "chief", "index": 0}}, ["chief 0"]),
+        ({"xla": {"auto_jit": "1"}}, ["XLA auto-clustering on (1)"]),
+        ({"devices": {"physical": [{"type": "GPU", "memory_growth": True}]}}, ["memory growth on"]),
+        (links(), ["PCIe 4 x16"]),
+        (links(nvlinks={"active": 18}), ["PCIe 4 x16 and 18 NVLinks"]),
+    ],
+)
+def test_single_facts(groups: dict[str, Any], facts: list[str]) -> None:
+    assert job_of(environment(**{**NOTHING, **groups})) == facts
+
+
+def test_what_hosts_agree_on_is_said_once_and_the_rest_with_their_names() -> None:
+    tasks = [{"role": "worker", "index": number} for number in range(3)]
+    hosts = [
+        environment(name, cluster=task, batch={"global": batch})
+        for name, task, batch in zip("abc", tasks, (64, 64, 32), strict=True)
+    ]
+    facts = job_of(*hosts, unknown=("d",))
+    assert facts[:3] == ["MirroredStrategy on 2 replicas", "batch 64 on a and b", "batch 32 on c"]
+    assert facts[-1] == "no sidecar of d"
+    only_one = job_of(environment("a"), environment("b", batch=None))
+    assert "batch 64 (32 per replica) on a" in only_one
+    many = job_of(*(environment(f"h{n}", batch={"global": n}) for n in range(1, 9)))
+    assert "5 other values on other hosts" in many
+
+
+def test_long_texts_and_many_variables_are_cut() -> None:
+    variables = {f"NCCL_{n}": "v" * 1000 for n in range(9)}
+    facts = job_of(environment(command={"script": ["x" * 1000]}, variables=variables))
+    assert max(map(len, facts)) <= LONGEST_FACT
+    assert facts[-1] == "5 more environment variables"
