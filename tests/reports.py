@@ -124,6 +124,7 @@ def op(name: str | None, kernel: str | None, total_ps: int, **changes: Any) -> O
         "op_type": "MatMul",
         "kernel": kernel,
         "source_line": None,
+        "holds": None,
         "count": 4,
         "total_ps": total_ps,
         "self_ps": total_ps,

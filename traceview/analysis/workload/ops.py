@@ -56,6 +56,7 @@ class OpRow(Record, frozen=True):
         op_type: Type of the op; null where not recorded.
         kernel: Name of the kernel; null for host ops of a replica.
         source_line: The line of Python that made the op; null where not known.
+        holds: The opcodes that a fusion of XLA runs as one, each with its number if there are several; null where it is none.
         count: Events.
         total_ps: Sum of durations, picoseconds.
         self_ps: Sum of durations without what is nested inside, picoseconds.
@@ -73,6 +74,7 @@ class OpRow(Record, frozen=True):
     op_type: OpType | None
     kernel: KernelName | None
     source_line: SourceLine | None
+    holds: OpType | None
     count: Count
     total_ps: Picoseconds
     self_ps: Picoseconds
@@ -188,6 +190,7 @@ _OPS: Final = (
     Shown("type", "op_type", 7),
     Shown("kernel", "kernel_of_op", 2, "name"),
     Shown("line", "source_line", 2, "name"),
+    Shown("holds", "holds", 7),
 )
 
 
@@ -199,6 +202,7 @@ _ROWS: Final = (
     Shown("count", itemgetter("count"), 1, "count"),
     Shown("class", lambda row: look_of(CLASSES, row["class"]), 2, "look"),
     Shown("line", itemgetter("source_line"), 1, "name"),
+    Shown("holds", itemgetter("holds"), 2, "name"),
 )
 
 

@@ -31,7 +31,7 @@ class OpTable(Struct, frozen=True, eq=False):
 
     int64 `count`, `total_ps` (sum of durations), `self_ps` (total without nested events), `mean_ps`,
     `median_ps` (both rounded down), `p95_ps` (nearest rank), `bytes` (-1 unknown). `name`, `type` and
-    `kernel` are None where not recorded, `line` where it is not known. `share_ratio`: total over the device's compute time, for class
+    `kernel` are None where not recorded, `line` where it is not known, `holds` of what is no fusion. `share_ratio`: total over the device's compute time, for class
     compute only, else NaN.
     """
 
@@ -41,6 +41,7 @@ class OpTable(Struct, frozen=True, eq=False):
     type: tuple[str | None, ...]
     kernel: tuple[str | None, ...]
     line: tuple[str | None, ...]
+    holds: tuple[str | None, ...]
     count: Int64Array
     total_ps: Int64Array
     self_ps: Int64Array
@@ -104,6 +105,7 @@ def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
         type=tuple(type_ for _, type_ in ops),
         kernel=tuple(map(trace.names.text, groups.kernel[rank].tolist())),
         line=tuple(lines[label] or None for label in groups.label[rank].tolist()),
+        holds=_held(trace, columns.instruction[span][leader][rank]),
         count=count[rank],
         total_ps=total[rank],
         self_ps=SWEEPS.totals(group, _self_times(trace, span), size)[rank],
@@ -113,6 +115,16 @@ def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
         share_ratio=_shares(trace, span, class_, total)[rank],
         bytes=np.where(has_bytes, known_bytes, UNKNOWN_BYTES)[rank],
     )
+
+
+def _held(trace: Trace, instructions: Int32Array) -> tuple[str | None, ...]:
+    """What fusions run as one: `multiply 2, add`; None for what is none."""
+    held = [() if i == NONE else trace.instructions[i].holds for i in instructions.tolist()]
+    texts = (
+        ", ".join(opcode if count == 1 else f"{opcode} {count}" for opcode, count in of)
+        for of in held
+    )
+    return tuple(text or None for text in texts)
 
 
 def _as_span(rows: Int64Array) -> _Span:

@@ -109,6 +109,7 @@ def ops(trace: Trace, groups: OpTable) -> Table:
         texts("op_type", groups.type),
         texts("kernel", groups.kernel),
         texts("source_line", groups.line),
+        texts("holds", groups.holds),
         whole("count", groups.count),
         whole("total_ps", groups.total_ps),
         whole("self_ps", groups.self_ps),
