@@ -49,6 +49,7 @@ from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.device.table import Table, record_columns, texts
 from traceview.trace.device.table import table as table_of_columns
+from traceview.trace.strategy.replicas import CPU
 from traceview.xplane.planes import ActivityClass
 
 _OTHER_CLOCKS: Final = "the clocks of the hosts cannot be compared"
@@ -445,11 +446,14 @@ def _serial(context: Context, result: Balance) -> Finding | None:
 
 
 def _all(result: Balance) -> Number:
-    return Number(result.in_use_count, _noun(result.kind))
+    return Number(result.in_use_count, _noun(result))
 
 
-def _noun(kind: str) -> str:
-    return look_of(DEVICE_KINDS, kind).words
+def _noun(result: Balance) -> str:
+    """What the devices are called: those of XLA on the CPU are no replicas of a strategy."""
+    if result.kind == "replica" and {group.model for group in result.hardware} == {CPU}:
+        return CPU
+    return look_of(DEVICE_KINDS, result.kind).words
 
 
 def _is_of_rarer_kind(result: Balance, device: str) -> bool:
@@ -501,7 +505,7 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
 def _summary(result: Balance) -> str:
     """The share of the time in which the devices compute."""
     count, of_all = result.in_use_count, numbers.share(result.efficiency_ratio)
-    noun = _noun(result.kind)
+    noun = _noun(result)
     if result.kind == "replica" and result.visible_count == 1:
         return f"The CPU computes {of_all} of the time."
     if result.visible_count == count:
@@ -515,7 +519,7 @@ def _summary(result: Balance) -> str:
 
 def _facts(result: Balance) -> Iterator[str]:
     """The numbers on balance, a few words each."""
-    noun = _noun(result.kind)
+    noun = _noun(result)
     if result.concurrency_ratio == 0:
         yield f"{noun}s never compute at the same time"
     elif result.concurrency_ratio is not None:

@@ -29,6 +29,7 @@ from traceview.document.columns import DEVICE, Shown, columns
 from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, PARTS, STATUSES, look_of
 from traceview.ledger.states import State
 from traceview.trace.device.table import Column, Table, record_columns, table
+from traceview.trace.strategy.replicas import CPU
 from traceview.xplane.planes import CLASS_KEYS
 
 HELD_BYTES: Final = 256_000_000
@@ -290,7 +291,9 @@ def device_list(rows: Sequence[DeviceTimeRow]) -> str:
     for kind in dict.fromkeys(row.kind for row in rows):
         same = [row for row in rows if row.kind == kind]
         models = " and ".join(dict.fromkeys(row.model for row in same if row.model))
-        count = numbers.plural(len(same), look_of(DEVICE_KINDS, kind).words)
+        # Devices of XLA on the CPU are no replicas of a strategy.
+        noun, models = (CPU, "") if models == CPU else (look_of(DEVICE_KINDS, kind).words, models)
+        count = numbers.plural(len(same), noun)
         hosts = len({row.device.rpartition("/")[0] for row in same})
         where = f" on {numbers.plural(hosts, 'host')}" if kind == "replica" else ""
         kinds.append(f"{count}{where}" + (f", {models}" if models else ""))
