@@ -17,6 +17,7 @@ from typing import Any
 
 from traceview.capture.process.python_code import CodePlaces, callers
 from traceview.capture.record.destination import output_folder
+from traceview.capture.record.framework import framework_in_use
 from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import PARTS, Settings
 from traceview.capture.record.step_watch import StepWatch
@@ -108,11 +109,13 @@ def keras_callback(
         model.fit(dataset, epochs=3, callbacks=[traceview.keras_callback("logs", range(10, 15))])
 
     With `steps_per_execution=k` a call runs k steps, and whole calls are recorded.
-    `keras` is the Keras of the model, by default `tf.keras`. The other arguments and the errors are those of
+    `keras` is the Keras of the model, by default `tf.keras`, or `keras` where JAX is imported and TensorFlow is not. The other arguments and the errors are those of
     `capture_steps`; `CaptureError` comes when `fit` begins.
     """
     settings = _settings(logdir, steps, run, nvml, python, source)
-    if keras is None:
+    if keras is None and framework_in_use() == "jax":
+        import keras
+    elif keras is None:
         import tensorflow as tf
 
         keras = tf.keras
@@ -134,10 +137,13 @@ class _StepCapture:
 
     def on_train_begin(self, logs: Any = None) -> None:
         atexit.register(self._close)
-        # Other functions that compute gradients are none of its steps.
-        settings = replace(self._settings, step_functions=(name_of_model(self.model),))
+        settings, is_tensorflow = self._settings, framework_in_use() == "tensorflow"
+        if is_tensorflow:
+            # Other functions that compute gradients are none of its steps.
+            settings = replace(settings, step_functions=(name_of_model(self.model),))
         watch = self._stack.enter_context(_watched(settings, None, self._say))
-        watch.hooks.observe(self.model)
+        if is_tensorflow:
+            watch.hooks.observe(self.model)
         watch.window.on_look = partial(self._look, get_ident(), _frame_of_fit())
         self.session = Session(watch)
 

@@ -47,10 +47,8 @@ WriteUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, bytes], Sequence[str]
 """Makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now."""
 
 
-def hang_watch(
-    after_s: float, say: Callable[[str], None]
-) -> Callable[[StepWatch], HangWatch] | None:
-    """What makes the watch of a capture. Reports are imported now: a script that hangs in an import must not stop them.
+def hang_watch(after_s: float, steps: StepWatch, say: Callable[[str], None]) -> HangWatch | None:
+    """The watch of a capture. Reports are imported now: a script that hangs in an import must not stop them.
 
     None where the analysis cannot be imported, which `say` reports.
     """
@@ -60,7 +58,7 @@ def hang_watch(
     except ImportError as error:
         say(f"note: --on-hang is off in this process: {error}")
         return None
-    return lambda steps: HangWatch(after_s, write_up, steps, say)
+    return HangWatch(after_s, write_up, steps, say)
 
 
 class HangWatch:
@@ -82,9 +80,6 @@ class HangWatch:
         self._stop = Event()
         self._thread = own_thread("hang", self._run)
         self._count = 0
-        self._last_step_ns = time.time_ns()
-        # By the monotonic clock: when the last step ended, from when on the alarm counts, when this thread last ran.
-        self._ended_s = self._alarm_from_s = self._ran_s = time.monotonic()
         self._next_beat_s = 0.0
         self._facts: dict[str, Any] | None = None
         self._hang_count = 0
@@ -92,6 +87,9 @@ class HangWatch:
 
     def start(self) -> None:
         """Begin; the time without a step runs from now."""
+        self._last_step_ns = time.time_ns()
+        # By the monotonic clock: when the last step ended, from when on the alarm counts, when this thread last ran.
+        self._ended_s = self._alarm_from_s = self._ran_s = time.monotonic()
         self._silence.open()
         self._silence.beat()
         self._thread.start()

@@ -135,15 +135,12 @@ class LaunchedCapture(WindowListener):
     # Inside
 
     def _new_capture(self) -> StepWatch:
-        companion = None
+        capture = StepWatch(self._settings, say, [self], framework=self._framework)
         if self._settings.on_hang_s is not None:
             # Not at the top: most captures watch for no hang.
             from traceview.capture.hang.watch import hang_watch
 
-            companion = hang_watch(self._settings.on_hang_s, say)
-        capture = StepWatch(
-            self._settings, say, [self], framework=self._framework, companion=companion
-        )
+            capture.companion = hang_watch(self._settings.on_hang_s, capture, say)
         capture.observer.on_begin.append(self._prepare)
         return capture
 

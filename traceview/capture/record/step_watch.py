@@ -8,7 +8,7 @@ from typing import Any
 
 from traceview.base.errors import CaptureError
 from traceview.capture.record.capture import Capture
-from traceview.capture.record.framework import framework_of
+from traceview.capture.record.framework import framework_in_use, framework_of
 from traceview.capture.record.outcome import End, nothing_captured, shortcomings
 from traceview.capture.record.settings import Settings
 from traceview.capture.record.training_clock import TrainingClock
@@ -25,8 +25,11 @@ class StepWatch(WindowListener):
     """Captures the steps of this process that `settings` ask for. `say` gets lines for the user as things happen.
 
     `places`: what to hook, by default all that could be a step. `framework`: the name of the module that the script trains
-    with. `companion`: makes what watches the steps, too, once they may begin; it has `start` and `stop`.
+    with, by default the one that is imported.
     """
+
+    companion: Any = None
+    """What watches the steps, too, once they may begin, and as long as the process runs; it has `start` and `stop`."""
 
     def __init__(
         self,
@@ -35,22 +38,13 @@ class StepWatch(WindowListener):
         listeners: Sequence[WindowListener] = (),
         *,
         places: Sequence[Place] | None = None,
-        framework: str = "tensorflow",
-        companion: Callable[[StepWatch], Any] | None = None,
+        framework: str | None = None,
     ) -> None:
         self._say = say
-        self._make_companion = companion
-        self._companion: Any = None
-        used = framework_of(framework)
+        used = framework_of(framework or framework_in_use())
         self.capture = Capture(settings, say, used)
         self.window = StepWindow(settings.steps, self.capture)
-        self.observer, self.hooks, of_framework = used.watch(
-            self.window,
-            settings.step_functions,
-            places,
-            say,
-            is_source_wanted="source" not in settings.without,
-        )
+        self.observer, self.hooks, of_framework = used.watch(self.window, settings, places, say)
         self.clock = TrainingClock(self.window, self.observer, say)
         self.capture.listeners += [
             # First, because sampling has to stop when the profile has.
@@ -71,14 +65,13 @@ class StepWatch(WindowListener):
     def start_clocks(self) -> None:
         """Count the time without a step from now."""
         self.clock.start()
-        if self._make_companion is not None:
-            self._companion = self._make_companion(self)
-            self._companion.start()
+        if self.companion is not None:
+            self.companion.start()
 
     def finish(self, end: End) -> None:
         """The run has ended: close the window and keep what was recorded."""
-        if self._companion is not None:
-            self._companion.stop()
+        if self.companion is not None:
+            self.companion.stop()
         self.clock.stop()
         self.observer.eager.finish()
         self.window.finish(is_synchronised=end == "ended")
@@ -133,5 +126,5 @@ class StepWatch(WindowListener):
     def finished(self) -> None:
         """Unhook everything: from here on the script runs as without traceview."""
         self.clock.stop()
-        if self._make_companion is None:
+        if self.companion is None:
             self.hooks.remove()
