@@ -458,9 +458,9 @@ def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
         (json.__file__, False, "json/__init__.py"),
         (python_sampling.__file__, False, "traceview/capture/sampling/python_sampling.py"),
         (
-            str(Path(python_sampling.__file__).parents[1] / "demo" / "training.py"),
+            str(Path(python_sampling.__file__).parents[2] / "demo" / "training.py"),
             True,
-            "traceview/capture/demo/training.py",
+            "traceview/demo/training.py",
         ),
     ],
 )

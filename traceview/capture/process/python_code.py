@@ -41,7 +41,7 @@ class CodePlaces:
         self._standard = _beginnings(Path(path) for path in paths if path)
         self._traceview = _beginnings([_CAPTURE.parent])
         # The demo is a script like any other, although it is ours.
-        self._demo = _beginnings([_CAPTURE / "demo"])
+        self._demo = _beginnings([_CAPTURE.parent / "demo"])
 
     def is_standard(self, file: str) -> bool:
         """Whether it is a module of the standard library."""
