@@ -8,7 +8,8 @@ the same load of the machine. The exit code is 1 if hooks cost a step more than 
 
 - ``hooks``: TensorFlow's own work in a step takes a hundred times as long as the hooks, and varies by more than they
   cost. So it is left out: calls and requests for input return at once. The time of a real step is printed beside.
-- ``jax``: the same for calls of a compiled function, which are short enough to be measured as they are.
+- ``jax``: the same for calls of a compiled function, which are short enough to be measured as they are. Both by processor
+  time, because JAX's own threads run meanwhile.
 - ``start``: a script that trains a small Keras model, by the processor time of its main thread.
 - ``graphs``: what is read off a large graph when the window has closed, by the processor time.
 """
@@ -77,18 +78,18 @@ def row(what: str, values: list[float], unit: str, note: str = "") -> float:
     return middle
 
 
-def nanoseconds(step: Step, calls: int) -> float:
-    """Nanoseconds of a step, mean of a short round."""
-    begun = perf_counter_ns()
+def nanoseconds(step: Step, calls: int, clock: Callable[[], int] = thread_time_ns) -> float:
+    """Nanoseconds of a step, mean of a short round: of processor time of this thread, or by another clock."""
+    begun = clock()
     for _ in range(calls):
         step()
-    return (perf_counter_ns() - begun) / calls
+    return (clock() - begun) / calls
 
 
 def hook_cost(name: str, step: Step, window: StepWindow, hooked: Hooked, rounds: int) -> float:
     """Print what the hooks add to a step; returns the median, in microseconds."""
     added = []
-    real = median(nanoseconds(step, CALLS // 10) for _ in range(rounds)) / 1e3
+    real = median(nanoseconds(step, CALLS // 10, perf_counter_ns) for _ in range(rounds)) / 1e3
     with empty_methods() if "jax" not in name.lower() else ExitStack():
         before = window.next_number
         for _ in range(rounds):

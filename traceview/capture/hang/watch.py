@@ -22,7 +22,7 @@ from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.silence import Silence
 from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces
-from traceview.capture.record.step_watch import StepWatch
+from traceview.capture.record.capture import Capture
 from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
 from traceview.capture.sidecar.gpu_libraries import opened_nvml
 from traceview.capture.steps.graphs import ops_within, traces
@@ -47,7 +47,7 @@ WriteUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, bytes], Sequence[str]
 """Makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now."""
 
 
-def hang_watch(after_s: float, steps: StepWatch, say: Callable[[str], None]) -> HangWatch | None:
+def hang_watch(after_s: float, steps: Capture, say: Callable[[str], None]) -> HangWatch | None:
     """The watch of a capture. Reports are imported now: a script that hangs in an import must not stop them.
 
     None where the analysis cannot be imported, which `say` reports.
@@ -62,17 +62,17 @@ def hang_watch(after_s: float, steps: StepWatch, say: Callable[[str], None]) -> 
 
 
 class HangWatch:
-    """Watches the steps of one `StepWatch` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user."""
+    """Watches the steps of one `Capture` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user."""
 
     def __init__(
-        self, after_s: float, write_up: WriteUp, steps: StepWatch, say: Callable[[str], None]
+        self, after_s: float, write_up: WriteUp, steps: Capture, say: Callable[[str], None]
     ) -> None:
         self._after_s = after_s
         self._write_up = write_up
         self._steps = steps
         self._say = say
         self._pid = os.getpid()
-        wanted = steps.capture.settings
+        wanted = steps.settings
         out = Path.cwd() / wanted.out
         interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
         self._peers = Peers(out, wanted.steps, interval_s)
@@ -238,7 +238,7 @@ class HangWatch:
         """Write the files of the report, and return the lines that the user should see now."""
         assert self._facts is not None
         if self._place is None:
-            self._place = self._steps.capture.report_place()
+            self._place = self._steps.report_place()
         folder, host = self._place
         stem = f"{host}{SUFFIX}{self._hang_count if self._hang_count > 1 else ''}"
         files, lines = self._write_up(self._facts)

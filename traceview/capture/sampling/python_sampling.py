@@ -42,8 +42,11 @@ MOST_STACKS: Final = 1 << 16
 """Different ones; beyond that new stacks are not sampled."""
 MOST_FRAMES: Final = 64
 """Of one stack, the innermost ones."""
-LARGEST_COST_RATIO: Final = 0.05
-"""The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
+LARGEST_COST_RATIO: Final = 0.045
+"""The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart.
+
+In a window of few milliseconds the first round weighs more: it stays below 0.05 there, too.
+"""
 SOON_SECONDS: Final = 1e-4
 """The switch interval of Python while only the main thread runs Python: a tenth of the time between samples."""
 GOLDEN_RATIO: Final = 0.6180339887498949

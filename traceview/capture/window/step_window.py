@@ -57,7 +57,7 @@ class Recording(Protocol):
     def synchronise(self) -> None:
         """Wait until the devices have done what was asked of them."""
 
-    def close(self, window: StepWindow) -> None:
+    def close(self) -> None:
         """Stop the profile and keep it."""
 
     def marker(self) -> OpenMarker:
@@ -357,4 +357,4 @@ class StepWindow:
                 return
             self.state = "closed"
             self._ticker.stop()
-            self._attempt(lambda: self._recording.close(self))
+            self._attempt(self._recording.close)
