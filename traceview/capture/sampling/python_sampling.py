@@ -31,7 +31,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from traceview.capture.process.own_threads import OWN_THREADS, own_thread
-from traceview.capture.process.python_code import CodePlaces, Origin, origin_of
+from traceview.capture.process.python_code import CodePlaces, Origin, callers, origin_of
 from traceview.capture.sidecar.file import reason_of
 
 INTERVAL_NS: Final = 1_000_000
@@ -70,6 +70,12 @@ class Stacks:
         self._is_user: dict[int, bool] = {}
         self._is_standard: dict[int, bool] = {}
         self._origins: dict[int, Origin] = {}
+
+    def learn(self, frame: FrameType | None) -> None:
+        """Know the code of a stack, of which no sample is taken."""
+        for caller in callers(frame):
+            if id(caller.f_code) not in self._is_user:
+                self._learn(id(caller.f_code), caller.f_code)
 
     def number_of(self, frame: FrameType | None) -> int:
         """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
@@ -228,6 +234,14 @@ class StackSampler:
         self._main = main_thread().ident
         self._clocks = ThreadClocks()
         self._thread = own_thread("python", self._run)
+
+    def learn(self) -> None:
+        """Learn the code that runs now, which takes longer than a sample."""
+        try:
+            for frame in sys._current_frames().values():
+                self.stacks.learn(frame)
+        except Exception as error:
+            self.problem = reason_of(error)
 
     def start(self) -> None:
         """Take the first sample now."""
