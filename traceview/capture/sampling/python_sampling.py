@@ -236,10 +236,12 @@ class StackSampler:
         self._thread = own_thread("python", self._run)
 
     def learn(self) -> None:
-        """Learn the code that runs now, which takes longer than a sample."""
+        """Learn the threads and the code that runs now, which takes longer than a sample."""
         try:
-            for frame in sys._current_frames().values():
-                self.stacks.learn(frame)
+            for ident, frame in sys._current_frames().items():
+                if self._is_of_script(ident):
+                    self.stacks.learn(frame)
+                    self._clocks.cpu_us(ident)
         except Exception as error:
             self.problem = reason_of(error)
 
