@@ -282,6 +282,12 @@ def test_the_last_asked_step_is_enough(tmp_path: Path, fake: Path) -> None:
     assert done.numbers() == [9, 10]
 
 
+def test_a_working_directory_that_is_gone(tmp_path: Path, fake: Path) -> None:
+    gone = "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
+    done = both(tmp_path, fake, gone + LOOP).check()
+    assert done.numbers() == [*range(9, 16)]
+
+
 def test_nothing_lies_elsewhere(
     tmp_path: Path, fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

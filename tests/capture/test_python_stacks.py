@@ -349,6 +349,7 @@ def test_a_forked_child_keeps_nothing() -> None:
         listener.finished()
         os._exit("python" in sidecar.groups)
     assert os.waitpid(child, 0)[1] == 0
+    time.sleep(0.03)
     listener.closed(sidecar, TRACE)
     assert sidecar.groups["python"]["round_count"] > 0
 

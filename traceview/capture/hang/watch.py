@@ -73,7 +73,7 @@ class HangWatch:
         self._say = say
         self._pid = os.getpid()
         wanted = steps.settings
-        out = Path.cwd() / wanted.out
+        out = wanted.out.absolute()
         interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
         self._peers = Peers(out, wanted.steps, interval_s)
         self._silence = Silence(out, after_s)

@@ -110,9 +110,9 @@ def _folder_of_script() -> Path:
     main: Any = sys.modules.get("__main__")
     file: str | None = getattr(main, "__file__", None)
     if not file:
-        return Path.cwd()
+        return Path().absolute()
     package = getattr(main, "__package__", None) or ""
-    return (Path.cwd() / file).parents[package.count(".")]
+    return Path(file).absolute().parents[package.count(".")]
 
 
 def _beginnings(folders: Iterable[Path]) -> tuple[str, ...]:
