@@ -73,7 +73,7 @@ def main() -> None:
         print(version if version in JAX else f"TensorFlow {version}", flush=True)
         python = environment(version, options.into)
         tests = passes(python, "-m", "pytest", "-q", *(JAX_TESTS if version in JAX else TESTS))
-        hooks = version in JAX or passes(python, "scripts/hook_cost.py")
+        hooks = version in JAX or passes(python, "scripts/capture_cost.py", "hooks")
         results[version] = tests and hooks
         if options.remove:
             shutil.rmtree(options.into / version)

@@ -23,8 +23,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from traceview.capture.record.capture import Capture
 from traceview.capture.record.settings import Settings
-from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.window.ranges import StepRange
 
 STEPS: Final = 48
@@ -52,10 +52,10 @@ class _Recorded(AbstractContextManager[None]):
 
     def __init__(self, folder: Path) -> None:
         settings = Settings(folder, StepRange.of(range(*WINDOW)))
-        self._watch = StepWatch(settings, print, framework=os.environ["FRAMEWORK"])
+        self._watch = Capture(settings, print, framework=os.environ["FRAMEWORK"])
 
     def __enter__(self) -> None:
-        self._watch.capture.prepare()
+        self._watch.prepare()
         self._watch.hooks.install()
 
     def __exit__(self, *_: object) -> None:

@@ -96,10 +96,14 @@ def run_python(
     *command: str | Path,
     environment: Mapping[str, str] | None = None,
     code: int | None = None,
+    before: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder to its end, by default with the real TensorFlow. `code`: the exit code that is expected."""
+    """Run Python in a folder to its end, by default with the real TensorFlow. `code`: the exit code that is expected.
+
+    `before`: a command that runs another.
+    """
     done = subprocess.run(
-        [sys.executable, *command],
+        [*before, sys.executable, *command],
         cwd=folder,
         env=dict(QUIET() if environment is None else environment),
         capture_output=True,

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.capture.conftest import QUIET, Captured, run_python
+from traceview.capture.record.capture import Capture
 from traceview.capture.record.outcome import End
 from traceview.capture.record.settings import Settings
-from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.file import WindowListener
 from traceview.capture.window.ranges import StepRange
 
@@ -46,8 +46,8 @@ def captured(
         without=frozenset(without),
         step_functions=tuple(step_functions),
     )
-    capture = StepWatch(settings, done.said.append, listeners)
-    capture.capture.prepare()
+    capture = Capture(settings, done.said.append, listeners)
+    capture.prepare()
     capture.hooks.install()
     capture.start_clocks()
     module = sys.modules["__main__"] = ModuleType("__main__")

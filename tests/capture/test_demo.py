@@ -13,9 +13,9 @@ from tests.capture.fake_tensorflow import SCRIPT_START
 from tests.capture.in_process import Script, captured_scripts
 from tests.command import Command
 from traceview.base.errors import UsageError
-from traceview.capture.demo import run as demo_run
-from traceview.capture.demo.run import Slowdown, demo_command
 from traceview.capture.window.ranges import StepRange
+from traceview.demo import run as demo_run
+from traceview.demo.run import Slowdown, demo_command
 from traceview.ledger.states import IDLE_STATES
 
 WINDOW = StepRange(10, 15)
@@ -31,13 +31,13 @@ WINDOW = StepRange(10, 15)
 )
 def test_slowdowns_that_exclude_each_other(chosen: list[Slowdown], names: str) -> None:
     with pytest.raises(UsageError, match=f"{names} cannot be combined"):
-        demo_command(WINDOW, None, chosen)
+        demo_command(WINDOW.last, None, chosen)
 
 
 def test_without_tensorflow_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_run, "find_spec", lambda _: None)
     with pytest.raises(UsageError, match="not installed") as raised:
-        demo_command(WINDOW, None, [])
+        demo_command(WINDOW.last, None, [])
     assert "pip install" in str(raised.value.hint)
 
 
@@ -65,7 +65,7 @@ def test_options_that_do_not_go_together(
 
 SLOW = """
 import sys
-from traceview.capture.demo import run
+from traceview.demo import run
 run._SCRIPT = run.Path("slow.py")
 from traceview.cli import main
 main()
@@ -121,7 +121,7 @@ def slow_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     scripts = {}
     for name in SLOWED:
         slowdowns = [Slowdown(one) for one in name.split("+")]
-        _, script, *arguments = demo_command(WINDOW, None, slowdowns)
+        _, script, *arguments = demo_command(WINDOW.last, None, slowdowns)
         text = Path(script).read_text("utf-8")
         scripts[name] = Script(text, str(WINDOW), arguments=tuple(arguments))
     done = captured_scripts(tmp_path_factory.mktemp("slow"), scripts, is_forked=True)
@@ -147,7 +147,7 @@ def test_the_metric_is_not_interrupted_by_garbage_that_waits_for_it() -> None:
 
 GARBAGE = """
 import gc, threading
-from traceview.capture.demo import slowdowns
+from traceview.demo import slowdowns
 import tensorflow as tf
 
 collected = []

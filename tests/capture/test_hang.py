@@ -28,8 +28,8 @@ from traceview.capture.hang.threads import (
 )
 from traceview.capture.hang.watch import HangWatch
 from traceview.capture.process.python_code import CodePlaces
+from traceview.capture.record.capture import Capture as OfProcess
 from traceview.capture.record.settings import Settings
-from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.window.ranges import StepRange
 
 LOOP = """
@@ -86,7 +86,7 @@ def test_a_report_that_takes_long_does_not_look_as_if_no_python_could_run(tmp_pa
         time.sleep(0.9)
         return {".json": b"{}"}, []
 
-    steps = StepWatch(Settings(tmp_path, StepRange(10, 15)), print)
+    steps = OfProcess(Settings(tmp_path, StepRange(10, 15)), print)
     watch = HangWatch(0.5, write_up, steps, print)
     watch.start()
     try:

@@ -305,6 +305,41 @@ def test_a_script_that_imports_tensorflow_for_its_input_has_one_trace(
     assert "nothing" not in done.err
 
 
+SESSION = """
+import traceview
+train_step, w = jax.jit(update), weights
+with traceview.capture_steps("logs", range(8, 13)) as session:
+    for number in range(20):
+        with session.step(number):
+            w = train_step(w, batch)
+            assert float(w.sum()) < 1000
+        w = train_step(w, batch)
+print(session.run is not None)
+"""
+
+
+def test_steps_that_the_program_marks_itself(tmp_path: Path) -> None:
+    done = run(tmp_path, START + SESSION + END)
+    assert (done.code, done.out.splitlines()[0]) == (0, "True"), done.err
+    assert (done.window["got"], done.window["edge_steps"]) == ([8, 13], [7, 13])
+    assert {call["function"] for call in done.window["calls"]} == {"step"}
+    (sidecar,) = done.sidecars
+    assert [entry["name"] for entry in sidecar["jax"]["functions"]] == ["update"]
+
+
+CALLBACK_OF_FIT = KERAS.replace("verbose=0", "verbose=0, callbacks=[callback]").replace(
+    "model.fit",
+    "import traceview; callback = traceview.keras_callback('logs', range(8, 13)); model.fit",
+)
+
+
+@pytest.mark.skipif(find_spec("keras") is None, reason="Keras is installed beside TensorFlow only")
+def test_the_callback_of_keras_on_jax(tmp_path: Path) -> None:
+    done = run(tmp_path, CALLBACK_OF_FIT)
+    assert (done.code, done.out) == (0, "2\n"), done.err
+    assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
+
+
 PROCESSES = (
     """
 import sys, jax

@@ -49,7 +49,7 @@ def function(name: str, graph: Graph) -> Any:
 
 
 def steps_of(thing: Any) -> Any:
-    return SimpleNamespace(functions_of=lambda _: [thing], models=list)
+    return SimpleNamespace(functions_of=lambda _: [thing], with_parts=list, models=list)
 
 
 def test_ops_are_counted_with_those_of_the_functions_that_are_called() -> None:

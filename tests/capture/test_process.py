@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,11 +49,26 @@ class Both:
         return Captured(0, "", f"{run}\n", self.logdir).numbers()
 
 
-def both(folder: Path, fake: Path, script: str, *arguments: str, steps: str = "10:15") -> Both:
+def both(
+    folder: Path,
+    fake: Path,
+    script: str,
+    *arguments: str,
+    steps: str = "10:15",
+    before: Sequence[str] = (),
+) -> Both:
+    """`before`: a command that runs another."""
     (folder / "train.py").write_text(SCRIPT_START + script, encoding="utf-8")
     capture = [*CAPTURE, "--steps", steps]
     alone, captured = (
-        run_python(folder, *command, "train.py", *arguments, environment=environment_with(fake))
+        run_python(
+            folder,
+            *command,
+            "train.py",
+            *arguments,
+            environment=environment_with(fake),
+            before=before,
+        )
         for command in ([], capture)
     )
     return Both(alone, captured, folder / "logs")
@@ -159,6 +175,31 @@ def test_children_have_their_signals(tmp_path: Path, fake: Path) -> None:
     assert both(tmp_path, fake, LOOP + forks).check().numbers() == [*range(9, 16)]
 
 
+def can_be_the_first_process() -> bool:
+    try:
+        return (
+            subprocess.run([*FIRST_PROCESS, "true"], capture_output=True, check=False).returncode
+            == 0
+        )
+    except OSError:
+        return False
+
+
+FIRST_PROCESS = ("unshare", "--pid", "--fork", "--mount-proc")
+
+
+@pytest.mark.skipif(
+    not can_be_the_first_process(), reason="needs the right to make a PID namespace"
+)
+def test_the_first_process_of_a_container_ignores_what_it_does_not_handle(
+    tmp_path: Path, fake: Path
+) -> None:
+    ends = "import os, signal, time; os.kill(1, signal.SIGTERM); time.sleep(0.5); print(os.getpid(), flush=True)"
+    done = both(tmp_path, fake, IN_WINDOW + ends, before=FIRST_PROCESS).check()
+    assert done.captured.stdout == "1\n"
+    assert done.numbers() == [9, 10, 11, 12]
+
+
 def test_descriptors_of_the_script_get_nothing(tmp_path: Path, fake: Path) -> None:
     closes = """
     if number == 9:
@@ -239,6 +280,12 @@ def test_a_killed_capture_leaves_a_folder_that_the_next_one_removes(
 def test_the_last_asked_step_is_enough(tmp_path: Path, fake: Path) -> None:
     done = both(tmp_path, fake, LOOP + "    if number == 10: break\n", steps="10:11").check()
     assert done.numbers() == [9, 10]
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path, fake: Path) -> None:
+    gone = "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n"
+    done = both(tmp_path, fake, gone + LOOP).check()
+    assert done.numbers() == [*range(9, 16)]
 
 
 def test_nothing_lies_elsewhere(

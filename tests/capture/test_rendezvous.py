@@ -14,11 +14,11 @@ from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.record import rendezvous as module
+from traceview.capture.record.capture import Capture as OfProcess
 from traceview.capture.record.destination import Destination, run_name
 from traceview.capture.record.rendezvous import Meeting, Rendezvous, process_age
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
-from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.cluster import Place, Task, place_of
 from traceview.capture.window.ranges import StepRange
 from traceview.trace.reading.locate import find_runs
@@ -257,7 +257,7 @@ def test_a_report_before_the_window_is_in_the_run_of_all_workers(
 ) -> None:
     settings = Settings(tmp_path, StepRange(10, 15))
     monkeypatch.setenv("TF_CONFIG", config(0))
-    reported = StepWatch(settings, unheard).capture.report_place()[0]
+    reported = OfProcess(settings, unheard).report_place()[0]
     monkeypatch.setenv("TF_CONFIG", config(1))
     other, said = choice(tmp_path)
     other.settle(settings.steps)

@@ -41,7 +41,7 @@ class Log:
     def synchronise(self) -> None:
         self.is_synchronised = True
 
-    def close(self, window: StepWindow) -> None:
+    def close(self) -> None:
         self._do("close" if self.is_synchronised else "close unsynchronised")
 
     def marker(self) -> LogMarker:
@@ -344,9 +344,9 @@ def test_no_thread_is_started_between_recorded_steps(loop: Make) -> None:
 
 def test_the_end_of_the_run_waits_for_a_close_in_another_thread() -> None:
     class Slow(Log):
-        def close(self, window: StepWindow) -> None:
+        def close(self) -> None:
             time.sleep(0.2)
-            super().close(window)
+            super().close()
 
     log = Slow()
     window = StepWindow(StepRange(10, 15), log)

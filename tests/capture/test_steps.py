@@ -85,7 +85,7 @@ def test_a_marker_covers_the_wait_for_input(capture: Capture) -> None:
         ),
         pytest.param(
             "@tf.function\ndef other(batch): tf.GradientTape().gradient(0, 0)\n"
-            "for batch in range(10): train_step(batch); other(batch)",
+            "for batch in range(10): train_step(batch); train_step(batch); other(batch)",
             ["train_step", "other"],
             id="two step functions",
         ),
@@ -113,6 +113,59 @@ def test_steps_are_found(capture: Capture, loop: str, functions: list[str]) -> N
     steps = done.sidecar["steps"]["functions"]
     assert [step["name"] for step in steps if step["is_step"]] == functions
     assert ("choose one with --step-function NAME" in done.err) == (len(functions) > 1)
+
+
+PAIR = """
+@tf.function
+def other(batch): tf.GradientTape().gradient(0, 0)
+@tf.function
+def test(source): strategy.run(lambda: 0)
+strategy, tests = tf.Strategy(), batches(100)
+for _ in range(2): train_step(0)
+for number, batch in enumerate(batches(12), 2):
+    train_step(batch)
+    other(batch)
+    if number == 7: next(tests), test(tests)
+"""
+
+
+def test_two_functions_that_train_in_turn_are_one_step(capture: Capture) -> None:
+    done = capture(SCRIPT_START + PAIR, "--steps=6:9")
+    assert (done.code, done.numbers()) == (0, [5, 6, 7, 8, 9])
+    assert {call["function"] for call in done.window["calls"]} == {"other"}
+    # A request for input, and two calls of a millisecond each, of which none is a wait for input.
+    for call in done.window["calls"]:
+        assert call["ended_ns"] - call["begun_ns"] > 2_000_000 > 2 * call["input_ns"]
+    assert [row["after"] for row in done.window["evaluations"]] == [7]
+    assert "a step is a call of train_step and one of other, which train in turn" in done.err
+    assert "were counted as steps" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("loop", "options", "functions"),
+    [
+        (
+            "for _ in range(3): train_step(0); other(0)\nfor _ in range(20): train_step(0)",
+            [],
+            {"train_step"},
+        ),
+        ("for _ in range(3): train_step(0); other(0)\nfor _ in range(20): other(0)", [], {"other"}),
+        (
+            "for _ in range(9): train_step(0); other(0)",
+            ["--step-function=train_step", "--step-function=other"],
+            {"train_step", "other"},
+        ),
+    ],
+    ids=["the first goes on alone", "the second goes on alone", "both are named"],
+)
+def test_two_functions_that_are_no_pair(
+    capture: Capture, loop: str, options: list[str], functions: set[str]
+) -> None:
+    other = "@tf.function\ndef other(batch): tf.GradientTape().gradient(0, 0)\n"
+    done = capture(SCRIPT_START + other + loop, "--steps=10:13", *options)
+    assert (done.code, done.numbers()) == (0, [9, 10, 11, 12, 13])
+    assert {call["function"] for call in done.window["calls"]} == functions
+    assert "in turn" not in done.err
 
 
 def test_a_named_function_is_the_only_step(capture: Capture) -> None:

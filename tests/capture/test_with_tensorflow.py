@@ -243,8 +243,8 @@ for x, y in data(8): generate(x, y); judge(x, y)
 """,
         "4:7",
         [3, 4, 5, 6, 7],
-        ["<lambda>", "train"],
-        said="--step-function NAME",
+        ["train"],
+        said="a step is a call of <lambda> and one of train, which train in turn; --step-function NAME",
     ),
     "one of two": Kind(
         """

@@ -56,9 +56,7 @@ def parsed(text: str) -> list[dict[str, str]]:
 
 
 def test_columns_are_those_of_the_frame() -> None:
-    names = (
-        "device class op op_type kernel source_line holds count total_ps self_ps mean_ps median_ps p95_ps"
-    )
+    names = "device class op op_type kernel source_line holds count total_ps self_ps mean_ps median_ps p95_ps"
     (header,) = text_of(ops()).splitlines()
     assert header.split(",") == [*names.split(), "share_ratio", "bytes"]
 

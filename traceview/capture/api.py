@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from threading import Lock, get_ident
@@ -16,10 +17,11 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from traceview.capture.process.python_code import CodePlaces, callers
+from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import output_folder
+from traceview.capture.record.framework import framework_in_use
 from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import PARTS, Settings
-from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.steps.callee import name_of_model
 from traceview.capture.steps.hooks import INPUT_PLACES, Place
 from traceview.capture.window.ranges import StepRange
@@ -32,7 +34,7 @@ class CaptureWarning(UserWarning):
 class Session:
     """A capture inside a training loop; see `capture_steps`."""
 
-    def __init__(self, watch: StepWatch) -> None:
+    def __init__(self, watch: Capture) -> None:
         self._watch = watch
         self._window = watch.window
 
@@ -108,14 +110,13 @@ def keras_callback(
         model.fit(dataset, epochs=3, callbacks=[traceview.keras_callback("logs", range(10, 15))])
 
     With `steps_per_execution=k` a call runs k steps, and whole calls are recorded.
-    `keras` is the Keras of the model, by default `tf.keras`. The other arguments and the errors are those of
+    `keras` is the Keras of the model, by default `tf.keras`, or `keras` where JAX is imported and TensorFlow is not. The other arguments and the errors are those of
     `capture_steps`; `CaptureError` comes when `fit` begins.
     """
     settings = _settings(logdir, steps, run, nvml, python, source)
     if keras is None:
-        import tensorflow as tf
-
-        keras = tf.keras
+        is_jax = framework_in_use() == "jax"
+        keras = import_module("keras") if is_jax else import_module("tensorflow").keras
     return type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})(settings, _Warnings())
 
 
@@ -134,10 +135,13 @@ class _StepCapture:
 
     def on_train_begin(self, logs: Any = None) -> None:
         atexit.register(self._close)
-        # Other functions that compute gradients are none of its steps.
-        settings = replace(self._settings, step_functions=(name_of_model(self.model),))
+        settings, is_tensorflow = self._settings, framework_in_use() == "tensorflow"
+        if is_tensorflow:
+            # Other functions that compute gradients are none of its steps.
+            settings = replace(settings, step_functions=(name_of_model(self.model),))
         watch = self._stack.enter_context(_watched(settings, None, self._say))
-        watch.hooks.observe(self.model)
+        if is_tensorflow:
+            watch.hooks.observe(self.model)
         watch.window.on_look = partial(self._look, get_ident(), _frame_of_fit())
         self.session = Session(watch)
 
@@ -166,10 +170,10 @@ def _settings(logdir: str | PathLike[str], steps: range, run: str | None, *parts
 @contextmanager
 def _watched(
     settings: Settings, places: Sequence[Place] | None, say: Callable[[str], None]
-) -> Iterator[StepWatch]:
+) -> Iterator[Capture]:
     """Capture the steps that the body reports, or those of what is hooked at `places`."""
-    watch = StepWatch(settings, say, places=places)
-    watch.capture.prepare()
+    watch = Capture(settings, say, places=places)
+    watch.prepare()
     end: End = "failed"
     try:
         watch.hooks.install()
@@ -182,10 +186,10 @@ def _watched(
             say(line)
 
 
-def _complaints(watch: StepWatch) -> Iterator[str]:
+def _complaints(watch: Capture) -> Iterator[str]:
     window = watch.window
     if watch.run is not None:
-        yield from shortcomings(window, watch.capture.sidecar)
+        yield from shortcomings(window, watch.sidecar)
     elif window.failures:
         yield f"nothing was captured: {'; '.join(window.failures)}"
     else:

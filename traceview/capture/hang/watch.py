@@ -22,7 +22,7 @@ from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.silence import Silence
 from traceview.capture.process.own_threads import own_thread
 from traceview.capture.process.python_code import CodePlaces
-from traceview.capture.record.step_watch import StepWatch
+from traceview.capture.record.capture import Capture
 from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
 from traceview.capture.sidecar.gpu_libraries import opened_nvml
 from traceview.capture.steps.graphs import ops_within, traces
@@ -47,10 +47,8 @@ WriteUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, bytes], Sequence[str]
 """Makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now."""
 
 
-def hang_watch(
-    after_s: float, say: Callable[[str], None]
-) -> Callable[[StepWatch], HangWatch] | None:
-    """What makes the watch of a capture. Reports are imported now: a script that hangs in an import must not stop them.
+def hang_watch(after_s: float, steps: Capture, say: Callable[[str], None]) -> HangWatch | None:
+    """The watch of a capture. Reports are imported now: a script that hangs in an import must not stop them.
 
     None where the analysis cannot be imported, which `say` reports.
     """
@@ -60,31 +58,28 @@ def hang_watch(
     except ImportError as error:
         say(f"note: --on-hang is off in this process: {error}")
         return None
-    return lambda steps: HangWatch(after_s, write_up, steps, say)
+    return HangWatch(after_s, write_up, steps, say)
 
 
 class HangWatch:
-    """Watches the steps of one `StepWatch` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user."""
+    """Watches the steps of one `Capture` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user."""
 
     def __init__(
-        self, after_s: float, write_up: WriteUp, steps: StepWatch, say: Callable[[str], None]
+        self, after_s: float, write_up: WriteUp, steps: Capture, say: Callable[[str], None]
     ) -> None:
         self._after_s = after_s
         self._write_up = write_up
         self._steps = steps
         self._say = say
         self._pid = os.getpid()
-        wanted = steps.capture.settings
-        out = Path.cwd() / wanted.out
+        wanted = steps.settings
+        out = wanted.out.absolute()
         interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
         self._peers = Peers(out, wanted.steps, interval_s)
         self._silence = Silence(out, after_s)
         self._stop = Event()
         self._thread = own_thread("hang", self._run)
         self._count = 0
-        self._last_step_ns = time.time_ns()
-        # By the monotonic clock: when the last step ended, from when on the alarm counts, when this thread last ran.
-        self._ended_s = self._alarm_from_s = self._ran_s = time.monotonic()
         self._next_beat_s = 0.0
         self._facts: dict[str, Any] | None = None
         self._hang_count = 0
@@ -92,6 +87,9 @@ class HangWatch:
 
     def start(self) -> None:
         """Begin; the time without a step runs from now."""
+        self._last_step_ns = time.time_ns()
+        # By the monotonic clock: when the last step ended, from when on the alarm counts, when this thread last ran.
+        self._ended_s = self._alarm_from_s = self._ran_s = time.monotonic()
         self._silence.open()
         self._silence.beat()
         self._thread.start()
@@ -240,7 +238,7 @@ class HangWatch:
         """Write the files of the report, and return the lines that the user should see now."""
         assert self._facts is not None
         if self._place is None:
-            self._place = self._steps.capture.report_place()
+            self._place = self._steps.report_place()
         folder, host = self._place
         stem = f"{host}{SUFFIX}{self._hang_count if self._hang_count > 1 else ''}"
         files, lines = self._write_up(self._facts)

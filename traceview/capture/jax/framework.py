@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Final
 
 from traceview.capture.jax.environment import JaxEnvironment
 from traceview.capture.jax.profiler import JaxProfiler
 from traceview.capture.jax.steps import JaxSteps
-from traceview.capture.record.framework import Watched
-from traceview.capture.record.profiler import OneProfile
+from traceview.capture.record.framework import Framework, Say, Watched
+from traceview.capture.record.settings import Settings
+from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow
 
 
-class Jax:
-    """JAX 0.4.30 to 0.11, with flax, optax, or Keras 3."""
+def _watch(
+    window: StepWindow, settings: Settings, places: Sequence[Place] | None, _say: Say
+) -> Watched:
+    """What sees the steps, and describes devices, mesh and functions. Programs of JAX hold their lines.
 
-    modules: Sequence[str] = ("jax", "jaxlib", "flax", "optax", "keras", "numpy")
-    profiler: type[OneProfile] = JaxProfiler
+    Where `places` are given, the program itself says which its steps are.
+    """
+    steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
+    return Watched(steps, steps.hooks, (JaxEnvironment(steps), steps.hooks))
 
-    def watch(self, window: StepWindow, names: Iterable[str], *_: object, **__: object) -> Watched:
-        """What sees the steps of `window`, and describes devices, mesh and functions. Programs of JAX hold their lines."""
-        steps = JaxSteps(window, names)
-        return Watched(steps, steps.hooks, (JaxEnvironment(steps), steps.hooks))
+
+JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)
+"""0.4.30 to 0.11, with flax, optax, or Keras 3."""

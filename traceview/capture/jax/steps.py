@@ -31,12 +31,15 @@ class JaxSteps(Recognizer):
     nothing_called = "no function of jax.jit or jax.pmap was called"
     how_to_mark = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number)"
 
-    def __init__(self, window: StepWindow, names: Iterable[str] = ()) -> None:
+    def __init__(
+        self, window: StepWindow, names: Iterable[str] = (), *, are_marked: bool = False
+    ) -> None:
+        """`are_marked`: what counts the steps is none of this."""
         super().__init__(window, names)
         self.functions: dict[str, CompiledFunction] = {}
         self.hooks = JaxHooks(self)
         self._leading: CompiledFunction | None = None
-        self._has_marks = False
+        self._are_elsewhere = self._has_marks = are_marked
         self._pmapped = CompiledFunction(PARALLEL)
         self._lock = RLock()
 
@@ -128,6 +131,8 @@ class JaxSteps(Recognizer):
         return function
 
     def _is_mark(self, name: str) -> bool:
+        if self._are_elsewhere:
+            return False
         return name in self.names if self.names else not name.lower().startswith(_NO_TRAINING)
 
     def _is_step(self, called: CompiledFunction) -> bool:

@@ -19,10 +19,10 @@ from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.launch.saying import VARIABLE, is_first, name_runs, say, say_problem
 from traceview.capture.launch.variable import read
 from traceview.capture.process.endings import Endings, end_by
+from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import runs_of_launch
 from traceview.capture.record.outcome import End
 from traceview.capture.record.settings import Settings
-from traceview.capture.record.step_watch import StepWatch
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 _LONGEST_WAIT_S = 5.0
@@ -88,7 +88,7 @@ class LaunchedCapture(WindowListener):
         self._is_over = False
         self._is_reported = False
         self._is_child = False
-        self._parents: list[StepWatch] = []
+        self._parents: list[Capture] = []
         """Those that this process has as a copy; kept, because freeing one would stop its profile."""
         self._ending = Lock()
         self._endings: Endings | None = None
@@ -134,16 +134,13 @@ class LaunchedCapture(WindowListener):
 
     # Inside
 
-    def _new_capture(self) -> StepWatch:
-        companion = None
+    def _new_capture(self) -> Capture:
+        capture = Capture(self._settings, say, [self], framework=self._framework)
         if self._settings.on_hang_s is not None:
             # Not at the top: most captures watch for no hang.
             from traceview.capture.hang.watch import hang_watch
 
-            companion = hang_watch(self._settings.on_hang_s, say)
-        capture = StepWatch(
-            self._settings, say, [self], framework=self._framework, companion=companion
-        )
+            capture.companion = hang_watch(self._settings.on_hang_s, capture, say)
         capture.observer.on_begin.append(self._prepare)
         return capture
 
@@ -155,7 +152,7 @@ class LaunchedCapture(WindowListener):
             self.give_way()
             return
         try:
-            self._capture.capture.prepare()
+            self._capture.prepare()
         except CaptureError as error:
             self._is_over = True
             self._capture.remove()
@@ -181,7 +178,7 @@ class LaunchedCapture(WindowListener):
             self._endings.leave()
             self._endings = None
         # A copy of a profile that runs is of no use, and cannot be stopped.
-        self._is_over |= self._capture.capture.is_profiling
+        self._is_over |= self._capture.is_profiling
         if not self._is_over:
             self.is_prepared = self._is_reported = False
             self._capture = self._new_capture()

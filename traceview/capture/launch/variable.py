@@ -48,7 +48,7 @@ def written(settings: Settings) -> str:
     hang_s = settings.on_hang_s
     values: dict[str, object] = {
         "steps": settings.steps,
-        "out": Path.cwd() / settings.out,
+        "out": settings.out.absolute(),
         "run": settings.run,
         "without": ",".join(sorted(settings.without)) or None,
         "on-hang": None if hang_s is None else f"{round(hang_s * 1000)}ms",

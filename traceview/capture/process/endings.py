@@ -31,15 +31,17 @@ _LONGEST_SAVING_S: Final = 60.0
 
 
 def end_by(number: int) -> None:
-    """End this process by a signal, as where nobody handles it; any thread may call this."""
+    """End this process by a signal, as where nobody handles it; any thread may call this. The first process of a container
+    goes on.
+    """
     NATIVE.end_by(number)
 
 
 class Endings:
     """Calls `save` before the process ends, from `install` to `remove`.
 
-    `save` gets the number of a signal, in a thread of its own, and then has to end the process by it; or None, in the thread
-    that ends the process. Signals that somebody handles, or ignores, are left alone.
+    `save` gets the number of a signal, in a thread of its own, and then has to call `end_by`; or None, in the thread that
+    ends the process. Signals that somebody handles, or ignores, are left alone.
     """
 
     def __init__(self, save: Callable[[int | None], None]) -> None:

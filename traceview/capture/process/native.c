@@ -281,6 +281,13 @@ static volatile sig_atomic_t number;
 static volatile pid_t owner;
 static unsigned char caught[MOST_SIGNALS];
 
+/* The kernel keeps signals that nobody handles from the first process of a container: it goes on. */
+static int
+goes_on(void)
+{
+    return getpid() == 1;
+}
+
 static void
 end_by(int signal_number)
 {
@@ -387,7 +394,7 @@ wait_for_signal(PyObject *module, PyObject *unused)
     wait_for(&came, -1);
     Py_END_ALLOW_THREADS
     sem_post(&taken);
-    if (number) {
+    if (number && !goes_on()) {
         Py_AddPendingCall(stand_still, NULL);
     }
     return PyLong_FromLong(number);
@@ -405,7 +412,7 @@ hold_to(PyObject *module, PyObject *args)
     }
     Py_BEGIN_ALLOW_THREADS
     wait_for(&noticed, -1);
-    if (number) {
+    if (number && !goes_on()) {
         if (wait_for(&taken, grace)) {
             struct timespec rest = {.tv_sec = (time_t)longest};
             while (nanosleep(&rest, &rest) && errno == EINTR) {
@@ -422,13 +429,16 @@ hold_to(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* End the process by a signal, as if nobody had handled it. */
+/* End the process by a signal, as if nobody had handled it; return where the process goes on. */
 static PyObject *
 end_by_signal(PyObject *module, PyObject *args)
 {
     int wanted;
     if (!PyArg_ParseTuple(args, "i", &wanted)) {
         return NULL;
+    }
+    if (goes_on()) {
+        Py_RETURN_NONE;
     }
     end_by(wanted);
     _exit(128 + wanted);

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 OWN_THREADS: Final = "traceview-"
 """How their names begin."""
+_SIGNALS: Final = signal.valid_signals()
+"""Once: to list them takes longer than a sample of stacks."""
 
 
 def own_thread(name: str, run: Callable[..., object], *arguments: Any) -> Thread:
@@ -16,7 +18,7 @@ def own_thread(name: str, run: Callable[..., object], *arguments: Any) -> Thread
 
     def start() -> None:
         if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         run(*arguments)
 
     return Thread(target=start, name=f"{OWN_THREADS}{name}", daemon=True)

@@ -41,7 +41,7 @@ class CodePlaces:
         self._standard = _beginnings(Path(path) for path in paths if path)
         self._traceview = _beginnings([_CAPTURE.parent])
         # The demo is a script like any other, although it is ours.
-        self._demo = _beginnings([_CAPTURE / "demo"])
+        self._demo = _beginnings([_CAPTURE.parent / "demo"])
 
     def is_standard(self, file: str) -> bool:
         """Whether it is a module of the standard library."""
@@ -110,9 +110,9 @@ def _folder_of_script() -> Path:
     main: Any = sys.modules.get("__main__")
     file: str | None = getattr(main, "__file__", None)
     if not file:
-        return Path.cwd()
+        return Path().absolute()
     package = getattr(main, "__package__", None) or ""
-    return (Path.cwd() / file).parents[package.count(".")]
+    return Path(file).absolute().parents[package.count(".")]
 
 
 def _beginnings(folders: Iterable[Path]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Starts and stops one profile, keeps it, and writes its sidecar."""
+"""Captures the steps of a process: joins the window of steps, the hooks that see them, the profile, and its run."""
 
 from __future__ import annotations
 
@@ -23,34 +23,68 @@ from traceview.capture.record.destination import (
     has_trace,
     kept_name,
 )
-from traceview.capture.record.framework import Framework
+from traceview.capture.record.framework import framework_in_use, framework_of
+from traceview.capture.record.outcome import End, nothing_captured, shortcomings
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
+from traceview.capture.record.training_clock import TrainingClock
+from traceview.capture.sampling.machine_load import MachineLoadListener
+from traceview.capture.sampling.nvml import NvmlListener
+from traceview.capture.sampling.python_stacks import PythonListener
+from traceview.capture.sampling.thread_times import ThreadTimesListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
+from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow
 
 
 class Capture:
-    """One profile of a process. `say` gets one line per message for the user.
+    """Captures the steps of this process that `settings` ask for. `say` gets one line per message for the user.
 
-    `framework`: what the script trains with. `listeners`: add groups to the sidecar.
+    `listeners`: add groups to the sidecar. `places`: what to hook, by default all that could be a step. `framework`: the name
+    of the module that the script trains with, by default the one that is imported.
     """
 
+    companion: Any = None
+    """What watches the steps, too, once they may begin, and as long as the process runs; it has `start` and `stop`."""
+
     def __init__(
-        self, settings: Settings, say: Callable[[str], None], framework: Framework
+        self,
+        settings: Settings,
+        say: Callable[[str], None],
+        listeners: Sequence[WindowListener] = (),
+        *,
+        places: Sequence[Place] | None = None,
+        framework: str | None = None,
     ) -> None:
         self.settings = settings
-        self.listeners: list[WindowListener] = []
         self.sidecar = Sidecar()
         self.kept: Kept | None = None
-        self._is_prepared = False
         self._say = say
-        self._modules = framework.modules
+        self._is_prepared = False
         self._notes: dict[str, list[str]] = {}
         self._destination = Destination(settings.out)
         self._choice = RunChoice(self._destination, settings.run, say)
-        self._profiler = framework.profiler(self._note_script)
+        used = framework_of(framework or framework_in_use())
+        self._modules = used.modules
+        self._profiler = used.profiler(self._note_script)
         self.marker = self._profiler.marker
+        self.window = StepWindow(settings.steps, self)
+        self.observer, self.hooks, of_framework = used.watch(self.window, settings, places, say)
+        self.clock = TrainingClock(self.window, self.observer, say)
+        self._listeners = [
+            # First, because sampling has to stop when the profile has.
+            PythonListener(is_wanted="python" not in settings.without),
+            NvmlListener(is_wanted="nvml" not in settings.without),
+            MachineLoadListener(),
+            ThreadTimesListener(),
+            *of_framework,
+            *listeners,
+        ]
+
+    @property
+    def run(self) -> Path | None:
+        """The folder of the trace, as soon as the window has closed."""
+        return self.kept.run if self.kept else None
 
     def prepare(self) -> None:
         """Check all that can be checked before the run, once; raises `CaptureError`.
@@ -79,16 +113,27 @@ class Capture:
         """Whether a profile of this capture runs."""
         return self._profiler.is_running
 
-    def finish(self, window: StepWindow) -> None:
-        """The run has ended: keep what there is and leave nothing else behind.
+    def start_clocks(self) -> None:
+        """Count the time without a step from now."""
+        self.clock.start()
+        if self.companion is not None:
+            self.companion.start()
+
+    def finish(self, end: End) -> None:
+        """The run has ended: close the window, keep what there is, and leave nothing else behind.
 
         What went wrong is in `window.failures`.
         """
+        if self.companion is not None:
+            self.companion.stop()
+        self.clock.stop()
+        self.observer.eager.finish()
+        self.window.finish(is_synchronised=end == "ended")
         if self._profiler.is_running:
             # An interruption came while the window was closed.
             with suppress(CaptureError):
-                self.close(window)
-        self._notify("finished")
+                self.close()
+        self._finished()
         if self.kept is None:
             self._choice.abandon()
         private = getattr(self._destination, "private", None)
@@ -96,6 +141,26 @@ class Capture:
             self._say(f"note: the unfinished trace is in {private}")
         else:
             self._destination.clean()
+
+    def outcome(self, end: End) -> CaptureError | None:
+        """Say what the trace lacks and what recording cost. Returns why there is no trace."""
+        if self.hooks.missing:
+            self._say(f"note: this TensorFlow or Keras lacks {', '.join(self.hooks.missing)}")
+        if self.run is None:
+            return self.why_nothing(end)
+        for line in shortcomings(self.window, self.sidecar, self.observer):
+            self._say(f"note: {line}")
+        self._say(str(self.window.times()))
+        return None
+
+    def why_nothing(self, end: End) -> CaptureError:
+        """Why there is no trace."""
+        return nothing_captured(self.window, self.observer, end)
+
+    def remove(self) -> None:
+        """Unhook everything."""
+        self.clock.stop()
+        self.hooks.remove()
 
     def report_place(self) -> tuple[Path, str]:
         """The folder of the run and the name of this host's files in it, for what is written beside a trace.
@@ -131,35 +196,65 @@ class Capture:
         except CaptureError as error:
             self._note("profiler", error.message)
 
-    def close(self, window: StepWindow) -> None:
+    def close(self) -> None:
         """Stop the profile and move it to its place; Ctrl-C waits until that is done."""
         with interrupts_held():
-            self._close(window)
-
-    def _close(self, window: StepWindow) -> None:
-        self.sidecar.add("clock", {"stopped": _clocks()})
-        try:
-            self._profiler.stop()
-            self._keep(window)
-        finally:
-            if self.kept is None:
-                self.sidecar.state = "failed"
-            self._notify("finished")
+            self.sidecar.add("clock", {"stopped": _clocks()})
+            try:
+                self._profiler.stop()
+                self._keep()
+            finally:
+                if self.kept is None:
+                    self.sidecar.state = "failed"
+                self._finished()
 
     # Inside
 
-    def _keep(self, window: StepWindow) -> None:
+    def _keep(self) -> None:
         trace = self._destination.written(self._destination.private / "profile")
-        self.sidecar.add("window", window.as_json())
-        self.sidecar.add("overhead", window.times().as_json())
+        self.sidecar.add("window", self.window.as_json())
+        self.sidecar.add("overhead", self.window.times().as_json())
         self._choice.say_absent()
         self._notify("closed", self.sidecar, trace)
-        # After the listeners, whose failures are among them.
+        # After the listeners, which describe the graphs.
+        self._attempt("functions", self._describe_functions)
+        # After all of these, whose failures are among them.
         self.sidecar.add("notes", self._notes)
         self.sidecar.state = "saved"
         self.kept = self._moved(trace)
         # The script may go on for days; a kill in between should not leave the folder behind.
         self._destination.clean()
+
+    def _finished(self) -> None:
+        """Nothing more will be recorded: from here on the script runs as without traceview."""
+        self.clock.stop()
+        if self.companion is None:
+            self._attempt("hooks", self.hooks.remove)
+        self._notify("finished")
+
+    def _describe_functions(self) -> None:
+        """Describe the functions that the hooks saw; a loop of the user's own names its steps itself."""
+        callees = [callee for callee in self.observer.callees if callee.calls]
+        if not callees:
+            return
+        functions = [
+            {
+                "name": callee.name,
+                "kind": callee.kind,
+                "is_step": callee.is_step,
+                "calls": callee.calls,
+            }
+            for callee in callees
+        ]
+        self.sidecar.add("steps", {"functions": functions})
+        self.sidecar.add("hooks", {"missing": self.hooks.missing})
+        for function in self.sidecar.groups.get("placement", {}).get("functions", ()):
+            of_name = [callee for callee in callees if callee.name == function["step"]]
+            runs = max((callee.runs_per_call for callee in of_name), default=0)
+            function.update({"replica_runs": runs} if runs > 1 else {})
+        remarks = [*self.sidecar.groups.get("notes", {}).get("steps", ()), *self.observer.remarks()]
+        if remarks:
+            self.sidecar.add("notes", {"steps": remarks})
 
     def _moved(self, trace: Path) -> Kept:
         """Move both files to the run, under the first name that no process beside this one has taken."""
@@ -175,11 +270,17 @@ class Capture:
                 suffix = self._choice.next_suffix(taken)
 
     def _notify(self, moment: str, *arguments: Any) -> None:
-        for listener in self.listeners:
-            try:
-                getattr(listener, moment)(*arguments)
-            except Exception as error:
-                self._note("listeners", f"{type(listener).__name__}.{moment}: {reason_of(error)}")
+        for listener in self._listeners:
+            self._attempt(
+                f"{type(listener).__name__}.{moment}", getattr(listener, moment), *arguments
+            )
+
+    def _attempt(self, what: str, action: Callable[..., None], *arguments: Any) -> None:
+        """Do it; a failure is noted, and stops nothing."""
+        try:
+            action(*arguments)
+        except Exception as error:
+            self._note("listeners", f"{what}: {reason_of(error)}")
 
     def _note(self, about: str, text: str) -> None:
         notes = self._notes.setdefault(about, [])

@@ -65,7 +65,7 @@ class Destination:
 
     def __init__(self, out: Path) -> None:
         # The script may change its working directory.
-        self.out = Path.cwd() / out
+        self.out = out.absolute()
         self.private: Path
         self._made_out = False
 
@@ -195,7 +195,7 @@ def has_trace(private: Path | None) -> bool:
 def runs_of_launch(out: Path, launch: str, since_s: float) -> list[Path]:
     """The runs below `out` that processes of one launch have recorded since a Unix time, the oldest first."""
     runs: dict[Path, float] = {}
-    for run in (Path.cwd() / out / RUNS).glob("*"):
+    for run in (out.absolute() / RUNS).glob("*"):
         with suppress(OSError):
             changed_s = run.stat().st_mtime
             # File systems stamp files with a clock of their own.

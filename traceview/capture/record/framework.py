@@ -1,15 +1,14 @@
-"""Says what a capture needs of the framework that a script trains with, and gives it for TensorFlow.
-
-Another framework is another class with the same members, named in `framework_of`.
-"""
+"""Says what a capture needs of the framework that a script trains with, and gives it for TensorFlow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from traceview.capture.record.profiler import OneProfile, Profiler
+from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.cluster import StopRiskListener
 from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import WindowListener
@@ -19,6 +18,9 @@ from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.placement import PlacementListener
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow
+
+Say = Callable[[str], None]
+"""Gets lines for the user."""
 
 
 class Watched(NamedTuple):
@@ -33,58 +35,44 @@ class Watched(NamedTuple):
     listeners: Sequence[WindowListener]
 
 
-class Framework(Protocol):
+class Framework(NamedTuple):
     """What a capture needs of a framework.
 
-    `modules`: whose versions are noted; the first one is the framework itself. `profiler`: the class of its profiler.
+    `modules`: whose versions are noted. `profiler`: the class of its profiler. `watch`: makes what sees the steps of a
+    window; the places to hook are by default all that could be a step.
     """
 
     modules: Sequence[str]
     profiler: type[OneProfile]
-
-    def watch(
-        self,
-        window: StepWindow,
-        names: Iterable[str],
-        places: Sequence[Place] | None,
-        say: Callable[[str], None],
-        *,
-        is_source_wanted: bool,
-    ) -> Watched:
-        """What sees the steps of `window`.
-
-        `names`: of the step functions, by default all that train. `places`: what to hook, by default all that could be a
-        step. `is_source_wanted`: lines of the script for the ops of graphs, too.
-        """
+    watch: Callable[[StepWindow, Settings, Sequence[Place] | None, Say], Watched]
 
 
-class TensorFlow:
-    """TensorFlow 2.15 to 2.21, with its Keras, Keras 3 or tf_keras."""
+def _watch(
+    window: StepWindow, settings: Settings, places: Sequence[Place] | None, say: Say
+) -> Watched:
+    """What sees the steps, and describes devices, strategy, batch size and graphs."""
+    inputs = StepInputs()
+    observer = Observer(window, settings.step_functions, inputs)
+    placement = PlacementListener(
+        observer, inputs, is_source_wanted="source" not in settings.without
+    )
+    listeners = EnvironmentListener(), placement, StopRiskListener(say)
+    return Watched(observer, Hooks(observer, places), listeners)
 
-    modules: Sequence[str] = ("tensorflow", "keras", "tf_keras", "numpy")
-    profiler: type[OneProfile] = Profiler
 
-    def watch(
-        self,
-        window: StepWindow,
-        names: Iterable[str],
-        places: Sequence[Place] | None,
-        say: Callable[[str], None],
-        *,
-        is_source_wanted: bool,
-    ) -> Watched:
-        """What sees the steps of `window`, and describes devices, strategy, batch size and graphs."""
-        inputs = StepInputs()
-        observer = Observer(window, names, inputs)
-        placement = PlacementListener(observer, inputs, is_source_wanted=is_source_wanted)
-        listeners = EnvironmentListener(), placement, StopRiskListener(say)
-        return Watched(observer, Hooks(observer, places), listeners)
+TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
+"""2.15 to 2.21, with its Keras, Keras 3 or tf_keras."""
+
+
+def framework_in_use() -> str:
+    """The name of the module that this process trains with: JAX only where TensorFlow is not imported."""
+    return "jax" if "jax" in sys.modules and "tensorflow" not in sys.modules else "tensorflow"
 
 
 def framework_of(module: str) -> Framework:
     """The framework whose import begins a capture, by the name of its module."""
     if module == "tensorflow":
-        return TensorFlow()
+        return TENSORFLOW
     # By name: its room knows this one.
-    framework: Framework = import_module("traceview.capture.jax.framework").Jax()
+    framework: Framework = import_module("traceview.capture.jax.framework").JAX
     return framework

@@ -31,7 +31,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 from traceview.capture.process.own_threads import OWN_THREADS, own_thread
-from traceview.capture.process.python_code import CodePlaces, Origin, origin_of
+from traceview.capture.process.python_code import CodePlaces, Origin, callers, origin_of
 from traceview.capture.sidecar.file import reason_of
 
 INTERVAL_NS: Final = 1_000_000
@@ -42,8 +42,10 @@ MOST_STACKS: Final = 1 << 16
 """Different ones; beyond that new stacks are not sampled."""
 MOST_FRAMES: Final = 64
 """Of one stack, the innermost ones."""
-LARGEST_COST_RATIO: Final = 0.05
+LARGEST_COST_RATIO: Final = 0.045
 """The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
+_FIRST_COST_NS: Final = 300_000
+"""Of a round, as long as none was taken: of the first in a process that has other things in its caches."""
 SOON_SECONDS: Final = 1e-4
 """The switch interval of Python while only the main thread runs Python: a tenth of the time between samples."""
 GOLDEN_RATIO: Final = 0.6180339887498949
@@ -68,6 +70,12 @@ class Stacks:
         self._is_user: dict[int, bool] = {}
         self._is_standard: dict[int, bool] = {}
         self._origins: dict[int, Origin] = {}
+
+    def learn(self, frame: FrameType | None) -> None:
+        """Know the code of a stack, of which no sample is taken."""
+        for caller in callers(frame):
+            if id(caller.f_code) not in self._is_user:
+                self._learn(id(caller.f_code), caller.f_code)
 
     def number_of(self, frame: FrameType | None) -> int:
         """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
@@ -232,8 +240,19 @@ class StackSampler:
         self._clocks = ThreadClocks()
         self._thread = own_thread("python", self._run)
 
+    def learn(self) -> None:
+        """Learn the threads and the code that runs now, which takes longer than a sample."""
+        try:
+            for ident, frame in sys._current_frames().items():
+                if self._is_of_script(ident):
+                    self.stacks.learn(frame)
+                    self._clocks.cpu_us(ident)
+        except Exception as error:
+            self.problem = reason_of(error)
+
     def start(self) -> None:
-        """Take the first sample now."""
+        """Begin; the first sample is taken as soon as it is a small share of the time since now."""
+        self._begun_ns = time.monotonic_ns()
         # Not in the thread: what it does to begin makes objects.
         self._hold_garbage()
         self._thread.start()
@@ -251,6 +270,7 @@ class StackSampler:
     def _run(self) -> None:
         try:
             while not self._is_stopping and self._is_open():
+                self._rest()
                 self._round()
         except Exception as error:
             self.problem = reason_of(error)
@@ -261,6 +281,8 @@ class StackSampler:
             self.cost_ns += time.thread_time_ns()
 
     def _round(self) -> None:
+        if self._is_stopping or not self._is_open():
+            return
         self._sample()
         self.round_count += 1
         if self._is_shared:
@@ -270,10 +292,16 @@ class StackSampler:
         if len(self._samples.t_ns) >= MOST_SAMPLES:
             self._samples.halve()
             self.interval_ns *= 2
+
+    def _rest(self) -> None:
+        """Wait for the next round."""
         # With what falling asleep and waking up cost after the last sample, which is more than the sample itself.
         spent_ns = time.thread_time_ns()
-        cost_ns, self._spent_ns = spent_ns - self._spent_ns, spent_ns
-        least_ns = round(cost_ns / LARGEST_COST_RATIO) - cost_ns
+        cost_ns = spent_ns - self._spent_ns if self.round_count else _FIRST_COST_NS
+        self._spent_ns = spent_ns
+        # After the next round this thread has taken the largest share of the time so far, at most, and since this round.
+        due_ns = self._begun_ns + (spent_ns + cost_ns) / LARGEST_COST_RATIO
+        least_ns = max(cost_ns / LARGEST_COST_RATIO - cost_ns, due_ns - time.monotonic_ns())
         # Equal distances would meet a loop of the same length always in the same line.
         self._phase = (self._phase + GOLDEN_RATIO) % 1
         rest_ns = max(self.interval_ns * (0.5 + self._phase) - cost_ns, least_ns, 0)

@@ -38,18 +38,23 @@ class PythonListener(WindowListener):
         self._collections = CollectionClock()
         self._started_ns = 0
 
-    def opened(self, sidecar: Sidecar) -> None:
-        """Begin to sample. The sidecar's state ends the sampling where the profile fails."""
+    def opening(self, sidecar: Sidecar) -> None:
+        """Learn what costs the first samples most. The sidecar's state ends the sampling where the profile fails."""
         if not self._is_wanted:
             sidecar.add("python", {"reason": NOT_ASKED})
             return
-        self._started_ns = time_ns()
         self._sampler = StackSampler(
             CodePlaces(),
             lambda: sidecar.state == "recording" and "stopped" not in sidecar.groups["clock"],
         )
-        self._sampler.start()
-        self._collections.start()
+        self._sampler.learn()
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Begin to sample."""
+        if self._sampler is not None:
+            self._started_ns = time_ns()
+            self._sampler.start()
+            self._collections.start()
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Stop, and keep the samples."""

@@ -44,7 +44,7 @@ _OF_KERAS: Final = {
 KERAS: Final = ("keras", "tf_keras")
 
 
-@dataclass
+@dataclass(eq=False)
 class Callee:
     """Something that may be a step: a `tf.function`, a replica function, the training of a Keras model.
 
@@ -57,6 +57,8 @@ class Callee:
     is_train: bool = False
     has_replicas: bool = False
     is_chosen: bool | None = None
+    is_part: bool = False
+    """Whether another function trains in turn with it, and ends the step of both."""
     calls: int = 0
     step_count: int = 0
     is_of_keras: bool = False
@@ -102,8 +104,10 @@ class Callee:
 
     @property
     def is_step(self) -> bool:
-        """Whether each call is one step or more."""
-        return self.is_train if self.is_chosen is None else self.is_chosen
+        """Whether each call is one step or more, or the last part of one."""
+        if self.is_chosen is None:
+            return self.is_train and not self.is_part
+        return self.is_chosen
 
     @property
     def is_evaluation(self) -> bool:

@@ -6,12 +6,14 @@ recognized can name what was called. Gradients computed outside any call are the
 (`eager_steps`).
 
 Where calls of step functions in several threads overlap in time, the steps are those of the thread that came first.
+
+Two functions that train in turn, as those of a GAN, make one step together.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import current_thread, get_ident, main_thread
@@ -86,6 +88,10 @@ class Observer(Recognizer):
         """The thread whose calls are the steps, where those of several overlap."""
         self._stepping: int | None = None
         """The thread in which a step runs."""
+        self._pair: tuple[Callee, Callee] | None = None
+        """Two functions that train in turn."""
+        self._trained: deque[Callee] = deque(maxlen=3)
+        """The last calls that train, by the functions."""
         self._of_replicas: Callee | None = None
         """What has called `Strategy.run` last."""
 
@@ -183,7 +189,9 @@ class Observer(Recognizer):
             self._notice_overlap(callee, ident)
         call = Call(callee, count, ident)
         callee.calls += 1
-        if not callee.is_step:
+        if window.state == "waiting" and callee.is_train:
+            self._find_pair(callee)
+        if not callee.is_step and not callee.is_part:
             self._begin_other(call, given)
         elif self._may_step(ident):
             call.was_step, self._stepping = True, ident
@@ -204,8 +212,10 @@ class Observer(Recognizer):
             self._stepping = None
         # Later graphs matter where a step is recorded; to look for them takes a microsecond.
         is_unsure = not callee.is_train or window.state == "recording"
-        if is_unsure and callee.learns() and callee.is_step:
+        if is_unsure and callee.learns() and (callee.is_step or callee.is_part):
             window.traced()
+        if window.state == "waiting" and callee.is_train:
+            self._trained.append(callee)
         if error is not None:
             if call.was_step or is_end_of_data(error):
                 window.fail(callee.name, error, call.count)
@@ -222,6 +232,18 @@ class Observer(Recognizer):
             self.between.returned(callee.between_name)
             # Its input was not that of a step, which has not begun.
             window.abandon()
+
+    def _find_pair(self, callee: Callee) -> None:
+        """Make one step of two functions that train in turn, or two again where one of them goes on alone."""
+        trained, (first, _) = self._trained, self._pair or (None, None)
+        if not trained or trained[-1] is callee:
+            if first is not None:
+                first.is_part, self._pair = False, None
+        elif [*trained] == [trained[-1], callee, trained[-1]] and callee.is_step:
+            first = trained[-1]
+            if first.is_step and first.is_chosen is None:
+                first.is_part, first.step_count, self._pair = True, 0, (first, callee)
+                self.window.count_from(self.window.next_number - 2)
 
     def _begin_other(self, call: Call, given: tuple[object, ...]) -> None:
         """The call is no step, as far as is known."""
@@ -328,6 +350,13 @@ class Observer(Recognizer):
         ]
         return list(dict.fromkeys(functions))
 
+    def with_parts(self, names: Iterable[str]) -> list[str]:
+        """These names of step functions, each once, and those of other functions that are a part of the same steps."""
+        known = dict.fromkeys(names)
+        if self._pair is not None and self._pair[1].name in known:
+            known[self._pair[0].name] = None
+        return [*known]
+
     def models(self) -> list[Any]:
         """The Keras models that are trained."""
         return [model for callee in self._callees if (model := callee.model()) is not None]
@@ -344,6 +373,12 @@ class Observer(Recognizer):
         steps = self.step_functions
         if self._first not in (None, self._main):
             yield "another thread than the main one trains; its steps were counted"
+        if self._pair is not None:
+            first, second = self._pair
+            yield (
+                f"a step is a call of {first.name} and one of {second.name}, which train in turn; --step-function NAME "
+                "counts the calls of one of them"
+            )
         for callee in steps:
             if callee.runs_per_call > 1:
                 yield (

@@ -41,7 +41,7 @@ class PlacementListener(WindowListener):
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Find and describe them; before, they may not be traced."""
         calls = sidecar.groups.get("window", {}).get("calls", ())
-        names = list(dict.fromkeys(call["function"] for call in calls))
+        names = self._steps.with_parts(call["function"] for call in calls)
         described = describe_steps(
             names, self._steps, self._inputs, is_source_wanted=self._is_source_wanted
         )

@@ -57,7 +57,7 @@ class Recording(Protocol):
     def synchronise(self) -> None:
         """Wait until the devices have done what was asked of them."""
 
-    def close(self, window: StepWindow) -> None:
+    def close(self) -> None:
         """Stop the profile and keep it."""
 
     def marker(self) -> OpenMarker:
@@ -87,7 +87,8 @@ class StepWindow:
         self._recording = recording
         self._clock_ns = clock_ns
         self._begun_ns = 0
-        self._input_ns = 0
+        self._input_ns: int | None = None
+        """From the request for input to the call of the step that has begun; None before the call."""
         self._is_traced = False
         self._marker: OpenMarker | None = None
         self._edge_s: float | None = None
@@ -116,7 +117,9 @@ class StepWindow:
         self._mark()
 
     def begin(self, count: int = 1) -> None:
-        """The call of a step function begins; it runs `count` steps."""
+        """The call of a step function begins, or the first call of several that make a step; it runs `count` steps."""
+        if self._input_ns is not None:
+            return
         now_ns = self._clock_ns()
         self._begun_ns = self._begun_ns or now_ns
         self._input_ns = now_ns - self._begun_ns
@@ -132,16 +135,18 @@ class StepWindow:
 
     def end(self, function: str, count: int = 1) -> None:
         """The call has returned."""
-        number, begun_ns = self.next_number, self._begun_ns
+        number = self.next_number
         self.next_number = number + count
-        self._begun_ns = 0
+        begun_ns, input_ns = self._is_over()
         is_traced, self._is_traced = self._is_traced, False
         if self.state == "waiting":
-            call = RecordedCall(number, count, function, begun_ns, self._input_ns, begun_ns)
+            call = RecordedCall(number, count, function, begun_ns, input_ns, begun_ns)
             call.is_traced = is_traced or number == 0
             self._before.append(call)
         elif self.state == "recording":
-            self._record(number, count, function, begun_ns, is_traced=is_traced)
+            call = RecordedCall(number, count, function, begun_ns, input_ns, self._clock_ns())
+            call.is_traced = is_traced
+            self._record(call)
 
     def fail(self, function: str, error: BaseException, count: int = 1) -> None:
         """The call has ended by an exception: it is no whole step, but keeps its number, which no other step gets.
@@ -151,17 +156,19 @@ class StepWindow:
         if is_end_of_data(error):
             self.abandon()
             return
-        number, begun_ns = self.next_number, self._begun_ns
+        number = self.next_number
         self.next_number = number + count
         self.failed_steps += count
-        self._begun_ns = 0
+        begun_ns, input_ns = self._is_over()
         self._is_traced = False
         if self.state == "recording" and self._marker is not None:
-            self._record(number, count, function, begun_ns, error=type(error).__name__)
+            call = RecordedCall(number, count, function, begun_ns, input_ns, self._clock_ns())
+            call.error = type(error).__name__
+            self._record(call)
 
     def abandon(self) -> None:
         """What has begun was no step: evaluation, or the end of the data."""
-        self._begun_ns = 0
+        self._is_over()
         self._abandon_marker()
         if self.state == "recording" and self.calls and self.next_number >= self.steps.last:
             # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
@@ -188,7 +195,7 @@ class StepWindow:
         """The steps are other calls than those so far, and `number` of them have ended."""
         self.next_number = number
         self._before.clear()
-        self._begun_ns = 0
+        self._is_over()
 
     def begins_after(self) -> None:
         """A call has returned, and the next step begins."""
@@ -256,6 +263,12 @@ class StepWindow:
 
     # Inside
 
+    def _is_over(self) -> tuple[int, int]:
+        """The step that has begun is over: when it began, and how long it then took to the call."""
+        times = self._begun_ns, self._input_ns or 0
+        self._begun_ns, self._input_ns = 0, None
+        return times
+
     def _prepare(self, number: int, ahead: int) -> None:
         if number >= self.steps.last:
             self.state = "closed"
@@ -299,27 +312,16 @@ class StepWindow:
         if marker is not None:
             marker.abandon()
 
-    def _record(
-        self,
-        number: int,
-        count: int,
-        function: str,
-        begun_ns: int,
-        *,
-        is_traced: bool = False,
-        error: str | None = None,
-    ) -> None:
+    def _record(self, call: RecordedCall) -> None:
         marker, self._marker = self._marker, None
         if marker is not None:
-            marker.finish(number)
+            marker.finish(call.number)
         is_late = not self.calls and self._is_late
-        call = RecordedCall(number, count, function, begun_ns, self._input_ns, self._clock_ns())
-        call.is_edge = is_late or not self.steps.overlaps(number, count)
-        call.is_traced, call.error = is_traced, error
+        call.is_edge = is_late or not self.steps.overlaps(call.number, call.count)
         self.calls.append(call)
-        if number >= self.steps.last:
+        if call.number >= self.steps.last:
             self._close()
-        elif number + count >= self.steps.last:
+        elif call.number + call.count >= self.steps.last:
             self._wait_for_edge()
 
     def _wait_for_edge(self) -> None:
@@ -355,4 +357,4 @@ class StepWindow:
                 return
             self.state = "closed"
             self._ticker.stop()
-            self._attempt(lambda: self._recording.close(self))
+            self._attempt(self._recording.close)

@@ -11,7 +11,6 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.capture.demo.run import Slowdown, demo_command
 from traceview.capture.launch.saying import VARIABLE, name_runs, say
 from traceview.capture.launch.variable import hang_seconds, omitted
 from traceview.capture.record.destination import DEFAULT_OUT
@@ -26,6 +25,7 @@ from traceview.cli.options import (
     output_folder,
 )
 from traceview.cli.output import abandon_stdout
+from traceview.demo.run import Slowdown, demo_command
 
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
@@ -126,7 +126,7 @@ def capture(
     )
     if script is None:
         slowdowns = [Slowdown(kind) for kind in slowdown or ()]
-        command = demo_command(StepRange.parse(steps or DEFAULT_STEPS), devices, slowdowns)
+        command = demo_command(settings.steps.last, devices, slowdowns)
     else:
         from traceview.capture.launch.programs import command_of
 

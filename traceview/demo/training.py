@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from traceview.capture.demo import slowdowns
-from traceview.capture.demo.run import Slowdown
+from traceview.demo import slowdowns
+from traceview.demo.run import Slowdown
 
 FEATURES: Final = 256
 UNITS: Final = 512

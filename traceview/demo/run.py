@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from traceview.base.errors import UsageError
-from traceview.capture.window.ranges import StepRange
 
 
 class Slowdown(str, Enum):
@@ -40,10 +39,10 @@ _EXCLUDED: Final = {
 }
 
 
-def demo_command(steps: StepRange, devices: int | None, slowdowns: Iterable[Slowdown]) -> list[str]:
+def demo_command(last: int, devices: int | None, slowdowns: Iterable[Slowdown]) -> list[str]:
     """The command that trains a small model on the GPUs, or without GPUs on logical CPU devices.
 
-    It runs past `steps`. `devices`: how many, by default all GPUs, or 2 logical devices. `slowdowns`:
+    It runs past step `last`. `devices`: how many, by default all GPUs, or 2 logical devices. `slowdowns`:
     how to slow it down. Raises `UsageError` where TensorFlow is missing or slowdowns exclude each other.
     """
     chosen = list(dict.fromkeys(slowdowns))
@@ -60,7 +59,7 @@ def demo_command(steps: StepRange, devices: int | None, slowdowns: Iterable[Slow
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Otherwise it logs on stderr, whatever the level, that oneDNN is on.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
-    command = [sys.executable, str(_SCRIPT), f"--steps={steps.last + _STEPS_AFTER}"]
+    command = [sys.executable, str(_SCRIPT), f"--steps={last + _STEPS_AFTER}"]
     if devices is not None:
         command.append(f"--devices={devices}")
     return [*command, *(f"--slowdown={slowdown.value}" for slowdown in chosen)]

@@ -1,0 +1,358 @@
+"""Measure what `traceview capture` costs a training: its start, each step before the window, the window, and its end.
+
+    python scripts/capture_cost.py [hooks] [jax] [start] [graphs] [--rounds N] [--most-us 15]
+
+Needs an environment with TensorFlow (``tensorflow-cpu`` will do) and traceview, and JAX for ``jax``. Prints rows of the table
+in docs/capture.md: median and quartiles. Everything is measured with a capture and without one, in turn, so that both see
+the same load of the machine. The exit code is 1 if hooks cost a step more than ``--most-us``.
+
+- ``hooks``: TensorFlow's own work in a step takes a hundred times as long as the hooks, and varies by more than they
+  cost. So it is left out: calls and requests for input return at once. The time of a real step is printed beside.
+- ``jax``: the same for calls of a compiled function, which are short enough to be measured as they are. Both by processor
+  time, because JAX's own threads run meanwhile.
+- ``start``: a script that trains a small Keras model, by the processor time of its main thread.
+- ``graphs``: what is read off a large graph when the window has closed, by the processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import repeat
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from time import perf_counter_ns, thread_time_ns, time
+from typing import Any
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
+from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.step_inputs import StepInputs
+from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepWindow
+
+CALLS = 300
+"""Of one round, with hooks and without."""
+FAR = 1 << 40
+Step = Callable[[], Any]
+Hooked = Callable[[], Any]
+"""A context in which the hooks are installed."""
+
+
+class Nothing:
+    """The recording of a window that never opens."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name}: the window opened")
+
+
+class Result:
+    """What Keras asks of a result."""
+
+    @staticmethod
+    def has_value() -> bool:
+        return True
+
+    @staticmethod
+    def get_value() -> None:
+        return None
+
+
+def row(what: str, values: list[float], unit: str, note: str = "") -> float:
+    """Print a row of the table; returns the median."""
+    low, middle, high = quantiles(values, n=4, method="inclusive")
+    digits = 3 if unit == "s" else 1
+    cells = f"{middle:.{digits}f} {unit} | {low:.{digits}f} to {high:.{digits}f} | {len(values)}"
+    print(f"| {what} | {cells} | {note} |", flush=True)
+    return middle
+
+
+def nanoseconds(step: Step, calls: int, clock: Callable[[], int] = thread_time_ns) -> float:
+    """Nanoseconds of a step, mean of a short round: of processor time of this thread, or by another clock."""
+    begun = clock()
+    for _ in range(calls):
+        step()
+    return (clock() - begun) / calls
+
+
+def hook_cost(name: str, step: Step, window: StepWindow, hooked: Hooked, rounds: int) -> float:
+    """Print what the hooks add to a step; returns the median, in microseconds."""
+    added = []
+    real = median(nanoseconds(step, CALLS // 10, perf_counter_ns) for _ in range(rounds)) / 1e3
+    with empty_methods() if "jax" not in name.lower() else ExitStack():
+        before = window.next_number
+        for _ in range(rounds):
+            without = nanoseconds(step, CALLS)
+            with hooked():
+                added.append((nanoseconds(step, CALLS) - without) / 1e3)
+    if window.next_number - before < (CALLS - 1) * rounds:
+        raise SystemExit(
+            f"{name}: the hooks saw {window.next_number - before} steps of {CALLS * rounds}"
+        )
+    return row(f"hooks, {name}", added, "µs", f"a step of {real:.0f} µs")
+
+
+@contextmanager
+def empty_methods() -> Iterator[None]:
+    """Make calls of functions and requests for input return at once."""
+    with ExitStack() as stack:
+        for place in (FUNCTION_CALL, DATASET_NEXT, DISTRIBUTED_NEXT):
+            owner = getattr(import_module(place.module), place.class_name)
+            empty = patch.object(owner, place.method, lambda *_: Result)
+            stack.enter_context(empty)
+        yield
+
+
+def loops(tf: Any) -> dict[str, tuple[Step, Step]]:
+    """Kinds of loops by name: what shows them to new hooks, and one step with its wait for input."""
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    weights = tf.Variable(tf.ones([8, 1]))
+    batch = tf.ones([4, 8])
+
+    def gradient_step(x: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x @ weights)
+        weights.assign_sub(0.001 * tape.gradient(loss, weights))
+
+    plain = tf.function(gradient_step)
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    with strategy.scope():
+        mirrored = tf.Variable(tf.ones([8, 1]))
+
+    def replica_step(x: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(x @ mirrored)
+        gradient = tf.distribute.get_replica_context().all_reduce(
+            "sum", tape.gradient(loss, mirrored)
+        )
+        mirrored.assign_sub(0.001 * gradient)
+
+    replicated = tf.function(lambda x: strategy.run(replica_step, args=(x,)))
+    data = tf.data.Dataset.from_tensors(batch).repeat()
+    batches = iter(data)
+    distributed = iter(strategy.experimental_distribute_dataset(data))
+    model = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    pairs = iter(tf.data.Dataset.from_tensors((batch, tf.ones([4, 1]))).repeat())
+    is_keras_3 = getattr(find_spec("keras.src.backend"), "submodule_search_locations", None)
+    # `make_train_function` is looked up when it is called, because the hooks replace it.
+    return {
+        "tf.function": (lambda: None, lambda: plain(next(batches))),
+        "MirroredStrategy, 2 replicas": (lambda: None, lambda: replicated(next(distributed))),
+        "Keras train function": (
+            lambda: model.make_train_function(),
+            lambda: model.train_function(pairs),
+        ),
+        **(
+            {"Keras fit": (lambda: model.make_train_function(), fit_step(model, pairs))}
+            if is_keras_3
+            else {}
+        ),
+    }
+
+
+def fit_step(model: Any, pairs: Any) -> Step:
+    """A step as in Keras' `fit`: its epoch iterator hands out the call, its train function runs it."""
+    trainer = import_module("keras.src.backend.tensorflow.trainer")
+    epoch = trainer.TFEpochIterator.__new__(trainer.TFEpochIterator)
+    epoch._num_batches, epoch._steps_seen = FAR, 0
+    epoch._epoch_iterator = repeat((0, 1, pairs))
+
+    def step() -> None:
+        _, _, iterator = next(epoch)
+        model.train_function(iterator)
+
+    return step
+
+
+def hooks(rounds: int) -> list[float]:
+    """The hooks of TensorFlow; microseconds of each kind of loop."""
+    tf = import_module("tensorflow")
+    costs = []
+    for name, (show, step) in loops(tf).items():
+        window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
+        observer = Observer(window, (), StepInputs())
+
+        @contextmanager
+        def hooked(observer: Observer = observer, show: Step = show) -> Iterator[None]:
+            installed = Hooks(observer)
+            installed.install()
+            show()
+            yield
+            installed.remove()
+
+        with hooked():
+            step()  # is traced, and recognized as a step from now on
+        costs.append(hook_cost(name, step, window, hooked, rounds))
+    return costs
+
+
+def jax_hooks(rounds: int) -> list[float]:
+    """The hooks of JAX; microseconds of a call."""
+    jax = import_module("jax")
+    jax_steps = import_module("traceview.capture.jax.steps")
+    jax_hooks = import_module("traceview.capture.jax.hooks")
+    weights, batch = jax.numpy.ones((32, 32)), jax.numpy.ones((8, 32))
+    update = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w))
+    window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
+    steps = jax_steps.JaxSteps(window)
+
+    @contextmanager
+    def hooked() -> Iterator[None]:
+        installed = jax_hooks.JaxHooks(steps)
+        installed.install()
+        yield
+        installed.remove()
+
+    with hooked():
+        update(weights, batch)
+    return [hook_cost("JAX jit", lambda: update(weights, batch), window, hooked, rounds)]
+
+
+SCRIPT = """
+import json, os, time
+import tensorflow as tf
+marks = []
+class Marks(tf.keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        marks.append((time.thread_time(), time.time()))
+layers = [tf.keras.layers.Input((64,)), *(tf.keras.layers.Dense(64, activation="relu") for _ in range(8))]
+model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(1)])
+model.compile("adam", "mse")
+data = tf.data.Dataset.from_tensors((tf.ones([32, 64]), tf.ones([32, 1]))).repeat(60)
+model.fit(data, callbacks=[Marks()], verbose=0)
+closing = [after - before for before, after in zip(marks[30], marks[31])]
+print(json.dumps([marks[0][0], marks[0][1] - float(os.environ["BEGUN"]), *closing]))
+"""
+
+
+def ran(folder: Path, *options: str) -> list[float]:
+    """Seconds up to the first step, and of the step after step 30: of processor time and of the clock, each."""
+    begun = str(time())
+    done = subprocess.run(
+        [sys.executable, *options, "train.py"],
+        cwd=folder,
+        env={
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "BEGUN": begun,
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return seconds
+
+
+def start(rounds: int) -> list[float]:
+    """The start, the step in which the window closes, and the sampling thread in windows of ten steps and of two."""
+    added: list[list[float]] = []
+    shares: dict[str, list[float]] = {"20:30": [], "28:30": []}
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
+        for number in range(rounds):
+            alone = ran(folder)
+            for steps, share in shares.items():
+                out = f"{number}-{steps[:2]}"
+                with_capture = ran(
+                    folder, "-m", "traceview", "capture", "--steps", steps, "--out", out
+                )
+                if steps == "20:30":
+                    added.append([a - b for a, b in zip(with_capture, alone, strict=True)])
+                (sidecar,) = (folder / out).rglob("*.traceview.json")
+                python = json.loads(sidecar.read_text("utf-8"))["python"]
+                share.append(100 * python["cost_ns"] / python["window_ns"])
+    processor, clock, closing, closing_clock = (list(column) for column in zip(*added, strict=True))
+    row("start to the first step", processor, "s", "processor time of the main thread")
+    row("start to the first step", clock, "s", "by the clock")
+    row("close of a window of 10 steps", closing, "s", "processor time of the main thread")
+    row("close of a window of 10 steps", closing_clock, "s", "by the clock")
+    row("sampling thread, window of 10 steps", shares["20:30"], "% of a core")
+    row("sampling thread, window of 2 steps", shares["28:30"], "% of a core")
+    return []
+
+
+def graphs(rounds: int) -> list[float]:
+    """What is read off the graph of a large Keras model: values, lines of ops, and operations of products."""
+    tf = import_module("tensorflow")
+    inputs = tf.keras.layers.Input((64,))
+    x = inputs
+    for _ in range(120):
+        x = tf.keras.layers.Add()([x, tf.keras.layers.Dense(64, activation="gelu")(x)])
+        x = tf.keras.layers.LayerNormalization()(x)
+    model = tf.keras.Model(inputs, tf.keras.layers.Dense(1)(x))
+    optimizer = tf.keras.optimizers.Adam()
+    optimizer.build(model.trainable_variables)
+
+    def train_step(x: Any, y: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables))
+
+    traced = (
+        tf.function(train_step).get_concrete_function(tf.ones([32, 64]), tf.ones([32, 1])).graph
+    )
+    described = {
+        "values of a graph": ("graph_values", "describe_values", ()),
+        "lines of its ops": ("op_lines", "describe_lines", ()),
+        "operations of its products": ("graph_flops", "describe_flops", (32,)),
+    }
+    count = f"{len(traced.get_operations()):,} ops"
+    for what, (module, function, rest) in described.items():
+        describe = getattr(import_module(f"traceview.capture.steps.{module}"), function)
+        seconds = []
+        for _ in range(rounds):
+            gc.collect()
+            gc.disable()
+            begun = thread_time_ns()
+            describe([traced], *rest)
+            seconds.append((thread_time_ns() - begun) / 1e9)
+            gc.enable()
+        row(what, seconds, "s", count)
+    return []
+
+
+PARTS: dict[str, tuple[Callable[[int], list[float]], int]] = {
+    "hooks": (hooks, 50),
+    "jax": (jax_hooks, 50),
+    "start": (start, 4),
+    "graphs": (graphs, 5),
+}
+"""What measures each part, and how many rounds of it."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[*PARTS])
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument(
+        "--most-us", type=float, default=15.0, help="what the hooks may cost a step"
+    )
+    options = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    print("| what | median | quartiles | rounds | of |\n|---|---|---|---|---|")
+    costs: list[float] = []
+    for name in options.parts:
+        measure, rounds = PARTS[name]
+        costs += measure(options.rounds or rounds)
+    sys.exit(max(costs, default=0.0) > options.most_us)
+
+
+if __name__ == "__main__":
+    main()
