@@ -7,7 +7,7 @@ inside any window or step, takes one binary search.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -63,8 +63,14 @@ class IntervalSet(Struct, frozen=True, eq=False):
         return gap_start[open_gap].astype(np.int64), gap_end[open_gap].astype(np.int64)
 
 
+NEVER: Final = IntervalSet(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
+"""No time at all."""
+
+
 def union(start: Int64Array, end: Int64Array) -> IntervalSet:
     """The union of intervals in any order; empty and negative ones cover nothing."""
+    if not start.size:
+        return NEVER
     start, end = _contiguous(start), _contiguous(end)
     parts = SWEEPS.merged(start, end)
     if parts is None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceview.base.codes import Code
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.xplane.source import FileBytes
 
@@ -42,7 +42,7 @@ def small(values: npt.NDArray[np.integer]) -> SmallIntArray:
     return values.astype(np.int32, copy=False)
 
 
-class ValueKind(IntEnum):
+class ValueKind(Code):
     """The member of the `value` oneof that an XStat holds, as its field number; 0 if none is set."""
 
     NONE = 0

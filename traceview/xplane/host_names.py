@@ -8,14 +8,14 @@ from 2020 to 2026.
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
+from traceview.base.codes import Code
 from traceview.xplane.planes import NameKind, is_compilation, name_kind
 
 
-class HostNameKind(IntEnum):
+class HostNameKind(Code):
     """The activity of a thread while an event of that name is open."""
 
     OTHER = 0

@@ -17,13 +17,14 @@ and in the public profiles of PyTorch and TensorFlow on V100 to B200 and MI200 t
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 from typing import Final
 
 from msgspec import Struct
 
+from traceview.base.codes import Code
 
-class NumberFormat(IntEnum):
+
+class NumberFormat(Code):
     """Number formats, narrowest first; of kernels that run at the same time the earlier member gets the time."""
 
     FP8 = 0

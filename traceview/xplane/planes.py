@@ -7,9 +7,11 @@ Sources: XPlane schema and writers of openxla/xla (`xplane_schema.cc`, `cupti_co
 from __future__ import annotations
 
 import re
-from enum import Enum, IntEnum
+from enum import Enum
 from functools import lru_cache
 from typing import Final
+
+from traceview.base.codes import Code
 
 
 class PlaneKind(Enum):
@@ -101,7 +103,7 @@ def is_never_busy_line(name: bytes) -> bool:
     )
 
 
-class ActivityClass(IntEnum):
+class ActivityClass(Code):
     """The class of a device event, in the order in which exposed time is attributed."""
 
     COMPUTE = 0
@@ -116,7 +118,7 @@ CLASS_KEYS: Final = tuple(class_.name.lower() for class_ in ActivityClass)
 """The names of the classes in the report."""
 
 
-class NameKind(IntEnum):
+class NameKind(Code):
     """The kind of a device event by its name alone; the first six are the members of `ActivityClass`."""
 
     COMPUTE = 0
@@ -226,7 +228,7 @@ def copy_direction(call: bytes) -> NameKind:
     return NameKind.COPY
 
 
-class HostMemory(IntEnum):
+class HostMemory(Code):
     """The memory on the host side of a copy; a GPU can read directly only from pinned memory."""
 
     UNKNOWN = 0

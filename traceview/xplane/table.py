@@ -61,6 +61,7 @@ class Texts(Struct, frozen=True, eq=False):
     texts: tuple[bytes, ...]
 
 
+_NO_INTS: Final = Ints(_NO_STATS[0], _NO_STATS[0])
 _NO_TEXTS: Final = Texts(_NO_STATS[0], np.empty(0, dtype=np.int32), ())
 
 
@@ -104,26 +105,33 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         return event[matching], kind[matching], value[matching]
 
     def _every(self, key: str) -> tuple[Int64Array, npt.NDArray[np.uint8], Int64Array]:
-        if key not in self.plane.spellings:
-            return _NO_STATS
-        return self._stats.of_slot(self._slot_of[key])
+        slot = self._slot_of.get(key)
+        return _NO_STATS if slot is None else self._stats.of_slot(slot)
 
     @cached_property
     def _slot_of(self) -> dict[str, int]:
-        return {key: slot for slot, key in enumerate(self.plane.spellings)}
+        """The slot of each key that events have a stat of."""
+        counts = np.diff(self._stats.bounds).tolist()
+        slots = enumerate(zip(self.plane.spellings, counts, strict=True))
+        return {key: slot for slot, (key, count) in slots if count}
 
     @property
     def keys(self) -> list[str]:
         """The keys of the stats that events have, of their own or in their metadata."""
-        counts = np.diff(self._stats.bounds).tolist()
-        keys = zip(self.plane.spellings, counts, strict=True)
-        return [key for key, count in keys if count or self._metadata_stats(key)]
+        own = self._slot_of
+        return [key for key in self.plane.spellings if key in own or self._metadata_stats(key)]
+
+    def lacks(self, key: str) -> bool:
+        """Whether no event has a stat of this key, and none has stats in its metadata."""
+        return key not in self._slot_of and not self._stats_of_metadata
 
     def ints(self, key: str) -> Ints:
         """A numeric stat; unsigned values are taken modulo 2**64, doubles that fit lose their fraction.
 
         Values of `COUNT_STATS` that no count has are left out.
         """
+        if self.lacks(key):
+            return _NO_INTS
         event, kind, values = self._entries(key, _IS_NUMBER)
         is_double = kind == _DOUBLE
         if is_double.any():
@@ -177,6 +185,8 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
 
     def texts(self, key: str) -> Texts:
         """A text stat, recorded as a string or as a reference to one."""
+        if self.lacks(key):
+            return _NO_TEXTS
         of, kind, value = self._entries(key, _IS_TEXT)
         shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
         if not of.size and not shared:

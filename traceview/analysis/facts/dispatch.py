@@ -17,7 +17,6 @@ from traceview.ledger.columns import By, Columns
 from traceview.ledger.recast import recast, recast_rows
 from traceview.ledger.states import State
 from traceview.trace.device.side_work import side_work_of
-from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import late_parts
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_evidence import SCHEDULING_OP_PS
@@ -138,6 +137,9 @@ def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list
     states, gaps = context.idle.states[host], context.idle.gaps.get(device)
     if gaps is None or states.caller == NONE:
         return []
+    python = context.idle.python.get(host)
+    if python is None and not states.caller_spans[1].start.size:
+        return []
     start, end = gaps.spans
     since = _waiting_since(context, host, start)
     waits = np.flatnonzero(since < start)
@@ -145,7 +147,6 @@ def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list
     _, handed_over = late_parts(context.trace, gaps, waits)
     waits = waits[handed_over > start[waits]]
     spans, by = union(start[waits], end[waits]), (By.NONE, NONE)
-    python = context.idle.python.get(host)
     before = union(since[waits], start[waits])
     line = python.lines.at(python.caller, before.start, before.end) if python else None
     if (
@@ -166,10 +167,7 @@ def _waiting_since(context: Run, host: int, end_ps: Int64Array) -> Int64Array:
     Its events show that, or its samples: that it is mostly at rest where it records nothing until then.
     """
     states, python = context.idle.states[host], context.idle.python.get(host)
-    columns, rows = context.trace.host_columns, states.rows_of_thread(states.caller)
-    rows = rows[states.is_spoken(rows) & ~states.is_marker(rows)]
-    spoken = union(columns.start_ps[rows], columns.end_ps[rows])
-    shown = states.timeline(states.caller).spans_of((Cause.SYNC,))
+    spoken, shown = states.caller_spans
     waits = shown.within(end_ps - 1, end_ps) > 0
     begun_ps = last_begun(shown, end_ps - 1)[0]
     # TensorFlow waits before it records the copy that it waited for.

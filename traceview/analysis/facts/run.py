@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from threading import RLock
 from typing import Any, TypeVar
 
+import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
@@ -100,7 +101,8 @@ def device_activity(trace: Trace, device: int) -> DeviceActivity:
     """The unions of one device over the whole recording."""
     columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
     start, end, class_ = columns.start_ps[rows], columns.end_ps[rows], columns.class_[rows]
-    of_class = [class_ == activity for activity in ActivityClass]
+    counts = np.bincount(class_, minlength=len(ActivityClass)).tolist()
+    of_class = [class_ == number if count else slice(0) for number, count in enumerate(counts)]
     return DeviceActivity(tuple(union(start[own], end[own]) for own in of_class))
 
 

@@ -218,6 +218,8 @@ def _named(table: PlaneTable, names: Names, key: str) -> Int32Array:
 
 def _instructions(table: PlaneTable, names: Names, numbers: InstructionNumbers) -> Int32Array:
     """The XLA instruction of each event."""
+    if table.lacks("hlo_op") and table.lacks("hlo_module"):
+        return np.full(table.count, NONE, dtype=np.int32)
     op, module = (_named(table, names, key) for key in ("hlo_op", "hlo_module"))
     return numbers.of(op, module, table.ints("program_id").dense(table.count, NONE))
 

@@ -9,19 +9,19 @@ own name and with `…Apply…` ops. JAX names the backward pass `transpose(jvp(
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from traceview.base.codes import Code
 from traceview.base.ids import unique_ids
 from traceview.trace.model import NONE, Recording
 from traceview.xplane.planes import ActivityClass
 
 
-class Phase(IntEnum):
+class Phase(Code):
     """A part of the training step; `UNKNOWN` where the name does not show it."""
 
     UNKNOWN = 0

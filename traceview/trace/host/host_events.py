@@ -15,11 +15,18 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
+from traceview.base.intervals import (
+    NEVER,
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    IntervalSet,
+    places,
+    union,
+)
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.correlation import ProducerConsumerLinks
 from traceview.trace.device.side_work import SideWork, side_work_of
-from traceview.trace.host.state_timeline import NEVER
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
 from traceview.xplane.columns import joined
 from traceview.xplane.host_names import (

@@ -14,11 +14,11 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids
-from traceview.base.intervals import Int64Array, IntervalSet, places, union
+from traceview.base.intervals import NEVER, Int64Array, IntervalSet, places, union
 from traceview.base.units import PS_PER_US
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import HostEvents, among
-from traceview.trace.host.state_timeline import NEVER, Layer, joined_spans, without_holes
+from traceview.trace.host.state_timeline import Layer, joined_spans, without_holes
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
@@ -274,8 +274,8 @@ class HostEvidence(HostEvents):
 
 
 def merged_rows(parts: Iterable[Int64Array]) -> Int64Array:
-    """Ascending rows, of several that are; in the order of the file, which mostly is that of time."""
+    """Ascending rows, each once, of several that are; in the order of the file, which mostly is that of time."""
     filled = [part for part in parts if part.size]
     if len(filled) < 2:
         return filled[0] if filled else np.empty(0, dtype=np.int64)
-    return np.sort(np.concatenate(filled))
+    return unique_ids(np.concatenate(filled))

@@ -160,6 +160,14 @@ class HostStates(HostEvidence):
         # What the caller prepares has not begun, and what it waits for has not come.
         yield from self._evidence(self.caller).strong
 
+    @cached_property
+    def caller_spans(self) -> tuple[IntervalSet, IntervalSet]:
+        """When the caller shows what it does, step markers aside, and when it waits for a device."""
+        rows = self.rows_of_thread(self.caller)
+        rows = rows[self.is_spoken(rows) & ~self.is_marker(rows)]
+        spoken = union(self._columns.start_ps[rows], self._columns.end_ps[rows])
+        return spoken, self.timeline(self.caller).spans_of((Cause.SYNC,))
+
     @property
     def _scheduling(self) -> Cause:
         """The cause that scheduling counts as: a host of replicas has nothing to launch."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import is_in, sorted_unique, unique_ids
-from traceview.base.intervals import Int64Array, IntervalSet, places, union
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, places, union
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.host.cause import Cause
 
 _FOREVER: Final = 1 << 61
 """Later than any event; twice as much still fits into int64."""
-NEVER: Final = union(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-"""No time at all."""
+_ALWAYS: Final = union(np.array([-_FOREVER]), np.array([2 * _FOREVER]))
 Layer = tuple[Cause, IntervalSet]
 
 
@@ -59,16 +60,18 @@ class StateTimeline(Struct, frozen=True, eq=False):
 def stacked(layers: Sequence[Layer]) -> StateTimeline:
     """The timeline of stacked layers: at each instant the first layer that covers it gives the cause."""
     known = [layer for layer in layers if layer[1].start.size]
-    edges = [np.array([-_FOREVER], dtype=np.int64)]
-    edges += [edge for _, layer in known for edge in (layer.start, layer.end)]
-    start = sorted_unique(np.concatenate(edges))
-    cause = np.full(start.size, Cause.UNKNOWN, dtype=np.uint8)
-    is_open = np.ones(start.size, dtype=np.bool_)
-    for layer_cause, layer in known:
-        opened = places(layer.start, start, right=True) - 1
-        covered = is_open & (opened >= 0) & (layer.end[np.maximum(opened, 0)] > start)
-        cause[covered] = layer_cause
-        is_open[covered] = False
+    known.append((Cause.UNKNOWN, _ALWAYS))
+    sizes = [spans.start.size for _, spans in known]
+    start, _, number, _ = SWEEPS.layered(
+        np.concatenate([spans.start for _, spans in known]),
+        np.concatenate([spans.end for _, spans in known]),
+        np.array([0, *accumulate(sizes)], dtype=np.int64),
+        NEVER.start,
+        -_FOREVER,
+        2 * _FOREVER,
+    )
+    causes = np.array([cause for cause, _ in known], dtype=np.uint8)
+    cause = np.repeat(causes, sizes)[number]
     changes = np.flatnonzero(np.append(True, cause[1:] != cause[:-1]))
     return StateTimeline(start[changes], cause[changes])
 
@@ -96,10 +99,7 @@ def intersection(first: IntervalSet, second: IntervalSet) -> IntervalSet:
     """The time that both sets cover."""
     if not first.start.size or not second.start.size:
         return NEVER
-    edges = sorted_unique(np.concatenate((first.start, first.end, second.start, second.end)))
-    start, end = edges[:-1], edges[1:]
-    inside = (first.within(start, end) > 0) & (second.within(start, end) > 0)
-    return union(start[inside], end[inside])
+    return difference(first, complement(second))
 
 
 def complement(intervals: IntervalSet) -> IntervalSet:
