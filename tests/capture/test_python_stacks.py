@@ -316,6 +316,11 @@ def test_a_window_of_milliseconds_costs_no_more_than_a_long_one() -> None:
     assert median(shares) < 0.05
 
 
+def test_a_window_that_is_too_short_for_a_sample_says_so() -> None:
+    group = window_around(lambda: None).groups["python"]
+    assert group["reason"] == "the window was too short"
+
+
 def test_a_profile_that_fails_ends_the_sampling() -> None:
     sidecar = Sidecar(state="recording")
     sidecar.add("clock", {})

@@ -44,7 +44,7 @@ MOST_FRAMES: Final = 64
 """Of one stack, the innermost ones."""
 LARGEST_COST_RATIO: Final = 0.045
 """The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
-_FIRST_COST_NS: Final = 300_000
+_FIRST_COST_NS: Final = 200_000
 """Of a round, as long as none was taken: of the first in a process that has other things in its caches."""
 SOON_SECONDS: Final = 1e-4
 """The switch interval of Python while only the main thread runs Python: a tenth of the time between samples."""

@@ -78,8 +78,11 @@ class PythonListener(WindowListener):
 
 def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
     samples = sampler.samples()
+    reason = (
+        "no thread ran code of the script" if sampler.round_count else "the window was too short"
+    )
     return {
-        "reason": None if samples.t_ns else sampler.problem or "no thread ran code of the script",
+        "reason": None if samples.t_ns else sampler.problem or reason,
         **({"problem": sampler.problem} if sampler.problem else {}),
         "interval_ns": sampler.interval_ns,
         "round_count": sampler.round_count,
