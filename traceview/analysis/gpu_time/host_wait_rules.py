@@ -230,6 +230,10 @@ HOST_BOUND: Final = Rule(
             "Give the step tensors: convert arrays once before the loop, `tf.constant(array)`, or let `tf.data` make them.",
             "An array of another dtype or order than the tensor is copied number by number, on the thread of the steps.",
         ),
+        "jax-puts": (
+            "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",
+            "Each `jax.device_put` of an array, also of one in a tree, takes tens of microseconds and more on the calling thread.",
+        ),
         "eager": (
             "Put the step into a graph: `run_eagerly=False` in Keras, or `@tf.function` on the function that runs the step.",
             "",

@@ -61,6 +61,9 @@ from traceview.xplane.host_names import HostNameKind, host_name_kind, op_type
 
 _LISTED_CALLS: Final = 4
 
+_PUTS: Final = "device_put"
+"""The end of functions of JAX that copy arrays to devices."""
+
 _CLEAR_RATIO: Final = 0.5
 """Of the sampled time: from here on a title names the line, for most of the loss is there."""
 
@@ -581,11 +584,15 @@ def _host_ops(waits: _Waits) -> Iterator[Finding | None]:
         waits.loss.share >= CRITICAL_LIMIT and (_is_short(waits) or _is_usual_dispatch(waits))
     )
     line = {} if is_small else waits.line_of_calls
+    action = "convert" if line else "replica" if is_replica else ""
+    python = waits.python(State.PYTHON) if line else None
+    if python is not None and (python.inner or "").endswith(_PUTS):
+        action = "puts"
     yield waits.finding(
         rules.HOST_BOUND,
         arguments=line,
         title="small" if is_small else "",
-        action="small" if is_small else "convert" if line else "replica" if is_replica else "",
+        action="small" if is_small else action,
         notes=() if is_replica else ("gpu",),
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",
