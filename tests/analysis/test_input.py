@@ -380,7 +380,12 @@ def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
 
 
 @pytest.mark.parametrize(
-    ("before", "action"), [("::Map", "Filter before"), ("::Range", "Store what the filter keeps")]
+    ("before", "action"),
+    [
+        ("::Map", "Filter before"),
+        ("::Range", "Store what the filter keeps"),
+        ("::Unbatch", "Work on whole batches"),
+    ],
 )
 def test_a_filter_comes_earlier_only_where_something_is_before_it(
     before: str, action: str, tmp_path: Path

@@ -255,7 +255,7 @@ STRAGGLER: Final = Rule(
             "",
         ),
         "work": (
-            "Give all replicas equal work: batches of one size (`drop_remainder=True`), sequences padded by length.",
+            "Give all replicas equal work: batches of one size (`drop_remainder=True`), of one length.",
             "Compute metrics and summaries on all replicas or outside the step.",
         ),
         "input": (

@@ -387,8 +387,10 @@ RETRACING: Final = Rule(
 COMPILE_IN_WINDOW: Final = Rule(
     code="compile-in-window",
     states=(State.COMPILE,),
-    title="{who:waits/wait} {loss} for tracing and compilation",
-    titles={"again": "{who:waits/wait} {loss} for tracing and compilation in {times} of {used}"},
+    title="{who:waits/wait} {loss} for tracing and compilation[ in {line}]",
+    titles={
+        "again": "{who:waits/wait} {loss} for tracing and compilation[ in {line},] in {times} of {used}"
+    },
     meaning="A function is traced, XLA compiles, kernels are tuned or modules are loaded inside the window.",
     starts_at=(
         "{limit} of the GPU time idle for tracing, XLA compilation, autotuning or module loading on the launching thread; "
@@ -467,8 +469,8 @@ PYTHON_STALL: Final = Rule(
     actions={
         **_NO_PYTHON_ACTIONS,
         "jax": (
-            "Do it in `jax.numpy` inside of `jax.jit`, or every 100th step only.",
-            "Let a thread prepare batches, and copy them ahead with `jax.device_put`.",
+            "Do it ahead in a thread while the devices compute, in `jax.numpy` inside of `jax.jit`, or every 100th step only.",
+            "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
     },
     notes={**_SOME_STEPS, **_NO_PYTHON},

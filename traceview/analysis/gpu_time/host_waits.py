@@ -474,9 +474,11 @@ def _compilation(waits: _Waits) -> Iterator[Finding | None]:
                 or (times > 1 and not waits.is_affected[:times].all())
             )
         )
-        again = {"times": Number(times), "used": Number(used, "used step")} if recurs else {}
+        arguments = _line(waits.python(State.COMPILE))
+        if recurs:
+            arguments |= {"times": Number(times), "used": Number(used, "used step")}
         key = "again" if recurs else ""
-        yield waits.finding(rules.COMPILE_IN_WINDOW, arguments=again, title=key, action=key)
+        yield waits.finding(rules.COMPILE_IN_WINDOW, arguments=arguments, title=key, action=key)
         return
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
