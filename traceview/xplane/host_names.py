@@ -65,7 +65,6 @@ _PYTHON_CALL: Final = re.compile(
 )
 _PIPELINE: Final = re.compile(rb"Iterator::.*|InstantiatedCapturedFunction::Run.*", re.DOTALL)
 _EXECUTORS: Final = frozenset((b"ExecutorState::Process",))
-_GRAPH_LAUNCH: Final = re.compile(rb"(?:cu|cuda|hip)GraphLaunch.*|.* \(CudaGraph:\d+\)", re.DOTALL)
 
 
 def op_type(name: bytes) -> bytes | None:
@@ -75,11 +74,6 @@ def op_type(name: bytes) -> bytes | None:
     if not scope or scope[:1].isspace() or b"::" in name or name[:1] == b":":
         return None
     return type_ if _TYPE.fullmatch(type_) else None
-
-
-def is_graph_launch(name: bytes) -> bool:
-    """Whether a driver call starts a CUDA graph; the tracer appends the graph's number to such calls."""
-    return _GRAPH_LAUNCH.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=1 << 14)
