@@ -239,7 +239,7 @@ def test_after_the_window_nothing_is_hooked(tmp_path: Path) -> None:
         UNTOUCHED
         + "train_step = jax.jit(update)\n"
         + LOOP
-        + "\n[print(type(x).__module__, str(x)[:24]) for x in state()]"
+        + "\n[print(type(x).__module__, str(x).split(' at 0x')[0][:24]) for x in state()]"
     )
     plain = run(tmp_path, START + body + END)
     done = run(tmp_path, START + body + END, "--steps", "8:13")

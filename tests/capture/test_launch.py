@@ -448,4 +448,5 @@ def test_a_signal_to_the_launcher_reaches_the_command(tmp_path: Path, fake: Path
     _, err = process.communicate(timeout=30)
     assert process.returncode == -signal.SIGTERM
     run = err.splitlines()[-1]
-    assert Captured(0, "", f"{run}\n", tmp_path).numbers() == [9, 10, 11]
+    # The signal wakes the script, which may go on for some steps until the trace is saved.
+    assert Captured(0, "", f"{run}\n", tmp_path).numbers()[:3] == [9, 10, 11]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,8 +138,10 @@ def find_collectives(answers: list[HostAnswer]) -> list[Collective]:
     return collectives
 
 
-def collective_answer(answers: list[HostAnswer], several: bool) -> Row:
-    """The times of all devices together."""
+def collective_answer(
+    answers: list[HostAnswer], several: bool, met: Mapping[int, Sequence[Any]]
+) -> Row:
+    """The times of all devices together. `met`: by device the waits that count as communication."""
     collectives = find_collectives(answers)
     inside = [
         collective
@@ -146,7 +149,7 @@ def collective_answer(answers: list[HostAnswer], several: bool) -> Row:
         if any(overlaps(part.activity.span, part.answer.window) for part in collective.parts)
     ]
     with_devices = [answer for answer in answers if answer.activities()]
-    return _times(with_devices, collectives, inside, several)
+    return _times(with_devices, collectives, inside, several, met)
 
 
 def _times(
@@ -154,6 +157,7 @@ def _times(
     collectives: list[Collective],
     inside: list[Collective],
     several: bool,
+    met: Mapping[int, Sequence[Any]],
 ) -> Row:
     devices = {
         device_name(device, several)["device"]: (answer, device)
@@ -187,7 +191,10 @@ def _times(
             for key, (_, device) in devices.items()
         },
         "exposed_ps": {key: times["exposed"] for key, times in busy.items()},
-        "communication_ps": {key: times["transfer"] for key, times in busy.items()},
+        "communication_ps": {
+            key: busy[key]["transfer"] + _met_in(met, device)
+            for key, (_, device) in devices.items()
+        },
         "communication_per_step_ps": {
             key: mean
             for key, (answer, device) in devices.items()
@@ -195,6 +202,7 @@ def _times(
                 mean := _mean(
                     [
                         _busy(answer, device, collectives, (step.start, step.end))["transfer"]
+                        + _met_in(met, device, step)
                         for step in answer.steps
                         if step.used
                     ]
@@ -209,6 +217,15 @@ def _times(
             for key, (_, device) in devices.items()
         },
     }
+
+
+def _met_in(met: Mapping[int, Sequence[Any]], device: Device, step: Step | None = None) -> int:
+    """How much of the waits of a device counts as communication, in one step or in all."""
+    return sum(
+        one.end - one.start
+        for one in met.get(id(device), ())
+        if one.activity is not None and step in (None, one.step)
+    )
 
 
 def _busy(

@@ -89,6 +89,8 @@ class Ledger:
             for device in answer.devices
         }
         self.segments = dict(self.plain)
+        self.met: dict[int, list[Segment]] = {}
+        """Waits that count as communication, by device."""
         for answer in self.answers:
             self._evaluations(causes[answer.host.name], answer)
             self._dispatch(causes[answer.host.name], answer)
@@ -440,6 +442,7 @@ class Ledger:
                 if part:
                     met = replace(one, start=one.end - part, state="communication", by=None)
                     result.append(met)
+                    self.met.setdefault(id(device), []).append(met)
             self.segments[id(device)] = result
 
     @staticmethod
