@@ -393,9 +393,10 @@ PROGRAMS: Final = {
         ),
         Program(
             "jax_device_get",
-            "weights are fetched and ordered after each step",
-            (*_PYTHON, "d2h-sync"),
-            (*_BETWEEN_STEPS, "sync"),
+            "weights are taken from sharded arrays outside of jax.jit, fetched and ordered after each step",
+            ("host-bound",),
+            ("host_ops",),
+            second=_PYTHON,
         ),
         Program("jax_float64", "the weights are float64", ("float64-compute",), ("compute",)),
         Program(

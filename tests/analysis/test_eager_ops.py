@@ -137,13 +137,15 @@ def test_an_op_counts_no_longer_than_in_the_quickest_quarter_of_the_steps(tmp_pa
     assert finding.loss.ps_per_step == ms(45 - 100 * 0.1)
 
 
-def jitted(count: int, length_ms: float) -> CudaTrace:
-    """Steps of 50 ms of JAX: a program of 10 ms, and `count` programs of one op each, called one by one."""
+def jitted(count: int, length_ms: float, op_count: int = 1) -> CudaTrace:
+    """Steps of 50 ms of JAX: a program of `op_count` ops, 10 ms, and `count` programs of one op each, called one by one."""
     trace = new_trace()
     thread = trace.thread("device0", 70)
     for step in marked_steps(trace):
         step.host("PjitFunction(step)", 0, 0.2)
-        step.host("dot.1", 1, 11, on_cpu("jit_step", 1), thread=thread)
+        for op in range(op_count):
+            begin_ms, end_ms = (1 + 10 * (op + after) / op_count for after in (0, 1))
+            step.host(f"dot.{op}", begin_ms, end_ms, on_cpu("jit_step", 1), thread=thread)
         for place in range(count):
             start_ms = 12 + 0.3 * place
             for name in ("add", "add") if place else ("multiply", "multiply"):
@@ -170,6 +172,21 @@ def test_many_short_programs_of_jax_are_dispatch(
     assert steps is not None
     computed = sum(row.states.get("compute", 0) for step in steps.steps for row in step.devices)
     assert computed == len(steps.steps) * ms(10 + (0 if is_dispatch else count * length_ms))
+
+
+@pytest.mark.parametrize(("op_count", "is_dispatch"), [(5, True), (4, False)])
+def test_programs_of_one_op_beside_the_step_are_dispatch(
+    op_count: int, is_dispatch: bool, tmp_path: Path
+) -> None:
+    """However long they run; not beside one that may be one op as well."""
+    jitted(8, 0.1, op_count).write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert report.results.steps is not None
+    computed = [row.devices[0].states["compute"] for row in report.results.steps.steps]
+    assert computed == [ms(10 if is_dispatch else 10.8)] * len(computed)
+    stated = found(tmp_path, jitted(8, 0.1, op_count))
+    assert stated is not None
+    assert stated.title.endswith("for 9 calls of jitted functions per step")
 
 
 def test_calls_of_jitted_functions_are_counted_once(tmp_path: Path) -> None:

@@ -81,3 +81,68 @@ def test_the_user_s_line_and_what_it_calls_decide(
 
 def test_what_no_sample_stands_for_is_between_calls(tmp_path: Path) -> None:
     assert state_of(tmp_path, WORK, first_rounds=1) == "between_calls"
+
+
+def states_beside(folder: Path, busy_ms: float) -> dict[str, int]:
+    """How long each step of 50 ms is idle in Python and for launches, in milliseconds.
+
+    Its device works until `busy_ms`, the script until 20 ms, then the framework hands on work for 5 ms.
+    """
+    trace = new_trace(length_ms=300)
+    samples: list[Sample] = []
+    cpu_us: list[int] = []
+    used_us = 0
+    for step in marked_steps(trace, period_ms=50, marker_ms=50):
+        step.host("FunctionRun", 24, 25)
+        step.kernel(0, 25, 50 + busy_ms, launch_ms=24.9)
+        begin_ns = PROFILE_START_NS + round(step.start_ms * MILLISECOND_NS)
+        for at in range(50):
+            lines = (WORK,) if at < 20 else (TENSORFLOW, CALL)
+            samples.append((begin_ns + at * MILLISECOND_NS, 0, lines))
+            used_us += 1000
+            cpu_us.append(used_us)
+    path = trace.write(folder)
+    write_sidecar(path, {"python": python_group(samples, THREADS, cpu_us)})
+    steps = traceview.analyze(folder).results.steps
+    assert steps is not None
+    states = steps.steps[1].devices[0].states
+    return {name: round(states.get(name, 0) / ms(1)) for name in ("python", "launch")}
+
+
+@pytest.mark.parametrize(
+    ("busy_ms", "python_ms", "launch_ms"),
+    [(0.5, 20, 4), (3, 20, 2), (15, 10, 0)],
+)
+def test_dispatch_that_comes_late_because_of_python_is_python(
+    busy_ms: float, python_ms: int, launch_ms: int, tmp_path: Path
+) -> None:
+    """As long as the script kept the thread while the device was at work: without it the launch would have been hidden."""
+    assert states_beside(tmp_path, busy_ms) == {"python": python_ms, "launch": launch_ms}
+
+
+@pytest.mark.parametrize(
+    ("in_time", "state"), [((WORK,), "python"), ((TENSORFLOW, WORK), "launch")]
+)
+def test_a_late_round_meets_the_thread_where_it_gives_the_lock_back(
+    in_time: tuple[Line, ...], state: str, tmp_path: Path
+) -> None:
+    """Of 20 ms four rounds come in time, and one after 15 ms, in a call of the framework: what kept the lock is what they saw."""
+    trace = new_trace(length_ms=300)
+    samples: list[Sample] = []
+    late_us: list[int] = []
+    for step in marked_steps(trace, period_ms=50, marker_ms=50):
+        step.host("FunctionRun", 20, 25)
+        step.kernel(0, 25, 50, launch_ms=24.9)
+        begin_ns = PROFILE_START_NS + round(step.start_ms * MILLISECOND_NS)
+        for at in (0, 1, 2, 3, 19, 20, 30, 40):
+            samples.append(
+                (begin_ns + at * MILLISECOND_NS, 0, in_time if at < 19 else (TENSORFLOW,))
+            )
+            late_us.append(15_000 if at == 19 else 0)
+    cpu_us = [(at_ns - PROFILE_START_NS) // 1000 for at_ns, _, _ in samples]
+    path = trace.write(tmp_path)
+    write_sidecar(path, {"python": python_group(samples, THREADS, cpu_us, late_us=late_us)})
+    steps = traceview.analyze(tmp_path).results.steps
+    assert steps is not None
+    states = steps.steps[1].devices[0].states
+    assert max(("python", "launch"), key=lambda name: states.get(name, 0)) == state

@@ -288,12 +288,14 @@ class TestMi300x:
 
     def test_the_host_waits_in_block_until_ready(self, mi300x: Trace) -> None:
         report = traceview.analyze(mi300x)
-        assert {finding.code: finding.severity for finding in report.findings} == {
-            "d2h-sync": "critical",
-            "cpu-heavy-op": "warning",
-            "launch-bound": "warning",
-            "no-step-marker": "info",
-        }
+        assert [(finding.code, finding.severity) for finding in report.findings] == [
+            ("d2h-sync", "critical"),
+            ("cpu-heavy-op", "warning"),
+            ("launch-bound", "warning"),
+            # Three GPUs that another one keeps waiting longer: without it no step is 5% shorter.
+            ("cpu-heavy-op", "info"),
+            ("no-step-marker", "info"),
+        ]
         (first, *_) = report.findings
         evidence = {row.metric: row.value for row in first.evidence}
         assert report.verdict.finding == first.code == "d2h-sync"

@@ -29,7 +29,10 @@ MANY_OPS: Final = 1000
 """Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
 
 MANY_PROGRAMS: Final = 20
-"""The same of small XLA programs: ops that JAX runs outside of any `jax.jit`. Healthy steps of 40 recordings had up to 3."""
+"""The same of small XLA programs. Healthy steps of 40 recordings had up to 3."""
+
+_MOST_OF_ONE_OP: Final = 4
+"""Instructions of a program that runs one op: `jit(gather)/gather` of a sharded array has 3, with its all-reduce."""
 
 MANY_KERNELS: Final = 500
 """The same of kernels of a GPU; a choice of ours. Healthy steps of 24 programs on an H100 had up to 460."""
@@ -83,10 +86,12 @@ def _of_small_ops(context: Run, host: int, device: int) -> list[Change]:
     # What devices wait in a collective says nothing of how much a program computes.
     meets = columns.class_[own] == ActivityClass.COLLECTIVE
     work = np.where(meets, 0, length)
-    small_program, is_first = _small_programs(trace, columns.instruction[own], work)
+    small_program, of_one_op, is_first = _small_programs(trace, columns.instruction[own], work)
+    of_programs = (is_own | meets) & is_of_program
     for is_small, counted, many in (
         (is_own & ~is_of_program & small_op, small_op, MANY_OPS),
-        ((is_own | meets) & is_of_program & small_program, is_first, MANY_PROGRAMS),
+        (of_programs & small_program, is_first, MANY_PROGRAMS),
+        (of_programs & of_one_op, is_first, 1),
     ):
         begun = columns.start_ps[own][is_small & counted]
         if _has_many(context, host, begun, many):
@@ -184,10 +189,11 @@ def _waiting_since(context: Run, host: int, end_ps: Int64Array) -> Int64Array:
 
 def _small_programs(
     trace: Trace, instruction: Int32Array, length: Int64Array
-) -> tuple[BoolArray, BoolArray]:
-    """Which ops of a device are of XLA programs that run so shortly that dispatch is what they cost, and one op of each run.
+) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Which ops of a device are of XLA programs that run so shortly that dispatch is what they cost; of programs that run one op
+    beside one that runs many, which takes longest; and one op of each run.
 
-    A program runs as often as its rarest instruction.
+    A program runs as often as its rarest instruction. What JAX runs outside of any `jax.jit` is a program of one op.
     """
     nowhere = np.zeros(length.size, dtype=np.bool_)
     number, of_op = unique_inverse(instruction)
@@ -195,7 +201,7 @@ def _small_programs(
     place = {name: index for index, name in enumerate(dict.fromkeys(known))}
     program = np.array([place[name] for name in known], dtype=np.int64)
     if not place.keys() - {b""}:
-        return nowhere, nowhere
+        return nowhere, nowhere, nowhere
     count = np.bincount(of_op, minlength=number.size)
     runs = np.full(len(place), np.iinfo(np.int64).max)
     np.minimum.at(runs, program, count)
@@ -206,7 +212,22 @@ def _small_programs(
     order = np.lexsort((count, program))
     rarest = np.zeros(number.size, dtype=np.bool_)
     rarest[order[np.diff(program[order], prepend=NONE) != 0]] = True
-    return is_small[program[of_op]], rarest[of_op]
+    of_one_op = _of_one_op(trace, number, program, len(place))
+    of_one_op &= not of_one_op[int(total.argmax())]
+    return is_small[program[of_op]], of_one_op[program[of_op]], rarest[of_op]
+
+
+def _of_one_op(trace: Trace, instruction: Int64Array, program: Int64Array, count: int) -> BoolArray:
+    """Which of `count` programs run one op, by their instructions, numbers of which are given, and the program of each."""
+    scopes: list[set[str]] = [set() for _ in range(count)]
+    for each, place in zip(instruction.tolist(), program.tolist(), strict=True):
+        if each != NONE:
+            scopes[place].add(trace.instructions[each].scope)
+    few = np.bincount(program, minlength=count) <= _MOST_OF_ONE_OP
+    single = np.fromiter((len(of - {""}) <= 1 for of in scopes), np.bool_, count)
+    result: BoolArray = few & single
+    result &= np.fromiter(map(bool, scopes), np.bool_, count)
+    return result
 
 
 def _usual_length(key: Int64Array, length_ps: Int64Array) -> Int64Array:

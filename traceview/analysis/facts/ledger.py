@@ -52,7 +52,14 @@ from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.ids import is_in, sorted_unique, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, nesting, union
+from traceview.base.intervals import (
+    BoolArray,
+    Int64Array,
+    IntervalSet,
+    difference,
+    nesting,
+    union,
+)
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
 from traceview.ledger.build import build_ledger, with_values
@@ -69,6 +76,7 @@ from traceview.ledger.recast import (
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
 from traceview.trace.collective_peers import CollectivePeers, peers_of
+from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection
 from traceview.trace.model import NONE, Trace
@@ -322,7 +330,47 @@ def _dispatching(context: Run, host: int, device: int) -> list[Change]:
     if python is None or not python.is_sampled:
         return []
     spans = python.lines.dispatching(python.caller, context.idle.states[host].calls)
-    return [partial(recast, spans=spans, among=(State.PYTHON,), state=state)]
+    changes: list[Change] = [partial(recast, spans=spans, among=(State.PYTHON,), state=state)]
+    late = _late_for(context, device, difference(python.lines.at_work(python.caller), spans))
+    if late is not None:
+        changes.append(partial(_with_late_dispatch, late=late))
+    return changes
+
+
+def _late_for(
+    context: Run, device: int, of_script: IntervalSet
+) -> tuple[IntervalSet, Int64Array] | None:
+    """The gaps of a device, and how long its host had been in Python of the script when each began, while the device was at work.
+
+    Without that Python the host would have handed on the next work so much earlier. `of_script`: when it is there.
+    """
+    host, gaps = context.trace.device_list[device].host, context.idle.gaps.get(device)
+    if gaps is None:
+        return None
+    start, end = gaps.spans
+    spoken, _ = context.idle.states[host].caller_spans
+    since = last_begun(spoken, start - 1)[1]
+    silent = (since < start) & (since > LONG_AGO_PS)
+    since = np.where(silent, since, start)
+    return union(start, end), of_script.within(since, start)
+
+
+def _with_late_dispatch(columns: Columns, late: tuple[IntervalSet, Int64Array]) -> Columns:
+    """The rows of a device, where dispatch in a gap is Python as long as the host was in that before the gap."""
+    gaps, hidden = late
+    rows = np.flatnonzero(
+        is_among(columns, (State.HOST_OPS, State.LAUNCH)) & (columns.activity == IDLE)
+    )
+    gap = np.searchsorted(gaps.start, columns.start_ps[rows], "right") - 1
+    rows, gap = rows[gap >= 0], gap[gap >= 0]
+    if not rows.size:
+        return columns
+    duration = columns.duration_ps[rows]
+    before = np.cumsum(duration) - duration
+    first = np.searchsorted(gap, gap)
+    length = np.zeros(columns.count, dtype=np.int64)
+    length[rows] = np.clip(hidden[gap] - (before - before[first]), 0, duration)
+    return recast_ends(columns, length, State.PYTHON)
 
 
 def _collecting(context: Run, host: int) -> list[Change]:

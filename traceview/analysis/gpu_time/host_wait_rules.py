@@ -193,8 +193,8 @@ HOST_BOUND: Final = Rule(
             "replica, so their own time, {own} per step, is idle time here."
         ),
         "jax-eager": (
-            "Outside of `jax.jit` each op is a call of its own, most often {types}. What such short programs compute is "
-            "counted as dispatch."
+            "Outside of `jax.jit` each op is a call of its own, most often {types}. What such programs of one op compute and "
+            "exchange is counted as dispatch."
         ),
         "host": (
             "Python calls each of them by itself, most often {types}. The loss is the step without its ops, each counted as "
@@ -204,9 +204,8 @@ HOST_BOUND: Final = Rule(
     },
     starts_at=(
         "{limit} of the GPU time idle while the host dispatches ops, or runs ops of "
-        f"{numbers.time(SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op; not where the "
-        "time of the profiler leaves less than that. A step that loses a fifth or more to it is called small if it "
-        "is below {small_step_ps}, or if that is less than {call_ps} and {dispatch_ps} per op. Without GPUs "
+        f"{numbers.time(SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op. A step that "
+        "loses a fifth or more to it is called small if it is below {small_step_ps} without the profiler, or if that is less than {call_ps} and {dispatch_ps} per op. Without GPUs "
         "{ops_per_step_count} ops per step or more outside of any tf.function are named, and {calls_per_step_count} calls of "
         "jitted functions of JAX"
     ),
@@ -217,7 +216,7 @@ HOST_BOUND: Final = Rule(
         "call_ps": 4_000_000_000,
         "dispatch_ps": 20_000_000,
         "ops_per_step_count": 100,
-        "calls_per_step_count": 20,
+        "calls_per_step_count": 8,
     },
     action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",

@@ -579,8 +579,6 @@ def _of_heavy_ops(
 
 
 def _host_ops(waits: _Waits) -> Iterator[Finding | None]:
-    if _is_of_profiler(waits.context, waits.host, waits.loss.mean_ps):
-        return
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
     is_small = waits.context.ledger.has_steps and (
         waits.loss.share >= CRITICAL_LIMIT and (_is_short(waits) or _is_usual_dispatch(waits))
@@ -602,7 +600,9 @@ def _host_ops(waits: _Waits) -> Iterator[Finding | None]:
 
 
 def _is_short(waits: _Waits) -> bool:
-    return waits.loss.of_ps < rules.HOST_BOUND.limits["small_step_ps"]
+    """Whether the step is short without the profiler, as the sidecar measured that."""
+    ratio = _profiler_ratio(waits.context, waits.host)
+    return waits.loss.of_ps < rules.HOST_BOUND.limits["small_step_ps"] * (1 + ratio)
 
 
 def _is_usual_dispatch(waits: _Waits) -> bool:
@@ -624,19 +624,25 @@ _EAGER_DISPATCH_PS: Final = 10 * PS_PER_US
 """What Python takes for an op outside of a graph without the profiler, at least: 10 to 32 µs (TensorFlow 2.21, ops of 8 × 8)."""
 
 
-def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps | None = None) -> bool:
-    """Whether some time per step may be the profiler's: without what that took, as the sidecar measured it, less than the limit is left.
-
-    `ops`: those outside of graphs, whose dispatch takes time without the profiler, too.
-    """
-    sidecar, mean_ps = context.trace.hosts[host].sidecar, context.selection.mean_step_ps
+def _profiler_ratio(context: Context, host: int) -> float:
+    """By how much of a step the profiler makes it longer, as the sidecar measured it; 0 where that is not known, or noise."""
+    sidecar = context.trace.hosts[host].sidecar
     overhead = sidecar.environment.overhead if sidecar else None
     ratio = (overhead.ratio or 0.0) if overhead else 0.0
-    if overhead is None or mean_ps is None or ratio <= (overhead.spread_ratio or 0.0):
+    return ratio if overhead and ratio > (overhead.spread_ratio or 0.0) else 0.0
+
+
+def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps) -> bool:
+    """Whether some time per step of ops outside of graphs may be the profiler's: without what that took less than the limit is left.
+
+    What dispatch of these ops takes without the profiler is left in any case.
+    """
+    ratio, mean_ps = _profiler_ratio(context, host), context.selection.mean_step_ps
+    if mean_ps is None or not ratio:
         return False
     # Both are medians, of other steps than the used ones: only their ratio is a share of these.
     own_ps = ps - mean_ps * ratio / (1 + ratio)
-    least_ps = ops.count_per_step * _EAGER_DISPATCH_PS if ops else 0
+    least_ps = ops.count_per_step * _EAGER_DISPATCH_PS
     limit_ps = rules.HOST_BOUND.limit * mean_ps
     return own_ps < limit_ps and least_ps < limit_ps
 

@@ -113,6 +113,13 @@ class FindingLoss(Record, frozen=True):
             return self.gpu_time_ratio
         return max(self.gpu_time_ratio, (self.bound_ps_per_step or 0) / self.step_ps)
 
+    @property
+    def saved(self) -> float:
+        """The gain, but no more than the part of a step that would be saved at best, where that is known."""
+        if self.bound_ps_per_step is None or not self.step_ps:
+            return self.gain
+        return min(self.gain, self.bound_ps_per_step / self.step_ps)
+
 
 class Finding(Record, frozen=True):
     """A conclusion: one cause, what it costs, what to change, and the evidence for it.

@@ -205,8 +205,8 @@ _REASONS: Final[Mapping[str, str]] = {
 
 
 def severity_of(loss: FindingLoss | None, confidence: Confidence) -> Severity:
-    """By what it costs, and how sure the cause is; by nothing else. A guess is one level lower."""
-    cost = loss.gain if loss else 0.0
+    """By what a change would save, and how sure the cause is; by nothing else. A guess is one level lower."""
+    cost = loss.saved if loss else 0.0
     level = (cost >= LIMIT) + (cost >= CRITICAL_LIMIT) - (confidence == "low")
     return SEVERITIES[::-1][max(level, 0)]
 

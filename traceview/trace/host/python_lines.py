@@ -52,6 +52,8 @@ _AT_WORK_RATIO: Final = 0.5
 _AT_REST_RATIO: Final = 0.05
 """Of the time that a thread spends at a place: one that used a core for less waits there. One that waits for Python's lock
 wakes up now and then, and one that computes shares busy cores with others. A choice of ours."""
+_WAITS_RATIO: Final = 0.2
+"""Of a core: who uses less waits, with rounds that the thread computed in around it. A choice of ours."""
 _MOSTLY_RATIO: Final = 0.5
 """A thread that used a core for less of a time spent most of it waiting; JAX waits for a GPU at up to 0.3 of a core (H100)."""
 OFF_CORE_PS: Final = 10 * PS_PER_MS
@@ -225,6 +227,8 @@ class PythonLines:
         """When a thread was in Python of the framework, or at a line from which it runs graphs, in `calls`.
 
         Such a line flattens arguments in native code of the framework, which records nothing. As far as samples stand for it.
+        A round that comes late because the thread keeps the lock finds it where it gives that back, mostly in a call of the
+        framework: it counts unless the rounds that were in time found the thread at work mostly elsewhere.
         """
         rows = self._rows_of(thread)
         stack, time = self._samples.stack[rows], self.time_ps[rows]
@@ -232,7 +236,15 @@ class PythonLines:
         runs_graph = (place >= 0) & (time <= np.append(calls.end, 0)[place])
         user = self._user_frame[stack]
         is_call = self._is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
-        rows = rows[self._is_of_framework[stack] | is_call]
+        dispatches = self._is_of_framework[stack] | is_call
+        is_late = self._samples.late_ns[rows] >= _LATE_PS // PS_PER_NS
+        at_work = (self._load[rows] >= _AT_WORK_RATIO) & ~self._waits[stack] & ~is_late
+        if 2 * int((at_work & dispatches).sum()) < int(at_work.sum()):
+            dispatches &= ~is_late
+        # Who waited for a device before it went on in the script waits no longer when that device has nothing to do.
+        goes_on = np.append((at_work & ~dispatches)[1:], False)[: rows.size]
+        dispatches &= ~(goes_on & (self._load[rows] < _WAITS_RATIO))
+        rows = rows[dispatches]
         return union(self._since_ps[rows], self._until_ps[rows])
 
     def at_lines_of(self, thread: int, spans: IntervalSet, but_not_of: IntervalSet) -> IntervalSet:
