@@ -146,3 +146,26 @@ def test_a_late_round_meets_the_thread_where_it_gives_the_lock_back(
     assert steps is not None
     states = steps.steps[1].devices[0].states
     assert max(("python", "launch"), key=lambda name: states.get(name, 0)) == state
+
+
+@pytest.mark.parametrize(("line", "is_python"), [(CALL, False), (WORK, True)])
+def test_a_line_that_calls_the_framework_rests_in_it(
+    line: Line, is_python: bool, tmp_path: Path
+) -> None:
+    """It waits for a device in native code; another line may sleep."""
+    trace = new_trace(length_ms=300)
+    samples: list[Sample] = []
+    for step in marked_steps(trace, period_ms=50, marker_ms=50):
+        step.host("FunctionRun", 24.2, 24.8)
+        step.kernel(0, 25, 50, launch_ms=24.9)
+        begin_ns = PROFILE_START_NS + round(step.start_ms * MILLISECOND_NS)
+        for at in range(50):
+            samples.append(
+                (begin_ns + at * MILLISECOND_NS, 0, (line,) if at < 24 else (TENSORFLOW, CALL))
+            )
+    path = trace.write(tmp_path)
+    write_sidecar(path, {"python": python_group(samples, THREADS, [0] * len(samples))})
+    steps = traceview.analyze(tmp_path).results.steps
+    assert steps is not None
+    states = steps.steps[1].devices[0].states
+    assert ("python" in states) is is_python

@@ -236,7 +236,11 @@ class PythonLines:
         runs_graph = (place >= 0) & (time <= np.append(calls.end, 0)[place])
         user = self._user_frame[stack]
         is_call = self._is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
-        dispatches = self._is_of_framework[stack] | is_call
+        of_framework = self._is_of_framework[stack]
+        # Native code of the framework has no frame of its own.
+        rests = self._is_innermost_user[stack] & (self._load[rows] < _WAITS_RATIO)
+        rests &= is_in(user, unique_ids(user[of_framework]))
+        dispatches = of_framework | is_call | rests
         is_late = self._samples.late_ns[rows] >= _LATE_PS // PS_PER_NS
         at_work = (self._load[rows] >= _AT_WORK_RATIO) & ~self._waits[stack] & ~is_late
         if 2 * int((at_work & dispatches).sum()) < int(at_work.sum()):
