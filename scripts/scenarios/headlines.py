@@ -613,6 +613,7 @@ HEADLINES: Final[Mapping[str, str]] = {
     "sixty_four_healthy": "No problem found: 64 GPUs, 98% computing.",
     "four_healthy": "No problem found: 4 GPUs, 98% computing.",
     "small_steps": "The step is small: host ops take 1.60 of 6.10 ms (26%).",
+    "sorting_in_step": "GPU:0 spends 16.0 of 50.0 ms (32%) on sorting: TopKV2.",
     "factoring_in_step": "Both replicas spend 16.0 of 50.0 ms (32%) on factoring matrices: Svd.",
     "computes_in_float64": "GPU:0 loses 20.1 of 50.0 ms (40%) to float64, MatMul.",
     "xla_on_cpus": "CPU:0 waits 20.0 of 50.0 ms (40%) for CPU:1, which has more work.",

@@ -1,4 +1,4 @@
-"""What else than the model runs in the step? Printing, a factoring of matrices, an optimizer that takes most of the compute."""
+"""What else than the model runs in the step? Printing, factoring, sorting, an optimizer that takes most of the compute."""
 
 from __future__ import annotations
 
@@ -75,6 +75,24 @@ def factoring_in_step() -> Scenario:
     )
 
 
+def sorting_in_step() -> Scenario:
+    """Steps of 50 ms on one GPU: 20 ms of the model, then 16 ms of a sort."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 22, op="model/dense/MatMul:MatMul")
+        step.kernel(0, 22, 38, op="model/rank/TopKV2:TopKV2")
+    return Scenario(
+        "sorting_in_step",
+        {"host0": trace},
+        {
+            "windows": window_truth(WINDOW_MS),
+            "steps": steps_truth([50, 50, 50, 49.9], 50),
+            "device_time": {"GPU:0": device_truth(WINDOW_MS, compute=144, idle=55.9, kernels=8)},
+            "findings": findings_truth(must=["costly-ops"], must_not=["matrix-factoring"]),
+        },
+    )
+
+
 def mostly_optimizer() -> Scenario:
     """Steps of 50 ms on one GPU: 4 ms forward, 8 ms backward, 30 ms of the optimizer."""
     trace = new_trace()
@@ -97,5 +115,6 @@ def mostly_optimizer() -> Scenario:
 CASES: dict[str, Builder] = {
     "printing_in_step": printing_in_step,
     "factoring_in_step": factoring_in_step,
+    "sorting_in_step": sorting_in_step,
     "mostly_optimizer": mostly_optimizer,
 }

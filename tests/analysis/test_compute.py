@@ -125,6 +125,46 @@ def test_factorings_of_jax(primitive: str, is_one: bool, tmp_path: Path) -> None
     assert (finding(traceview.analyze(tmp_path), "matrix-factoring") is not None) == is_one
 
 
+@pytest.mark.parametrize(
+    ("name", "scope", "kind"),
+    [
+        ("sort.1", "jit(f)/jit(argsort)/sort", "sorting: sort"),
+        ("sort_gather_fusion", "jit(f)/gather", None),
+        ("add_fusion", "jit(f)/jit(_normal)/jit(_normal_real)/erf_inv", "drawing random numbers"),
+        ("add_fusion", "jit(f)/jit(my_normal)/erf_inv", None),
+        ("copy.2", "", "copies that XLA adds to the program"),
+        ("copy.2", "jit(f)/conv_general_dilated", None),
+    ],
+)
+def test_costly_ops_of_jax(name: str, scope: str, kind: str | None, tmp_path: Path) -> None:
+    trace, module = new_trace(), ModuleWriter()
+    read = module.add("a", "parameter", F32)
+    module.add(name, "custom-call", read, scope=scope, element=F32)
+    for step in marked_steps(trace):
+        step.host("PjitFunction(step)", 1, 1.5)
+        stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_f"), "program_id": U64(0)}
+        step.kernel(0, 10, 20, name="kernel", op="XlaModule:", stats=stats)
+    add_programs(trace.write(tmp_path), {"jit_f(0)": module})
+    costly = finding(traceview.analyze(tmp_path), "costly-ops")
+    assert (costly is not None) == (kind is not None)
+    if costly is not None:
+        assert costly.title.startswith(f"GPU:0 spends 10.0 of 50.0 ms (20%) on {kind}")
+
+
+@pytest.mark.parametrize(
+    ("type_", "is_one"),
+    [("TopKV2", True), ("StatelessRandomNormalV2", True), ("ResizeBilinear", True), ("Top", False)],
+)
+def test_costly_ops_are_a_finding_from_a_fifth_on(type_: str, is_one: bool, tmp_path: Path) -> None:
+    for length_ms, is_enough in ((10.1, True), (9.9, False)):
+        trace, folder = new_trace(), tmp_path / str(length_ms)
+        for step in marked_steps(trace):
+            step.kernel(0, 10, 10 + length_ms, op=f"model/x:{type_}")
+        trace.write(folder)
+        costly = finding(traceview.analyze(folder), "costly-ops")
+        assert (costly is not None) == (is_one and is_enough)
+
+
 def of_program(folder: Path) -> Report:
     """Four steps of 50 ms of JAX: 6 ms of a product in float64, 3 ms of one of constants, and 8 ms of another.
 
@@ -159,7 +199,7 @@ def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
     float64, constant = finding(report, "float64-compute"), finding(report, "constant-compute")
     assert float64 is not None
     assert constant is not None
-    assert float64.title == "GPU:0 loses 3.00 of 50.0 ms (6.0%) to float64, model.py:7"
+    assert float64.title == "GPU:0 loses 3.00 of 50.0 ms (6.0%) to float64, dot_general, model.py:7"
     assert float64.action.startswith("Leave jax_enable_x64 off")
     assert constant.title.startswith("GPU:0 spends 3.00 of 50.0 ms (6.0%) on recomputing constants")
     assert "model.py:3" in constant.title

@@ -159,10 +159,10 @@ def test_a_line_that_calls_the_framework_rests_in_it(
         step.host("FunctionRun", 24.2, 24.8)
         step.kernel(0, 25, 50, launch_ms=24.9)
         begin_ns = PROFILE_START_NS + round(step.start_ms * MILLISECOND_NS)
-        for at in range(50):
-            samples.append(
-                (begin_ns + at * MILLISECOND_NS, 0, (line,) if at < 24 else (TENSORFLOW, CALL))
-            )
+        samples += [
+            (begin_ns + at * MILLISECOND_NS, 0, (line,) if at < 24 else (TENSORFLOW, CALL))
+            for at in range(50)
+        ]
     path = trace.write(tmp_path)
     write_sidecar(path, {"python": python_group(samples, THREADS, [0] * len(samples))})
     steps = traceview.analyze(tmp_path).results.steps

@@ -16,6 +16,7 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
+from traceview.analysis.workload.compute import Compute
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, Token, ended, phrase, plain
 from traceview.document.vocabulary import STATES, look_of
@@ -105,7 +106,7 @@ def _leading(
             f"{numbers.percent(unknown)} of the {time_words(results.device_time)} has no recorded cause.",
             None,
         )
-    return "healthy", _healthy(results.ledger, results.device_time), None
+    return "healthy", _healthy(results.ledger, results.device_time, results.compute), None
 
 
 def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
@@ -197,8 +198,8 @@ def _with_sentences(finding: Finding, place: str) -> Finding:
         raise KeyError(f"{place}.arguments.{error.args[0]}") from None
 
 
-def _healthy(sums: LedgerSums, times: DeviceTime | None) -> str:
-    """`No problem found: 4 GPUs, 98% computing.` With the largest loss where that is much of what is not computed."""
+def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None) -> str:
+    """`No problem found: 4 GPUs, 98% computing, 61% of that MatMul.` With the largest loss where that is much."""
     kinds = {row.kind for row in (times.devices if times else ())}
     noun = _WORDS[kinds.pop()] if len(kinds) == 1 else _WORDS["other"]
     count = len(sums.devices)
@@ -207,11 +208,18 @@ def _healthy(sums: LedgerSums, times: DeviceTime | None) -> str:
     who = numbers.plural(count, "CPU" if noun == "replica" and is_cpu else noun)
     share = dict(sums.share_by_state)
     computing = numbers.percent(share.pop(State.COMPUTE.key, 0.0))
+    largest = next(iter(compute.op_types), None) if compute else None
+    if largest is not None and largest.compute_ratio >= LIMIT:
+        # TensorFlow's own names for ops that oneDNN runs.
+        op_type = largest.op_type.removeprefix("_Mkl").removeprefix("Native")
+        computing_of = f", {numbers.percent(largest.compute_ratio)} of that {op_type}"
+    else:
+        computing_of = ""
     key = max(share, key=lambda key: share[key], default=None)
     loss = ""
     if key is not None and share[key] >= LIMIT:
         loss = f"; {look_of(STATES, key).words}: {numbers.percent(share[key])}"
-    return f"No problem found: {who}, {computing} computing{loss}."
+    return f"No problem found: {who}, {computing} computing{computing_of}{loss}."
 
 
 def _unusable(trace: Trace, capture: Capture, count: int) -> str:

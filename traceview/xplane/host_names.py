@@ -82,6 +82,11 @@ def is_python_call(name: bytes) -> bool:
     return (_PYTHON_CALL.fullmatch(name) or _CALL.fullmatch(name)) is not None
 
 
+def is_copy_to_device(name: bytes) -> bool:
+    """Whether XLA copies an array to a device meanwhile, which a CPU device may be, too."""
+    return name == b"H2D Dispatch"
+
+
 def is_python_frame(name: bytes) -> bool:
     """Whether a Python tracer recorded a host event of this name: `$file.py:line function`."""
     return name[:1] == b"$"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.facts.kernels import (
     cast_labels,
@@ -22,12 +23,14 @@ from traceview.analysis.facts.kernels import (
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.label_times import line_of, rows_with, time_by_label
 from traceview.analysis.measures.peaks import peaks_of
+from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
 from traceview.analysis.workload.compute_rules import (
     CASTS,
     CONSTANT,
+    COSTLY_OPS,
     FACTORING,
     FLOAT64,
     HOST_OP,
@@ -46,6 +49,7 @@ from traceview.trace.model import NONE
 from traceview.xplane.hlo import C128, F64
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
+from traceview.xplane.space import Instruction
 
 TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""
@@ -193,14 +197,35 @@ def _time_by_type(context: Context, by_label: Int64Array) -> dict[str, int]:
 
 
 def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
-    """The types of ops, "" where none was recorded, and int64 the place of that of each label."""
-    names = context.trace.once(op_names)
+    """The types of ops, "" where none was recorded, and int64 the place of that of each label.
+
+    Of an instruction of XLA it is the op of the source that it was made for, or its own, of what XLA has added.
+    """
+    trace = context.trace
+    names, instruction = trace.once(op_names), trace.device_columns.instruction
     place_of: dict[str, int] = {}
     place = [place_of.setdefault(type_ or "", len(place_of)) for _, type_ in names.ops]
     of_label: Int64Array = np.array(place, dtype=np.int64)[
         names.of_name[context.once(_op_of_label)]
     ]
-    return tuple(place_of), of_label
+    types = (place_of.setdefault(_type_of(each), len(place_of)) for each in trace.instructions)
+    of_instruction = np.fromiter((*types, NONE), np.int64, len(trace.instructions) + 1)
+    compiled = of_instruction[instruction[trace.once(op_labels).row]]
+    return tuple(place_of), np.where(compiled == NONE, of_label, compiled)
+
+
+_PRIMITIVE: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_PRODUCTS: Final = {"dot": "dot_general", "convolution": "conv_general_dilated"}
+
+
+def _type_of(instruction: Instruction) -> str:
+    """`gather` of `jit(step)/take/gather`; `copy` of `copy.3`."""
+    last, name = instruction.scope.rpartition("/")[2], instruction.name.decode("utf-8", "replace")
+    own = name.rstrip("0123456789").removesuffix(".") or name
+    if own in _PRODUCTS:
+        # Gradients of products end with the transposition of their result.
+        return _PRODUCTS[own]
+    return instruction.op_type or (last if _PRIMITIVE.fullmatch(last) else own)
 
 
 # What ops are
@@ -327,6 +352,59 @@ def _factoring_labels(context: Context, device: int) -> BoolArray:
     return marks & ~_constant_labels(context, device)
 
 
+class _Costly(Struct, frozen=True):
+    """A kind of ops that are no products of matrices: by their types in TensorFlow, and by instructions of XLA."""
+
+    types: re.Pattern[str]
+    is_one: Callable[[Instruction], bool]
+
+
+_SORTS: Final = frozenset(["sort", "top_k", "approx_top_k"])
+_DRAWS: Final = re.compile(
+    r"jit\(_(?:bernoulli|exponential|gamma|gumbel|normal|normal_real|permutation|randint|shuffle|truncated_normal|uniform)\)"
+    r"|(?:random_bits|rng_bit_generator|rng_uniform|threefry2x32)$"
+)
+"""Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
+_COPY: Final = re.compile(rb"copy(?:\.\d+)?")
+
+COSTLY: Final[Mapping[str, _Costly]] = {
+    "sorting": _Costly(
+        re.compile(r"(?:InTopK|TopK|Unique)(?:With\w+)?(?:V2)?"),
+        lambda each: each.scope.rpartition("/")[2] in _SORTS,
+    ),
+    "random": _Costly(
+        re.compile(r"(?:Stateless)?(?:Multinomial|Random|(?:Parameterized)?TruncatedNormal)\w*"),
+        lambda each: _DRAWS.search(each.scope) is not None,
+    ),
+    "images": _Costly(
+        re.compile(
+            r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
+        ),
+        lambda each: False,
+    ),
+    "copying": _Costly(
+        re.compile(r"(?!)"),
+        lambda each: not each.scope and _COPY.fullmatch(each.name) is not None,
+    ),
+}
+
+
+def _costly_labels(kind: _Costly) -> Callable[[Context, int], BoolArray]:
+    """What says which labels are of a kind; what never changes is computed once, whatever it is."""
+
+    def labels(context: Context, device: int) -> BoolArray:
+        trace = context.trace
+        names = trace.once(op_names)
+        is_one = [kind.types.fullmatch(type_ or "") is not None for _, type_ in names.ops]
+        marks: BoolArray = np.array(is_one, dtype=np.bool_)[
+            names.of_name[context.once(_op_of_label)]
+        ]
+        marks |= instructions_that(trace, kind.is_one)
+        return marks & ~_constant_labels(context, device)
+
+    return labels
+
+
 def _slow_product_labels(context: Context, device: int) -> BoolArray:
     """Which labels are products of float32 matrices off the tensor cores of a GPU that has them for TF32."""
     trace, kernels = context.trace, context.trace.once(kernel_names)
@@ -409,6 +487,10 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
         _of_ops(context, FACTORING, _factoring_labels, ("high", "")),
         _of_ops(context, CASTS, lambda of, _: of.trace.once(cast_labels), ("high", "")),
         _of_ops(context, LAYOUTS, lambda of, _: of.trace.once(layout_labels), ("high", "")),
+        *(
+            _of_ops(context, COSTLY_OPS, _costly_labels(kind), ("high", ""), key=key)
+            for key, kind in COSTLY.items()
+        ),
     ]
     for number, kind in enumerate(_KINDS):
         devices = [(row, ops) for row in result.devices for ops in row.kinds if ops.kind == kind]
@@ -436,10 +518,11 @@ def _of_ops(
     confidence: tuple[Confidence, str],
     saved_ratio: float = 1.0,
     note: str = "",
+    key: str = "",
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest.
 
-    `saved_ratio`: how much of their time is the loss, for the reason that `note` gives.
+    `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `key`: of its title and action.
     """
     computed = context.once(time_by_label)
     labels = {device: labels_of(context, device) for device in computed}
@@ -460,7 +543,8 @@ def _of_ops(
         confidence=confidence,
         keeps_waiting=not note,
         saved_ratio=saved_ratio,
-        title=note,
+        title=note or key,
+        action=key,
         notes=(note,),
         evidence=[Evidence("op_type", type_, None, "", value_is="type") for type_ in types],
     )
@@ -482,7 +566,7 @@ def _side_work(
     types = tuple(dict.fromkeys(type_ for _, ops in devices for type_ in ops.op_types))
     title = most.kind
     arguments: dict[str, Argument] = {"ops": Ops(most.op_types), **line}
-    if not types:
+    if not types or is_of_jax(context.trace):
         title, arguments["names"] = "callback", Ops(_names(context, rows))
     elif most.kind == SideWork.PYTHON.value:
         calls = {_PYTHON_CALLS[type_] for type_ in types if type_ in _PYTHON_CALLS}
@@ -552,6 +636,16 @@ def _names(context: Context, rows: BoolArray) -> tuple[str, ...]:
 ANALYSIS: Final = Analysis[Compute](
     "compute",
     compute=compute,
-    rules=(FLOAT64, SLOW_PRODUCTS, CONSTANT, FACTORING, CASTS, LAYOUTS, HOST_OP, OPTIMIZER_BOUND),
+    rules=(
+        FLOAT64,
+        SLOW_PRODUCTS,
+        CONSTANT,
+        FACTORING,
+        CASTS,
+        LAYOUTS,
+        COSTLY_OPS,
+        HOST_OP,
+        OPTIMIZER_BOUND,
+    ),
     diagnose=diagnose,
 )

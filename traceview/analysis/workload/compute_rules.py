@@ -260,3 +260,52 @@ FACTORING: Final = Rule(
     metrics={"op_type": "type of op"},
     example="Both replicas spend 41.2 of 60.3 ms (68%) on factoring matrices: Svd",
 )
+
+COSTLY_RATIO: Final = 0.20
+"""Of the GPU time: dropout and casts of healthy models take less; a choice of ours."""
+
+COSTLY_OPS: Final = Rule(
+    code="costly-ops",
+    states=(State.COMPUTE,),
+    title="{who:spends/spend} {loss} on {ops}[ in {line}]",
+    titles={
+        "sorting": "{who:spends/spend} {loss} on sorting[: {ops}][ in {line}]",
+        "random": "{who:spends/spend} {loss} on drawing random numbers[: {ops}][ in {line}]",
+        "images": "{who:spends/spend} {loss} on transforming images[: {ops}][ in {line}]",
+        "copying": "{who:spends/spend} {loss} on copies that XLA adds to the program",
+    },
+    meaning=(
+        "These ops order, draw, move or transform numbers, and multiply no matrices. How much of that a step needs, only its "
+        "author knows; often there is an op that does less."
+    ),
+    starts_at=(
+        "{limit} of the GPU time in ops that sort, draw random numbers or transform images, or in copies that XLA has added to a "
+        "program, with what other devices wait meanwhile; not in those of constants"
+    ),
+    limit=COSTLY_RATIO,
+    action="Find an op that does less, or do it every 100th step.",
+    actions={
+        "sorting": (
+            "Ask for the largest alone, `tf.math.top_k(values, k)`: it took 0.8 ms where `tf.argsort` of 200,000 took 27.",
+            "Or sort every 100th step.",
+        ),
+        "jax-sorting": (
+            "Ask for the largest alone, `jax.lax.top_k(values, k)`: it took 0.3 ms where `argsort` of 200,000 took 63.",
+            "Or sort every 100th step.",
+        ),
+        "random": (
+            "Draw fewer numbers: one for each row and column instead of each element, or uniform instead of normal ones.",
+            "Noise that may repeat can be drawn once for many steps.",
+        ),
+        "images": (
+            "Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
+            "There it runs beside the step. Layers of Keras work there, too: `dataset.map(lambda x, y: (layer(x), y))`.",
+        ),
+        "copying": (
+            "Donate what the step replaces: `jax.jit(step, donate_argnums=0)`; else XLA copies it whole to change a part of it.",
+            "In a `while` or `scan` of a program keep large arrays that do not change out of the carry.",
+        ),
+    },
+    metrics={"op_type": "type of op"},
+    example="CPU:0 spends 33.1 of 38.0 ms (87%) on sorting: sort in choose, train.py:17",
+)

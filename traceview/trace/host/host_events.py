@@ -32,6 +32,7 @@ from traceview.xplane.columns import joined
 from traceview.xplane.host_names import (
     HostNameKind,
     host_name_kind,
+    is_copy_to_device,
     is_pipeline_call,
     is_python_call,
     is_python_frame,
@@ -343,10 +344,13 @@ class HostEvents:
 
     @cached_property
     def _kinds(self) -> npt.NDArray[np.uint8]:
-        """The same by row of this host, counted from its first; nothing is copied to devices that are threads themselves."""
+        """The same by row of this host, counted from its first; to devices that are threads only XLA copies."""
         kind = self._trace.names.every(host_name_kind, np.uint8)
         if not self._has_queue:
-            kind = np.where(kind == HostNameKind.H2D, np.uint8(HostNameKind.OTHER), kind)
+            copies = self._names_that(is_copy_to_device)
+            kind = np.where(
+                (kind == HostNameKind.H2D) & ~copies, np.uint8(HostNameKind.OTHER), kind
+            )
         result: npt.NDArray[np.uint8] = kind[self._columns.name[self._span]]
         return result
 

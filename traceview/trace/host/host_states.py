@@ -112,6 +112,10 @@ class HostStates(HostEvidence):
         beside = difference(called, own.launch)
         for cause, layer in others.strong:
             is_copy = cause in (Cause.H2D, Cause.SYNC)
+            if cause == Cause.H2D and not self._has_queue:
+                # The call that hands on the array does not wait for the copy.
+                yield cause, layer
+                continue
             yield cause, intersection(layer, beside if is_copy else called)
         if self._has_queue:
             yield Cause.LAUNCH, own.launch
