@@ -218,6 +218,10 @@ def view_of(
 _FIRST: Final = ("timeline", "findings", "devices")
 """On a terminal the findings come before the timeline. The others follow: those of topics with findings in the order of these, then the rest in that of the report."""
 
+_OF_COMPUTE: Final = ("layers", "ops")
+"""Topics that follow those with findings where devices compute for most of the time."""
+_MOSTLY_RATIO: Final = 0.5
+
 _TABLES: Final = {
     "findings": "findings",
     "devices": "devices",
@@ -242,9 +246,11 @@ def _sections(
     """The timeline, the findings and the devices, then what an expert checks them with."""
     first_finding = {row.code: place for place, row in reversed(list(enumerate(findings)))}
 
+    mostly_computes = (report.verdict.compute_ratio or 0.0) >= _MOSTLY_RATIO
+
     def rank(topic: Analysis[Any]) -> int:
-        found = (first_finding.get(rule.code, len(findings)) for rule in topic.rules)
-        return min(found, default=len(findings))
+        last = len(findings) + (topic.name not in _OF_COMPUTE or not mostly_computes)
+        return min((first_finding.get(rule.code, last) for rule in topic.rules), default=last)
 
     ranked = sorted(_topic_sections(view), key=lambda pair: rank(pair[0]))
     every = [findings_section(report, view, findings), *(section for _, section in ranked)]

@@ -267,8 +267,10 @@ CALLBACK_STALL: Final = Rule(
         "{least_op_count} ops per step or more between steps are named where a graph would save {saved_ratio} of that"
     ),
     limits={"least_op_count": 20, "saved_ratio": 0.5},
-    action="Do it less often, `if step % 100 == 0: log(...)`, or in a thread where it needs no device.",
-    advice="Keras callbacks have `save_freq` and `update_freq`.",
+    action="Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread or in `tf.data`.",
+    advice=(
+        "Keras callbacks have `save_freq` and `update_freq`. A second `tf.function` that each step calls belongs into the first."
+    ),
     actions={
         **_NO_PYTHON_ACTIONS,
         "ops": (
@@ -279,8 +281,8 @@ CALLBACK_STALL: Final = Rule(
             ),
         ),
         "jax": (
-            "Do it less often, `if step % 100 == 0: log(...)`, or in a thread where it needs no device.",
-            "",
+            "Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread.",
+            "A second jitted function that each step calls belongs into the first.",
         ),
     },
     notes={
