@@ -20,11 +20,7 @@ from traceview.analysis.measures.collectives import (
     CollectiveResult,
     DeviceCollectives,
 )
-from traceview.analysis.measures.device_report import (
-    ActivityTime,
-    DeviceTime,
-    DeviceTimeRow,
-)
+from traceview.analysis.measures.device_report import ActivityTime, DeviceTime, DeviceTimeRow
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
 from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
@@ -34,16 +30,8 @@ from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Devices, Number, Size
 from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.analysis.workload.precision import DevicePrecision, Precision
-from traceview.document.figures import (
-    UtilizationStrips,
-)
-from traceview.report.model import (
-    Report,
-    ReportFile,
-    ReportWindow,
-    Source,
-    Verdict,
-)
+from traceview.document.figures import UtilizationStrips
+from traceview.report.model import Report, ReportFile, ReportWindow, Source, Verdict
 from traceview.trace.model import Problem
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.trace.sidecar.fields import read_as

@@ -17,15 +17,7 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Among, Argument, Number, Size
-from traceview.base.record import (
-    LARGEST,
-    Count,
-    DeviceKey,
-    Integer,
-    Picoseconds,
-    Record,
-    one_of,
-)
+from traceview.base.record import LARGEST, Count, DeviceKey, Integer, Picoseconds, Record, one_of
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.op_phase import Phase, phases_of

@@ -10,14 +10,7 @@ import numpy as np
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.device_report import alike_groups
 from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.base.record import (
-    Count,
-    DeviceKey,
-    Picoseconds,
-    Record,
-    Share,
-    Words,
-)
+from traceview.base.record import Count, DeviceKey, Picoseconds, Record, Share, Words
 from traceview.document import numbers
 from traceview.document.model import AnatomyPart, AnatomyRow
 from traceview.document.vocabulary import STATES, look_of

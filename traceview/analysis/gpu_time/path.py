@@ -8,12 +8,7 @@ from typing import Final
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
-from traceview.base.record import (
-    Count,
-    Record,
-    Share,
-    Words,
-)
+from traceview.base.record import Count, Record, Share, Words
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table

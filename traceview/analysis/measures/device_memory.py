@@ -12,23 +12,9 @@ import numpy as np
 from traceview.analysis.facts.layers import Place, op_places
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.program_memory import (
-    OTHER,
-    PHASES,
-    ProgramMemory,
-    program_memory,
-)
+from traceview.analysis.measures.program_memory import OTHER, PHASES, ProgramMemory, program_memory
 from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.base.record import (
-    Count,
-    DeviceKey,
-    Hostname,
-    Integer,
-    OpName,
-    Record,
-    Share,
-    one_of,
-)
+from traceview.base.record import Count, DeviceKey, Hostname, Integer, OpName, Record, Share, one_of
 from traceview.base.stats import student, variance_of_mean
 from traceview.trace.device.memory import Allocator, allocators
 from traceview.trace.device.op_names import split_op

@@ -15,15 +15,7 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, OfDevice
 from traceview.analysis.rules.words import Devices
 from traceview.base.intervals import Int64Array
-from traceview.base.record import (
-    Count,
-    ModelName,
-    Picoseconds,
-    Record,
-    Share,
-    Words,
-    one_of,
-)
+from traceview.base.record import Count, ModelName, Picoseconds, Record, Share, Words, one_of
 from traceview.document.model import ratio
 from traceview.trace.model import UNKNOWN_BYTES
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass
