@@ -15,7 +15,7 @@ from traceview.analysis.facts.hardware import HardwareGroup
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture_quality import Capture, HostCapture
-from traceview.analysis.measures.collectives import (
+from traceview.analysis.measures.collective_sums import (
     CollectiveOp,
     CollectiveResult,
     DeviceCollectives,

@@ -31,7 +31,7 @@ from traceview.analysis.machine.machine_load import ANALYSIS as MACHINE_LOAD
 from traceview.analysis.machine.machine_load import MachineLoad
 from traceview.analysis.machine.nvml import ANALYSIS as NVML
 from traceview.analysis.machine.nvml import Nvml
-from traceview.analysis.measures.collectives import CollectiveResult
+from traceview.analysis.measures.collective_sums import CollectiveResult
 from traceview.analysis.measures.context import Analysis
 from traceview.analysis.measures.device_memory import Memory
 from traceview.analysis.measures.device_report import DeviceTime

@@ -168,7 +168,7 @@ def compute(context: Context) -> Transfers | Skipped:
                         index,
                         steps,
                         own.row[class_ == CLASS_KEYS.index(way)],
-                        context.once(in_windows)[index].activity[way],
+                        context.once(in_windows)[index][way],
                         in_steps[way][index],
                     )
                     for way in COPIES

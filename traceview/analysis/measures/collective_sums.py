@@ -9,31 +9,24 @@ transfer; the others waited for the rest of their time in it. On a device the wa
 Only time that no kernel covers costs anything: in the ledger it is `communication` or `device_wait`. Where parts of
 several collectives overlap on a device, transfer goes first.
 
-Layers of the model, such as synchronised batch normalisation, make collectives of their own. Gradients are summed once
-per step, after the backward pass and in a scope of the optimizer. A layer that computes over all replicas makes its
-collectives in its own scope, which the backward pass has too; there each of them may have one more, which TensorFlow names
-after no layer (TensorFlow 2.21).
-
 The bytes of a bandwidth are those that the events record. Where they record none, it is the size of the gradients, which the sidecar
 knows, over the transfer of all-reduces in a step. Sparse gradients are gathered, and how large they are is not known.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceview.analysis.facts.layers import layer_of_scope
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.device_report import in_windows
+from traceview.analysis.measures.layer_collectives import per_step, used_steps
 from traceview.analysis.measures.program_memory import PHASES
 from traceview.analysis.measures.reduction_path import (
     Path,
@@ -42,21 +35,15 @@ from traceview.analysis.measures.reduction_path import (
     reduction_paths,
 )
 from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.base.ids import groups_of, is_in, sorted_unique, unique_ids
-from traceview.base.intervals import BoolArray, Int64Array, places
+from traceview.base.ids import groups_of, is_in, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import LARGEST, Count, Key, OpName, Picoseconds, Record, Share, Words
-from traceview.base.stats import median, median_ps
+from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
-from traceview.trace.device.op_names import op_names, split_op
-from traceview.trace.device.op_phase import (
-    LONGEST_NAME,
-    OPTIMIZER_SCOPE,
-    Phase,
-    phase_of,
-    phases_of,
-)
+from traceview.trace.device.op_names import split_op
+from traceview.trace.device.op_phase import phase_of
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second
 from traceview.trace.sidecar.sidecar import Sidecar
@@ -76,9 +63,6 @@ _SCATTERED: Final = (
     CollectiveKind.ALL_TO_ALL,
 )
 _REDUCING: Final = (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
-
-
-# Bandwidth
 
 
 class Bandwidth(Record, frozen=True):
@@ -102,24 +86,13 @@ class Bandwidth(Record, frozen=True):
     expected_ps: Picoseconds | None
 
 
-class Workers(Struct, frozen=True):
-    """How many workers train together, and how many of them were not recorded."""
-
-    recorded_count: int
-    missing_count: int
-
-    @classmethod
-    def of(cls, trace: Trace) -> Workers:
-        """The workers of a run."""
-        together = max(step_groups(trace.hosts), key=len, default=())
-        return cls(len(together), len(missing_tasks(trace.hosts)))
-
-    def member_count(self, recorded_devices: int) -> int:
-        """How many devices take part where so many were recorded: all workers have equally many."""
-        if not self.missing_count:
-            return recorded_devices
-        workers = self.recorded_count + self.missing_count
-        return recorded_devices * workers // self.recorded_count
+def member_count(trace: Trace, recorded_count: int) -> int:
+    """How many devices take part where so many were recorded: all workers have equally many."""
+    missing_count = len(missing_tasks(trace.hosts))
+    workers = len(max(step_groups(trace.hosts), key=len, default=()))
+    return (
+        recorded_count * (workers + missing_count) // workers if missing_count else recorded_count
+    )
 
 
 def bandwidth_of(
@@ -127,7 +100,6 @@ def bandwidth_of(
     collectives: Collectives,
     hosts: Sequence[int],
     chosen: BoolArray,
-    workers: Workers,
     reduce_ps_per_step: int | None,
 ) -> Bandwidth:
     """The bandwidth of the chosen collectives, bool `[collectives]`, of these hosts.
@@ -135,7 +107,7 @@ def bandwidth_of(
     `reduce_ps_per_step`: transfer of their complete all-reduces in a step.
     """
     complete = chosen & collectives.is_complete
-    members = workers.member_count(int(collectives.device_count[complete].max(initial=0)))
+    members = member_count(trace, int(collectives.device_count[complete].max(initial=0)))
     # All workers train the same model: what one sidecar says about it holds for all.
     # Sparse gradients are gathered instead: the size of dense ones says nothing about what is moved then.
     gathers = bool((collectives.kind[collectives.first][chosen] == CollectiveKind.ALL_GATHER).any())
@@ -159,10 +131,16 @@ def bandwidth_of(
     length_ps = 0
     if complete.any() and not (collectives.bytes_moved[complete] == UNKNOWN_BYTES).any():
         size, length_ps = 0, int(collectives.transfer_ps[complete].sum())
-        for kind, devices, moved in _sizes(collectives, complete):
-            whole = _whole_size(kind, devices, moved, workers)
-            size += whole
-            on_bus += whole * _bus_factor(kind, workers.member_count(devices))
+        kinds, counts = collectives.kind[collectives.first], collectives.device_count
+        for alike in groups_of(kinds[complete], counts[complete]):
+            kind, devices = (of[complete][alike[0]] for of in (kinds, counts))
+            moved = int(collectives.bytes_moved[complete][alike].sum())
+            all_devices = member_count(trace, int(devices))
+            if kind == CollectiveKind.ALL_GATHER and devices:
+                # It also holds the parts of devices that were not recorded.
+                moved = moved * all_devices // int(devices)
+            size += moved
+            on_bus += moved * _bus_factor(CollectiveKind(kind), all_devices)
     elif gradient_bytes is not None and reduce_ps_per_step:
         size, length_ps = gradient_bytes, reduce_ps_per_step
         on_bus = size * _bus_factor(CollectiveKind.ALL_REDUCE, members)
@@ -214,23 +192,6 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
     return links.pop() if len(links) == 1 else (None, None)
 
 
-def _sizes(collectives: Collectives, complete: BoolArray) -> list[tuple[CollectiveKind, int, int]]:
-    """Kind, device count and bytes of the complete collectives; those of equal kind and count are summed."""
-    kind = collectives.kind[collectives.first][complete]
-    count, size = collectives.device_count[complete], collectives.bytes_moved[complete]
-    return [
-        (CollectiveKind(kind[of[0]]), int(count[of[0]]), int(size[of].sum()))
-        for of in groups_of(kind, count)
-    ]
-
-
-def _whole_size(kind: CollectiveKind, devices: int, size: int, workers: Workers) -> int:
-    """An all-gather also holds the parts of devices that were not recorded."""
-    if kind == CollectiveKind.ALL_GATHER and devices:
-        return size * workers.member_count(devices) // devices
-    return size
-
-
 def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
     """What each link carries per byte reduced (NCCL tests, PERFORMANCE.md); 1 for what goes one way."""
     if devices < 1:
@@ -247,135 +208,7 @@ def _per_second(size: Fraction, length_ps: int) -> int | None:
     return None if rate is not None and rate > LARGEST else rate
 
 
-# Layers
-
-_GRADIENTS: Final = b"gradient_tape/"
-_OF_CALL: Final = re.compile(rb"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
-_BATCH_NORM: Final = re.compile(rb"batch_?norm", re.IGNORECASE)
-
-
-class LayerCollectives(Struct, frozen=True, eq=False):
-    """`rows`: int64, of the device columns. `scopes`: of the layers. `per_step`: collectives in a used step, median."""
-
-    rows: Int64Array
-    scopes: frozenset[bytes]
-    per_step: int
-
-    @property
-    def is_batch_norm(self) -> bool:
-        """Whether all of the layers normalise batches."""
-        return all(_BATCH_NORM.search(scope) for scope in self.scopes)
-
-
-def layer_collectives(context: Context) -> LayerCollectives | None:
-    """The collectives of layers; None without any in a used step."""
-    return _of_layers(context.trace, context.collectives, _used_steps(context))
-
-
-def _used_steps(context: Context) -> Int64Array:
-    used = [
-        step.number
-        for host in context.selection.windows
-        for step in context.selection.used_of(host)
-    ]
-    return np.array(sorted(set(used)), dtype=np.int64)
-
-
-def _of_layers(
-    trace: Trace, collectives: Collectives, steps: Int64Array
-) -> LayerCollectives | None:
-    if not steps.size or not collectives.count:
-        return None
-    scope_of = {
-        op: _path(split_op(trace.names.text(op) or "")[0]).rpartition(b"/")[0]
-        for op in unique_ids(collectives.op).tolist()
-        if op != NONE
-    }
-    scopes = _scopes(trace)
-    is_forward = _asked_in(collectives, scope_of, scopes.of_layers)
-    is_backward = _asked_in(collectives, scope_of, scopes.of_step)
-    is_backward &= _before_the_last_gradient(trace, collectives, is_backward)
-    forward, backward = (_per_step(collectives, rows, steps) for rows in (is_forward, is_backward))
-    if not forward:
-        return None
-    # More of them cannot all belong to these layers: some may sum gradients.
-    rows = is_forward | is_backward if backward <= forward else is_forward
-    per_step = _per_step(collectives, rows, steps)
-    layers = scopes.of_layers & set(scope_of.values())
-    return LayerCollectives(collectives.row[rows], layers, per_step)
-
-
-def _per_step(collectives: Collectives, rows: BoolArray | Int64Array, steps: Int64Array) -> int:
-    """How many of the collectives begin in a used step, median."""
-    of_step = np.sort(collectives.first_step[unique_ids(collectives.collective[rows])])
-    counts = places(of_step, steps, right=True) - places(of_step, steps)
-    return round(median(counts))
-
-
-def _asked_in(
-    collectives: Collectives, scope_of: Mapping[int, bytes], scopes: frozenset[bytes]
-) -> BoolArray:
-    """Which collectives were asked for by an op right in one of some scopes."""
-    ops = [op for op, scope in scope_of.items() if scope in scopes]
-    return is_in(collectives.op.astype(np.int64), np.array(sorted(ops), dtype=np.int64))
-
-
-class _Scopes(Struct, frozen=True):
-    """`of_layers`: those of layers. `of_step`: those around the model, b"" among them, in which gradients are computed."""
-
-    of_layers: frozenset[bytes]
-    of_step: frozenset[bytes]
-
-
-def _scopes(trace: Trace) -> _Scopes:
-    """The scopes that ops of the backward pass repeat, for what is in a layer has gradients, and those around them.
-
-    A scope that the script puts around the step has most gradient ops or the optimizer in it, and is none of a layer.
-    """
-    gradients: Counter[bytes] = Counter()
-    of_step: set[bytes] = {b""}
-    of_optimizer: set[bytes] = set()
-    gradient_count = 0
-    # Replicas have the same ops, so that each is read once.
-    for path in {_path(name) for name, _ in trace.once(op_names).ops if name is not None}:
-        if path.startswith(_GRADIENTS):
-            gradient_count += 1
-            gradients.update(_around(path.removeprefix(_GRADIENTS).rpartition(b"/")[0]))
-        elif (optimizer := OPTIMIZER_SCOPE.search(path)) is not None:
-            of_step.update(_around(path[: optimizer.start()]))
-            of_optimizer.update(_around(path[: optimizer.end()].rstrip(b"/")))
-    of_step.update(scope for scope, count in gradients.items() if 2 * count > gradient_count)
-    layers = gradients.keys() - of_step - of_optimizer
-    return _Scopes(frozenset(layers), frozenset(of_step))
-
-
-def _around(scope: bytes) -> Iterator[bytes]:
-    """A scope and those around it."""
-    while scope:
-        yield scope
-        scope = scope.rpartition(b"/")[0]
-
-
-def _path(name: str) -> bytes:
-    """The path of an op, whose name is without replica and type, without the function that was called."""
-    return _OF_CALL.sub(b"", name[:LONGEST_NAME].encode())
-
-
-def _before_the_last_gradient(trace: Trace, collectives: Collectives, rows: BoolArray) -> BoolArray:
-    """Which of `rows` end before an op of the backward pass begins, in the same step on their device."""
-    columns, phase = trace.device_columns, phases_of(trace)
-    result = np.zeros(rows.size, dtype=np.bool_)
-    for device in unique_ids(collectives.device[rows]).tolist():
-        of_device = columns.rows_of(device)
-        gradients = np.sort(columns.start_ps[of_device][phase[of_device] == Phase.BACKWARD])
-        own = np.flatnonzero(rows & (collectives.device == device))
-        end = collectives.end_ps[own]
-        steps = trace.steps_by_host[trace.device_list[device].host].steps
-        step_ends = np.array([step.end_ps for step in steps], dtype=np.int64)
-        step_end = np.append(step_ends, end.max())[np.searchsorted(step_ends, end, side="right")]
-        result[own] = np.searchsorted(gradients, step_end) > np.searchsorted(gradients, end)
-    return result
-
+# Sums
 
 Matched: TypeAlias = Literal["keys", "order", "mixed"]
 Library: TypeAlias = Literal["nccl", "rccl"]
@@ -400,6 +233,17 @@ class DeviceCollectives(OfDevice, frozen=True):
     communication_per_step_ps: Picoseconds | None
     device_wait_per_step_ps: Picoseconds | None
     last_count: Count
+
+    @property
+    def device_wait_ps(self) -> int:
+        """The waiting in the exposed time, picoseconds."""
+        return self.exposed_ps - self.communication_ps
+
+    @property
+    def exposed_per_step_ps(self) -> int | None:
+        """Its exposed time per step; None without steps."""
+        transfer, wait = self.communication_per_step_ps, self.device_wait_per_step_ps
+        return None if transfer is None or wait is None else transfer + wait
 
 
 class CollectiveOp(Record, frozen=True):
@@ -469,14 +313,42 @@ class CollectiveResult(Bandwidth, frozen=True):
     path_reason: Words | None
 
 
-def collectives_result(context: Context) -> CollectiveResult | Skipped:
-    """Sum up the collectives of a trace."""
-    trace, selection, collectives = context.trace, context.selection, context.collectives
-    hosts = sorted(trace.hosts_with_device_events & set(selection.windows))
-    device_count = sum(device.host in hosts for device in trace.device_list)
-    if device_count < 2 and not collectives.count:
+def compute(context: Context) -> CollectiveResult | Skipped:
+    """The sums over all devices that take part."""
+    trace, collectives = context.trace, context.collectives
+    hosts = sorted(trace.hosts_with_device_events & set(context.selection.windows))
+    if sum(device.host in hosts for device in trace.device_list) < 2 and not collectives.count:
         return Skipped("not applicable: fewer than two devices, and no collective")
-    return _summed_up(context, hosts)
+    in_window, chosen = np.zeros((2, collectives.count), dtype=np.bool_)
+    in_window[collectives.collective[context.once(events_in_windows)]] = True
+    rows = is_in(collectives.host, hosts) & in_window[collectives.collective]
+    chosen[collectives.collective[rows]] = True
+    complete = chosen & collectives.is_complete
+    devices = tuple(_of_devices(context, rows & complete[collectives.collective]))
+    exposed_ps = sum(row.exposed_ps for row in devices)
+    busy_ps = sum(of["collective"].busy_ps for of in context.once(in_windows).values())
+    device_count = unique_ids(collectives.device[rows]).size
+    steps = used_steps(context)
+    reduce_ps = _transfer_per_step(collectives, complete & is_reducing(collectives), steps)
+    path = _common([context.once(reduction_paths)[host] for host in hosts])
+    return CollectiveResult(
+        device_count=device_count,
+        member_count=member_count(trace, device_count),
+        library=_library(trace, collectives, hosts),
+        count=int(chosen.sum()),
+        incomplete_count=int((chosen & ~complete).sum()),
+        count_per_step=median_ps(_counts(collectives.first_step[chosen], steps)),
+        matched_by=_matched_by(collectives.by_keys[rows]),
+        transfer_ps=int(collectives.transfer_ps[complete].sum()),
+        transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
+        devices=devices,
+        ops=tuple(_of_ops(context, rows)),
+        overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
+        **asdict(bandwidth_of(trace, collectives, hosts, chosen, reduce_ps)),
+        packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
+        path=path.path,
+        path_reason=path.reason,
+    )
 
 
 def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
@@ -487,54 +359,6 @@ def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
     return reducing[0] if reducing else ReductionPath("none")
 
 
-def _summed_up(context: Context, hosts: Sequence[int]) -> CollectiveResult:
-    """The sums over the devices of `hosts`."""
-    trace, selection = context.trace, context.selection
-    collectives, workers = context.collectives, Workers.of(trace)
-    inside = events_in_windows(trace, selection, collectives)
-    in_window = np.zeros(collectives.count, dtype=np.bool_)
-    in_window[collectives.collective[inside]] = True
-    rows = is_in(collectives.host, hosts) & in_window[collectives.collective]
-    chosen = np.zeros(collectives.count, dtype=np.bool_)
-    chosen[collectives.collective[rows]] = True
-    complete = chosen & collectives.is_complete
-    in_complete = rows & complete[collectives.collective]
-    used = [step.number for host in hosts for step in selection.used_of(host)]
-    steps = sorted_unique(np.array(used, dtype=np.int64))
-    devices = tuple(_of_devices(context, in_complete))
-    exposed_ps = sum(row.exposed_ps for row in devices)
-    busy_ps = sum(of.activity["collective"].busy_ps for of in context.once(in_windows).values())
-    device_count = unique_ids(collectives.device[rows]).size
-    reducing = complete & is_reducing(collectives)
-    bandwidth = bandwidth_of(
-        trace, collectives, hosts, chosen, workers, _transfer_per_step(collectives, reducing, steps)
-    )
-    paths = context.once(reduction_paths)
-    path = _common([paths[host] for host in hosts])
-    return CollectiveResult(
-        device_count=device_count,
-        member_count=workers.member_count(device_count),
-        library=_library(trace, collectives, hosts),
-        count=int(chosen.sum()),
-        incomplete_count=int((chosen & ~complete).sum()),
-        count_per_step=median_ps(
-            _summed(
-                collectives.first_step[chosen], np.ones(int(chosen.sum()), dtype=np.int64), steps
-            )
-        ),
-        matched_by=_matched_by(collectives.by_keys[rows]),
-        transfer_ps=int(collectives.transfer_ps[complete].sum()),
-        transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
-        devices=devices,
-        ops=tuple(_of_ops(context, rows)),
-        overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
-        **asdict(bandwidth),
-        packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
-        path=path.path,
-        path_reason=path.reason,
-    )
-
-
 def _of_devices(context: Context, rows: BoolArray) -> Iterator[DeviceCollectives]:
     """What each device of the ledger spends; `rows`: of `Collectives`, those of complete ones."""
     trace, ledger, collectives = context.trace, context.ledger, context.collectives
@@ -543,21 +367,18 @@ def _of_devices(context: Context, rows: BoolArray) -> Iterator[DeviceCollectives
     last = collectives.device[collectives.last_among(rows)]
     last_count = np.bincount(last, minlength=count).tolist()
     in_collective = columns.activity == ActivityClass.COLLECTIVE
-    is_transfer, is_wait = (
-        in_collective & (columns.state == state)
-        for state in (State.COMMUNICATION, State.DEVICE_WAIT)
-    )
-    communication = ledger.by_device(is_transfer)
-    in_steps = [ledger.by_device(part & ledger.counts) for part in (is_transfer, is_wait)]
-    for device, steps in ledger.steps_of_device.items():
-        transfer_ps, awaited_ps = (sums[device] // (steps or 1) for sums in in_steps)
+    is_transfer = in_collective & (columns.state == State.COMMUNICATION)
+    is_wait = in_collective & (columns.state == State.DEVICE_WAIT)
+    in_window, per_step = ledger.by_device(is_transfer), ledger.per_step(is_transfer)
+    waits = ledger.per_step(is_wait)
+    for device in ledger.devices:
         yield DeviceCollectives(
             *trace.identity(device),
             wait_ps=wait_ps[device],
-            exposed_ps=context.once(in_windows)[device].activity["collective"].exposed_ps,
-            communication_ps=communication[device],
-            communication_per_step_ps=transfer_ps if steps else None,
-            device_wait_per_step_ps=awaited_ps if steps else None,
+            exposed_ps=context.once(in_windows)[device]["collective"].exposed_ps,
+            communication_ps=in_window[device],
+            communication_per_step_ps=per_step[device],
+            device_wait_per_step_ps=waits[device],
             last_count=last_count[device],
         )
 
@@ -566,7 +387,6 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
     """What each op costs; `rows`: of `Collectives`."""
     trace, ledger, collectives = context.trace, context.ledger, context.collectives
     columns = ledger.columns
-    steps = _used_steps(context)
     step_count = sum(ledger.steps_of_device.values())
     if not step_count:
         return
@@ -584,7 +404,11 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
     computing = {streams[line] for line in with_compute}
     computes = np.array([stream in computing for stream in streams], dtype=np.bool_)
     found = []
-    for of_op in _by_op(trace, collectives, np.flatnonzero(rows)):
+    # Those without a name by kernel.
+    name = np.where(collectives.op == NONE, collectives.name, collectives.op)
+    places = np.flatnonzero(rows)
+    for group in groups_of(on_device.instruction[collectives.row[places]], name[places]):
+        of_op = places[group]
         event, number = collectives.row[of_op], unique_ids(collectives.collective[of_op])
         size = collectives.bytes[of_op]
         scopes, op = _exchanged(trace, int(event[0])), int(collectives.op[of_op[0]])
@@ -598,7 +422,7 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
                 layers=layers[:MOST_LAYERS],
                 layer_count=len(layers),
                 phase=phases.pop() if layers and len(phases) == 1 else None,
-                count_per_step=_per_step(collectives, of_op, steps),
+                count_per_step=per_step(collectives, of_op, used_steps(context)),
                 device_count=int(collectives.device_count[number].max()),
                 bytes=int(size.max()) if (size != UNKNOWN_BYTES).all() else None,
                 stream_computes=bool(computes[on_device.line[event]].any())
@@ -609,13 +433,6 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
             )
         )
     yield from sorted(found, key=lambda of: (-of.exposed_ps_per_step, of.op))[:MOST_OPS]
-
-
-def _by_op(trace: Trace, collectives: Collectives, rows: Int64Array) -> list[Int64Array]:
-    """The rows of each op, and of those without a name by kernel."""
-    instruction = trace.device_columns.instruction[collectives.row[rows]]
-    op = np.where(collectives.op == NONE, collectives.name, collectives.op)[rows]
-    return [rows[group] for group in groups_of(instruction, op)]
 
 
 def _exchanged(trace: Trace, row: int) -> tuple[str, ...]:
@@ -639,14 +456,14 @@ def _transfer_per_step(
     collectives: Collectives, chosen: BoolArray, steps: Int64Array
 ) -> int | None:
     """The transfer of some collectives, mean over the steps, rounded down; None without any step."""
-    of_steps = _summed(collectives.first_step[chosen], collectives.transfer_ps[chosen], steps)
-    return int(of_steps.sum()) // of_steps.size if of_steps.size else None
+    used = chosen & is_in(collectives.first_step, steps)
+    return int(collectives.transfer_ps[used].sum()) // steps.size if steps.size else None
 
 
-def _summed(steps: Int64Array, values: Int64Array, numbers: Int64Array) -> Int64Array:
-    place = np.searchsorted(numbers, steps)
-    is_used = np.append(numbers, np.iinfo(np.int64).min)[place] == steps
-    return totals(np.where(is_used, place, NONE), values, numbers.size)
+def _counts(of_step: Int64Array, steps: Int64Array) -> Int64Array:
+    """How many begin in each of the steps."""
+    ordered = np.sort(of_step)
+    return np.searchsorted(ordered, steps, side="right") - np.searchsorted(ordered, steps)
 
 
 def _matched_by(by_keys: BoolArray) -> Matched | None:
