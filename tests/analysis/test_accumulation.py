@@ -127,14 +127,18 @@ def test_evaluations_of_a_damaged_sidecar_are_left_out(wrong: Any, tmp_path: Pat
         (
             8,
             {"training_loop": "While"},
-            "One call of epoch runs up to 8 training steps in its graph.",
+            "One step here is one call of epoch that runs up to 8 training steps in its graph;",
         ),
         (
             1,
             {"training_loop": "ScanDataset"},
-            "One call of epoch runs several training steps in its graph.",
+            "One step here is one call of epoch that runs several training steps in its graph;",
         ),
-        (1, {"replica_runs": 10}, "One call of epoch runs up to 10 training steps in its graph."),
+        (
+            1,
+            {"replica_runs": 10},
+            "One step here is one call of epoch that runs up to 10 training steps in its graph;",
+        ),
     ],
 )
 def test_a_call_that_holds_the_training_loop_is_named(
