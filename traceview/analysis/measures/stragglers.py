@@ -24,7 +24,7 @@ from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import split_op
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Trace
 from traceview.trace.strategy.roles import machine_of
 
 Reason: TypeAlias = Literal["slower", "work", "input", "copies", "collective", "start"]
@@ -89,10 +89,17 @@ def device_waits(ledger: Ledger) -> BoolArray:
     return ledger.rows(states=(State.DEVICE_WAIT,))
 
 
+def waits_for_known(ledger: Ledger) -> BoolArray:
+    """Those of them in which it is known which device of the ledger is late."""
+    columns = ledger.columns
+    waits = device_waits(ledger)
+    waits &= (columns.by_kind == By.DEVICE) & is_in(columns.by, list(ledger.devices))
+    return waits
+
+
 def waits_for_more_work(ledger: Ledger) -> BoolArray:
     """The rows in which a device waits for one that computes much longer in that step: more than cores dealt out unevenly explain."""
-    columns, waits = ledger.columns, device_waits(ledger)
-    waits &= (columns.by_kind == By.DEVICE) & is_in(columns.by, list(ledger.devices))
+    columns, waits = ledger.columns, waits_for_known(ledger)
     rows = np.flatnonzero(waits)
     numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
     distinct, place = unique_inverse(numbers)
@@ -141,17 +148,14 @@ def waited_for_ps(ledger: Ledger) -> dict[int, int]:
 
 def _late_by_step(ledger: Ledger) -> Int64Array:
     """How long others wait for each device, in all used steps of one number; int64 `[devices, steps]`."""
-    columns = ledger.columns
-    rows = np.flatnonzero(device_waits(ledger) & (columns.by_kind == By.DEVICE))
+    rows = np.flatnonzero(waits_for_known(ledger))
+    by, step = ledger.columns.by[rows], ledger.columns.step[rows]
     used = sorted({step.number for step in ledger.steps if step.excluded is None}) or [0]
-    place_of = {number: place for place, number in enumerate(used)}
-    step_place = np.array([place_of.get(s.number, 0) for s in ledger.steps] + [0], dtype=np.int64)
-    # Of devices whose host has no window it is not known what they did.
-    place = np.full(len(ledger.trace.device_list), NONE, dtype=np.int64)
-    place[list(ledger.devices)] = np.arange(len(ledger.devices))
-    of_device = place[columns.by[rows]]
-    at = np.where(of_device == NONE, NONE, of_device * len(used) + step_place[columns.step[rows]])
-    total = totals(at, columns.duration_ps[rows], len(ledger.devices) * len(used))
+    numbers = np.array([step.number for step in ledger.steps] + [used[0]], dtype=np.int64)
+    # Without used steps all rows count, and are of one.
+    of_step = np.minimum(np.searchsorted(used, numbers[step]), len(used) - 1)
+    place = of_step + len(used) * np.searchsorted(ledger.devices, by)
+    total = totals(place, ledger.columns.duration_ps[rows], len(ledger.devices) * len(used))
     return total.reshape(len(ledger.devices), len(used))
 
 
