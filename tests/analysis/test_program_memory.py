@@ -13,7 +13,7 @@ from scripts.scenarios.model import marked_steps, new_trace
 from tests.command import Command
 from tests.xplane.hlo_messages import add_programs
 from tests.xplane.test_hlo_buffers import written
-from traceview.analysis.measures.program_memory import HeldByProgram, ProgramMemory
+from traceview.analysis.measures.device_memory import HeldByProgram, ProgramMemory
 
 
 def run(folder: Path, *, ran: bool = True, has_allocator: bool = True) -> None:

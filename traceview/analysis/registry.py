@@ -10,7 +10,7 @@ from traceview.analysis.exchange.gradients import Gradients
 from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
 from traceview.analysis.exchange.transfers import Transfers
 from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
-from traceview.analysis.gpu_time.device_states import LedgerSums
+from traceview.analysis.gpu_time.device_states import PATH, CriticalPath, LedgerSums
 from traceview.analysis.gpu_time.device_time import ANALYSIS as DEVICE_TIME
 from traceview.analysis.gpu_time.idle import ANALYSIS as IDLE
 from traceview.analysis.gpu_time.input import ANALYSIS as INPUT
@@ -19,8 +19,6 @@ from traceview.analysis.gpu_time.lanes import ANALYSIS as LANES
 from traceview.analysis.gpu_time.lanes import STRIPS
 from traceview.analysis.gpu_time.op_steps import ANALYSIS as OP_STEPS
 from traceview.analysis.gpu_time.op_steps import OpSteps
-from traceview.analysis.gpu_time.path import ANALYSIS as PATH
-from traceview.analysis.gpu_time.path import CriticalPath
 from traceview.analysis.gpu_time.steps import ANALYSIS as STEPS
 from traceview.analysis.machine.capture import ANALYSIS as CAPTURE
 from traceview.analysis.machine.environment import ANALYSIS as ENVIRONMENT

@@ -25,9 +25,9 @@ from msgspec.structs import asdict
 
 from traceview.analysis.facts.layers import layer_of_scope
 from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.device_memory import PHASES
 from traceview.analysis.measures.device_report import in_windows
 from traceview.analysis.measures.layer_collectives import per_step, used_steps
-from traceview.analysis.measures.program_memory import PHASES
 from traceview.analysis.measures.reduction_path import (
     Path,
     ReductionPath,
