@@ -114,14 +114,6 @@ def test_a_step_before_an_evaluation_is_not_unsteady(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [7, [7], [{"after": "x", "functions": []}], [{"functions": {"f": -1}}]]
-)
-def test_evaluations_of_a_damaged_sidecar_are_left_out(wrong: Any, tmp_path: Path) -> None:
-    write_sidecar(accumulating((3, 7)).write(tmp_path), {"window": {"evaluations": wrong}})
-    assert steps_of(shown(tmp_path)[0]).evaluations == ()
-
-
-@pytest.mark.parametrize(
     ("iterations", "fields", "said"),
     [
         (

@@ -76,15 +76,6 @@ def test_one_step_is_unsure(tmp_path: Path) -> None:
     assert (one.severity, one.confidence) == ("warning", "low")
 
 
-def test_parts_of_the_exposed_time_add_up(tmp_path: Path) -> None:
-    first, last = result_of(analyzed(tmp_path, reduced(4, 3))).devices
-    assert (first.exposed_ps, last.exposed_ps) == (ms(28), ms(16))
-    for row in (first, last):
-        assert (row.communication_ps, row.communication_per_step_ps) == (ms(16), ms(4))
-    assert (first.wait_ps, first.device_wait_per_step_ps) == (ms(12), ms(3))
-    assert (last.wait_ps, last.device_wait_per_step_ps) == (0, 0)
-
-
 def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     """What the only recorded device spends in a collective may be waiting for the others."""
     trace = new_trace()
@@ -132,16 +123,6 @@ def test_gpus_that_are_linked_differently_have_no_link(tmp_path: Path) -> None:
     write_sidecar(path, {"links": mixed, "training": {"gradient_bytes": 100_000_000}})
     result = result_of(traceview.analyze(tmp_path))
     assert (result.link, result.link_bytes_per_second, result.expected_ps) == (None, None, None)
-
-
-def test_devices_may_use_a_faster_link_than_the_recorded(tmp_path: Path) -> None:
-    """100 MB in 4 ms, 25 GB/s, beside PCIe of 15.75."""
-    path = reduced(4).write(tmp_path)
-    write_sidecar(path, {"links": PCIE, "training": {"gradient_bytes": 100_000_000}})
-    result = result_of(traceview.analyze(tmp_path))
-    assert result.bus_bytes_per_second == 25 * 10**9
-    assert result.link_bytes_per_second is not None
-    assert result.link_bytes_per_second < result.bus_bytes_per_second
 
 
 @pytest.mark.parametrize(

@@ -106,11 +106,6 @@ def test_more_collectives_than_the_layers_can_have_are_not_theirs(tmp_path: Path
     assert finding.loss.ps_per_step == ms(4)
 
 
-def test_a_single_step_is_information(tmp_path: Path) -> None:
-    finding = analyzed(tmp_path, layers(), count=1)["layer-collectives"]
-    assert (finding.severity, finding.confidence) == ("info", "low")
-
-
 def test_a_collective_after_the_backward_pass_is_not_of_layers(tmp_path: Path) -> None:
     """As for the norm of all gradients, or a metric."""
 

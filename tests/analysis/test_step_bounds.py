@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -77,14 +76,6 @@ def test_what_is_only_found_by_its_repetition_is_said_to_be_unsure(tmp_path: Pat
     assert UNSURE in text
 
 
-def test_a_loop_inside_each_step(tmp_path: Path) -> None:
-    looping(8).write(tmp_path)
-    report, text = shown(tmp_path)
-    assert report.results.steps is not None
-    assert report.results.steps.loop_iterations == 8
-    assert f"{LOOP} 8 times in each step." in text
-
-
 @pytest.mark.parametrize(
     ("updates", "note"),
     [
@@ -127,13 +118,3 @@ def test_calls_of_several_steps(
     assert report.results.steps.steps_per_call == known
     assert (CALL in text) is is_said
     assert ("up to 4 training steps" in text) is is_said
-
-
-@pytest.mark.parametrize("wrong", ["4", [4.5], [True], {"4": 1}])
-def test_a_wrong_field_is_left_out_and_said(wrong: Any, tmp_path: Path) -> None:
-    path = looping(1).write(tmp_path)
-    write_sidecar(path, {"window": {"steps_per_call": wrong}})
-    report, _ = shown(tmp_path)
-    assert report.results.steps is not None
-    assert report.results.steps.steps_per_call is None
-    assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
