@@ -16,7 +16,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.label_times import counted_events
+from traceview.analysis.measures.op_work import counted_events
 from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.stats import student, variance_of_mean
