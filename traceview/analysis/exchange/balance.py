@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
+    Concurrency,
     compute_ps,
     concurrency,
     devices_in_use,
@@ -135,15 +136,15 @@ class Balance(Record, frozen=True):
     in_use_count: Count
     efficiency_ratio: Ratio
     in_use_efficiency_ratio: Ratio
+    concurrency_ratio: Share | None
+    chance_ratio: Ratio | None
+    is_serial: bool | None
     clock_reason: Words | None
     even_saved_ps_per_step: Picoseconds | None
     straggler: LateDevice | None
     throughput: Throughput
     hardware: tuple[HardwareGroup, ...]
     devices: tuple[DeviceBalance, ...]
-    concurrency_ratio: Share | None = None
-    chance_ratio: Ratio | None = None
-    is_serial: bool | None = None
 
 
 def compute(context: Context) -> Balance | Skipped:
@@ -170,7 +171,7 @@ def compute(context: Context) -> Balance | Skipped:
         in_use_count=len(in_use),
         efficiency_ratio=effective / visible_count,
         in_use_efficiency_ratio=effective / len(in_use),
-        **(asdict(overlap) if overlap else {}),
+        **(asdict(overlap) if overlap else dict.fromkeys(Concurrency.__struct_fields__)),
         clock_reason=None if overlap or len(in_use) < 2 else _OTHER_CLOCKS,
         even_saved_ps_per_step=_even_saved_ps([row.compute_ps_per_step for row in devices]),
         straggler=LateDevice(*trace.identity(late.device), late.reason, late.share, late.kernels)
