@@ -89,7 +89,7 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     assert [row.exposed_ps for row in result.devices] == [ms(40)]
     one = findings(report)["collective-exposed"]
     assert (one.severity, one.confidence) == ("warning", "low")
-    assert one.sentences[3] == "alone"
+    assert one.sentences[2] == "alone"
 
 
 def test_a_range_of_steps(tmp_path: Path) -> None:

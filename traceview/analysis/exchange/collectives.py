@@ -21,7 +21,6 @@ from traceview.analysis.measures.layer_collectives import LayerCollectives, laye
 from traceview.analysis.measures.reduction_path import (
     LEAST_SUMMED,
     WAITS_FOR_SUMS,
-    ReductionPath,
     events_in_windows,
     reduction_paths,
     reduction_rows,
@@ -69,8 +68,6 @@ EXPOSED: Final = Rule(
         "slowest would not wait. What else is waited for a late device is another state."
     ),
     notes={
-        "alone": "This may be transfer or waiting: the other devices are not recorded.",
-        "workers": "Part of this may be waiting for workers that were not recorded.",
         "calls": "Each step has {calls}.",
         "gradients": "Most of it exchanges gradients of {layers}[, and {others}].",
         "arrays": "Most of it exchanges arrays of {layers}[, and {others}].",
@@ -231,15 +228,11 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     )
 
 
-def _is_alone(result: CollectiveResult) -> bool:
-    """Whether most collectives lack devices, so that transfer and waiting cannot be separated."""
-    return 2 * result.incomplete_count >= max(result.count, 1)
-
-
 def _confidence(context: Context, result: CollectiveResult) -> tuple[Confidence, str]:
     if _is_on_cpu(context):
         return "low", "cpu"
-    if _is_alone(result):
+    # Where most collectives lack devices, transfer and waiting cannot be separated.
+    if 2 * result.incomplete_count >= max(result.count, 1):
         return "low", "alone"
     if result.member_count > result.device_count:
         return "medium", "workers"
@@ -250,10 +243,6 @@ def _facts_of_calls(result: CollectiveResult) -> tuple[dict[str, Argument], list
     """The arguments about calls and speed, and the notes that have them."""
     arguments: dict[str, Argument] = {}
     notes = []
-    if _is_alone(result):
-        notes.append("alone")
-    elif result.member_count > result.device_count:
-        notes.append("workers")
     if result.count_per_step:
         arguments["calls"] = Number(result.count_per_step, "collective")
         notes.append("calls")
@@ -305,35 +294,29 @@ def _action(context: Context, result: CollectiveResult) -> str:
 
 
 def _off_gpu(context: Context) -> Finding | None:
-    trace = context.trace
-    paths = {
-        host: path
+    paths = [
+        (context.trace.hosts[host].name, path)
         for host, path in context.once(reduction_paths).items()
         if path.path in ("cpu_bounce", "one_device")
-    }
+    ]
     rows = context.once(reduction_rows)
     if not paths or not rows.any():
         return None
-    first = next(iter(paths.values()))
+    evidence = []
+    for host, path in paths:
+        evidence.append(Evidence("path", path.path or "", None, host, value_is="words"))
+        evidence += [Evidence("path_op", op, None, host, value_is="op") for op in path.ops]
+    first = paths[0][1]
     place = "cpu" if first.path == "cpu_bounce" else "one"
+    notes = filter(None, (place, first.cause))
     return OFF_GPU.of_rows(
         context,
         rows,
         confidence=("medium", ""),
-        evidence=[
-            evidence
-            for host, path in paths.items()
-            for evidence in _of_path(path, trace.hosts[host].name)
-        ],
+        evidence=evidence,
         title="" if place == "cpu" else "one",
-        notes=(place, *((first.cause,) if first.cause else ())),
+        notes=tuple(notes),
     )
-
-
-def _of_path(path: ReductionPath, host: str) -> Iterator[Evidence]:
-    yield Evidence("path", path.path or "", None, host, value_is="words")
-    for op in path.ops:
-        yield Evidence("path_op", op, None, host, value_is="op")
 
 
 # Section
