@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.op_work import counted_events
-from traceview.base.ids import is_in, unique_inverse
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.stats import student, variance_of_mean
 from traceview.ledger.columns import By
@@ -101,17 +101,27 @@ def waits_for_more_work(ledger: Ledger) -> BoolArray:
     """The rows in which a device waits for one that computes much longer in that step: more than cores dealt out unevenly explain."""
     columns, waits = ledger.columns, waits_for_known(ledger)
     rows = np.flatnonzero(waits)
+    compute_ps, place = _by_step(ledger, ledger.device, columns.state == State.COMPUTE)
+    of_step = place[columns.step[rows]]
+    own_ps, late_ps = (compute_ps[of[rows], of_step] for of in (ledger.device, columns.by))
+    waits[rows] = late_ps >= _MORE_WORK_FACTOR * own_ps
+    return waits
+
+
+def _by_step(
+    ledger: Ledger, device: npt.NDArray[np.integer], rows: BoolArray
+) -> tuple[Int64Array, Int64Array]:
+    """The sums of some rows by a device of each row and the number of its step; the place of the number by step.
+
+    int64 `[devices of the list, numbers + 1]` and `[steps + 1]`; the last place is outside of steps.
+    """
+    columns = ledger.columns
     numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
     distinct, place = unique_inverse(numbers)
     place, count = np.append(place, distinct.size), distinct.size + 1
-    key = ledger.device.astype(np.int64) * count + place[columns.step]
-    computes = columns.state == State.COMPUTE
-    compute_ps = totals(
-        key[computes], columns.duration_ps[computes], len(ledger.trace.device_list) * count
-    )
-    late_ps = compute_ps[columns.by[rows].astype(np.int64) * count + place[columns.step[rows]]]
-    waits[rows] = late_ps >= _MORE_WORK_FACTOR * compute_ps[key[rows]]
-    return waits
+    key = device[rows].astype(np.int64) * count + place[columns.step[rows]]
+    total = totals(key, columns.duration_ps[rows], len(ledger.trace.device_list) * count)
+    return total.reshape(-1, count), place
 
 
 def straggler(context: Context) -> Straggler | None:
@@ -148,15 +158,13 @@ def waited_for_ps(ledger: Ledger) -> dict[int, int]:
 
 def _late_by_step(ledger: Ledger) -> Int64Array:
     """How long others wait for each device, in all used steps of one number; int64 `[devices, steps]`."""
-    rows = np.flatnonzero(waits_for_known(ledger))
-    by, step = ledger.columns.by[rows], ledger.columns.step[rows]
-    used = sorted({step.number for step in ledger.steps if step.excluded is None}) or [0]
-    numbers = np.array([step.number for step in ledger.steps] + [used[0]], dtype=np.int64)
-    # Without used steps all rows count, and are of one.
-    of_step = np.minimum(np.searchsorted(used, numbers[step]), len(used) - 1)
-    place = of_step + len(used) * np.searchsorted(ledger.devices, by)
-    total = totals(place, ledger.columns.duration_ps[rows], len(ledger.devices) * len(used))
-    return total.reshape(len(ledger.devices), len(used))
+    late_ps, place = _by_step(ledger, ledger.columns.by, waits_for_known(ledger))
+    of_devices: Int64Array = late_ps[list(ledger.devices)]
+    if not ledger.has_steps:
+        of_devices = of_devices.sum(axis=1, keepdims=True)
+        return of_devices
+    used: Int64Array = of_devices[:, unique_ids(place[:-1][ledger.is_used])]
+    return used
 
 
 def is_steady(late_ps: Int64Array, place: int) -> bool:
@@ -222,13 +230,7 @@ def _work(
     that takes much longer for the same kernels has more data.
     """
     trace = context.trace
-    key, duration, size = _kernels(context, [device, *waiting])
-    count = np.stack([np.bincount(keys, minlength=size) for keys in key]).astype(np.float64)
-    total = np.stack(
-        [np.bincount(k, d, minlength=size) for k, d in zip(key, duration, strict=True)]
-    )
-    count = np.stack([count[0], count[1:].mean(axis=0)])
-    total = np.stack([total[0], total[1:].mean(axis=0)])
+    count, total = _kernels(context, [device, *waiting])
     mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     mean[0] = np.where(count[0] > 0, mean[0], mean[1])
     mean[1] = np.where(count[1] > 0, mean[1], mean[0])
@@ -253,19 +255,22 @@ def _work(
 
 def _kernels(
     context: Context, devices: Sequence[int]
-) -> tuple[list[Int64Array], list[Int64Array], int]:
-    """The kernels of devices in the used steps: by device a number of their name and their durations; how many names."""
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """By name how often kernels run in the used steps, and the sums of their durations: of the first device, mean of the others."""
     trace, columns = context.trace, context.trace.device_columns
-    keys, durations = [], []
     known: dict[str, int] = {}
-    for device in devices:
+    count, total = np.zeros((2, 2, len(trace.names) + 1))
+    for place, device in enumerate(devices):
         # Of kernels that run at once the ledger has only one.
         events = counted_events(context, device)
         names = columns.name[events].astype(np.int64)
-        is_replica = trace.device_list[device].kind == "replica"
-        keys.append(_replica_free(trace, names, known) if is_replica else names)
-        durations.append(columns.duration_ps[events])
-    return keys, durations, max(int(names.max(initial=0)) for names in keys) + 1
+        if trace.device_list[device].kind == "replica":
+            names = _replica_free(trace, names, known)
+        count[min(place, 1)] += np.bincount(names, minlength=count.shape[1])
+        total[min(place, 1)] += np.bincount(names, columns.duration_ps[events], count.shape[1])
+    count[1] /= len(devices) - 1
+    total[1] /= len(devices) - 1
+    return count, total
 
 
 def _unnumbered(trace: Trace, name: int) -> str:
