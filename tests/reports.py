@@ -10,16 +10,16 @@ from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS, lanes_of, strip
 from traceview.analysis.exchange.balance import Balance, DeviceBalance, LateDevice
+from traceview.analysis.exchange.collective_sums import (
+    CollectiveOp,
+    CollectiveResult,
+    DeviceCollectives,
+)
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.facts.hardware import HardwareGroup
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture_quality import Capture, HostCapture
-from traceview.analysis.measures.collective_sums import (
-    CollectiveOp,
-    CollectiveResult,
-    DeviceCollectives,
-)
 from traceview.analysis.measures.device_report import ActivityTime, DeviceTime, DeviceTimeRow
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow

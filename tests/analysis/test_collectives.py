@@ -14,8 +14,8 @@ from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
+from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import EXPOSED, OF_LAYERS, OFF_GPU
-from traceview.analysis.measures.collective_sums import CollectiveResult
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number, Rate
 from traceview.report.model import Report

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, get_args
 
 from traceview.analysis.exchange.balance import ANALYSIS as BALANCE
 from traceview.analysis.exchange.balance import Balance
+from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import ANALYSIS as COLLECTIVES
 from traceview.analysis.exchange.gradients import ANALYSIS as GRADIENTS
 from traceview.analysis.exchange.gradients import Gradients
@@ -29,7 +30,6 @@ from traceview.analysis.machine.machine_load import ANALYSIS as MACHINE_LOAD
 from traceview.analysis.machine.machine_load import MachineLoad
 from traceview.analysis.machine.nvml import ANALYSIS as NVML
 from traceview.analysis.machine.nvml import Nvml
-from traceview.analysis.measures.collective_sums import CollectiveResult
 from traceview.analysis.measures.context import Analysis
 from traceview.analysis.measures.device_memory import Memory
 from traceview.analysis.measures.device_report import DeviceTime

@@ -8,6 +8,15 @@ from typing import Annotated, Final
 
 from msgspec.structs import asdict
 
+from traceview.analysis.exchange.stragglers import (
+    LEAST_EXCESS,
+    Straggler,
+    device_waits,
+    straggler,
+    waited_for_ps,
+    waits_for_known,
+    waits_for_more_work,
+)
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
     Concurrency,
@@ -19,15 +28,6 @@ from traceview.analysis.facts.devices import (
 from traceview.analysis.facts.hardware import HardwareGroup, hardware_groups, hardware_of
 from traceview.analysis.facts.run import Throughput, throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.stragglers import (
-    LEAST_EXCESS,
-    Straggler,
-    device_waits,
-    straggler,
-    waited_for_ps,
-    waits_for_known,
-    waits_for_more_work,
-)
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Names, Number, Ops, Time

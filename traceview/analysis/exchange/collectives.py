@@ -9,22 +9,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from traceview.analysis.measures.collective_sums import (
+from traceview.analysis.exchange.collective_sums import (
     CollectiveOp,
     CollectiveResult,
     agreed,
     compute,
     sidecars,
 )
-from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.layer_collectives import LayerCollectives, layer_collectives
-from traceview.analysis.measures.reduction_path import (
+from traceview.analysis.exchange.layer_collectives import LayerCollectives, layer_collectives
+from traceview.analysis.exchange.reduction_path import (
     LEAST_SUMMED,
     WAITS_FOR_SUMS,
     events_in_windows,
     reduction_paths,
     reduction_rows,
 )
+from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Names, Number, Rate, Time

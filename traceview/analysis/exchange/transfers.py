@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict
 
+from traceview.analysis.exchange.reduction_path import reduction_rows
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
-from traceview.analysis.measures.reduction_path import reduction_rows
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
 from traceview.analysis.rules.words import Argument, Names, Number, Ops, Part, Rate

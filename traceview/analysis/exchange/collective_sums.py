@@ -23,17 +23,17 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from msgspec.structs import asdict
 
-from traceview.analysis.facts.layers import layer_of_scope
-from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.device_memory import PHASES
-from traceview.analysis.measures.device_report import in_windows
-from traceview.analysis.measures.layer_collectives import per_step, used_steps
-from traceview.analysis.measures.reduction_path import (
+from traceview.analysis.exchange.layer_collectives import per_step, used_steps
+from traceview.analysis.exchange.reduction_path import (
     Path,
     ReductionPath,
     events_in_windows,
     reduction_paths,
 )
+from traceview.analysis.facts.layers import layer_of_scope
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.device_memory import PHASES
+from traceview.analysis.measures.device_report import in_windows
 from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array

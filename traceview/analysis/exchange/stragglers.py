@@ -159,12 +159,10 @@ def waited_for_ps(ledger: Ledger) -> dict[int, int]:
 def _late_by_step(ledger: Ledger) -> Int64Array:
     """How long others wait for each device, in all used steps of one number; int64 `[devices, steps]`."""
     late_ps, place = _by_step(ledger, ledger.columns.by, waits_for_known(ledger))
-    of_devices: Int64Array = late_ps[list(ledger.devices)]
-    if not ledger.has_steps:
-        of_devices = of_devices.sum(axis=1, keepdims=True)
-        return of_devices
-    used: Int64Array = of_devices[:, unique_ids(place[:-1][ledger.is_used])]
-    return used
+    late_ps = late_ps[list(ledger.devices)]
+    used = unique_ids(place[:-1][ledger.is_used])
+    chosen: Int64Array = late_ps[:, used] if used.size else late_ps.sum(axis=1, keepdims=True)
+    return chosen
 
 
 def is_steady(late_ps: Int64Array, place: int) -> bool:
