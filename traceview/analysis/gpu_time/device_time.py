@@ -26,7 +26,7 @@ from traceview.analysis.rules.words import Among, Argument, Number, Part, Size
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, columns
-from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, PARTS, STATUSES, look_of
+from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, STATUSES, look_of
 from traceview.ledger.states import State
 from traceview.trace.device.table import Column, Table, record_columns, table
 from traceview.trace.strategy.replicas import CPU
@@ -331,8 +331,6 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
         kind="span",
     )
     yield Shown("busy", "busy_ratio")
-    if not view.is_brief:
-        yield Shown("window", _bar, 11, "bar")
     yield Shown("busy time", "busy_ps", 5)
     *shares, copies = _shares()
     yield from shares
@@ -355,18 +353,6 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     yield Shown("peak memory", "memory_peak_bytes", 7, meaning="since the process started")
     # The lead of the section names a model that all devices share.
     yield Shown("model", "model", 9, if_several=True)
-
-
-def _bar(row: DeviceTimeRow) -> doc.Bar | None:
-    if not row.window_ps:
-        return None
-    return doc.Bar(
-        tuple(
-            doc.Part(PARTS[key], length / row.window_ps)
-            for key, length in row.parts_ps.items()
-            if length
-        )
-    )
 
 
 # Remarks
