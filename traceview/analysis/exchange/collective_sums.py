@@ -355,7 +355,7 @@ def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
     """The path of the hosts that reduce, if it is the same; the first host's evidence holds for all."""
     reducing = [path for path in paths if path.path != "none"] or list(paths)
     if len({path.path for path in reducing}) > 1:
-        return ReductionPath(None, (), "hosts reduce in different ways")
+        return ReductionPath(None, "hosts reduce in different ways")
     return reducing[0] if reducing else ReductionPath("none")
 
 

@@ -166,7 +166,7 @@ OFF_GPU: Final = Rule(
         "devices."
     ),
     reasons={"": "recognised by copies as large as gradients and by the names of sums"},
-    metrics={"path": "how gradients are summed", "path_op": "an op that sums them"},
+    metrics={"path": "how gradients are summed"},
     example="Both GPUs spend 5.20 of 50.0 ms (10%) to sum gradients on the CPU",
 )
 
@@ -302,10 +302,9 @@ def _off_gpu(context: Context) -> Finding | None:
     rows = context.once(reduction_rows)
     if not paths or not rows.any():
         return None
-    evidence = []
-    for host, path in paths:
-        evidence.append(Evidence("path", path.path or "", None, host, value_is="words"))
-        evidence += [Evidence("path_op", op, None, host, value_is="op") for op in path.ops]
+    evidence = [
+        Evidence("path", path.path or "", None, host, value_is="words") for host, path in paths
+    ]
     first = paths[0][1]
     place = "cpu" if first.path == "cpu_bounce" else "one"
     notes = filter(None, (place, first.cause))

@@ -74,9 +74,6 @@ WAITS_FOR_SUMS: Final = (
 )
 """What a GPU does, or is idle for, before and during a copy of a sum."""
 
-SHOWN_OPS: Final = 4
-"""Op names that are given as evidence."""
-
 _CROSS_DEVICE_OPS: Final = (
     "CollectiveAllReduce",
     "HierarchicalCopyAllReduce",
@@ -114,13 +111,12 @@ _NO_SCOPE: Final = re.compile(
 
 
 class ReductionPath(Struct, frozen=True):
-    """How the devices of a host reduce. `ops`: names of ops that show it. `reason`: why, where the trace shows it.
+    """How the devices of a host reduce. `reason`: why, where the trace shows it.
 
     `cause`: the reason why gradients are summed on the CPU or on one GPU, where it is a known one.
     """
 
     path: Path | None
-    ops: tuple[str, ...] = ()
     reason: str | None = None
     cause: Cause | None = None
 
@@ -229,10 +225,11 @@ def _copied_results(context: Context) -> Int64Array:
         transfer = _TRANSFER.fullmatch(names[name]) if name != NONE else None
         if transfer:
             source_of[name] = transfer["edge"] or transfer["node"]
+    sources = set(source_of.values())
     ran = {
         op
-        for name in (unique_ids(trace.host_columns.name).tolist() if source_of else ())
-        if (op := names[name].rpartition(b":")[0]) in source_of.values()
+        for name in (unique_ids(trace.host_columns.name).tolist() if sources else ())
+        if (op := names[name].rpartition(b":")[0]) in sources
         and (type_ := op_type(names[name])) is not None
         and not _WITHOUT_INPUT.fullmatch(type_)
     }
@@ -273,36 +270,32 @@ class _Recognition:
         has_gpus = "gpu" in self._kinds
         if self._launching.size and has_gpus:
             return self._over_nccl()
-        ops = self._named(_COLLECTIVE, np.concatenate((self._launching, self._called)))
-        if ops and self._is_ring():
+        is_asked = self._has(_COLLECTIVE, self._launching) or self._has(_COLLECTIVE, self._called)
+        if is_asked and self._is_ring():
             reasons = (self._why_ring(), self._why_gathered(self._called))
-            return ReductionPath("collective_ring", ops, "; ".join(filter(None, reasons)) or None)
+            return ReductionPath("collective_ring", "; ".join(filter(None, reasons)) or None)
         path = self._by_copies() if has_gpus else self._on_replicas()
-        if ops and path.path == "none":
+        if is_asked and path.path == "none":
             reason = "collective ops ran; neither kernels nor copies of gradients were recorded"
-            return ReductionPath("none", ops, reason)
+            return ReductionPath("none", reason)
         return path
 
-    def _named(self, kinds: tuple[_Op, ...], names: Int32Array) -> tuple[str, ...]:
-        """Those of these names whose ops do that, in the order in which they were added to the trace."""
-        chosen = unique_ids(names[is_in(self._does[names], kinds)]).tolist()[:SHOWN_OPS]
-        return tuple(self._trace.names.text(index) or "" for index in chosen)
+    def _has(self, kinds: tuple[_Op, ...], names: Int32Array) -> bool:
+        """Whether one of these ops does that."""
+        return bool(is_in(self._does[names], kinds).any())
 
     # NCCL, and the collective ops without it
 
     def _over_nccl(self) -> ReductionPath:
         for names in (self._launching, self._called):
-            paths: tuple[tuple[Path, tuple[_Op, ...]], ...]
-            paths = ("collective_nccl", _COLLECTIVE), ("nccl", (_Op.NCCL,))
-            for path, kinds in paths:
-                ops = self._named(kinds, names)
-                if ops:
-                    return ReductionPath(path, ops, self._why_gathered(names))
-        ops = self._named(tuple(_Op), self._launching[self._launching >= 0])
-        return ReductionPath("nccl", ops, "the TensorFlow op that launched it is not recorded")
+            if self._has(_COLLECTIVE, names):
+                return ReductionPath("collective_nccl", self._why_gathered(names))
+            if self._has((_Op.NCCL,), names):
+                return ReductionPath("nccl", self._why_gathered(names))
+        return ReductionPath("nccl", "the TensorFlow op that launched it is not recorded")
 
     def _why_gathered(self, names: Int32Array) -> str | None:
-        gathers = (self._does[np.concatenate((self._launching, names))] == _Op.GATHER).any()
+        gathers = self._has((_Op.GATHER,), np.concatenate((self._launching, names)))
         return "some gradients are IndexedSlices, which are gathered" if gathers else None
 
     def _is_ring(self) -> bool:
@@ -327,7 +320,7 @@ class _Recognition:
         is_sum = (self._does[op] == _Op.SUM) & (class_ == ActivityClass.COMPUTE)
         summing = unique_ids(columns.device[rows[is_sum]])
         if len(self._devices) > 1 and summing.size and self._is_gradients(rows[columns.p2p[rows]]):
-            return self._on_devices(op[is_sum], summing.size, *self._causes())
+            return self._on_devices(summing.size, *self._causes())
         on_cpu = ~is_in(self._called, unique_ids(op[op >= 0]))
         sums = self._called[on_cpu & (self._does[self._called] == _Op.SUM)]
         both_ways = all(
@@ -342,7 +335,7 @@ class _Recognition:
             return ReductionPath("none")
         updates = bool((on_cpu & (self._does[self._called] == _Op.UPDATE)).any())
         cause, why = next(self._causes(on_cpu=True, updates=updates), (None, None))
-        return ReductionPath("cpu_bounce", self._named((_Op.SUM,), sums), why, cause)
+        return ReductionPath("cpu_bounce", why, cause)
 
     def _is_gradients(self, rows: Int64Array) -> bool:
         """Whether copies move as much per step as gradients would."""
@@ -370,19 +363,14 @@ class _Recognition:
         if len(self._devices) < 2 or not rows.size:
             return ReductionPath("none")
         configured = [cause for cause in self._causes() if cause[0] == "configured"]
-        return self._on_devices(
-            columns.op[rows], unique_ids(columns.device[rows]).size, *configured
-        )
+        return self._on_devices(unique_ids(columns.device[rows]).size, *configured)
 
-    def _on_devices(
-        self, sums: Int32Array, device_count: int, *causes: tuple[Cause, str]
-    ) -> ReductionPath:
+    def _on_devices(self, device_count: int, *causes: tuple[Cause, str]) -> ReductionPath:
         """The path of sums on so many devices. `causes`: of sums on one; of those on several the strategy is."""
-        ops = self._named((_Op.SUM,), sums)
         if device_count > 1:
-            return ReductionPath("hierarchical_copy", ops, dict(causes).get("configured"))
+            return ReductionPath("hierarchical_copy", dict(causes).get("configured"))
         cause, why = next(iter(causes), (None, None))
-        return ReductionPath("one_device", ops, why, cause)
+        return ReductionPath("one_device", why, cause)
 
     def _causes(
         self, *, on_cpu: bool = False, updates: bool = False
