@@ -18,10 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
-from msgspec.structs import asdict
 
 from traceview.analysis.exchange.layer_collectives import per_step, used_steps
 from traceview.analysis.exchange.reduction_path import (
@@ -65,27 +64,6 @@ _SCATTERED: Final = (
 _REDUCING: Final = (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
 
 
-class Bandwidth(Record, frozen=True):
-    """How many bytes collectives move, and what their link would allow.
-
-    Attributes:
-        bytes: Bytes of all collectives if recorded, else of one step's gradients from the sidecar; null where
-            neither is known.
-        bus_bytes_per_second: bytes over the transfers, times what each link carries per byte: 2(n-1)/n of an all-reduce,
-            (n-1)/n of an all-gather or reduce-scatter among n devices; rounded down, null where bytes are not known.
-        link: What links the GPUs, from the sidecar; null where not known, and for a network.
-        link_bytes_per_second: What the links of one GPU carry in one direction; null where not known.
-        expected_ps: What reducing the gradients of one step takes at the speed of the link, picoseconds; null
-            where either is not known.
-    """
-
-    bytes: Count | None
-    bus_bytes_per_second: Count | None
-    link: Link | None
-    link_bytes_per_second: Count | None
-    expected_ps: Picoseconds | None
-
-
 def member_count(trace: Trace, recorded_count: int) -> int:
     """How many devices take part where so many were recorded: all workers have equally many."""
     missing_count = len(missing_tasks(trace.hosts))
@@ -95,14 +73,14 @@ def member_count(trace: Trace, recorded_count: int) -> int:
     )
 
 
-def bandwidth_of(
+def _bandwidth(
     trace: Trace,
     collectives: Collectives,
     hosts: Sequence[int],
     chosen: BoolArray,
     reduce_ps_per_step: int | None,
-) -> Bandwidth:
-    """The bandwidth of the chosen collectives, bool `[collectives]`, of these hosts.
+) -> dict[str, Any]:
+    """The first fields of the result, for the chosen collectives, bool `[collectives]`, of these hosts.
 
     `reduce_ps_per_step`: transfer of their complete all-reduces in a step.
     """
@@ -110,15 +88,11 @@ def bandwidth_of(
     members = member_count(trace, int(collectives.device_count[complete].max(initial=0)))
     # All workers train the same model: what one sidecar says about it holds for all.
     # Sparse gradients are gathered instead: the size of dense ones says nothing about what is moved then.
-    gathers = bool((collectives.kind[collectives.first][chosen] == CollectiveKind.ALL_GATHER).any())
-    gradient_bytes = (
-        None
-        if gathers
-        else agreed(
-            sidecar.environment.training.gradient_bytes or None
-            for sidecar in sidecars(trace, hosts)
-        )
-    )
+    kinds, counts = collectives.kind[collectives.first], collectives.device_count
+    every = sidecars(trace, hosts)
+    gradient_bytes = agreed(one.environment.training.gradient_bytes or None for one in every)
+    if (kinds[chosen] == CollectiveKind.ALL_GATHER).any():
+        gradient_bytes = None
     is_on_network = not collectives.is_within_host[chosen].all()
     link, link_speed = (None, None) if is_on_network else _link(trace, hosts)
     expected_ps = None
@@ -131,7 +105,6 @@ def bandwidth_of(
     length_ps = 0
     if complete.any() and not (collectives.bytes_moved[complete] == UNKNOWN_BYTES).any():
         size, length_ps = 0, int(collectives.transfer_ps[complete].sum())
-        kinds, counts = collectives.kind[collectives.first], collectives.device_count
         for alike in groups_of(kinds[complete], counts[complete]):
             kind, devices = (of[complete][alike[0]] for of in (kinds, counts))
             moved = int(collectives.bytes_moved[complete][alike].sum())
@@ -144,19 +117,14 @@ def bandwidth_of(
     elif gradient_bytes is not None and reduce_ps_per_step:
         size, length_ps = gradient_bytes, reduce_ps_per_step
         on_bus = size * _bus_factor(CollectiveKind.ALL_REDUCE, members)
-    return Bandwidth(
-        bytes=size,
-        bus_bytes_per_second=_per_second(on_bus, length_ps),
-        link=link,
-        link_bytes_per_second=link_speed,
-        expected_ps=expected_ps,
-    )
-
-
-def is_reducing(collectives: Collectives) -> BoolArray:
-    """Whether each collective may reduce gradients, bool `[collectives]`."""
-    result: BoolArray = is_in(collectives.kind[collectives.first], _REDUCING)
-    return result
+    rate = int(on_bus * PS_PER_S / length_ps) if length_ps > 0 else None
+    return {
+        "bytes": size,
+        "bus_bytes_per_second": None if rate is not None and rate > LARGEST else rate,
+        "link": link,
+        "link_bytes_per_second": link_speed,
+        "expected_ps": expected_ps,
+    }
 
 
 def sidecars(trace: Trace, hosts: Sequence[int]) -> list[Sidecar]:
@@ -201,11 +169,6 @@ def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
     if kind in _REDUCING:
         return Fraction(2 * (devices - 1), devices)
     return Fraction(1)
-
-
-def _per_second(size: Fraction, length_ps: int) -> int | None:
-    rate = int(size * PS_PER_S / length_ps) if length_ps > 0 else None
-    return None if rate is not None and rate > LARGEST else rate
 
 
 # Sums
@@ -274,10 +237,18 @@ class CollectiveOp(Record, frozen=True):
     wait_ps_per_step: Picoseconds
 
 
-class CollectiveResult(Bandwidth, frozen=True):
+class CollectiveResult(Record, frozen=True):
     """The collectives that overlap the window.
 
     Attributes:
+        bytes: Bytes of all collectives if recorded, else of one step's gradients from the sidecar; null where
+            neither is known.
+        bus_bytes_per_second: bytes over the transfers, times what each link carries per byte: 2(n-1)/n of an all-reduce,
+            (n-1)/n of an all-gather or reduce-scatter among n devices; rounded down, null where bytes are not known.
+        link: What links the GPUs, from the sidecar; null where not known, and for a network.
+        link_bytes_per_second: What the links of one GPU carry in one direction; null where not known.
+        expected_ps: What reducing the gradients of one step takes at the speed of the link, picoseconds; null
+            where either is not known.
         device_count: Devices that took part.
         member_count: Devices that take part, those of workers that were not recorded included: every worker
             has equally many.
@@ -296,6 +267,11 @@ class CollectiveResult(Bandwidth, frozen=True):
         path_reason: Why the devices reduce that way; null where the trace does not show it.
     """
 
+    bytes: Count | None
+    bus_bytes_per_second: Count | None
+    link: Link | None
+    link_bytes_per_second: Count | None
+    expected_ps: Picoseconds | None
     device_count: Count
     member_count: Count
     library: Library | None
@@ -329,7 +305,8 @@ def compute(context: Context) -> CollectiveResult | Skipped:
     busy_ps = sum(of["collective"].busy_ps for of in context.once(in_windows).values())
     device_count = unique_ids(collectives.device[rows]).size
     steps = used_steps(context)
-    reduce_ps = _transfer_per_step(collectives, complete & is_reducing(collectives), steps)
+    is_reducing = complete & is_in(collectives.kind[collectives.first], _REDUCING)
+    reduce_ps = _transfer_per_step(collectives, is_reducing, steps)
     path = _common([context.once(reduction_paths)[host] for host in hosts])
     return CollectiveResult(
         device_count=device_count,
@@ -344,7 +321,7 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         devices=devices,
         ops=tuple(_of_ops(context, rows)),
         overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
-        **asdict(bandwidth_of(trace, collectives, hosts, chosen, reduce_ps)),
+        **_bandwidth(trace, collectives, hosts, chosen, reduce_ps),
         packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
         path=path.path,
         path_reason=path.reason,
