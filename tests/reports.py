@@ -9,13 +9,14 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS, lanes_of, strip
-from traceview.analysis.exchange.balance import Balance, DeviceBalance, LateDevice
+from traceview.analysis.exchange.balance import Balance, DeviceBalance
 from traceview.analysis.exchange.collective_sums import (
     CollectiveOp,
     CollectiveResult,
     DeviceCollectives,
 )
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
+from traceview.analysis.exchange.stragglers import LateDevice
 from traceview.analysis.facts.hardware import HardwareGroup
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums

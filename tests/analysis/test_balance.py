@@ -15,8 +15,8 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
-from traceview.analysis.exchange.balance import Balance, LateDevice
-from traceview.analysis.exchange.stragglers import CHANCE, LEAST_EXCESS, is_steady
+from traceview.analysis.exchange.balance import Balance
+from traceview.analysis.exchange.stragglers import CHANCE, LEAST_EXCESS, LateDevice, is_steady
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import EXPLAINS, Finding

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import fsum
-from typing import Annotated, Final
+from typing import Final
 
 from msgspec.structs import asdict
 
 from traceview.analysis.exchange.stragglers import (
     LEAST_EXCESS,
+    LateDevice,
     Straggler,
     device_waits,
     straggler,
@@ -32,7 +33,6 @@ from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skippe
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Names, Number, Ops, Time
 from traceview.base.record import (
-    Activity,
     Count,
     ModelName,
     Picoseconds,
@@ -41,7 +41,6 @@ from traceview.base.record import (
     Share,
     TextKind,
     Words,
-    one_of,
 )
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -86,23 +85,6 @@ class DeviceBalance(OfDevice, frozen=True):
     waited_for_ps_per_step: Picoseconds | None
     even_batch: Count | None
     model: ModelName | None
-
-
-class LateDevice(OfDevice, frozen=True):
-    """The device that the others wait for.
-
-    Attributes:
-        reason: slower (at the same kernels), work (more of it), input (its batch comes late), copies (they take longer),
-            collective (it leaves one later) or start (the host starts its kernels late); null where none explains half of
-            the waiting.
-        share: Its share of all waiting for devices.
-        kernels: Kernels (of replicas: ops) whose durations in sum exceed those of the others most; empty unless the
-            reason is slower or work.
-    """
-
-    reason: Annotated[str, one_of(*_TITLES)] | None
-    share: Share
-    kernels: tuple[Activity, ...]
 
 
 class Balance(Record, frozen=True):
@@ -174,9 +156,7 @@ def compute(context: Context) -> Balance | Skipped:
         **(asdict(overlap) if overlap else dict.fromkeys(Concurrency.__struct_fields__)),
         clock_reason=None if overlap or len(in_use) < 2 else _OTHER_CLOCKS,
         even_saved_ps_per_step=_even_saved_ps([row.compute_ps_per_step for row in devices]),
-        straggler=LateDevice(*trace.identity(late.device), late.reason, late.share, late.kernels)
-        if late
-        else None,
+        straggler=late.record if late else None,
         throughput=throughput,
         hardware=hardware_groups(trace, in_use),
         devices=devices,
@@ -355,16 +335,17 @@ def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
 
 def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | None:
     # Cores that are dealt out unevenly make a replica slow or late, but give it no more to do.
-    if late.shares_cores and late.reason not in ("work", "input"):
+    record = late.record
+    if late.shares_cores and record.reason not in ("work", "input"):
         return None
-    key, reason = context.trace.device_key(late.device), late.reason or ""
+    key, reason = record.device, record.reason or ""
     arguments: dict[str, Argument] = {"late": devices_argument(context, [key])}
-    evidence = [Evidence("waited_for_ratio", late.share, None, key)]
+    evidence = [Evidence("waited_for_ratio", record.share, None, key)]
     notes: list[str] = []
     action: str = reason
-    if reason == "work" and late.kernels:
+    if reason == "work" and record.kernels:
         notes.append("kernels")
-        arguments["kernels"] = Ops(late.kernels)
+        arguments["kernels"] = Ops(record.kernels)
     if reason == "slower":
         notes.append("slower")
         if _is_of_rarer_kind(result, key):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ from msgspec import Struct
 
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.op_work import counted_events
+from traceview.analysis.rules.finding import OfDevice
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.record import Activity, Share, one_of
 from traceview.base.stats import student, variance_of_mean
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
@@ -28,6 +30,7 @@ from traceview.trace.model import Trace
 from traceview.trace.strategy.roles import machine_of
 
 Reason: TypeAlias = Literal["slower", "work", "input", "copies", "collective", "start"]
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
 LEAST_EXCESS: Final = 0.5
 """Of the waiting beyond what chance gives every device: the least that a straggler is the reason for."""
@@ -66,22 +69,34 @@ was spent waiting for such a one."""
 _NUMBER: Final = re.compile(r"_\d+$")
 
 
+class LateDevice(OfDevice, frozen=True):
+    """The device that the others wait for.
+
+    Attributes:
+        reason: slower (at the same kernels), work (more of it), input (its batch comes late), copies (they take longer),
+            collective (it leaves one later) or start (the host starts its kernels late); null where none explains half of
+            the waiting.
+        share: Its share of all waiting for devices.
+        kernels: Kernels (of replicas: ops) whose durations in sum exceed those of the others most; empty unless the
+            reason is slower or work.
+    """
+
+    reason: Annotated[str, one_of(*REASONS)] | None
+    share: Share
+    kernels: tuple[Activity, ...]
+
+
 class Straggler(Struct, frozen=True, eq=False):
     """The device that the others wait for.
 
-    `device`: its number in the device list; `reason`: slower (at the same kernels), work (more of it), input (its batch
-    comes late), copies (they take longer), collective (it leaves one later) or start (the host starts its kernels late),
-    None where its steps do not differ by as much as the others wait; `rows` of the ledger: the waits for it; `share` of all waits for devices; `is_steady`: more than chance explains; `shares_cores`: whether it is one of
-    several replicas on a machine; `kernels` that take longer in sum than on the others.
+    `rows` of the ledger: the waits for it; `is_steady`: more than chance explains; `shares_cores`: whether it is one of
+    several replicas on a machine.
     """
 
-    device: int
-    reason: Reason | None
+    record: LateDevice
     rows: BoolArray
-    share: float
     is_steady: bool
     shares_cores: bool
-    kernels: tuple[str, ...]
 
 
 def device_waits(ledger: Ledger) -> BoolArray:
@@ -147,8 +162,8 @@ def _straggler(context: Context) -> Straggler | None:
     shares_cores = _shares_cores(context.trace, device, ledger.devices)
     longest_ps = max(int(ledger.by_step(rows, d).mean()) for d in waiting)
     reason, kernels = _reason(context, device, waiting, longest_ps, shares_cores=shares_cores)
-    steady = is_steady(late_ps, place)
-    return Straggler(device, reason, rows, share, steady, shares_cores, kernels)
+    record = LateDevice(*context.trace.identity(device), reason, share, kernels)
+    return Straggler(record, rows, is_steady(late_ps, place), shares_cores)
 
 
 def waited_for_ps(ledger: Ledger) -> dict[int, int]:
