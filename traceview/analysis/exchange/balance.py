@@ -448,10 +448,9 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
     if view.is_brief and result.in_use_count < 2:
         return None
     rows = result.devices if result.in_use_count > 1 else ()
-    are_mixed = len({row.model for row in rows}) > 1
     late = result.straggler
     is_unequal = len(result.hardware) > 1 or (late is not None and late.reason == "slower")
-    shown = (*_COLUMNS, *((_EVEN,) if is_unequal else ()), *((_MODEL,) if are_mixed else ()))
+    shown = (*_COLUMNS, *((_EVEN,) if is_unequal else ()), _MODEL)
     blocks: list[doc.Block] = [
         *doc.facts(*_facts(result)),
         *view.device_table("Balance by device", rows, shown, "balance"),
@@ -496,7 +495,7 @@ def _facts(result: Balance) -> Iterator[str]:
 
 
 _EVEN: Final = Shown("even batch", "even_batch", 3, meaning="examples that even the compute")
-_MODEL: Final = Shown("model", "model", 3)
+_MODEL: Final = Shown("model", "model", 3, if_several=True)
 _COLUMNS: Final = (
     DEVICE,
     Shown("compute per step", "compute_ps_per_step"),

@@ -434,13 +434,8 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
 def _by_op(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     """What each op costs, where there are several or it is known what one exchanges."""
     if len(result.ops) > 1 or any(op.layers for op in result.ops):
-        shown = [
-            column
-            for column in _OP_COLUMNS
-            if not callable(column.cell) or any(map(column.cell, result.ops))
-        ]
         rest = view.command("show collectives")
-        yield from table("Ops", result.ops, shown, most_rows=view.most_rows, rest=rest)
+        yield from table("Ops", result.ops, _OP_COLUMNS, most_rows=view.most_rows, rest=rest)
 
 
 def _exchanges(op: CollectiveOp) -> str:
@@ -468,7 +463,6 @@ _OP_COLUMNS: Final = (
     Shown("exposed per step", "exposed_ps_per_step", meaning="mean of the devices"),
     Shown("waiting per step", "wait_ps_per_step", meaning="for another device"),
 )
-"""Those that a function makes are shown where an op has something in them."""
 
 
 # Each collective

@@ -142,17 +142,11 @@ def _by_size(picoseconds: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(known, key=lambda item: -item[1]))
 
 
-_BLOCK: Final = 64
-"""Spans of which the longest is looked at first; of fewer blocks than wanted spans every span is."""
-
-
 def longest_first(length: Int64Array, top: int | None) -> Int64Array:
     """Numbers of the `top` longest spans, longest first, of equal ones the earlier."""
     candidates = np.arange(length.size)
-    if top is not None and 0 < top <= length.size // _BLOCK:
-        # So many blocks have a span of that length or more.
-        longest = length[: length.size // _BLOCK * _BLOCK].reshape(-1, _BLOCK).max(axis=1)
-        candidates = np.flatnonzero(length >= np.sort(longest)[-top])
+    if top is not None and 0 < top < length.size:
+        candidates = np.flatnonzero(length >= np.partition(length, -top)[-top])
     return candidates[np.argsort(-length[candidates], kind="stable")][:top]
 
 
