@@ -244,7 +244,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         return dict(zip(self.devices, sums.tolist(), strict=True))
 
     def per_step(self, rows: BoolArray) -> dict[int, int | None]:
-        """The same of the used steps, mean over those of the host of the device, rounded down; None without any."""
+        """The sum of some rows of each device per used step of its host, mean, rounded down; None without steps."""
         sums = self.by_device(rows & self.counts)
         steps = self.steps_of_device
         return {

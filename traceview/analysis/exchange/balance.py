@@ -416,7 +416,7 @@ def _all(result: Balance) -> Number:
 
 
 def _noun(result: Balance) -> str:
-    """What the devices are called: those of XLA on the CPU are no replicas of a strategy."""
+    """The name of the devices: those of XLA on the CPU are no replicas of a strategy."""
     if result.kind == "replica" and {group.model for group in result.hardware} == {CPU}:
         return CPU
     return look_of(DEVICE_KINDS, result.kind).words
@@ -430,7 +430,7 @@ def _is_of_rarer_kind(result: Balance, device: str) -> bool:
 
 
 def _hardware(result: Balance) -> Iterator[Evidence]:
-    """What each device is."""
+    """The hardware of each device."""
     for group in result.hardware:
         kind: TextKind = "model" if group.model else "words"
         clock, cores = group.clock_max_hz, group.core_count

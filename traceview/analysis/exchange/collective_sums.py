@@ -139,7 +139,7 @@ def agreed(values: Iterable[int | None]) -> int | None:
 
 
 def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
-    """What links the GPUs of these hosts, if all are alike: NVLink, else PCIe; with bytes per second."""
+    """The link between the GPUs of these hosts, if all are alike: NVLink, else PCIe; with bytes per second."""
     links: set[tuple[Link | None, int | None]] = set()
     capabilities = {
         (device.count("compute_cap_major"), device.count("compute_cap_minor"))
@@ -161,7 +161,7 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
 
 
 def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
-    """What each link carries per byte reduced (NCCL tests, PERFORMANCE.md); 1 for what goes one way."""
+    """Bytes over each link per byte reduced (NCCL tests, PERFORMANCE.md); 1 for what goes one way."""
     if devices < 1:
         return Fraction(0)
     if kind in _SCATTERED:
@@ -178,7 +178,7 @@ Library: TypeAlias = Literal["nccl", "rccl"]
 
 
 class DeviceCollectives(OfDevice, frozen=True):
-    """What one device spends in the collectives that overlap the window.
+    """The time of one device in the collectives that overlap the window.
 
     Attributes:
         wait_ps: Time in collectives beyond the transfers, whether or not compute hides it, picoseconds.
@@ -210,7 +210,7 @@ class DeviceCollectives(OfDevice, frozen=True):
 
 
 class CollectiveOp(Record, frozen=True):
-    """What an op of collectives costs.
+    """The cost of an op of collectives.
 
     Attributes:
         op: Its name.
@@ -337,7 +337,7 @@ def _common(paths: Sequence[ReductionPath]) -> ReductionPath:
 
 
 def _of_devices(context: Context, rows: BoolArray) -> Iterator[DeviceCollectives]:
-    """What each device of the ledger spends; `rows`: of `Collectives`, those of complete ones."""
+    """The time of each device of the ledger in collectives; `rows`: of `Collectives`, those of complete ones."""
     trace, ledger, collectives = context.trace, context.ledger, context.collectives
     columns, count = ledger.columns, len(trace.device_list)
     wait_ps = totals(collectives.device[rows], collectives.wait_ps[rows], count).tolist()
@@ -361,7 +361,7 @@ def _of_devices(context: Context, rows: BoolArray) -> Iterator[DeviceCollectives
 
 
 def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
-    """What each op costs; `rows`: of `Collectives`."""
+    """The cost of each op; `rows`: of `Collectives`."""
     trace, ledger, collectives = context.trace, context.ledger, context.collectives
     columns = ledger.columns
     step_count = sum(ledger.steps_of_device.values())

@@ -172,7 +172,7 @@ OFF_GPU: Final = Rule(
 
 
 def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | None]:
-    """What collectives cost, those of layers apart."""
+    """Exposed collectives, those of layers apart, and sums off the links."""
     rows = context.ledger.rows(states=EXPOSED.states)
     layers = layer_collectives(context)
     if layers is not None:
@@ -279,7 +279,7 @@ def _layers_of(result: CollectiveResult, arguments: dict[str, Argument]) -> Iter
 
 
 def _action(context: Context, result: CollectiveResult) -> str:
-    """What to do about the number of calls; NCCL packs by number, other collectives by size (TensorFlow 2.21)."""
+    """The action about the number of calls; NCCL packs by number, other collectives by size (TensorFlow 2.21)."""
     packs, count, trace = result.packs, result.count_per_step, context.trace
     if count == 1:
         return ""
@@ -402,7 +402,7 @@ def _speed(result: CollectiveResult) -> str:
 
 
 def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
-    """What each device spends in collectives; devices that took no part are left out."""
+    """The time of each device in collectives; devices that took no part are left out."""
     rows = [row for row in result.devices if row.exposed_ps or row.wait_ps or row.last_count]
     is_per_step = any(row.communication_per_step_ps is not None for row in result.devices)
     each, ending = (" per step", "_per_step_ps") if is_per_step else ("", "_ps")
@@ -432,7 +432,7 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
 
 
 def _by_op(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
-    """What each op costs, where there are several or it is known what one exchanges."""
+    """The cost of each op, where there are several or it is known what one exchanges."""
     if len(result.ops) > 1 or any(op.layers for op in result.ops):
         rest = view.command("show collectives")
         yield from table("Ops", result.ops, _OP_COLUMNS, most_rows=view.most_rows, rest=rest)

@@ -76,7 +76,7 @@ class DevicePhases(OfDevice, frozen=True):
 
     @property
     def named_ps(self) -> int:
-        """What the backward pass is a share of."""
+        """The whole that the backward pass is a share of."""
         return self.forward_ps + self.backward_ps + self.optimizer_ps
 
 

@@ -58,7 +58,7 @@ LEAST_BYTES_PER_STEP: Final = 1024 * 1024
 own choice, above the metrics and indices that real traces copy (0.07 MB in a step of BERT)."""
 
 LEAST_PS_PER_STEP: Final = 100 * PS_PER_US
-"""The same for copies whose size is not recorded: 1 MiB at 10 GB/s take 105 µs; our own choice."""
+"""Shorter copies whose size is not recorded carry none either: 1 MiB at 10 GB/s take 105 µs; our own choice."""
 
 LEAST_GRADIENT_RATIO: Final = 0.5
 """Copies of a smaller share of the gradients carry something else; our own choice."""
@@ -72,7 +72,7 @@ WAITS_FOR_SUMS: Final = (
     State.LATENCY,
     State.UNKNOWN,
 )
-"""What a GPU does, or is idle for, before and during a copy of a sum."""
+"""States of a GPU before and during a copy of a sum."""
 
 _CROSS_DEVICE_OPS: Final = (
     "CollectiveAllReduce",
@@ -84,7 +84,7 @@ _CROSS_DEVICE_OPS: Final = (
 
 
 class _Op(IntEnum):
-    """What an op does for a reduction; `SUM` belongs to no single replica."""
+    """The part of an op in a reduction; `SUM` belongs to no single replica."""
 
     OTHER = 0
     COLLECTIVE = 1

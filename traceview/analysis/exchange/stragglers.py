@@ -63,7 +63,7 @@ _UNEVEN_CORES_FACTOR: Final = 1.5
 """How much longer cores that are dealt out unevenly let one of several alike replicas compute; 1.2 was seen, on two cores."""
 
 _MORE_WORK_FACTOR: Final = 4
-"""The same in a single step, where chance gives one of several replicas all cores; in 64 healthy recordings at most 3.4% of the time
+"""As above in a single step, where chance gives one of several replicas all cores; in 64 healthy recordings at most 3.4% of the time
 was spent waiting for such a one."""
 
 _NUMBER: Final = re.compile(r"_\d+$")

@@ -384,7 +384,7 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
 def _reason(
     context: Context, rows: BoolArray, named: Sequence[DeviceTransfers]
 ) -> tuple[dict[str, Argument], list[Evidence], str]:
-    """What takes most of the time: arguments, evidence, and the action for it."""
+    """The largest part of the time: arguments, evidence, and the action for it."""
     limits, columns, device = (
         H2D_EXPOSED.limits,
         context.ledger.columns,

@@ -130,7 +130,7 @@ def mean_parts(total_ps: Iterable[int], count: int) -> list[int]:
 
 
 class CriticalPath(Record, frozen=True):
-    """What made the used steps as long as they were.
+    """The critical path of the used steps.
 
     Attributes:
         states: Picoseconds by state, mean over the steps, rounded down, largest first.
@@ -164,7 +164,7 @@ def path_sums(context: Context) -> CriticalPath | Skipped:
 
 
 def path_section(view: View, result: CriticalPath) -> doc.Section:
-    """What made the steps as long as they were."""
+    """The critical path by state."""
     rows = list(result.share_by_state.items())
     largest = (
         f"{look_of(STATES, key).words} {numbers.percent(ratio)}" for key, ratio in rows[:_NAMED]

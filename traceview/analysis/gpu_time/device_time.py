@@ -406,7 +406,7 @@ def device_table(result: DeviceTime | None) -> Table:
 
 
 def _columns_of_class(key: str, rows: Sequence[DeviceTimeRow]) -> tuple[Column, ...]:
-    """What devices did of one class: `h2d_count`, `h2d_bytes`, `h2d_busy_ps`, `h2d_exposed_ps`."""
+    """Activity of one class: `h2d_count`, `h2d_bytes`, `h2d_busy_ps`, `h2d_exposed_ps`."""
     fields = [
         field for field in ActivityTime.__struct_fields__ if field != "bytes" or key in COPIES
     ]

@@ -64,7 +64,7 @@ class OpInSteps(Record, frozen=True):
 
 
 class OpSteps(Record, frozen=True):
-    """What the ops take of the used steps.
+    """The time of ops in the used steps.
 
     Attributes:
         rows: The ops that take longest, and those that take most of the path, longest first.
@@ -82,7 +82,7 @@ class OpSteps(Record, frozen=True):
 
 
 class _Op(NamedTuple):
-    """What makes two events the same op."""
+    """The key that makes two events the same op."""
 
     class_: int
     op: str | None

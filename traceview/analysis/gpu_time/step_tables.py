@@ -83,7 +83,7 @@ def _lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
 
 
 def step_remark(kind: str, excluded: str | None) -> str:
-    """What is special about a step; mostly nothing."""
+    """A remark on a step; mostly none."""
     words_of_kind = "" if kind == "train" else look_of(STEP_KINDS, kind).words
     return "; ".join(filter(None, (words_of_kind, excluded and f"left out: {excluded}")))
 

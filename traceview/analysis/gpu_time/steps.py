@@ -311,7 +311,7 @@ def _times(result: Steps) -> Iterator[str]:
 
 
 def _bound_notes(result: Steps) -> Iterator[str]:
-    """What a reader has to know of the bounds to read the numbers per step."""
+    """Notes on the bounds that a reader needs to read the numbers per step."""
     if result.reliability == "low":
         yield UNSURE
     if result.basis in _BASES and result.method != "period":

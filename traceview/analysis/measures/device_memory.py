@@ -58,11 +58,11 @@ CONFIDENCE: Final = 0.95
 
 BEFORE: Final = "before"
 _KINDS: Final = {b"output": "output", b"temp": "temp", b"persist": "persistent"}
-"""What ops ask for, by `region_type`."""
+"""Kinds of memory that ops ask for, by `region_type`."""
 
 
 class HeldBytes(Record, frozen=True):
-    """What is in use on a device at its peak in the window, of one op. The rows of a device sum to its peak.
+    """Memory of one op that is in use on a device at its peak in the window. The rows of a device sum to its peak.
 
     Attributes:
         device: Key of the device.
@@ -86,7 +86,7 @@ class HeldBytes(Record, frozen=True):
 
 
 class HeldByLayer(Record, frozen=True):
-    """What is in use at the peak of the fullest device, of a layer and those that are called alike but for numbers.
+    """Memory in use at the peak of the fullest device, of a layer and those that are called alike but for numbers.
 
     Attributes:
         layer: The layer, with a star for each number if there are several; null for what has none.
@@ -154,12 +154,12 @@ class DeviceMemory(OfDevice, frozen=True):
 
     @property
     def free_bytes(self) -> int | None:
-        """What the allocator may still give out at the peak of the process; None where that is not recorded."""
+        """Bytes that the allocator may still give out at the peak of the process; None where that is not recorded."""
         return _left(self.capacity_bytes, self.process_peak_bytes)
 
     @property
     def free_at_peak_bytes(self) -> int | None:
-        """The same at the peak in the window."""
+        """Bytes that it may still give out at the peak in the window."""
         return _left(self.capacity_bytes, self.peak_bytes)
 
     @property
@@ -185,7 +185,7 @@ def _left(capacity: int | None, used: int) -> int | None:
 
 
 class HeldByProgram(Record, frozen=True):
-    """What one layer, or one argument, holds at the peak of a program, with those that are called alike but for numbers.
+    """Memory of one layer, or one argument, at the peak of a program, with those that are called alike but for numbers.
 
     Attributes:
         kind: argument, result and constant: of the program; temporary: what it allocates beside them.
@@ -204,7 +204,7 @@ class HeldByProgram(Record, frozen=True):
 
 
 class ProgramMemory(Record, frozen=True):
-    """What an XLA program that ran takes by its own account, on each of its devices.
+    """Memory of an XLA program that ran by its own account, on each of its devices.
 
     Attributes:
         program: Name of the program.
@@ -226,7 +226,7 @@ class ProgramMemory(Record, frozen=True):
 
     @property
     def whole_bytes(self) -> int:
-        """What is taken while it runs."""
+        """All that it takes while it runs."""
         return self.argument_bytes + self.result_bytes + self.constant_bytes + self.temporary_bytes
 
 
@@ -249,7 +249,7 @@ def _program(trace: Recording, of: ProgramBuffers) -> ProgramMemory:
 
 
 def _held(trace: Recording, of: ProgramBuffers) -> list[HeldByProgram]:
-    """What is live at the peak, the most first."""
+    """Rows of all that is live at the peak, the most first."""
     places = op_places(trace, dict.fromkeys(live.scope for live in of.live))
     live_rows = []
     for live in of.live:
@@ -271,7 +271,7 @@ _Kinds: TypeAlias = tuple[str, str]
 def _alike(
     rows: Iterable[tuple[str | None, _Kinds, int, int]],
 ) -> Iterator[tuple[str | None, int, _Kinds, int, int]]:
-    """What is called alike but for numbers, with a star for each if there are several names, and how many there are.
+    """Join rows that are called alike but for numbers: the name with a star for each if there are several names, and how many there are.
 
     `rows`: names, what they are, bytes and allocations.
     """
@@ -305,7 +305,7 @@ class PinnedMemory(Record, frozen=True):
 
 
 class Memory(Record, frozen=True):
-    """What fills the memory of the GPUs.
+    """The memory of the GPUs.
 
     Attributes:
         devices: GPUs whose allocator recorded anything, in the order of hosts and numbers.
@@ -396,7 +396,7 @@ _Sums: TypeAlias = dict[tuple[str | None, str], tuple[int, int]]
 
 
 def _sums(trace: Trace, allocator: Allocator, event: int) -> _Sums:
-    """What was given out by an event, and is in use after it."""
+    """Memory that was given out by an event, and is in use after it."""
     live = allocator.live_after(event)
     rows, size = allocator.row[live], allocator.change_bytes[live]
     if int(size.sum()) > int(allocator.held_bytes[event]):

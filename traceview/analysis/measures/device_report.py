@@ -112,7 +112,7 @@ def named_devices(findings: Sequence[Finding]) -> list[str]:
 
 
 class ActivityTime(Record, frozen=True):
-    """What one device did of one class of activity in its window.
+    """Activity of one class on one device in its window.
 
     Attributes:
         count: Events that overlap the window.
@@ -176,7 +176,7 @@ class DeviceTimeRow(OfDevice, frozen=True):
 
     @property
     def parts_ps(self) -> dict[str, int | None]:
-        """What its window is made of, as a bar shows it: compute, collectives, copies and idle time."""
+        """The parts of its window: compute, collectives, copies and idle time."""
         return {
             "compute": self.exposed_ps("compute"),
             "collective": self.exposed_ps("collective"),
@@ -196,7 +196,7 @@ class DeviceTime(Record, frozen=True):
 
 
 def time_words(times: DeviceTime | None) -> str:
-    """What the time of the devices is called: `GPU time`, of a run with devices of another kind `device time`."""
+    """The name of the time of the devices: `GPU time`, of a run with devices of another kind `device time`."""
     is_of_gpus = times is None or all(row.kind == "gpu" for row in times.devices)
     return "GPU time" if is_of_gpus else "device time"
 

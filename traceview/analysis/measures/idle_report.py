@@ -105,7 +105,7 @@ class IdleRow(OfDevice, frozen=True):
 
 
 class Idle(Record, frozen=True):
-    """What each device waited for.
+    """The idle time of all devices.
 
     Attributes:
         devices: One entry per device whose host recorded device events, in the order of the device list.
@@ -219,10 +219,10 @@ _CAUSE_OF: Final = {state: cause for cause, state in OF_CAUSE.items()} | {
     State.EVALUATION: Cause.BETWEEN,
     State.BETWEEN_CALLS: Cause.PYTHON,
 }
-"""What shows a state on the host is what shows this cause; nothing shows the others."""
+"""The cause that the same host events show as a state; nothing shows the other states."""
 
 _CAUSES: Final = np.array([_CAUSE_OF.get(state, Cause.UNKNOWN) for state in State], dtype=np.int64)
-"""The same by state."""
+"""As above, by state."""
 
 _LEAST_SAMPLED_PS: Final = 100 * PS_PER_US
 """Samples of stacks come every millisecond or so, and say little of shorter gaps."""
@@ -277,7 +277,7 @@ def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
 
 
 def surroundings(context: Context, part: ChosenGaps) -> Iterator[Surroundings]:
-    """What the thread that was late recorded around the longest time in the state of each gap; nothing if none was late."""
+    """Events of the thread that was late around the longest time in the state of each gap; nothing if none was late."""
     trace, gaps = context.trace, part.gaps
     states = context.idle.states[trace.device_list[gaps.device].host]
     start, end = part.states.longest_parts(part.number, part.state)
@@ -406,7 +406,7 @@ def _table(context: Context, parts: Sequence[ChosenGaps], order: Int64Array) -> 
 
 
 def _values(context: Context, part: ChosenGaps, labels: _Labels) -> dict[str, npt.NDArray[Any]]:
-    """What is known of the gaps of a device, by column; of texts their numbers, `NONE` without one."""
+    """The columns of the gaps of a device; of texts their numbers, `NONE` without one."""
     trace, gaps, chosen = context.trace, part.gaps, part.number
     host = trace.device_list[gaps.device].host
     row = evidence_rows(context, part)

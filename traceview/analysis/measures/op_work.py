@@ -125,7 +125,7 @@ def _by_instruction(values: Sequence[int | None]) -> FloatArray:
 
 
 def _recorded(trace: Recording) -> dict[str, int | None]:
-    """What the captures of all hosts say, None where they differ."""
+    """Operations by op from the captures of all hosts, None where they differ."""
     found: dict[str, int | None] = {}
     for host in trace.hosts:
         for name, flops in (host.sidecar.graphs.flops if host.sidecar else {}).items():
@@ -165,7 +165,7 @@ class DeviceFlops(Struct, frozen=True, eq=False):
 
     @property
     def known_flops(self) -> FloatArray:
-        """The same, 0 where not known."""
+        """The operations, 0 where not known."""
         return np.nan_to_num(self.flops)
 
 
@@ -224,7 +224,7 @@ class DeviceRoof(Struct, frozen=True, eq=False):
 
     @property
     def is_memory_bound(self) -> BoolArray:
-        """What the memory keeps from being faster, of what is known."""
+        """Which labels the memory keeps from being faster, of those that are known."""
         bound: BoolArray = self.memory_ps >= self.compute_ps
         return bound
 

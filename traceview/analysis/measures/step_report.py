@@ -63,7 +63,7 @@ FEWEST_SLOW: Final = 3
 
 
 class StepDevice(Record, frozen=True):
-    """What one device did in one step.
+    """One device in one step.
 
     Attributes:
         device: Key of the device.
