@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -28,6 +27,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Context
+from traceview.base.codes import Code
 from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_US
@@ -83,7 +83,7 @@ _CROSS_DEVICE_OPS: Final = (
 """Classes of TensorFlow; the name of any other one is of the script."""
 
 
-class _Op(IntEnum):
+class _Op(Code):
     """The part of an op in a reduction; `SUM` belongs to no single replica."""
 
     OTHER = 0
