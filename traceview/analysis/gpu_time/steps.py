@@ -399,7 +399,7 @@ def _columns(view: View, host_count: int) -> Iterator[Shown]:
     yield Shown("step", lambda hosts: hosts[0].number, kind="ordinal")
     yield Shown("recorded as", _recorded_as, 1, "ordinal", "the number in the marker")
     if host_count > 1:
-        yield Shown("hosts", lambda hosts: _some_of(len(hosts), host_count), 2)
+        yield Shown("hosts", lambda hosts: _some_of(len(hosts), host_count), 2, if_several=True)
         yield Shown("shortest", lambda hosts: hosts[0].duration_ps, 1, "time")
         yield Shown("slowest host", _slowest, kind="name")
     yield Shown("", lambda hosts: step_span(view, hosts[-1]), kind="span")
