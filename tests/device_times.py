@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from traceview.analysis.measures.collectives import CollectiveResult, DeviceCollectives
+from traceview.analysis.exchange.collective_sums import CollectiveResult, DeviceCollectives
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, DeviceTimeRow
 from traceview.xplane.planes import CLASS_KEYS
 

@@ -9,22 +9,19 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS, lanes_of, strip
-from traceview.analysis.exchange.balance import Balance, DeviceBalance, LateDevice
-from traceview.analysis.exchange.gradients import DevicePhases, Gradients
-from traceview.analysis.facts.hardware import HardwareGroup
-from traceview.analysis.facts.run import Throughput
-from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
-from traceview.analysis.machine.capture_quality import Capture, HostCapture
-from traceview.analysis.measures.collectives import (
+from traceview.analysis.exchange.balance import Balance, DeviceBalance
+from traceview.analysis.exchange.collective_sums import (
     CollectiveOp,
     CollectiveResult,
     DeviceCollectives,
 )
-from traceview.analysis.measures.device_report import (
-    ActivityTime,
-    DeviceTime,
-    DeviceTimeRow,
-)
+from traceview.analysis.exchange.gradients import DevicePhases, Gradients
+from traceview.analysis.exchange.stragglers import LateDevice
+from traceview.analysis.facts.hardware import HardwareGroup
+from traceview.analysis.facts.run import Throughput
+from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
+from traceview.analysis.machine.capture_quality import Capture, HostCapture
+from traceview.analysis.measures.device_report import ActivityTime, DeviceTime, DeviceTimeRow
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
 from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
@@ -34,16 +31,8 @@ from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Devices, Number, Size
 from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.analysis.workload.precision import DevicePrecision, Precision
-from traceview.document.figures import (
-    UtilizationStrips,
-)
-from traceview.report.model import (
-    Report,
-    ReportFile,
-    ReportWindow,
-    Source,
-    Verdict,
-)
+from traceview.document.figures import UtilizationStrips
+from traceview.report.model import Report, ReportFile, ReportWindow, Source, Verdict
 from traceview.trace.model import Problem
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.trace.sidecar.fields import read_as

@@ -24,6 +24,7 @@ from scripts.scenarios.headlines import HEADLINES, SHARES
 from tests.device_times import flat_collectives, flat_times
 from tests.document.test_screen import fits
 from tests.gap_causes import causes_of_gaps
+from tests.lanes import check as check_lanes
 from tests.ledger import ledgers
 from tests.ledger.ledgers import states_of_path
 from tests.oracle import recorded_answer, run_answer
@@ -390,6 +391,13 @@ def test_the_oracle_finds_the_truth(run: Run) -> None:
 
 def test_the_report_is_the_answer_of_the_oracle(run: Run) -> None:
     run.check()
+
+
+def test_the_timeline_holds_the_time_of_the_tables(run: Run) -> None:
+    if run.report.results.lanes is None:
+        assert run.report.skipped["lanes"] == "the trace holds no device event"
+    else:
+        check_lanes(run.report)
 
 
 @pytest.mark.parametrize("window", ["devices", "trace"])

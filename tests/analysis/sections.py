@@ -6,15 +6,7 @@ from typing import Any
 
 from traceview.analysis.measures.context import View
 from traceview.document.columns import cell_texts
-from traceview.document.model import (
-    Column,
-    Notes,
-    Remark,
-    Section,
-    Subheading,
-    Table,
-    Value,
-)
+from traceview.document.model import Column, Notes, Remark, Section, Subheading, Table, Value
 from traceview.document.phrase import plain
 
 HOST = "host0"

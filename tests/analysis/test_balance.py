@@ -15,10 +15,10 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
-from traceview.analysis.exchange.balance import Balance, LateDevice
+from traceview.analysis.exchange.balance import Balance
+from traceview.analysis.exchange.stragglers import CHANCE, LEAST_EXCESS, LateDevice, is_steady
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.stragglers import CHANCE, LEAST_EXCESS, is_steady
 from traceview.analysis.rules.finding import EXPLAINS, Finding
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT
 from traceview.ledger.states import State
@@ -115,50 +115,6 @@ def test_what_chance_may_explain_is_less_sure(tmp_path: Path) -> None:
         assert findings(report)["straggler-gpu"].confidence == confidence
 
 
-@pytest.mark.parametrize(
-    ("name", "device", "reason", "title"),
-    [
-        (
-            "slower_gpu",
-            "GPU:2",
-            "slower",
-            "GPU:0, 1 and 3 wait 6.00 of 50.0 ms (12%) for GPU:2, slower at the same kernels",
-        ),
-        (
-            "more_work",
-            "GPU:1",
-            "work",
-            "GPU:0 waits 10.0 of 50.0 ms (20%) for GPU:1, which has more work",
-        ),
-        (
-            "late_start",
-            "GPU:1",
-            "start",
-            "GPU:0 and 2 wait 8.00 of 50.0 ms (16%) for GPU:1, whose kernels start late",
-        ),
-        (
-            "waits_for_a_peer",
-            "GPU:1",
-            "collective",
-            "GPU:0 waits 12.1 of 61.0 ms (20%) for GPU:1, which leaves the collective later",
-        ),
-        (
-            "sixteen_hosts_of_eight",
-            "host5/GPU:3",
-            "slower",
-            "126 of 128 GPUs wait 4.00 of 50.0 ms (8.0%) for host5/GPU:3, slower at the same kernels",
-        ),
-    ],
-)
-def test_a_straggler_has_a_reason(
-    name: str, device: str, reason: str, title: str, tmp_path: Path
-) -> None:
-    report = of_scenario(tmp_path, name)
-    late = straggler(report)
-    assert (late.device, late.reason, late.share) == (device, reason, 1.0)
-    assert findings(report)["straggler-gpu"].title == title
-
-
 def test_copies_that_take_longer_are_a_reason(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace, marker_ms=50):
@@ -186,12 +142,6 @@ def test_longer_in_one_kernel_of_many_is_more_work(tmp_path: Path) -> None:
     assert "Most of the difference is in void flash::attention_64" in (
         findings(report)["straggler-gpu"].explanation
     )
-
-
-def test_a_slower_device_of_another_kind_says_so(tmp_path: Path) -> None:
-    found = findings(of_scenario(tmp_path, "mixed_models"))
-    assert "The devices differ: " in found["straggler-gpu"].explanation
-    assert found["straggler-gpu"].severity == "critical"
 
 
 @pytest.mark.parametrize("name", ["custom-loop-2", "custom-loop-4", "keras-fit-2", "keras-fit-4"])
@@ -279,27 +229,6 @@ def test_few_turns_may_be_chance(count: int, is_serial: bool, tmp_path: Path) ->
     assert balance(analyzed(tmp_path, trace)).is_serial == is_serial
 
 
-def test_each_of_four_serial_gpus_idles_three_quarters(tmp_path: Path) -> None:
-    """Kernels of 1 ms, launched one by one 0.5 ms before they begin, on one GPU after the other."""
-    trace = new_trace(length_ms=500)
-    for step in marked_steps(trace, count=8, marker_ms=50):
-        for ordinal in range(4):
-            for number in range(8):
-                begin = 1 + 12 * ordinal + 1.5 * number
-                step.kernel(ordinal, begin, begin + 1, launch_ms=begin - 0.1)
-    trace.write(tmp_path)
-    loaded = load(tmp_path)
-    ledger = Context(loaded, select(loaded)).ledger
-    for device in ledger.devices:
-        by_state = ledger.by_state(device)
-        assert by_state[State.TURN] / sum(by_state.values()) == pytest.approx(36 / 50, abs=0.02)
-    report = traceview.analyze(tmp_path)
-    assert report.verdict.finding == "serial-gpus"
-    assert findings(report)["serial-gpus"].title.startswith(
-        "The 4 GPUs run one after another: each idles 3"
-    )
-
-
 def test_what_comes_before_the_first_turn_of_a_step_is_nobodys(tmp_path: Path) -> None:
     """The host works 20 ms at the beginning of each step: both GPUs wait for it."""
     trace = new_trace(length_ms=500)
@@ -313,21 +242,6 @@ def test_what_comes_before_the_first_turn_of_a_step_is_nobodys(tmp_path: Path) -
     for device in ledger.devices:
         turn = ledger.by_state(device)[State.TURN]
         assert turn / ledger.gpu_ps_by_device[device] == pytest.approx(14 / 50, abs=0.02)
-
-
-def test_who_runs_by_turns_is_not_late(tmp_path: Path) -> None:
-    """GPU 1 begins when GPU 0 is done, and ends last in every step."""
-    report = of_scenario(tmp_path, "serial_gpus")
-    assert (balance(report).is_serial, balance(report).straggler) == (True, None)
-
-
-def test_turns_in_one_step_are_unsure(tmp_path: Path) -> None:
-    trace = new_trace()
-    (step,) = marked_steps(trace, count=1)
-    step.kernel(0, 2, 22)
-    step.kernel(1, 22, 42)
-    finding = findings(analyzed(tmp_path, trace))["serial-gpus"]
-    assert (finding.severity, finding.confidence) == ("warning", "low")
 
 
 # Clocks and hardware
@@ -356,12 +270,6 @@ def test_a_host_without_a_window_keeps_nobody_waiting(lost: int, tmp_path: Path)
     computes = ledger.rows(states=(State.COMPUTE,))
     lost_ps = ledger.loss(computes, keeps_waiting=True).ps
     assert ledger.loss(computes).ps <= lost_ps <= sum(ledger.gpu_ps_by_device.values())
-
-
-def test_devices_alike_are_one_group(tmp_path: Path) -> None:
-    report = of_scenario(tmp_path, "data_parallel")
-    (group,) = balance(report).hardware
-    assert (group.core_count, group.clock_max_hz) == (80, 1_530_000_000)
 
 
 @pytest.mark.parametrize(

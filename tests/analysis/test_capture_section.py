@@ -6,21 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.sections import (
-    cells_of,
-    sentences_of,
-    tables_of,
-    values_of,
-    view_of,
-)
+from tests.analysis.sections import cells_of, sentences_of, tables_of, values_of, view_of
 from tests.charts import MS
-from tests.reports import (
-    environment,
-)
-from traceview.analysis.machine.capture import (
-    capture_section,
-    clock_sentence,
-)
+from tests.reports import environment
+from traceview.analysis.machine.capture import capture_section, clock_sentence
 from traceview.analysis.machine.capture_quality import Capture, HostCapture
 from traceview.analysis.machine.environment import LONGEST_FACT, job_details, job_facts
 from traceview.analysis.measures.context import FEW_ROWS

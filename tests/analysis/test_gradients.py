@@ -223,13 +223,6 @@ def test_hidden_gpus_are_information_only(tmp_path: Path) -> None:
     assert finding.title == "Only GPU:0 computes gradients"
 
 
-@pytest.mark.parametrize("name", ["healthy_strategy", "data_parallel", "eight_balanced"])
-def test_a_healthy_run_is_given_no_reason(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    result = gradients(traceview.analyze(tmp_path))
-    assert (result.is_single, result.reasons) == (False, ())
-
-
 def test_an_unused_gpu_that_another_process_holds(tmp_path: Path) -> None:
     """The unused GPU explains that one alone trains."""
     trace = new_trace()

@@ -6,15 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.hangs import (
-    EXECUTE,
-    SECOND,
-    STEP,
-    between_steps,
-    hang,
-    thread,
-    worker,
-)
+from tests.hangs import EXECUTE, SECOND, STEP, between_steps, hang, thread, worker
 from traceview.analysis.machine.hang.findings import diagnose, phase_of
 from traceview.analysis.machine.hang.section import (
     content_of,

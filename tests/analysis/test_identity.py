@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,36 +129,6 @@ def test_parts_and_idle_are_the_window(run: Run, window: WindowKind) -> None:
         assert parts == run.parts(row.ordinal, start, end)
         assert sum(parts) == row.window_ps == end - start
         assert row.busy_ps == row.window_ps - parts[-1]
-
-
-@settings(max_examples=40, deadline=None)
-@given(runs(least_steps=2), st.data())
-def test_steps_that_tile_a_window_sum_to_it(run: Run, data: st.DataObject) -> None:
-    first = data.draw(st.integers(0, len(run.bounds) - 2))
-    last = data.draw(st.integers(first + 1, len(run.bounds) - 1))
-    report = analyzed(run.trace().space(), steps=slice(first, last))
-    steps, device_time = report.results.steps, report.results.device_time
-    assert steps is not None
-    assert device_time is not None
-    assert [step.number for step in steps.steps] == list(range(first, last))
-    for place, row in enumerate(device_time.devices):
-        total: Counter[str] = Counter()
-        for step in steps.steps:
-            device = step.devices[place]
-            assert device.device == row.device
-            begin = step.start_ps - ORIGIN
-            compute, _, h2d, d2h, d2d, memset, _ = run.parts(
-                row.ordinal, begin, begin + step.duration_ps
-            )
-            active = {"compute": compute, "h2d": h2d, "d2h": d2h, "d2d": d2d + memset}
-            # A device that only copies has no work, whatever it copies.
-            if "no_work" not in device.states:
-                assert {key: device.states.get(key, 0) for key in active} == active
-            assert device.states.get("compute", 0) == compute
-            assert sum(device.states.values()) == step.duration_ps
-            total.update(device.states)
-        assert total["compute"] == row.exposed_ps("compute")
-        assert sum(total.values()) == row.window_ps
 
 
 # One run, written in other ways

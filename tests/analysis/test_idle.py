@@ -1,14 +1,27 @@
-"""The report of idle time says what was around each gap."""
+"""The report of idle time says what was around each gap; the longest come first, of equal ones the earlier."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.idle_report import TOP_GAPS, Gap, Idle, IdleRow, compute
+from traceview.analysis.measures.idle_report import (
+    TOP_GAPS,
+    Gap,
+    Idle,
+    IdleRow,
+    compute,
+    longest_first,
+)
 from traceview.analysis.rules.finding import Skipped
 from traceview.trace.reading.load import load
 
@@ -60,28 +73,6 @@ def test_what_nothing_shows_has_no_evidence(tmp_path: Path) -> None:
     assert known == ("unknown", None, None, None)
 
 
-def test_only_the_longest_gaps_are_listed(tmp_path: Path) -> None:
-    trace = new_trace(length_ms=1000)
-    for number in range(13):
-        # A gap of `number` ms before each kernel; two of equal length in time order.
-        start = 30 * number + min(number, 11)
-        trace.kernel(0, (30 * (number - 1) + 15) * MS if number else 0, start * MS + 1)
-        trace.kernel(0, (start + 2) * MS, (30 * number + 15) * MS)
-    row = row_of(trace, tmp_path, top=2)
-    assert len(row.gaps) == 2
-    durations = [gap.duration_ps for gap in row_of(trace, tmp_path, top=None).gaps]
-    assert durations == sorted(durations, reverse=True)
-    assert len(durations) == row.gap_count
-
-
-def test_without_steps_there_is_nothing_per_step(tmp_path: Path) -> None:
-    trace = CudaTrace()
-    trace.kernel(0, 0, MS)
-    trace.kernel(0, 3 * MS, 4 * MS, launch_ps=2 * MS)
-    row = row_of(trace, tmp_path)
-    assert row.gaps[0].step is None
-
-
 def test_a_host_without_device_events_has_no_idle_time(tmp_path: Path) -> None:
     trace = CudaTrace()
     trace.gpu(0)
@@ -100,3 +91,14 @@ def test_what_begins_with_the_marker_is_no_marker(tmp_path: Path) -> None:
         step.kernel(0, 20, 50, launch_ms=20)
     gap = row_of(trace, tmp_path).gaps[0]
     assert (gap.host_outer, gap.host_event) == ("train", "IteratorGetNext:IteratorGetNext")
+
+
+@pytest.mark.parametrize("most", [3, 10**9])
+@given(
+    st.integers(0, 700), st.sampled_from([None, 0, 1, 2, 5, 10]), st.randoms(use_true_random=False)
+)
+def test_longest_first_is_a_sort(most: int, count: int, top: int | None, random: Random) -> None:
+    draw = np.random.default_rng(random.randrange(2**32))
+    lengths = draw.integers(0, most, count)
+    expected = sorted(range(count), key=lambda place: -lengths[place])
+    assert longest_first(lengths, top).tolist() == expected[:top]

@@ -7,16 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.sections import (
-    sentences_of,
-    view_of,
-)
-from traceview.analysis.gpu_time.input import (
-    WORK,
-    Input,
-    InputHost,
-    section,
-)
+from tests.analysis.sections import sentences_of, view_of
+from traceview.analysis.gpu_time.input import WORK, Input, InputHost, section
 from traceview.trace.host.pipeline import InputStage
 
 MS = 10**9

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from itertools import accumulate, pairwise
 from pathlib import Path
 
 import msgspec
@@ -17,102 +15,11 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from tests.analysis.test_identity import Activity, Run, analyzed, runs
-from tests.charts import slices_of_lane
+from tests.lanes import check, covered
 from traceview.analysis.gpu_time import lanes as lane_limits
 from traceview.analysis.gpu_time.lanes import fair_shares, slices_of
-from traceview.document.figures import Lane
-from traceview.report.model import Report
 
 US = 10**6
-ODD = (
-    "C",
-    "absolute_stamps",
-    "callbacks_between_steps",
-    "clock_inversion",
-    "copy_only",
-    "eight_balanced",
-    "gpu_planes_empty",
-    "hidden_transfers",
-    "hostile_names",
-    "host_runs_ahead",
-    "metadata_dangles",
-    "no_gpu_plane",
-    "no_steps",
-    "overlapped_collectives",
-    "past_the_stop",
-    "sixteen_skewed_clocks",
-    "stored_steps",
-    "two_hosts",
-    "uneven_last_batch",
-    "waits_for_input_in_the_graph",
-    "zero_length",
-)
-"""Scenarios in which something is missing, overlaps, or lies outside of the window."""
-
-
-def covered(lane: Lane) -> Counter[str]:
-    sums: Counter[str] = Counter()
-    for part in slices_of_lane(lane):
-        sums.update(part.class_ps)
-    return sums
-
-
-def check(report: Report) -> None:
-    """The lanes of a report against its tables, exactly."""
-    results = report.results
-    assert results.lanes is not None
-    assert results.device_time is not None
-    assert results.idle is not None
-    times = {row.device: row for row in results.device_time.devices}
-    causes = {row.device: row for row in results.idle.devices}
-    windows = {host.host: host.end_ps - host.start_ps for host in results.lanes.hosts}
-    for host in results.lanes.hosts:
-        for lane in host.lanes:
-            check_lane(lane, windows[host.host])
-    assert [device.device for device in results.lanes.devices] == list(causes)
-    for device in results.lanes.devices:
-        for lane in device.lanes:
-            check_lane(lane, windows[device.host])
-        own = {lane.kind: lane for lane in device.lanes}
-        row, activity = times[device.device], times[device.device].activity
-        assert activity is not None
-        assert _length(own.get("compute")) == activity["compute"].busy_ps
-        assert _length(own.get("communication")) == activity["collective"].busy_ps
-        copies = [activity[key].busy_ps for key in ("h2d", "d2h", "d2d", "memset")]
-        assert max(copies) <= _length(own.get("copies")) <= sum(copies)
-        assert _length(own.get("idle")) == row.idle_ps == causes[device.device].idle_ps
-        if "idle" in own:
-            assert covered(own["idle"]) == Counter(causes[device.device].states)
-            # Where its state changes, a gap is several segments.
-            assert own["idle"].event_count >= causes[device.device].gap_count
-        for kind, key in {"compute": "compute", "communication": "collective"}.items():
-            assert kind not in own or own[kind].event_count == activity[key].count
-
-
-def check_lane(lane: Lane, window_ps: int) -> None:
-    slices = list(slices_of_lane(lane))
-    assert slices
-    assert all(part.start_ps < part.end_ps for part in slices)
-    assert all(part.end_ps <= after.start_ps for part, after in pairwise(slices))
-    assert slices[0].start_ps >= 0
-    assert slices[-1].end_ps <= window_ps
-    assert all(length > 0 for part in slices for length in part.class_ps.values())
-    counts = [1] * len(slices)
-    for place, count in zip(accumulate(lane.merged), lane.merged_count, strict=True):
-        counts[place] = count
-    if lane.kind != "idle":
-        # Gaps are cut at the bounds of steps, and empty events at the end belong to no slice.
-        assert sum(counts) <= lane.event_count
-    for place, hole in zip(accumulate(lane.merged), lane.merged_hole_ps, strict=True):
-        # A stretch, and a short slice that reaches beyond it.
-        length = slices[place].end_ps - slices[place].start_ps
-        assert not hole or length < 2 * lane.resolution_ps
-
-
-def _length(lane: Lane | None) -> int:
-    return 0 if lane is None else sum(covered(lane).values())
-
-
 TWO_THAT_TAKE_TURNS = Run(
     (
         Activity(0, 20, "compute", 0, 0),
@@ -139,22 +46,6 @@ def test_merging_loses_no_time(most: int, run: Run) -> None:
         patch.setattr(lane_limits, "MOST_SLICES", most)
         report = analyzed(run.trace().space(), lanes=True)
     check(report)
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_scenarios(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    report = traceview.analyze(tmp_path, lanes=True)
-    if report.results.lanes is None:
-        assert report.skipped["lanes"] == "the trace holds no device event"
-    else:
-        check(report)
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X"])
-def test_real_traces(name: str, shared_traces: Path) -> None:
-    check(traceview.analyze(shared_traces / name, lanes=True))
 
 
 def test_lanes_are_made_when_asked_for(fixtures: Path) -> None:

@@ -1,4 +1,4 @@
-"""What fills the memory of a GPU is the ledger of its allocator, to the last byte, and nothing else is called memory of a GPU."""
+"""What fills the memory of a GPU is the ledger of its allocator, to the last byte, and what programs say of themselves."""
 
 from __future__ import annotations
 
@@ -28,8 +28,14 @@ from scripts.scenarios.memory import (
 )
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.command import Command
-from traceview.analysis.measures.device_memory import DeviceMemory, Memory
-from traceview.report.redaction import redacted
+from tests.xplane.hlo_messages import add_programs
+from tests.xplane.test_hlo_buffers import written
+from traceview.analysis.measures.device_memory import (
+    DeviceMemory,
+    HeldByProgram,
+    Memory,
+    ProgramMemory,
+)
 from traceview.trace.device.memory import Allocator, allocators
 from traceview.trace.device.op_names import split_op
 from traceview.trace.reading.load import load
@@ -254,18 +260,6 @@ def test_absurd_changes_stay_numbers_of_a_report(tmp_path: Path) -> None:
     assert traceview.load_report(tmp_path / "report.json").results == report.results
     (row,) = memory(tmp_path).devices
     assert row.unrecorded_bytes == 1 << 53
-
-
-def test_redaction_replaces_the_names_of_layers(tmp_path: Path) -> None:
-    SCENARIOS["memory_growing"]().write(tmp_path)
-    found = redacted(traceview.analyze(tmp_path)).results.memory
-    assert found is not None
-    assert [row.layer for row in found.layers if row.layer] == [
-        "op_1/op_2",
-        "op_3",
-        "op_1/op_4",
-        "op_1/op_4",
-    ]
 
 
 HOSTILE: list[Stats] = [
@@ -520,3 +514,66 @@ def _of_xprof(profile: Any) -> dict[str, int]:
         # Replicas of an op are one.
         sums[split_op(activity["tfOpName"])[0]] += count * int(activity["allocationBytes"])
     return dict(sums)
+
+
+# Programs
+
+
+def write_program(folder: Path, *, ran: bool = True, has_allocator: bool = True) -> None:
+    """Four steps with one kernel of the program `jit_f`."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        stats = {"hlo_op": Ref("a"), "hlo_module": Ref("jit_f"), "program_id": U64(1)}
+        step.kernel(0, 2, 30, name="a", op="XlaModule:", stats=stats if ran else {})
+        if has_allocator:
+            trace.allocation(0, step.at(1), held_bytes=2000, peak_bytes=2000, changed_bytes=1000)
+    path = trace.write(folder)
+    writer = written()
+    writer.program()
+    add_programs(path, {"jit_f(1)": writer.message.SerializeToString()})
+
+
+def programs(folder: Path) -> tuple[ProgramMemory, ...]:
+    memory = traceview.analyze(folder).results.memory
+    assert memory is not None
+    return memory.programs
+
+
+def test_what_a_program_takes_by_layer_and_argument(tmp_path: Path) -> None:
+    write_program(tmp_path)
+    (program,) = programs(tmp_path)
+    assert (program.program, program.whole_bytes, program.live_bytes) == ("jit_f", 1508, 500)
+    assert program.held == (
+        HeldByProgram("temporary", "f/Model/dense", "forward", 500, 2),
+        HeldByProgram("argument", "weights[0]", "other", 400, 1),
+        HeldByProgram("result", "f", "other", 400, 1),
+        HeldByProgram("argument", "batch", "other", 100, 1),
+        HeldByProgram("constant", None, "other", 8, 1),
+    )
+
+
+def test_a_program_that_did_not_run_takes_nothing(tmp_path: Path) -> None:
+    write_program(tmp_path, ran=False)
+    assert programs(tmp_path) == ()
+
+
+def test_it_is_shown_and_redaction_hides_its_names(tmp_path: Path, command: Command) -> None:
+    write_program(tmp_path)
+    shown = command("show", "memory", str(tmp_path), "--width", "160").out
+    assert "Live at the peak of jit_f" in shown
+    assert "f/Model/dense" in shown
+    hidden = command("report", str(tmp_path), "--redact", "--format", "json", "-o", "-").out
+    (program,) = json.loads(hidden)["results"]["memory"]["programs"]
+    assert program["argument_bytes"] == 500
+    assert [name for name in ("Model", "dense", "weights", "jit_f") if name in hidden] == []
+
+
+@pytest.mark.shared
+def test_a_real_program(shared_traces: Path) -> None:
+    """A convolution on MI300X, whose operands are transposed first: the result twice, and 14 MB."""
+    (program,) = programs(shared_traces / "jax-8xMI300X")[:1]
+    assert program.program == "jit_forward_3d_conv"
+    result = 5120 * 34 * 31 * 53 * 2
+    assert program.result_bytes == result
+    assert 0 < program.live_bytes - result < 8_000_000
+    assert program.live_bytes <= program.temporary_bytes

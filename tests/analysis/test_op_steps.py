@@ -55,18 +55,6 @@ def test_of_many_ops_the_longest_are_kept(tmp_path: Path) -> None:
     assert result.left_out_ps_per_step == ms(0.005)
 
 
-def test_steps_that_are_not_used_do_not_count(tmp_path: Path) -> None:
-    trace = new_trace()
-    for number, step in enumerate(marked_steps(trace, count=3)):
-        if number == 0:
-            step.host("train", 0, 30, {"tf_function_call": "traced-nonXla", "tracing_count": 1})
-        step.kernel(0, 35 if number == 0 else 5, 45, name="dense", op="dense:MatMul")
-    trace.write(tmp_path)
-    result = analyze(tmp_path).results.op_steps
-    assert result is not None
-    assert (result.step_count, row_of(result, "dense").count) == (2, 2)
-
-
 @pytest.mark.parametrize(
     ("name", "stem"),
     [

@@ -119,9 +119,7 @@ def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
     context = context_of("late_by_turns", tmp_path)
     keys = [f"GPU:{number}" for number in range(4)]
     gaps, _ = gap_table(context, devices=keys)
-    of_collectives, _ = collective_table(
-        context.trace, context.selection, context.collectives, keys
-    )
+    of_collectives, _ = collective_table(context, keys)
     windows = dict.fromkeys(keys, 0)
     sections = [gap_table_section(gaps, windows), collective_rows_section(of_collectives)]
     sections += step_sections(step_rows(context))
@@ -147,14 +145,14 @@ def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
     context = context_of("plain", tmp_path)
     keys: list[str] = []
     gaps, _ = gap_table(context, devices=keys)
-    rows, _ = collective_table(context.trace, context.selection, context.collectives, keys)
+    rows, _ = collective_table(context, keys)
     assert (gap_table_section(gaps, {}), collective_rows_section(rows)) == (None, None)
 
 
 def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:
     context = context_of("late_by_turns", tmp_path)
     keys = [f"GPU:{number}" for number in range(4)]
-    rows, _ = collective_table(context.trace, context.selection, context.collectives, keys)
+    rows, _ = collective_table(context, keys)
     section = collective_rows_section(rows)
     assert section is not None
     (block, _) = section.blocks

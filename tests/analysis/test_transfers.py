@@ -9,12 +9,10 @@ import pytest
 
 import traceview
 from scripts.cuda_trace import CudaTrace, Ref, Stats
-from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from traceview.analysis.exchange.transfers import DeviceTransfers
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.rule import LIMIT
 from traceview.analysis.rules.words import Number, Part
 from traceview.report.model import Report
 from traceview.trace.sidecar.links import pcie_bytes_per_second
@@ -66,17 +64,6 @@ def test_speed_needs_every_size(tmp_path: Path) -> None:
     step.copy(0, "H2D", 3, 4, size=None)
     h2d = of_gpu(analyzed(tmp_path, trace)).directions["h2d"]
     assert (h2d.bytes, h2d.bytes_per_second) == (1000, None)
-
-
-def test_a_copy_in_one_step_counts_in_the_mean(tmp_path: Path) -> None:
-    trace = new_trace()
-    for index, step in enumerate(marked_steps(trace)):
-        if index == 1:
-            step.copy(0, "D2H", 1, 21, size=100)
-        step.kernel(0, 22, 45)
-    d2h = of_gpu(analyzed(tmp_path, trace)).directions["d2h"]
-    assert (d2h.exposed_ps, d2h.exposed_ps_per_step) == (ms(20), ms(5))
-    assert d2h.exposed_ratio == pytest.approx(20 / 199.9)
 
 
 # Sources
@@ -152,12 +139,6 @@ def test_h2d_exposed(tmp_path: Path, exposed_ms: float, severity: str | None) ->
     if severity == "critical":
         assert finding is not None
         assert finding.title == "GPU:0 waits 10.0 of 50.0 ms (20%) for HtoD copies"
-
-
-def test_one_step_is_only_a_hint(tmp_path: Path) -> None:
-    finding = of_copies(analyzed(tmp_path, copying(exposed_ms=18, step_count=1)))
-    assert finding is not None
-    assert (finding.severity, finding.confidence) == ("warning", "low")
 
 
 def test_copies_to_a_gpu_that_computes_nothing_hold_nothing_up(tmp_path: Path) -> None:
@@ -251,19 +232,3 @@ def test_without_gpus_it_is_skipped(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "custom-loop-2")
     assert report.results.transfers is None
     assert report.skipped["transfers"] == "not applicable: there is no GPU"
-
-
-def test_gpus_without_events(tmp_path: Path) -> None:
-    report = analyzed(tmp_path, SCENARIOS["gpu_planes_empty"]().traces["host0"])
-    assert report.skipped["transfers"] == "no GPU recorded an event"
-
-
-@pytest.mark.shared
-def test_copies_of_bert(shared_traces: Path) -> None:
-    """One step of 669 ms on GPUs 4 and 6; nearly all copies of GPU 6 are constants of a few bytes."""
-    row = of_gpu(traceview.analyze(shared_traces / "bert-8xV100"), 6)
-    h2d = row.directions["h2d"]
-    assert (h2d.count, h2d.bytes, h2d.small_count, h2d.pageable_bytes) == (101, 40_559, 101, None)
-    assert (h2d.exposed_ratio or 0.0) < LIMIT
-    first = row.top_sources[0]
-    assert (first.op, first.thread, first.count) == ("MakeTensorFromProto", "python3", 88)

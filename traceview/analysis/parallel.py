@@ -9,7 +9,7 @@ from threading import Event, Thread, get_ident
 from typing import Any, Final
 
 from traceview.analysis.exchange import balance, collectives, gradients, transfers
-from traceview.analysis.gpu_time import idle, path, steps
+from traceview.analysis.gpu_time import device_states, idle, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, Context
@@ -44,7 +44,7 @@ def for_first_thread(topics: Sequence[Analysis[Any]]) -> list[Analysis[Any]]:
     """
     beside = [topic for topic in reversed(_TOPICS) if topic in topics]
     alone = [topic for topic in topics if topic not in beside]
-    return [*sorted(alone, key=lambda topic: topic is not path.ANALYSIS), *beside]
+    return [*sorted(alone, key=lambda topic: topic is not device_states.PATH), *beside]
 
 
 @contextmanager

@@ -4,13 +4,14 @@ from typing import Annotated, Any, Final, get_args
 
 from traceview.analysis.exchange.balance import ANALYSIS as BALANCE
 from traceview.analysis.exchange.balance import Balance
+from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import ANALYSIS as COLLECTIVES
 from traceview.analysis.exchange.gradients import ANALYSIS as GRADIENTS
 from traceview.analysis.exchange.gradients import Gradients
 from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
 from traceview.analysis.exchange.transfers import Transfers
 from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
-from traceview.analysis.gpu_time.device_states import LedgerSums
+from traceview.analysis.gpu_time.device_states import PATH, CriticalPath, LedgerSums
 from traceview.analysis.gpu_time.device_time import ANALYSIS as DEVICE_TIME
 from traceview.analysis.gpu_time.idle import ANALYSIS as IDLE
 from traceview.analysis.gpu_time.input import ANALYSIS as INPUT
@@ -19,8 +20,6 @@ from traceview.analysis.gpu_time.lanes import ANALYSIS as LANES
 from traceview.analysis.gpu_time.lanes import STRIPS
 from traceview.analysis.gpu_time.op_steps import ANALYSIS as OP_STEPS
 from traceview.analysis.gpu_time.op_steps import OpSteps
-from traceview.analysis.gpu_time.path import ANALYSIS as PATH
-from traceview.analysis.gpu_time.path import CriticalPath
 from traceview.analysis.gpu_time.steps import ANALYSIS as STEPS
 from traceview.analysis.machine.capture import ANALYSIS as CAPTURE
 from traceview.analysis.machine.environment import ANALYSIS as ENVIRONMENT
@@ -31,7 +30,6 @@ from traceview.analysis.machine.machine_load import ANALYSIS as MACHINE_LOAD
 from traceview.analysis.machine.machine_load import MachineLoad
 from traceview.analysis.machine.nvml import ANALYSIS as NVML
 from traceview.analysis.machine.nvml import Nvml
-from traceview.analysis.measures.collectives import CollectiveResult
 from traceview.analysis.measures.context import Analysis
 from traceview.analysis.measures.device_memory import Memory
 from traceview.analysis.measures.device_report import DeviceTime

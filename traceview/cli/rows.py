@@ -206,11 +206,7 @@ def _collectives(request: Request) -> Answer:
     top = choice.top_or(TABLES["collectives"].top)
     is_ranked = choice.sort or choice.least_ps
     rows, left_out_count = collectives.collective_table(
-        request.trace,
-        request.selection,
-        context.collectives,
-        request.devices,
-        None if is_ranked else top,
+        context, request.devices, None if is_ranked else top
     )
     result = context.result(collectives.ANALYSIS)
 

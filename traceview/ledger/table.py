@@ -243,6 +243,14 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         sums = SWEEPS.totals_between(self.columns.duration_ps, rows.view(np.uint8), first)
         return dict(zip(self.devices, sums.tolist(), strict=True))
 
+    def per_step(self, rows: BoolArray) -> dict[int, int | None]:
+        """The sum of some rows of each device per used step of its host, mean, rounded down; None without steps."""
+        sums = self.by_device(rows & self.counts)
+        steps = self.steps_of_device
+        return {
+            device: ps // steps[device] if steps[device] else None for device, ps in sums.items()
+        }
+
     def by_step(self, rows: BoolArray, device: int) -> Int64Array:
         """The sum of some rows of a device in each used step of its host, int64 `[steps]`; without steps one number."""
         total = self._in_steps(rows, device)

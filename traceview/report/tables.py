@@ -121,8 +121,7 @@ def _sources(context: Context) -> Table:
 def _collectives(context: Context) -> Table:
     from traceview.analysis.exchange.collectives import collective_table
 
-    trace, keys = context.trace, device_keys(context.trace)
-    return collective_table(trace, context.selection, context.collectives, keys)[0]
+    return collective_table(context, device_keys(context.trace))[0]
 
 
 def _balance(context: Context) -> Table:

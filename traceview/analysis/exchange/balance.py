@@ -4,32 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import fsum
-from typing import Annotated, Final
+from typing import Final
 
+from msgspec.structs import asdict
+
+from traceview.analysis.exchange.stragglers import (
+    LEAST_EXCESS,
+    LateDevice,
+    Straggler,
+    device_waits,
+    straggler,
+    waited_for_ps,
+    waits_for_known,
+    waits_for_more_work,
+)
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
+    Concurrency,
     compute_ps,
     concurrency,
     devices_in_use,
     make_steps_together,
 )
-from traceview.analysis.facts.hardware import Hardware, HardwareGroup, hardware_groups, hardware_of
+from traceview.analysis.facts.hardware import HardwareGroup, hardware_groups, hardware_of
 from traceview.analysis.facts.run import Throughput, throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.stragglers import (
-    LEAST_EXCESS,
-    Straggler,
-    device_waits,
-    straggler,
-    waited_for_ps,
-    waits_for_more_work,
-)
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Names, Number, Ops, Time
-from traceview.base.ids import is_in
 from traceview.base.record import (
-    Activity,
     Count,
     ModelName,
     Picoseconds,
@@ -38,13 +41,11 @@ from traceview.base.record import (
     Share,
     TextKind,
     Words,
-    one_of,
 )
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
 from traceview.document.vocabulary import DEVICE_KINDS, look_of
-from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.device.table import Table, record_columns, texts
@@ -84,23 +85,6 @@ class DeviceBalance(OfDevice, frozen=True):
     waited_for_ps_per_step: Picoseconds | None
     even_batch: Count | None
     model: ModelName | None
-
-
-class LateDevice(OfDevice, frozen=True):
-    """The device that the others wait for.
-
-    Attributes:
-        reason: slower (at the same kernels), work (more of it), input (its batch comes late), copies (they take longer),
-            collective (it leaves one later) or start (the host starts its kernels late); null where none explains half of
-            the waiting.
-        share: Its share of all waiting for devices.
-        kernels: Kernels (of replicas: ops) whose durations in sum exceed those of the others most; empty unless the
-            reason is slower or work.
-    """
-
-    reason: Annotated[str, one_of(*_TITLES)] | None
-    share: Share
-    kernels: tuple[Activity, ...]
 
 
 class Balance(Record, frozen=True):
@@ -160,8 +144,7 @@ def compute(context: Context) -> Balance | Skipped:
         / selection.windows[trace.device_list[device].host].length_ps
         for device in in_use
     )
-    overlap = context.once(concurrency)
-    late = straggler(context)
+    overlap, late = context.once(concurrency), straggler(context)
     throughput = throughput_of(trace, selection, len(in_use))
     devices = tuple(_devices(context, in_use, throughput.batch_size))
     return Balance(
@@ -170,16 +153,10 @@ def compute(context: Context) -> Balance | Skipped:
         in_use_count=len(in_use),
         efficiency_ratio=effective / visible_count,
         in_use_efficiency_ratio=effective / len(in_use),
-        concurrency_ratio=overlap.concurrency_ratio if overlap else None,
-        chance_ratio=overlap.chance_ratio if overlap else None,
-        is_serial=overlap.is_serial if overlap else None,
+        **(asdict(overlap) if overlap else dict.fromkeys(Concurrency.__struct_fields__)),
         clock_reason=None if overlap or len(in_use) < 2 else _OTHER_CLOCKS,
         even_saved_ps_per_step=_even_saved_ps([row.compute_ps_per_step for row in devices]),
-        straggler=LateDevice(
-            *trace.identity(late.device), reason=late.reason, share=late.share, kernels=late.kernels
-        )
-        if late
-        else None,
+        straggler=late.record if late else None,
         throughput=throughput,
         hardware=hardware_groups(trace, in_use),
         devices=devices,
@@ -207,27 +184,28 @@ def _even_batches(batch: int, compute: Sequence[float]) -> list[int]:
 
 def _devices(context: Context, in_use: Sequence[int], batch: int | None) -> Iterator[DeviceBalance]:
     trace, ledger = context.trace, context.ledger
-    waited_for, waits = waited_for_ps(ledger), device_waits(ledger)
-    steps = ledger.steps_of_device
+    waits, waited_for = ledger.per_step(device_waits(ledger)), waited_for_ps(ledger)
     computes = ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE)
-    compute_of, waits_of = ledger.by_device(computes), ledger.by_device(waits)
-    mean_of = {device: compute_of[device] / (steps[device] or 1) for device in in_use}
-    all_ps, others = fsum(mean_of.values()), len(in_use) - 1
-    even: list[int | None] = [None] * len(in_use)
-    if batch and others and all(steps[device] and mean_of[device] for device in in_use):
-        even = [*_even_batches(batch, [mean_of[device] for device in in_use])]
-    for device, even_batch in zip(in_use, even, strict=True):
+    compute_ps, steps, whole = (
+        ledger.per_step(computes),
+        ledger.steps_of_device,
+        ledger.by_device(computes),
+    )
+    means = [whole[device] / (steps[device] or 1) for device in in_use]
+    others = len(in_use) - 1
+    has_all = batch and others and all(steps[device] for device in in_use) and all(means)
+    even = _even_batches(batch, means) if batch and has_all else [None] * len(in_use)
+    for device, mean_ps, even_batch in zip(in_use, means, even, strict=True):
         count = steps[device]
-        others_ps = (all_ps - mean_of[device]) / others if others else 0.0
-        is_compared = count and others
+        others_ps = (fsum(means) - mean_ps) / others if others and count else 0.0
         yield DeviceBalance(
             *trace.identity(device),
-            compute_ps_per_step=compute_of[device] // count if count else None,
-            longer_ratio=compute_of[device] / count / others_ps - 1
-            if count and others_ps
+            compute_ps_per_step=compute_ps[device],
+            longer_ratio=mean_ps / others_ps - 1 if others_ps else None,
+            waits_ps_per_step=waits[device],
+            waited_for_ps_per_step=waited_for[device] // (count * others)
+            if count and others
             else None,
-            waits_ps_per_step=waits_of[device] // count if count else None,
-            waited_for_ps_per_step=waited_for[device] // (count * others) if is_compared else None,
             even_batch=even_batch,
             model=hardware_of(trace, device).model,
         )
@@ -357,27 +335,33 @@ def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
 
 def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | None:
     # Cores that are dealt out unevenly make a replica slow or late, but give it no more to do.
-    if late.shares_cores and late.reason not in ("work", "input"):
+    record = late.record
+    if late.shares_cores and record.reason not in ("work", "input"):
         return None
-    key, reason = context.trace.device_key(late.device), late.reason or ""
-    is_mixed = reason == "slower" and _is_of_rarer_kind(result, key)
+    key, reason = record.device, record.reason or ""
     arguments: dict[str, Argument] = {"late": devices_argument(context, [key])}
-    evidence = [Evidence("waited_for_ratio", late.share, None, key)]
-    has_kernels = reason == "work" and bool(late.kernels)
-    if has_kernels:
-        arguments["kernels"] = Ops(late.kernels)
-    if is_mixed:
-        evidence += _hardware(result)
-        models = tuple(dict.fromkeys(group.model for group in result.hardware if group.model))
-        if len(models) > 1:
-            arguments["models"] = Names(models, "model")
-    # A device that does not compute has no row.
-    fewer = next((row.even_batch for row in result.devices if row.device == key), None)
-    has_split = reason == "slower" and bool(fewer) and bool(result.even_saved_ps_per_step)
-    if has_split:
-        arguments["fewer"] = Number(fewer or 0)
-        arguments["batch"] = Number(result.throughput.batch_size or 0)
-        arguments["saved"] = Time(result.even_saved_ps_per_step or 0)
+    evidence = [Evidence("waited_for_ratio", record.share, None, key)]
+    notes: list[str] = []
+    action: str = reason
+    if reason == "work" and record.kernels:
+        notes.append("kernels")
+        arguments["kernels"] = Ops(record.kernels)
+    if reason == "slower":
+        notes.append("slower")
+        if _is_of_rarer_kind(result, key):
+            action = "mixed"
+            notes.append("mixed")
+            evidence += _hardware(result)
+            models = tuple(dict.fromkeys(group.model for group in result.hardware if group.model))
+            if len(models) > 1:
+                arguments["models"] = Names(models, "model")
+        # A device that does not compute has no row.
+        fewer = next((row.even_batch for row in result.devices if row.device == key), None)
+        if fewer and result.even_saved_ps_per_step:
+            notes.append("split")
+            arguments["fewer"] = Number(fewer)
+            arguments["batch"] = Number(result.throughput.batch_size or 0)
+            arguments["saved"] = Time(result.even_saved_ps_per_step)
     return STRAGGLER.of_rows(
         context,
         late.rows,
@@ -385,38 +369,25 @@ def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | 
         confidence=("high", "") if late.is_steady else ("medium", "unsteady"),
         evidence=evidence,
         title=reason,
-        action="mixed" if is_mixed else reason,
-        notes=(
-            *(("slower",) if reason == "slower" else ()),
-            *(("mixed",) if is_mixed else ()),
-            *(("kernels",) if has_kernels else ()),
-            *(("split",) if has_split else ()),
-        ),
+        action=action,
+        notes=notes,
     )
 
 
 def _by_turns(context: Context, result: Balance) -> Finding | None:
-    ledger, columns = context.ledger, context.ledger.columns
+    ledger, trace = context.ledger, context.trace
+    # Replicas take the cores of their host from each other.
     shares_cores = result.kind == "replica"
-    if shares_cores:
-        # Replicas take the cores of their host from each other.
-        waits = waits_for_more_work(ledger)
-    else:
-        waits = device_waits(ledger) & (columns.by_kind == By.DEVICE)
-        waits &= is_in(columns.by, list(ledger.devices))
-    counted = waits & ledger.counts
-    late_ps = totals(
-        columns.by[counted], columns.duration_ps[counted], len(context.trace.device_list)
-    )
+    waits = waits_for_more_work(ledger) if shares_cores else waits_for_known(ledger)
+    by, duration_ps = ledger.columns.by[waits], ledger.columns.duration_ps[waits]
+    late_ps = totals(by, duration_ps, len(trace.device_list))
     return LATE_BY_TURNS.of_rows(
         context,
         waits,
         arguments={"all": _all(result)},
         confidence=("medium", "cores") if shares_cores else ("high", ""),
         evidence=[
-            Evidence(
-                "waited_for_ratio", ps / int(late_ps.sum()), None, context.trace.device_key(device)
-            )
+            Evidence("waited_for_ratio", ps / int(late_ps.sum()), None, trace.device_key(device))
             for device, ps in enumerate(late_ps.tolist())
             if ps
         ],
@@ -426,21 +397,16 @@ def _by_turns(context: Context, result: Balance) -> Finding | None:
 def _serial(context: Context, result: Balance) -> Finding | None:
     if not result.is_serial or result.concurrency_ratio is None:
         return None
-    in_use = devices_in_use(context.trace, context.selection, context.activities)
+    chance = result.chance_ratio or 0.0
     return SERIAL.of_rows(
         context,
         context.ledger.rows(states=(State.TURN,)),
-        named=in_use,
+        named=devices_in_use(context.trace, context.selection, context.activities),
         arguments={"all": _all(result)},
         confidence=("medium", "cores") if result.kind == "replica" else ("high", ""),
         evidence=(
-            Evidence(
-                "concurrency_ratio",
-                result.concurrency_ratio,
-                OF_CHANCE_RATIO * (result.chance_ratio or 0.0),
-                "",
-            ),
-            Evidence("chance_ratio", result.chance_ratio or 0.0, None, ""),
+            Evidence("concurrency_ratio", result.concurrency_ratio, OF_CHANCE_RATIO * chance, ""),
+            Evidence("chance_ratio", chance, None, ""),
         ),
     )
 
@@ -450,7 +416,7 @@ def _all(result: Balance) -> Number:
 
 
 def _noun(result: Balance) -> str:
-    """What the devices are called: those of XLA on the CPU are no replicas of a strategy."""
+    """The name of the devices: those of XLA on the CPU are no replicas of a strategy."""
     if result.kind == "replica" and {group.model for group in result.hardware} == {CPU}:
         return CPU
     return look_of(DEVICE_KINDS, result.kind).words
@@ -464,21 +430,14 @@ def _is_of_rarer_kind(result: Balance, device: str) -> bool:
 
 
 def _hardware(result: Balance) -> Iterator[Evidence]:
-    """What each device is."""
+    """The hardware of each device."""
     for group in result.hardware:
         kind: TextKind = "model" if group.model else "words"
-        model = group.model or "not recorded"
+        clock, cores = group.clock_max_hz, group.core_count
+        details = (f"{cores} cores" if cores else "", f"{clock / 1e6:.0f} MHz" if clock else "")
+        about = ", ".join(filter(None, details))
         for device in group.devices:
-            yield Evidence("hardware", model, None, device, _details(group), value_is=kind)
-
-
-def _details(hardware: Hardware) -> str:
-    clock = hardware.clock_max_hz
-    parts = [
-        None if hardware.core_count is None else f"{hardware.core_count} cores",
-        None if clock is None else f"{clock / 1e6:.0f} MHz",
-    ]
-    return ", ".join(filter(None, parts))
+            yield Evidence("hardware", group.model or "not recorded", None, device, about, kind)
 
 
 # The section
@@ -489,10 +448,9 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
     if view.is_brief and result.in_use_count < 2:
         return None
     rows = result.devices if result.in_use_count > 1 else ()
-    are_mixed = len({row.model for row in rows}) > 1
     late = result.straggler
     is_unequal = len(result.hardware) > 1 or (late is not None and late.reason == "slower")
-    shown = (*_COLUMNS, *((_EVEN,) if is_unequal else ()), *((_MODEL,) if are_mixed else ()))
+    shown = (*_COLUMNS, *((_EVEN,) if is_unequal else ()), _MODEL)
     blocks: list[doc.Block] = [
         *doc.facts(*_facts(result)),
         *view.device_table("Balance by device", rows, shown, "balance"),
@@ -537,7 +495,7 @@ def _facts(result: Balance) -> Iterator[str]:
 
 
 _EVEN: Final = Shown("even batch", "even_batch", 3, meaning="examples that even the compute")
-_MODEL: Final = Shown("model", "model", 3)
+_MODEL: Final = Shown("model", "model", 3, if_several=True)
 _COLUMNS: Final = (
     DEVICE,
     Shown("compute per step", "compute_ps_per_step"),

@@ -1,45 +1,41 @@
-"""Collectives: what they cost, and which devices wait for which."""
+"""Collectives: what they cost, how gradients are summed, and which devices wait for which."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-from traceview.analysis.facts.selection import Selection
-from traceview.analysis.measures.collectives import (
+from traceview.analysis.exchange.collective_sums import (
     CollectiveOp,
     CollectiveResult,
-    DeviceCollectives,
-    LayerCollectives,
     agreed,
-    collectives_result,
-    layer_collectives,
+    compute,
     sidecars,
 )
-from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.reduction_path import (
+from traceview.analysis.exchange.layer_collectives import LayerCollectives, layer_collectives
+from traceview.analysis.exchange.reduction_path import (
     LEAST_SUMMED,
     WAITS_FOR_SUMS,
-    ReductionPath,
     events_in_windows,
     reduction_paths,
     reduction_rows,
 )
+from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Names, Number, Rate, Time
 from traceview.base.ids import is_in, unique_ids
-from traceview.base.intervals import BoolArray
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import split_op
-from traceview.trace.device.table import Table, flags, integers, texts
+from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
@@ -72,8 +68,6 @@ EXPOSED: Final = Rule(
         "slowest would not wait. What else is waited for a late device is another state."
     ),
     notes={
-        "alone": "This may be transfer or waiting: the other devices are not recorded.",
-        "workers": "Part of this may be waiting for workers that were not recorded.",
         "calls": "Each step has {calls}.",
         "gradients": "Most of it exchanges gradients of {layers}[, and {others}].",
         "arrays": "Most of it exchanges arrays of {layers}[, and {others}].",
@@ -172,13 +166,13 @@ OFF_GPU: Final = Rule(
         "devices."
     ),
     reasons={"": "recognised by copies as large as gradients and by the names of sums"},
-    metrics={"path": "how gradients are summed", "path_op": "an op that sums them"},
+    metrics={"path": "how gradients are summed"},
     example="Both GPUs spend 5.20 of 50.0 ms (10%) to sum gradients on the CPU",
 )
 
 
 def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | None]:
-    """What collectives cost, those of layers apart."""
+    """Exposed collectives, those of layers apart, and sums off the links."""
     rows = context.ledger.rows(states=EXPOSED.states)
     layers = layer_collectives(context)
     if layers is not None:
@@ -234,15 +228,11 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     )
 
 
-def _is_alone(result: CollectiveResult) -> bool:
-    """Whether most collectives lack devices, so that transfer and waiting cannot be separated."""
-    return 2 * result.incomplete_count >= max(result.count, 1)
-
-
 def _confidence(context: Context, result: CollectiveResult) -> tuple[Confidence, str]:
     if _is_on_cpu(context):
         return "low", "cpu"
-    if _is_alone(result):
+    # Where most collectives lack devices, transfer and waiting cannot be separated.
+    if 2 * result.incomplete_count >= max(result.count, 1):
         return "low", "alone"
     if result.member_count > result.device_count:
         return "medium", "workers"
@@ -253,17 +243,13 @@ def _facts_of_calls(result: CollectiveResult) -> tuple[dict[str, Argument], list
     """The arguments about calls and speed, and the notes that have them."""
     arguments: dict[str, Argument] = {}
     notes = []
-    if _is_alone(result):
-        notes.append("alone")
-    elif result.member_count > result.device_count:
-        notes.append("workers")
     if result.count_per_step:
         arguments["calls"] = Number(result.count_per_step, "collective")
         notes.append("calls")
         if result.packs:
             arguments["packs"] = Number(result.packs, "call")
             notes.append("packs")
-    notes += _exchanged(result, arguments)
+    notes += _layers_of(result, arguments)
     speed, link = result.bus_bytes_per_second, result.link_bytes_per_second
     if speed is not None:
         arguments["speed"] = Rate(speed)
@@ -277,7 +263,7 @@ def _facts_of_calls(result: CollectiveResult) -> tuple[dict[str, Argument], list
     return arguments, notes
 
 
-def _exchanged(result: CollectiveResult, arguments: dict[str, Argument]) -> Iterator[str]:
+def _layers_of(result: CollectiveResult, arguments: dict[str, Argument]) -> Iterator[str]:
     """The note about what the op exchanges that most of the exposed time is of, with its arguments."""
     exposed_ps = sum(op.exposed_ps_per_step for op in result.ops)
     first = next(iter(result.ops), None)
@@ -293,7 +279,7 @@ def _exchanged(result: CollectiveResult, arguments: dict[str, Argument]) -> Iter
 
 
 def _action(context: Context, result: CollectiveResult) -> str:
-    """What to do about the number of calls; NCCL packs by number, other collectives by size (TensorFlow 2.21)."""
+    """The action about the number of calls; NCCL packs by number, other collectives by size (TensorFlow 2.21)."""
     packs, count, trace = result.packs, result.count_per_step, context.trace
     if count == 1:
         return ""
@@ -308,35 +294,28 @@ def _action(context: Context, result: CollectiveResult) -> str:
 
 
 def _off_gpu(context: Context) -> Finding | None:
-    trace = context.trace
-    paths = {
-        host: path
+    paths = [
+        (context.trace.hosts[host].name, path)
         for host, path in context.once(reduction_paths).items()
         if path.path in ("cpu_bounce", "one_device")
-    }
+    ]
     rows = context.once(reduction_rows)
     if not paths or not rows.any():
         return None
-    first = next(iter(paths.values()))
+    evidence = [
+        Evidence("path", path.path or "", None, host, value_is="words") for host, path in paths
+    ]
+    first = paths[0][1]
     place = "cpu" if first.path == "cpu_bounce" else "one"
+    notes = filter(None, (place, first.cause))
     return OFF_GPU.of_rows(
         context,
         rows,
         confidence=("medium", ""),
-        evidence=[
-            evidence
-            for host, path in paths.items()
-            for evidence in _of_path(path, trace.hosts[host].name)
-        ],
+        evidence=evidence,
         title="" if place == "cpu" else "one",
-        notes=(place, *((first.cause,) if first.cause else ())),
+        notes=tuple(notes),
     )
-
-
-def _of_path(path: ReductionPath, host: str) -> Iterator[Evidence]:
-    yield Evidence("path", path.path or "", None, host, value_is="words")
-    for op in path.ops:
-        yield Evidence("path_op", op, None, host, value_is="op")
 
 
 # Section
@@ -414,46 +393,26 @@ def _speed(result: CollectiveResult) -> str:
     speed = f"{numbers.rate(result.bus_bytes_per_second)} {carrier}"
     if result.link_bytes_per_second is None:
         return speed
-    limit = f"{_LINKS.get(result.link or '', 'the link')} carries {numbers.rate(result.link_bytes_per_second)}"
-    return f"{speed}; {limit}" + (
-        ", so the devices use another link" if _is_beyond_link(result) else ""
+    link, most = (
+        _LINKS.get(result.link or "", "the link"),
+        numbers.rate(result.link_bytes_per_second),
     )
-
-
-class _Cost(NamedTuple):
-    """What a device spends in collectives, per step or in the window."""
-
-    device: str
-    exposed_ps: int | None
-    communication_ps: int | None
-    wait_ps: int | None
-    last_count: int
-
-
-def _cost(row: DeviceCollectives, *, is_per_step: bool) -> _Cost:
-    transfer, wait = row.communication_per_step_ps, row.device_wait_per_step_ps
-    if not is_per_step:
-        transfer, wait = row.communication_ps, row.exposed_ps - row.communication_ps
-    exposed = None if transfer is None or wait is None else transfer + wait
-    return _Cost(row.device, exposed, transfer, wait, row.last_count)
+    other = ", so the devices use another link" if _is_beyond_link(result) else ""
+    return f"{speed}; {link} carries {most}{other}"
 
 
 def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
-    """What each device spends in collectives; devices that took no part are left out."""
+    """The time of each device in collectives; devices that took no part are left out."""
+    rows = [row for row in result.devices if row.exposed_ps or row.wait_ps or row.last_count]
     is_per_step = any(row.communication_per_step_ps is not None for row in result.devices)
-    each = " per step" if is_per_step else ""
-    rows = [
-        _cost(row, is_per_step=is_per_step)
-        for row in result.devices
-        if row.exposed_ps or row.wait_ps or row.last_count
-    ]
+    each, ending = (" per step", "_per_step_ps") if is_per_step else ("", "_ps")
     if len(rows) > view.most_rows:
-        rows.sort(key=lambda row: -(row.exposed_ps or 0))
+        rows.sort(key=lambda row: -(getattr(row, f"exposed{ending}") or 0))
     shown = (
         DEVICE,
-        Shown(f"exposed{each}", "exposed_ps"),
-        Shown(f"communication{each}", "communication_ps", 2),
-        Shown(f"waiting{each}", "wait_ps", meaning="for another device"),
+        Shown(f"exposed{each}", f"exposed{ending}"),
+        Shown(f"communication{each}", f"communication{ending}", 2),
+        Shown(f"waiting{each}", f"device_wait{ending}", meaning="for another device"),
         Shown(
             "last to arrive",
             "last_count",
@@ -463,7 +422,7 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     )
     yield from view.device_table("Collectives by device", rows, shown, "collectives")
     whole_ps = result.transfer_per_step_ps if is_per_step else result.transfer_ps
-    if any(row.communication_ps != whole_ps for row in rows):
+    if any(getattr(row, f"communication{ending}") != whole_ps for row in rows):
         yield from doc.remarks(TRANSFER_REMARK)
     complete_count = result.count - result.incomplete_count
     unclear_count = complete_count - sum(row.last_count for row in result.devices)
@@ -473,15 +432,10 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
 
 
 def _by_op(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
-    """What each op costs, where there are several or it is known what one exchanges."""
+    """The cost of each op, where there are several or it is known what one exchanges."""
     if len(result.ops) > 1 or any(op.layers for op in result.ops):
-        shown = [
-            column
-            for column in _OP_COLUMNS
-            if not callable(column.cell) or any(map(column.cell, result.ops))
-        ]
         rest = view.command("show collectives")
-        yield from table("Ops", result.ops, shown, most_rows=view.most_rows, rest=rest)
+        yield from table("Ops", result.ops, _OP_COLUMNS, most_rows=view.most_rows, rest=rest)
 
 
 def _exchanges(op: CollectiveOp) -> str:
@@ -509,18 +463,13 @@ _OP_COLUMNS: Final = (
     Shown("exposed per step", "exposed_ps_per_step", meaning="mean of the devices"),
     Shown("waiting per step", "wait_ps_per_step", meaning="for another device"),
 )
-"""Those that a function makes are shown where an op has something in them."""
 
 
 # Each collective
 
 
 def collective_table(
-    trace: Trace,
-    selection: Selection,
-    collectives: Collectives,
-    keys: Collection[str],
-    top: int | None = None,
+    context: Context, keys: Collection[str], top: int | None = None
 ) -> tuple[Table, int]:
     """A row per device in each collective that overlaps the window, and how many rows are left out.
 
@@ -528,55 +477,51 @@ def collective_table(
     all in the order in which they began. `transfer_ps` is the shortest time that a device is in the collective,
     `wait_ps` how much longer this one is; both are missing where a device was not recorded.
     """
-    inside = events_in_windows(trace, selection, collectives)
-    shown = unique_ids(collectives.collective[inside])
+    trace, collectives = context.trace, context.collectives
+    shown = unique_ids(collectives.collective[context.once(events_in_windows)])
     row_count = int(np.count_nonzero(is_in(collectives.collective, shown)))
     if top is not None and shown.size > top:
         longest = np.zeros(collectives.count, dtype=np.int64)
         np.maximum.at(longest, collectives.collective, collectives.wait_ps)
         longest[~collectives.is_complete] = -1
         shown = shown[np.argsort(-longest[shown], kind="stable")[:top]]
-    device_keys = [trace.device_key(index) for index in range(len(trace.device_list))]
-    rows_of = np.split(np.arange(collectives.row.size), collectives.first[1:])
-    rows = [
-        row
-        for number in shown.tolist()
-        for row in rows_of[number].tolist()
-        if device_keys[collectives.device[row]] in keys
+    devices = [
+        device for device in range(len(trace.device_list)) if trace.device_key(device) in keys
     ]
-    return _table(trace, collectives, rows, device_keys), row_count - len(rows)
+    rows = np.flatnonzero(is_in(collectives.device, devices))
+    rank = np.full(collectives.count, NONE, dtype=np.int64)
+    rank[shown] = np.arange(shown.size)
+    of_row = rank[collectives.collective[rows]]
+    rows = rows[of_row != NONE][np.argsort(of_row[of_row != NONE], kind="stable")]
+    return _table(trace, collectives, rows), row_count - rows.size
 
 
-def _table(
-    trace: Trace, collectives: Collectives, rows: list[int], device_keys: list[str]
-) -> Table:
-    number = collectives.collective[rows]
-    device = collectives.device[rows].tolist()
-    is_complete = collectives.is_complete[number]
-    ops = [trace.names.text(op) for op in collectives.op[rows].tolist()]
-    transfers, waits = (
-        [ps if known else None for ps, known in zip(lengths.tolist(), is_complete, strict=True)]
-        for lengths in (collectives.transfer_ps[number], collectives.wait_ps[rows])
-    )
-    size = collectives.bytes_moved[number].tolist()
-    step = collectives.step[rows].tolist()
+def _table(trace: Trace, collectives: Collectives, rows: Int64Array) -> Table:
+    number, device, name = collectives.collective[rows], collectives.device[rows], trace.names.text
+    is_unknown = ~collectives.is_complete[number]
+    size, step = collectives.bytes_moved[number], collectives.step[rows]
+    keys = [trace.device_key(index) for index in range(len(trace.device_list))]
+    hosts = [trace.hosts[entry.host].name for entry in trace.device_list]
+    ops = [
+        split_op(name(op) or "")[0] if op != NONE else None for op in collectives.op[rows].tolist()
+    ]
     return table_of_columns(
         "collectives",
-        integers("collective", number.tolist()),
-        texts("kind", [CollectiveKind(k).name.lower() for k in collectives.kind[rows].tolist()]),
-        texts("op", [None if op is None else split_op(op)[0] for op in ops]),
-        texts("name", [trace.names.text(n) or "" for n in collectives.name[rows].tolist()]),
-        texts("host", [trace.hosts[trace.device_list[index].host].name for index in device]),
-        texts("device", [device_keys[index] for index in device]),
-        integers("step", [None if value == NONE else value for value in step]),
-        integers("start_ps", collectives.start_ps[rows].tolist()),
-        integers("duration_ps", collectives.duration_ps[rows].tolist()),
-        integers("transfer_ps", transfers),
-        integers("wait_ps", waits),
-        flags("is_last", collectives.is_last[rows].tolist(), is_optional=False),
-        integers("device_count", collectives.device_count[number].tolist()),
-        texts("matched_by", ["keys" if by else "order" for by in collectives.by_keys[rows]]),
-        integers("bytes", [None if value == UNKNOWN_BYTES else value for value in size]),
+        whole("collective", number),
+        category("kind", collectives.kind[rows], [kind.name.lower() for kind in CollectiveKind]),
+        texts("op", ops),
+        texts("name", [name(n) or "" for n in collectives.name[rows].tolist()]),
+        category("host", device, hosts),
+        category("device", device, keys),
+        whole("step", step, step == NONE),
+        whole("start_ps", collectives.start_ps[rows]),
+        whole("duration_ps", collectives.duration_ps[rows]),
+        whole("transfer_ps", collectives.transfer_ps[number], is_unknown),
+        whole("wait_ps", collectives.wait_ps[rows], is_unknown),
+        flag("is_last", collectives.is_last[rows]),
+        whole("device_count", collectives.device_count[number]),
+        category("matched_by", collectives.by_keys[rows].astype(np.int64), ("order", "keys")),
+        whole("bytes", size, size == UNKNOWN_BYTES),
     )
 
 
@@ -617,7 +562,7 @@ _ROW_COLUMNS: Final = (
 
 ANALYSIS: Final = Analysis[CollectiveResult](
     "collectives",
-    compute=collectives_result,
+    compute=compute,
     rules=(EXPOSED, OF_LAYERS, OFF_GPU),
     diagnose=diagnose,
     sections=(collectives_section,),

@@ -7,8 +7,8 @@ of the compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Final
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -17,15 +17,7 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Among, Argument, Number, Size
-from traceview.base.record import (
-    LARGEST,
-    Count,
-    DeviceKey,
-    Integer,
-    Picoseconds,
-    Record,
-    one_of,
-)
+from traceview.base.record import LARGEST, Count, DeviceKey, Integer, Picoseconds, Record, one_of
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.op_phase import Phase, phases_of
@@ -84,7 +76,7 @@ class DevicePhases(OfDevice, frozen=True):
 
     @property
     def named_ps(self) -> int:
-        """What the backward pass is a share of."""
+        """The whole that the backward pass is a share of."""
         return self.forward_ps + self.backward_ps + self.optimizer_ps
 
 
@@ -112,20 +104,14 @@ def compute(context: Context) -> Gradients | Skipped:
         return Skipped("no device computed in the window")
     if not make_steps_together(trace, in_use):
         return Skipped("each process steps on its own")
-    replicas = ReplicaNames(trace)
-    rows = [_row(trace, replicas, device) for device in in_use]
-    named = [row for row in rows if row.backward is not None]
-    empty = _with_empty_batches(trace, named)
-    computed = tuple(row.device for row in named if row.backward and row not in empty)
+    names = ReplicaNames(trace)
+    rows = [_row(trace, names, device) for device in in_use]
+    empty = _with_empty_batches(trace, rows)
+    computed = tuple(row.device for row in rows if row.backward and row.device not in empty)
     single = next((i for i in in_use if (trace.device_key(i),) == computed), None)
     is_single = single is not None and _is_meant_for_several(trace, single)
-    reasons = _reasons(trace, replicas, single) if single is not None and is_single else {}
-    return Gradients(
-        computed=computed,
-        is_single=is_single,
-        reasons=tuple(reasons),
-        devices=tuple(rows),
-    )
+    reasons = dict(_reasons(trace, names, single)) if single is not None and is_single else {}
+    return Gradients(computed, is_single, tuple(reasons), tuple(rows))
 
 
 def _row(trace: Trace, names: ReplicaNames, device: int) -> DevicePhases:
@@ -146,24 +132,16 @@ def _row(trace: Trace, names: ReplicaNames, device: int) -> DevicePhases:
     )
 
 
-def _with_empty_batches(trace: Trace, rows: list[DevicePhases]) -> list[DevicePhases]:
+def _with_empty_batches(trace: Trace, rows: Sequence[DevicePhases]) -> set[str]:
     """Devices whose replicas got no example: their kernels compute gradients of empty batches.
 
     The examples of a batch go to the first replicas of a host (measured with TensorFlow 2.21).
     """
-    if len(trace.hosts) > 1:
-        return []
-    examples = {
-        host.name: host.sidecar.environment.batch.global_ or 0
-        for host in trace.hosts
-        if host.sidecar is not None and _is_below_replicas(host.sidecar)
-    }
-    return [
-        row
-        for row in rows
-        if row.host in examples
-        and (row.replicas[0] if row.replicas else row.ordinal) >= examples[row.host]
-    ]
+    sidecar = trace.hosts[0].sidecar
+    if len(trace.hosts) > 1 or sidecar is None or not _is_below_replicas(sidecar):
+        return set()
+    examples = sidecar.environment.batch.global_ or 0
+    return {row.device for row in rows if (*row.replicas, row.ordinal)[0] >= examples}
 
 
 def _is_meant_for_several(trace: Trace, device: int) -> bool:
@@ -196,49 +174,42 @@ def _could_be_several(sidecar: Sidecar | None) -> bool:
 # Why only one
 
 
-def _reasons(trace: Trace, replicas: ReplicaNames, device: int) -> dict[str, dict[str, Argument]]:
+def _reasons(
+    trace: Trace, names: ReplicaNames, device: int
+) -> Iterator[tuple[str, dict[str, Argument]]]:
     """The reasons that evidence shows for gradients on only one device, with what their sentences name."""
     entry = trace.device_list[device]
     sidecar = trace.hosts[entry.host].sidecar
-    together = _replicas_together(replicas, device, sidecar)
-    known: dict[str, dict[str, Argument] | None] = {}
+    together = _replicas_together(names, device, sidecar)
     if sidecar is not None:
         environment = sidecar.environment
-        strategy, batch = environment.strategy, environment.batch.global_
-        has_class, replica_count = strategy.class_ is not None, strategy.replicas or 0
-        several = len(strategy.devices or ()) > 1 or replica_count > 1
-        is_unused = has_class and strategy.found_by == "memory" and several
-        known["unused_strategy"] = {} if is_unused else None
-        is_one = strategy.replicas == 1 and has_class and not is_unused
-        known["one_replica"] = {} if is_one else None
-        is_mirrored = "Mirrored" in (strategy.class_ or "") and replica_count > 1
+        strategy, replicas = environment.strategy, environment.strategy.replicas or 0
+        is_several = len(strategy.devices or ()) > 1 or replicas > 1
+        if strategy.class_ is not None and strategy.found_by == "memory" and is_several:
+            yield "unused_strategy", {}
+        elif strategy.class_ is not None and replicas == 1:
+            yield "one_replica", {}
         outside = sum(graph.not_mirrored or 0 for graph in sidecar.placement.functions)
-        known["outside_scope"] = (
-            {"variables": Number(outside, "variable")} if is_mirrored and outside else None
-        )
+        if "Mirrored" in (strategy.class_ or "") and replicas > 1 and outside:
+            yield "outside_scope", {"variables": Number(outside, "variable")}
         pinned = 0 if together else _pinned_count(sidecar)
-        known["pinned_ops"] = {"pinned": Number(pinned, "op")} if pinned else None
-        examples: dict[str, Argument] = {
-            "examples": Number(batch or 0, "example"),
-            "all": Number(replica_count, "replica"),
-        }
-        known["small_batch"] = examples if _is_below_replicas(sidecar) else None
+        if pinned:
+            yield "pinned_ops", {"pinned": Number(pinned, "op")}
+        if _is_below_replicas(sidecar):
+            examples = Number(environment.batch.global_ or 0, "example")
+            yield "small_batch", {"examples": examples, "all": Number(replicas, "replica")}
         shown, of_machine = len(sidecar.physical_gpus), len(environment.links.gpus or ())
         is_hidden = "CUDA_VISIBLE_DEVICES" in (environment.variables or {})
-        known["visible_devices"] = (
-            {"shown": Among(1, of_machine, "GPU")}
-            if is_hidden and shown == 1 and of_machine > 1
-            else None
-        )
+        if is_hidden and shown == 1 < of_machine:
+            yield "visible_devices", {"shown": Among(1, of_machine, "GPU")}
         visible = [name for name in environment.devices.visible or () if "GPU" in name]
-        known["set_visible_devices"] = (
-            {"set": Among(1, shown, "GPU")} if shown > 1 and len(visible) == 1 else None
-        )
-    known["replicas_together"] = (
-        {"together": Number(len(together), "replica")} if together else None
-    )
-    known["gpu_shared"] = _taken(entry.ordinal, sidecar) if sidecar is not None else None
-    return {reason: named for reason, named in known.items() if named is not None}
+        if len(visible) == 1 < shown:
+            yield "set_visible_devices", {"set": Among(1, shown, "GPU")}
+    if together:
+        yield "replicas_together", {"together": Number(len(together), "replica")}
+    taken = _taken(entry.ordinal, sidecar) if sidecar is not None else None
+    if taken is not None:
+        yield "gpu_shared", taken
 
 
 def _replicas_together(names: ReplicaNames, device: int, sidecar: Sidecar | None) -> list[int]:
@@ -368,8 +339,9 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding | None]:
     trace, ledger = context.trace, context.ledger
     (key,) = result.computed
     single = next(d for d in range(len(trace.device_list)) if trace.device_key(d) == key)
-    reasons = _reasons(trace, ReplicaNames(trace), single)
-    arguments: dict[str, Argument] = {"device": devices_argument(context, [key])}
+    reasons = dict(_reasons(trace, ReplicaNames(trace), single))
+    device = devices_argument(context, [key])
+    arguments: dict[str, Argument] = {"device": device}
     for named in reasons.values():
         arguments.update(named)
     row = next(row for row in result.devices if row.device == key)
@@ -381,33 +353,26 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding | None]:
             if other.device != key
         ),
     )
-    action = next(iter(reasons), "")
     others = [d for d in ledger.devices if d != single and _is_alike(trace, d, single)]
+    of_finding: dict[str, Any] = {
+        "confidence": ("high", "") if reasons else ("medium", "not-recorded"),
+        "evidence": evidence,
+        "action": next(iter(reasons), ""),
+        "notes": tuple(reasons),
+    }
     if others:
-        noun = devices_argument(context, [key]).noun
-        arguments["others"] = Among(len(others), len(others) + 1, noun)
-        yield SINGLE.of_rows(
-            context,
-            ledger.rows(devices=others),
-            named=others,
-            arguments=arguments,
-            confidence=("high", "") if reasons else ("medium", "not-recorded"),
-            evidence=evidence,
-            action=action,
-            notes=tuple(reasons),
-        )
+        arguments["others"] = Among(len(others), len(others) + 1, device.noun)
+        rows = ledger.rows(devices=others)
+        yield SINGLE.of_rows(context, rows, named=others, arguments=arguments, **of_finding)
         return
     # Somebody who hides GPUs from a process may mean to.
-    is_chosen = "visible_devices" in reasons
+    is_unsure = "visible_devices" in reasons or context.selection.has_few_steps
     yield SINGLE.finding(
         arguments=arguments,
-        confidence=("high", "") if reasons else ("medium", "not-recorded"),
-        severity="info" if is_chosen or context.selection.has_few_steps else "critical",
-        evidence=evidence,
+        severity="info" if is_unsure else "critical",
         devices=[key],
         title="alone",
-        action=action,
-        notes=tuple(reasons),
+        **of_finding,
     )
 
 

@@ -7,21 +7,21 @@ single copies therefore add up exactly to that of their direction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict
 
+from traceview.analysis.exchange.reduction_path import reduction_rows
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
-from traceview.analysis.measures.reduction_path import reduction_rows
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
 from traceview.analysis.rules.words import Argument, Names, Number, Ops, Part, Rate
-from traceview.base.ids import groups_of
+from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
     LARGEST,
@@ -44,12 +44,11 @@ from traceview.document.columns import DEVICE, Shown
 from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
-from traceview.ledger.table import Ledger, totals
+from traceview.ledger.table import totals
 from traceview.trace.device.copies import Copies, copies_of
 from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import pcie_bytes_per_second
-from traceview.trace.windows import Window
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
 
 SMALL_BYTES: Final = 64 * 1024
@@ -136,96 +135,62 @@ class Transfers(Record, frozen=True):
 
 def compute(context: Context) -> Transfers | Skipped:
     """The copies of each GPU in its window, with the sources of each."""
-    trace, selection = context.trace, context.selection
-    gpus = [
-        index for index, device in enumerate(trace.device_list) if device.kind in ("gpu", "tpu")
-    ]
-    if not gpus:
-        return Skipped("not applicable: there is no GPU")
-    recorded = [index for index in gpus if index in context.ledger.devices]
+    trace, ledger = context.trace, context.ledger
+    gpus = [at for at, device in enumerate(trace.device_list) if device.kind in ("gpu", "tpu")]
+    recorded = [device for device in gpus if device in ledger.devices]
     if not recorded:
-        return Skipped("no GPU recorded an event")
-    copies, ledger = copies_of(trace), context.ledger
-    exposed = _exposed(ledger, copies)
+        nothing = "no GPU recorded an event" if gpus else "not applicable: there is no GPU"
+        return Skipped(nothing)
+    copies, columns, activity = copies_of(trace), trace.device_columns, ledger.columns.activity
+    # The exposed time of each copy in its window, without that of earlier copies of its direction.
+    is_copy = (activity >= ActivityClass.H2D) & (activity <= ActivityClass.D2D)
+    number = np.searchsorted(copies.row, ledger.columns.event[is_copy])
+    exposed = totals(number, ledger.columns.duration_ps[is_copy], copies.row.size)
     in_steps = {
-        way: ledger.by_device((ledger.columns.activity == CLASS_KEYS.index(way)) & ledger.counts)
-        for way in COPIES
+        way: ledger.by_device((activity == CLASS_KEYS.index(way)) & ledger.counts) for way in COPIES
     }
     rows = []
-    top = context.options.rows_of(TOP_SOURCES)
-    for index in recorded:
-        window = selection.windows[trace.device_list[index].host]
-        steps = step_bounds(selection.used_of(window.host))
-        of_device = _in_window(trace, copies, index, window)
-        own = _subset(copies, of_device)
-        class_ = trace.device_columns.class_[own.row]
-        rows.append(
-            DeviceTransfers(
-                *trace.identity(index),
-                directions={
-                    way: _direction(
-                        context,
-                        index,
-                        steps,
-                        own.row[class_ == CLASS_KEYS.index(way)],
-                        context.once(in_windows)[index].activity[way],
-                        in_steps[way][index],
-                    )
-                    for way in COPIES
-                },
-                link_bytes_per_second=_link(trace, window.host),
-                top_sources=tuple(_sources(trace, index, own, exposed[of_device])[:top]),
+    for device in recorded:
+        window = context.selection.windows[trace.device_list[device].host]
+        own = columns.rows_of(device)
+        first, last = np.searchsorted(copies.row, (own.start, own.stop)).tolist()
+        of_device = copies.row[first:last]
+        inside = rows_in(columns.start_ps[of_device], columns.end_ps[of_device], window) + first
+        in_window = Copies(copies.row[inside], copies.op[inside], copies.thread[inside])
+        class_ = columns.class_[in_window.row]
+        directions = {
+            way: _direction(
+                context, device, way, in_window.row[class_ == CLASS_KEYS.index(way)], in_steps[way]
             )
-        )
+            for way in COPIES
+        }
+        sources = _sources(trace, device, in_window, exposed[inside])
+        top = tuple(sources[: context.options.rows_of(TOP_SOURCES)])
+        link = _link(trace, window.host)
+        rows.append(DeviceTransfers(*trace.identity(device), directions, link, top))
     return Transfers(tuple(rows))
 
 
-def _exposed(ledger: Ledger, copies: Copies) -> Int64Array:
-    """The exposed time of each copy in its window, without that of earlier copies of its direction."""
-    columns = ledger.columns
-    is_copy = (columns.activity >= ActivityClass.H2D) & (columns.activity <= ActivityClass.D2D)
-    number = np.searchsorted(copies.row, columns.event[is_copy])
-    return totals(number, columns.duration_ps[is_copy], copies.row.size)
-
-
-def _in_window(trace: Trace, copies: Copies, device: int, window: Window) -> Int64Array:
-    """The numbers of the copies of a device that overlap its window; copies are in the order of device events."""
-    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    first, last = np.searchsorted(copies.row, (own.start, own.stop)).tolist()
-    rows = copies.row[first:last]
-    inside: Int64Array = rows_in(columns.start_ps[rows], columns.end_ps[rows], window) + first
-    return inside
-
-
-def _subset(copies: Copies, index: Int64Array) -> Copies:
-    return Copies(copies.row[index], copies.op[index], copies.thread[index])
-
-
-# Directions
-
-
 def _direction(
-    context: Context,
-    device: int,
-    steps: tuple[Int64Array, Int64Array],
-    rows: Int64Array,
-    activity: ActivityTime,
-    in_steps_ps: int,
+    context: Context, device: int, way: str, rows: Int64Array, in_steps: Mapping[int, int]
 ) -> Direction:
-    """`steps`: start and end of the used steps. `rows`: the copies in the window. `in_steps_ps`: exposed in used steps."""
-    columns, ledger = context.trace.device_columns, context.ledger
-    size = columns.bytes[rows]
+    """`rows`: the copies in the window. `in_steps`: by device the exposed time in used steps."""
+    columns, ledger, host = (
+        context.trace.device_columns,
+        context.ledger,
+        context.trace.device_list[device].host,
+    )
+    activity, size = context.once(in_windows)[device][way], columns.bytes[rows]
     step_count, gpu_ps = ledger.steps_of_device[device], ledger.gpu_ps_by_device[device]
     small = np.sort(columns.start_ps[rows[(size != UNKNOWN_BYTES) & (size < SMALL_BYTES)]])
-    small_in_step = np.subtract(*(np.searchsorted(small, times) for times in reversed(steps)))
-    is_recorded = activity.bytes is not None
+    begin, end = step_bounds(context.selection.used_of(host))
+    small_in_step = np.searchsorted(small, end) - np.searchsorted(small, begin)
+    is_recorded, is_known = activity.bytes is not None, bool((size != UNKNOWN_BYTES).all())
     return Direction(
         **asdict(activity),
-        exposed_ps_per_step=in_steps_ps // step_count if step_count else None,
-        exposed_ratio=in_steps_ps / gpu_ps if gpu_ps else None,
-        bytes_per_second=None
-        if (size == UNKNOWN_BYTES).any()
-        else _rate(int(size.sum()), activity.busy_ps),
+        exposed_ps_per_step=in_steps[device] // step_count if step_count else None,
+        exposed_ratio=in_steps[device] / gpu_ps if gpu_ps else None,
+        bytes_per_second=_rate(int(size.sum()), activity.busy_ps) if is_known else None,
         pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
         small_count=int(small.size) if is_recorded else None,
         small_count_per_step=median_ps(small_in_step) if is_recorded else None,
@@ -245,35 +210,31 @@ def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | No
     return int(pageable.sum())
 
 
-# Sources
-
-
 def _sources(trace: Trace, device: int, copies: Copies, exposed: Int64Array) -> list[CopySource]:
     """The sources of the copies of one device, those with the longest exposed time first; `exposed`: of each copy."""
-    columns = trace.device_columns
+    columns, text = trace.device_columns, trace.names.text
+    ops, of_copy = unique_inverse(copies.op)
+    # Replicas of an op are one.
+    named = [(None, None) if op == NONE else split_op(text(op) or "") for op in ops.tolist()]
+    place = {op: at for at, op in enumerate(dict.fromkeys(named))}
+    number = np.array([place[op] for op in named], dtype=np.int64)[of_copy]
     class_ = columns.class_[copies.row]
-    groups: dict[tuple[int, str | None, str | None, int], list[Int64Array]] = {}
-    for members in groups_of(class_.astype(np.int64), copies.op, copies.thread):
-        first = members[0]
-        text = trace.names.text(int(copies.op[first]))
-        name, type_ = (None, None) if text is None else split_op(text)
-        key = (int(class_[first]), name, type_, int(copies.thread[first]))
-        groups.setdefault(key, []).append(members)
     sources = []
-    for (of_class, name, type_, thread), parts in groups.items():
-        members = np.concatenate(parts)
-        size = columns.bytes[copies.row[members]]
+    for members in groups_of(class_.astype(np.int64), number, copies.thread):
+        first, rows = members[0], copies.row[members]
+        name, type_ = named[of_copy[first]]
+        size, thread = columns.bytes[rows], int(copies.thread[first])
         known = size[size != UNKNOWN_BYTES]
         sources.append(
             CopySource(
                 device=trace.device_key(device),
-                direction=trace.class_name(of_class),
+                direction=trace.class_name(int(class_[first])),
                 op=name,
                 op_type=type_,
                 thread=None if thread == NONE else trace.lines[thread].name,
-                count=int(members.size),
+                count=members.size,
                 bytes=int(known.sum()) if known.size else None,
-                total_ps=int(columns.duration_ps[copies.row[members]].sum()),
+                total_ps=int(columns.duration_ps[rows].sum()),
                 exposed_ps=int(exposed[members].sum()),
             )
         )
@@ -393,17 +354,15 @@ def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
 
 
 def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:
-    lost = context.ledger.loss(rows)
+    lost, columns = context.ledger.loss(rows), context.ledger.columns
     named = [row for row in result.devices if row.device in lost.devices]
-    if not named:
+    if not named or not lost.ps:
         return None
     arguments, evidence, action = _reason(context, rows, named)
     notes = [action] if action else []
-    columns = context.ledger.columns
-    waiting = rows & (columns.activity == IDLE)
-    staged = int(columns.duration_ps[waiting].sum()) / max(int(columns.duration_ps[rows].sum()), 1)
-    if staged >= _STAGED_RATIO:
-        arguments["staged"] = Part(staged)
+    idle_ps = int(columns.duration_ps[rows & (columns.activity == IDLE)].sum())
+    if idle_ps >= _STAGED_RATIO * lost.ps:
+        arguments["staged"] = Part(idle_ps / lost.ps)
         notes.append("staged")
     longest = max(named, key=lambda row: row.directions["h2d"].exposed_ps)
     source = next((of for of in longest.top_sources if of.direction == "h2d"), None)
@@ -414,65 +373,58 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
         notes.append("issuer")
     elif "thread" in arguments:
         notes.append("issuing_thread")
+    evidence += [
+        Evidence("copy_count", row.directions["h2d"].count, None, row.device) for row in named
+    ]
     return H2D_EXPOSED.of_rows(
-        context,
-        rows,
-        arguments=arguments,
-        evidence=[
-            *evidence,
-            *(
-                Evidence("copy_count", row.directions["h2d"].count, None, row.device)
-                for row in named
-            ),
-        ],
-        action=action,
-        notes=notes,
+        context, rows, arguments=arguments, evidence=evidence, action=action, notes=notes
     )
 
 
 def _reason(
     context: Context, rows: BoolArray, named: Sequence[DeviceTransfers]
 ) -> tuple[dict[str, Argument], list[Evidence], str]:
-    """What takes most of the time: arguments, evidence, and the action for it."""
-    limits, ledger = H2D_EXPOSED.limits, context.ledger
-    columns, device = ledger.columns, context.trace.device_columns
+    """The largest part of the time: arguments, evidence, and the action for it."""
+    limits, columns, device = (
+        H2D_EXPOSED.limits,
+        context.ledger.columns,
+        context.trace.device_columns,
+    )
     whole = int(columns.duration_ps[rows].sum())
     # The copy itself, and idle time that it ends.
     of_copy = rows & (columns.event != NONE)
     of_copy[of_copy] = device.class_[columns.event[of_copy]] == ActivityClass.H2D
-    if not whole:
-        return {}, [], ""
     event, lasted = columns.event[of_copy], columns.duration_ps[of_copy]
-    size, memory = device.bytes[event], device.host_memory[event]
-    small = int(lasted[(size != UNKNOWN_BYTES) & (size < SMALL_BYTES)].sum()) / whole
-    pageable = int(lasted[memory == HostMemory.PAGEABLE].sum()) / whole
-    where = named[0].device
-    if small >= limits["small_ratio"]:
-        arguments: dict[str, Argument] = {"small": Part(small)}
-        count = max(row.directions["h2d"].small_count_per_step or 0 for row in named)
-        if count:
-            arguments["count"] = Number(count)
-        return arguments, [Evidence("small_ratio", small, limits["small_ratio"], where)], "small"
-    if pageable >= limits["pageable_ratio"]:
-        evidence = Evidence("pageable_ratio", pageable, limits["pageable_ratio"], where)
-        return {"pageable": Part(pageable)}, [evidence], "pageable"
-    speeds = {
-        row.device: (row.directions["h2d"].bytes_per_second, row.link_bytes_per_second)
+    size = device.bytes[event]
+    is_small = (size != UNKNOWN_BYTES) & (size < SMALL_BYTES)
+    for action, is_so in (
+        ("small", is_small),
+        ("pageable", device.host_memory[event] == HostMemory.PAGEABLE),
+    ):
+        share, limit = int(lasted[is_so].sum()) / whole, limits[f"{action}_ratio"]
+        if share >= limit:
+            arguments: dict[str, Argument] = {action: Part(share)}
+            count = max(row.directions["h2d"].small_count_per_step or 0 for row in named)
+            if count and action == "small":
+                arguments["count"] = Number(count)
+            return arguments, [Evidence(f"{action}_ratio", share, limit, named[0].device)], action
+    slow = [
+        (rate / link, rate, row.device)
         for row in named
-    }
-    slow = {
-        key: (rate, rate / link)
-        for key, (rate, link) in speeds.items()
-        if rate is not None and link and rate < limits["link_use_ratio"] * link
-    }
-    if slow:
-        key, (rate, use) = min(slow.items(), key=lambda pair: pair[1][1])
-        evidence = Evidence("link_use_ratio", use, limits["link_use_ratio"], key)
-        return {"rate": Rate(rate), "link_use": Part(use)}, [evidence], "slow"
-    return {}, [], ""
+        if (rate := row.directions["h2d"].bytes_per_second) is not None
+        and (link := row.link_bytes_per_second)
+        and rate < limits["link_use_ratio"] * link
+    ]
+    if not slow:
+        return {}, [], ""
+    use, rate, key = min(slow, key=lambda each: each[0])
+    evidence = Evidence("link_use_ratio", use, limits["link_use_ratio"], key)
+    return {"rate": Rate(rate), "link_use": Part(use)}, [evidence], "slow"
 
 
 # Section
+
+TITLE: Final = "Transfers"
 
 
 class _Row(NamedTuple):
@@ -505,28 +457,22 @@ _COLUMNS: Final = (
 
 def transfers_section(view: View, result: Transfers) -> doc.Section | None:
     """The copies of each device by direction; in a brief document without devices whose copies cost nothing."""
-    relevant = [row for row in result.devices if not view.is_brief or _is_costly(row)]
-    if not relevant:
-        return None
-    rows = _with_copies(relevant)
-    if not rows:
-        return doc.Section("transfers", "Transfers", (), lead="No copies in the window.")
-    blocks = view.device_table("Copies by device and direction", rows, _COLUMNS, "copies")
-    return doc.Section("transfers", "Transfers", blocks, lead=_lead(rows))
-
-
-def _with_copies(devices: Sequence[DeviceTransfers]) -> list[_Row]:
-    """The devices and directions with copies."""
-    return [
+    every = [
         _Row(row, row.device, way, direction)
-        for row in devices
+        for row in result.devices
         for way, direction in row.directions.items()
         if direction.count
     ]
-
-
-def _is_costly(row: DeviceTransfers) -> bool:
-    return any((way.copies.exposed_ratio or 0.0) >= LIMIT for way in _with_copies([row]))
+    costly = {row.device for row in every if (row.copies.exposed_ratio or 0.0) >= LIMIT}
+    rows = [row for row in every if not view.is_brief or row.device in costly]
+    if not rows:
+        return (
+            None
+            if view.is_brief
+            else doc.Section("transfers", TITLE, (), lead="No copies in the window.")
+        )
+    blocks = view.device_table("Copies by device and direction", rows, _COLUMNS, "copies")
+    return doc.Section("transfers", TITLE, blocks, lead=_lead(rows))
 
 
 def _lead(rows: Sequence[_Row]) -> str:

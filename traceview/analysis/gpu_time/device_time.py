@@ -26,7 +26,7 @@ from traceview.analysis.rules.words import Among, Argument, Number, Part, Size
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, columns
-from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, PARTS, STATUSES, look_of
+from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, STATUSES, look_of
 from traceview.ledger.states import State
 from traceview.trace.device.table import Column, Table, record_columns, table
 from traceview.trace.strategy.replicas import CPU
@@ -140,9 +140,11 @@ def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding | None]:
     gpus = [row for row in gpus if row.host in traced]
     index_of = {trace.device_key(index): index for index in range(len(trace.device_list))}
     unused = [row for row in gpus if row.status in (*WITHOUT_EVENT, "copy_only")]
+    if unused:
+        yield _unused(context, unused, gpus, [index_of[row.device] for row in unused])
     marginal = [index_of[row.device] for row in gpus if row.status == "marginal"]
-    yield _unused(context, unused, gpus, [index_of[row.device] for row in unused])
-    yield _marginal(context, marginal)
+    if marginal:
+        yield _marginal(context, marginal)
 
 
 def _unused(
@@ -152,22 +154,24 @@ def _unused(
     devices: Sequence[int],
 ) -> Finding | None:
     """GPUs that compute nothing, and the memory that they hold."""
-    if not rows:
-        return None
     noun = "TPU" if all(row.kind == "tpu" for row in gpus) else "GPU"
     arguments: dict[str, Argument] = {"unused": Among(len(rows), len(gpus), noun)}
     evidence = [Evidence("status", row.status, None, row.device, value_is="words") for row in rows]
+    copying = [row for row in rows if row.status == "copy_only"]
+    notes = ["copies"] if copying else []
     held = {row.device: row.memory_held_bytes or 0 for row in rows}
     held = {device: size for device, size in held.items() if size >= HELD_BYTES}
     if held:
         arguments["memory"] = Size(sum(held.values()))
-    evidence += [Evidence("memory_held_bytes", size, None, key) for key, size in held.items()]
-    copying = [row for row in rows if row.status == "copy_only"]
-    notes = (*(("copies",) if copying else ()), *(("memory",) if held else ()))
-    replicas = _more_replicas(context, gpus, devices)
-    if replicas is not None:
+        evidence += [Evidence("memory_held_bytes", size, None, key) for key, size in held.items()]
+        notes.append("memory")
+    # Names of ops may show more replicas than GPUs that compute.
+    computing_count, trace = sum(row.is_in_use for row in gpus), context.trace
+    count = least_replica_count(trace, {trace.device_list[d].host for d in devices})
+    if count is not None and count > computing_count:
+        replicas = Evidence("least_replica_count", count, computing_count, "", "names of ops")
         return UNUSED_GPU.finding(
-            arguments={**arguments, "replicas": Number(int(replicas.value), "replica")},
+            arguments={**arguments, "replicas": Number(count, "replica")},
             confidence=("medium", "replicas"),
             severity="warning",
             evidence=[replicas, *evidence],
@@ -190,35 +194,19 @@ def _unused(
     )
 
 
-def _more_replicas(
-    context: Context, gpus: Sequence[DeviceTimeRow], devices: Sequence[int]
-) -> Evidence | None:
-    """How many replicas names of ops show, if these are more than GPUs that compute."""
-    trace = context.trace
-    computing_count = sum(row.is_in_use for row in gpus)
-    count = least_replica_count(trace, {trace.device_list[d].host for d in devices})
-    if count is None or count <= computing_count:
-        return None
-    return Evidence("least_replica_count", count, computing_count, "", "names of ops")
-
-
 def _marginal(context: Context, marginal: Sequence[int]) -> Finding | None:
     """GPUs that compute far less than the busiest one does."""
-    if not marginal:
-        return None
     trace, activities = context.trace, context.activities
-    peers = busiest_peers(trace, activities)
-    compute_ps = {device: activities[device].compute.length for device in marginal}
-    shares = {
-        device: ps / activities[peers[device]].compute.length for device, ps in compute_ps.items()
-    }
+    peers, compute_ps = busiest_peers(trace, activities), [of.compute.length for of in activities]
+    shares = {device: compute_ps[device] / compute_ps[peers[device]] for device in marginal}
     most = max(marginal, key=lambda device: shares[device])
     evidence = []
-    for device in marginal:
+    for device, share in shares.items():
         key = trace.device_key(device)
-        evidence.append(Evidence("compute_ps", compute_ps[device], None, key))
-        limited = ("compute_ratio_to_busiest", shares[device], MARGINAL_RATIO)
-        evidence.append(Evidence(*limited, key))
+        evidence += [
+            Evidence("compute_ps", compute_ps[device], None, key),
+            Evidence("compute_ratio_to_busiest", share, MARGINAL_RATIO, key),
+        ]
     peer = devices_argument(context, [trace.device_key(peers[most])])
     return MARGINAL_GPU.of_rows(
         context,
@@ -242,6 +230,11 @@ _PARTS_ADD_UP: Final = (
 )
 
 
+# No fault of the device where another one has more to do.
+_MARGINAL: Final = (
+    f"Status {look_of(STATUSES, 'marginal').words}: computes less than {numbers.share(MARGINAL_RATIO)} of what the busiest "
+    "device does."
+)
 _OPS_OF_CPUS: Final = (
     "On CPU devices compute is all time in which ops run here. Bars and findings count what others cost these ops, such as a "
     "pipeline that takes cores, as theirs, and very short ops as dispatch."
@@ -252,11 +245,17 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
     """A row per device; of very many devices the outliers, and the range of the others."""
     if not result.devices:
         return doc.Section("devices", TITLE, (), lead="The trace holds no device.", is_folded=False)
-    empty = _without_record(result.devices)
-    folded = empty if len(empty) >= FOLD_FROM else []
-    others = [row for row in result.devices if row.device in view.others]
-    rows = [row for row in result.devices if row not in folded and row not in others]
+    # Devices without an event and without a word on their memory.
+    folded = [
+        row
+        for row in result.devices
+        if row.status == "empty" and row.memory_held_bytes is row.memory_peak_bytes is None
+    ]
+    folded = folded if len(folded) >= FOLD_FROM else []
+    own, others = view.split(result.devices)
+    rows = [row for row in own if row not in folded]
     shown = rows[: view.most_rows]
+    is_marginal = any(row.status == "marginal" for row in shown)
     return doc.Section(
         "devices",
         TITLE,
@@ -273,7 +272,7 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
             *doc.remarks(
                 _unknown_directions(result.devices),
                 _outside_window(result.devices),
-                _marginal_meaning(shown),
+                _MARGINAL if is_marginal else None,
                 _PARTS_ADD_UP if shown else None,
                 _OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
             ),
@@ -298,15 +297,6 @@ def device_list(rows: Sequence[DeviceTimeRow]) -> str:
         where = f" on {numbers.plural(hosts, 'host')}" if kind == "replica" else ""
         kinds.append(f"{count}{where}" + (f", {models}" if models else ""))
     return "; ".join(kinds)
-
-
-def _without_record(rows: Sequence[DeviceTimeRow]) -> list[DeviceTimeRow]:
-    """Devices without an event and without a word on their memory."""
-    return [
-        row
-        for row in rows
-        if row.status == "empty" and row.memory_held_bytes is row.memory_peak_bytes is None
-    ]
 
 
 # Columns
@@ -335,10 +325,12 @@ def _shares() -> Iterator[Shown]:
 def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     yield DEVICE
     yield Shown("status", lambda row: look_of(STATUSES, row.status), 6, "look")
-    yield Shown("", _span, kind="span")
+    yield Shown(
+        "",
+        lambda row: doc.Span(row.device, 0, row.window_ps) if row.window_ps else None,
+        kind="span",
+    )
     yield Shown("busy", "busy_ratio")
-    if not view.is_brief:
-        yield Shown("window", _bar, 11, "bar")
     yield Shown("busy time", "busy_ps", 5)
     *shares, copies = _shares()
     yield from shares
@@ -352,30 +344,15 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     yield from by_class if len(by_class) > 1 else [copies]
     yield Shown("idle", lambda row: doc.ratio(row.idle_ps, row.window_ps), kind="share")
     are_replicas = all(row.kind == "replica" for row in rows)
-    yield Shown("ops" if are_replicas else "kernels", _kernel_count, 8, "count")
+    yield Shown(
+        "ops" if are_replicas else "kernels",
+        lambda row: row.activity and row.activity["compute"].count,
+        8,
+        "count",
+    )
     yield Shown("peak memory", "memory_peak_bytes", 7, meaning="since the process started")
     # The lead of the section names a model that all devices share.
     yield Shown("model", "model", 9, if_several=True)
-
-
-def _span(row: DeviceTimeRow) -> doc.Span | None:
-    return doc.Span(row.device, 0, row.window_ps) if row.window_ps else None
-
-
-def _kernel_count(row: DeviceTimeRow) -> int | None:
-    return row.activity["compute"].count if row.activity else None
-
-
-def _bar(row: DeviceTimeRow) -> doc.Bar | None:
-    if not row.window_ps:
-        return None
-    return doc.Bar(
-        tuple(
-            doc.Part(PARTS[key], length / row.window_ps)
-            for key, length in row.parts_ps.items()
-            if length
-        )
-    )
 
 
 # Remarks
@@ -389,14 +366,6 @@ def _folded_sentences(rows: Sequence[DeviceTimeRow]) -> Iterator[str]:
             yield f"{keys} recorded no event."
         else:
             yield f"{keys}: no device of this host was recorded, so nothing is known of them."
-
-
-def _marginal_meaning(rows: Sequence[DeviceTimeRow]) -> str | None:
-    """What the status says, which is no fault of the device where another one has more to do."""
-    if all(row.status != "marginal" for row in rows):
-        return None
-    words = look_of(STATUSES, "marginal").words
-    return f"Status {words}: computes less than {numbers.share(MARGINAL_RATIO)} of what the busiest device does."
 
 
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:
@@ -414,12 +383,10 @@ def _outside_window(rows: Sequence[DeviceTimeRow]) -> str | None:
         for row in rows
         if row.outside_window_count
     ]
-    if not counted:
-        return None
-    of_status = ""
-    if any(row.status == "copy_only" and not row.busy_ps for row in rows):
-        of_status = ", which only the status counts"
-    return f"Outside the window: {numbers.listed(counted)}{of_status}; use --window devices to include them."
+    only_there = any(row.status == "copy_only" and not row.busy_ps for row in rows)
+    of_status = ", which only the status counts" if only_there else ""
+    text = f"Outside the window: {numbers.listed(counted)}{of_status}; use --window devices to include them."
+    return text if counted else None
 
 
 # The table
@@ -439,7 +406,7 @@ def device_table(result: DeviceTime | None) -> Table:
 
 
 def _columns_of_class(key: str, rows: Sequence[DeviceTimeRow]) -> tuple[Column, ...]:
-    """What devices did of one class: `h2d_count`, `h2d_bytes`, `h2d_busy_ps`, `h2d_exposed_ps`."""
+    """Activity of one class: `h2d_count`, `h2d_bytes`, `h2d_busy_ps`, `h2d_exposed_ps`."""
     fields = [
         field for field in ActivityTime.__struct_fields__ if field != "bytes" or key in COPIES
     ]

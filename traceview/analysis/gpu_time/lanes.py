@@ -13,13 +13,14 @@ They are made only where a document asks for them, when the findings are known.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.selection import rows_in
+from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.idle_report import Idle, numbered_gaps
 from traceview.analysis.rules.finding import Skipped
@@ -95,36 +96,35 @@ def lanes_of(context: Context, idle: Idle | Skipped, detailed: Collection[int]) 
         return Skipped(idle.reason)
     trace, selection = context.trace, context.selection
     devices = list(context.idle.gaps)[:MOST_DEVICES]
-    of_device = {device: list(_of_device(context, device)) for device in devices}
     hosts = sorted({trace.device_list[device].host for device in devices})
-    of_host = {host: list(_of_host(context, idle, host)) for host in hosts}
-    drafts = [draft for part in (*of_host.values(), *of_device.values()) for draft in part]
-    shares = fair_shares([draft.slices.size for draft in drafts], MOST_SLICES)
+    drafts = [
+        *(("host", host, draft) for host in hosts for draft in _of_host(context, idle, host)),
+        *(("device", device, draft) for device in devices for draft in _of_device(context, device)),
+    ]
+    shares = fair_shares([draft.slices.size for *_, draft in drafts], MOST_SLICES)
     names = _Names()
     edges = {host: _edges(selection.steps[host], detailed) for host in hosts}
-    lanes = iter(
-        [
-            _lane(trace, names, draft, share, edges[draft.window.host])
-            for draft, share in zip(drafts, shares, strict=True)
-        ]
-    )
+    lanes: dict[tuple[str, int], list[Lane]] = {}
+    for (kind, number, draft), share in zip(drafts, shares, strict=True):
+        lane = _lane(trace, names, draft, share, edges[draft.window.host])
+        lanes.setdefault((kind, number), []).append(lane)
     host_lanes = [
         HostLanes(
             trace.hosts[host].name,
             selection.windows[host].start_ps,
             selection.windows[host].end_ps,
-            tuple(next(lanes) for _ in part),
+            tuple(lanes.get(("host", host), ())),
             tuple(sorted(step.number for step in selection.steps[host] if step.number in detailed)),
         )
-        for host, part in of_host.items()
+        for host in hosts
     ]
     device_lanes = [
         DeviceLanes(
             trace.device_key(device),
             trace.hosts[trace.device_list[device].host].name,
-            tuple(next(lanes) for _ in part),
+            tuple(lanes.get(("device", device), ())),
         )
-        for device, part in of_device.items()
+        for device in devices
     ]
     left_out_count = len(context.idle.gaps) - len(devices)
     return Lanes(tuple(host_lanes), tuple(device_lanes), left_out_count, names.cut(trace))
@@ -194,8 +194,7 @@ def _of_host(context: Context, idle: Idle, host: int) -> Iterator[_Draft]:
 
 
 def _steps(steps: Sequence[Step], window: Window) -> Slices:
-    start = np.array([max(step.start_ps, window.start_ps) for step in steps], dtype=np.int64)
-    end = np.array([min(step.end_ps, window.end_ps) for step in steps], dtype=np.int64)
+    start, end = step_bounds(steps)
     kinds = [_STEP_CLASSES[-1] if step.excluded else step.kind for step in steps]
     class_ = np.array(
         [_STEP_CLASSES.index(kind) if kind in _STEP_CLASSES else 0 for kind in kinds],
@@ -205,7 +204,11 @@ def _steps(steps: Sequence[Step], window: Window) -> Slices:
     # A number that no column of names can hold is left out.
     fits = (number >= 0) & (number < np.iinfo(np.int32).max)
     return slices_of(
-        start, end, class_, np.where(fits, number, NONE).astype(np.int32), len(_STEP_CLASSES)
+        np.maximum(start, window.start_ps),
+        np.minimum(end, window.end_ps),
+        class_,
+        np.where(fits, number, NONE).astype(np.int32),
+        len(_STEP_CLASSES),
     )
 
 
@@ -215,12 +218,12 @@ def _chosen_threads(trace: Trace, states: HostStates, idle: Idle, host: int) -> 
     launch = launch[launch != NONE]
     count = np.bincount(states.thread[trace.host_columns.line[launch]], minlength=1)
     launching = np.argsort(-count, kind="stable")[:_LAUNCHING_THREADS]
-    named: dict[str, int] = {}
+    named: Counter[str] = Counter()
     for row in idle.devices:
         if row.host == trace.hosts[host].name:
             for gap in row.gaps:
                 if gap.thread is not None:
-                    named[gap.thread] = named.get(gap.thread, 0) + gap.duration_ps
+                    named[gap.thread] += gap.duration_ps
     thread_of_name: dict[str, int] = {}
     for line in np.flatnonzero(trace.host_of_line == host).tolist():
         info = trace.lines[line]
@@ -229,7 +232,7 @@ def _chosen_threads(trace: Trace, states: HostStates, idle: Idle, host: int) -> 
     chosen = [
         *([states.caller] if states.caller != NONE else []),
         *(int(thread) for thread in launching if count[thread]),
-        *(thread_of_name[name] for name in sorted(named, key=lambda name: -named[name])),
+        *(thread_of_name[name] for name, _ in named.most_common()),
     ]
     return list(dict.fromkeys(chosen))[:MOST_THREADS]
 
@@ -348,13 +351,7 @@ class Slices(Struct, frozen=True, eq=False):
 
     def at(self, places: Int64Array) -> Slices:
         """The slices at these places."""
-        return Slices(
-            self.start_ps[places],
-            self.end_ps[places],
-            self.class_ps[:, places],
-            self.count[places],
-            self.name[places],
-        )
+        return Slices(*(getattr(self, name)[..., places] for name in self.__struct_fields__))
 
     @property
     def size(self) -> int:
@@ -427,33 +424,24 @@ def slices_of(
 
     An event that is hidden as a whole counts with the slice before it. The slices cover what the events cover.
     """
-    if start.size == 0:
-        return _nothing(class_count)
     reach = np.maximum.accumulate(end)
     begin = start.copy()
     np.maximum(begin[1:], reach[:-1], out=begin[1:])
     kept = np.flatnonzero(end > begin)
-    if kept.size == 0:
-        return _nothing(class_count)
-    # Empty events before the first slice count with it.
-    edges = np.concatenate(([0], kept[1:]))
     class_ps = np.zeros((class_count, kept.size), dtype=np.int64)
     class_ps[class_[kept], np.arange(kept.size)] = end[kept] - begin[kept]
+    # Empty events before the first slice count with it.
+    edges = kept.copy()
+    edges[:1] = 0
     count = np.diff(np.append(edges, start.size))
     return Slices(begin[kept], end[kept], class_ps, count, name[kept])
 
 
 def joined(parts: Sequence[Slices]) -> Slices:
     """Slices of several parts that lie apart, in time order."""
-    start = np.concatenate([part.start_ps for part in parts])
-    order = np.argsort(start, kind="stable")
-    return Slices(
-        start,
-        np.concatenate([part.end_ps for part in parts]),
-        np.concatenate([part.class_ps for part in parts], axis=1),
-        np.concatenate([part.count for part in parts]),
-        np.concatenate([part.name for part in parts]),
-    ).at(order)
+    columns = ([getattr(part, name) for part in parts] for name in Slices.__struct_fields__)
+    every = Slices(*(np.concatenate(arrays, axis=-1) for arrays in columns))
+    return every.at(np.argsort(every.start_ps, kind="stable"))
 
 
 def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
@@ -482,12 +470,6 @@ def _longest(length: Int64Array, first: Int64Array) -> Int64Array:
     is_longest = length == np.repeat(np.maximum.reduceat(length, first), size)
     candidates = np.flatnonzero(is_longest)
     return candidates[np.searchsorted(candidates, first)]
-
-
-def _nothing(class_count: int) -> Slices:
-    empty = np.empty(0, dtype=np.int64)
-    no_class = np.empty((class_count, 0), dtype=np.int64)
-    return Slices(empty, empty, no_class, empty, np.full(0, NONE, dtype=np.int32))
 
 
 # Strips

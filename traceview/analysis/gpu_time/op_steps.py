@@ -22,7 +22,7 @@ from traceview.base.record import Count, KernelName, OpName, OpType, Picoseconds
 from traceview.base.stats import variance_of_mean
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE
-from traceview.ledger.table import Ledger, totals
+from traceview.ledger.table import totals
 from traceview.trace.device.op_names import op_labels, op_names, read_once
 from traceview.trace.model import NONE, Recording, Trace
 from traceview.xplane.columns import SmallIntArray
@@ -64,7 +64,7 @@ class OpInSteps(Record, frozen=True):
 
 
 class OpSteps(Record, frozen=True):
-    """What the ops take of the used steps.
+    """The time of ops in the used steps.
 
     Attributes:
         rows: The ops that take longest, and those that take most of the path, longest first.
@@ -82,7 +82,7 @@ class OpSteps(Record, frozen=True):
 
 
 class _Op(NamedTuple):
-    """What makes two events the same op."""
+    """The key that makes two events the same op."""
 
     class_: int
     op: str | None
@@ -100,46 +100,51 @@ def compute(context: Context) -> OpSteps | Skipped:
     """The ops of the used steps with the largest time."""
     if not context.selection.used_steps:
         return Skipped("no used step")
-    ledger = context.ledger
+    ledger, columns, walked = context.ledger, context.ledger.columns, context.ledger.path
     numbers = sorted({step.number for step in context.selection.used_steps})
-    numbering = _Numbering(context.trace)
-    place_of = {number: place for place, number in enumerate(numbers)}
-    places = [place_of.get(step.number, NONE) for step in ledger.steps]
-    of_step = np.array(places, dtype=np.int32)
-    devices = [_device_ops(ledger, device, of_step, numbering) for device in ledger.devices]
-    walked = ledger.path
-    is_busy = ledger.columns.activity[walked.row] != IDLE
-    path = numbering.of(ledger.columns.event[walked.row[is_busy]])
+    # By step its place among the numbers; the steps of rows that count are used ones.
+    of_step = np.searchsorted(numbers, [step.number for step in ledger.steps])
+    numbering, is_busy = _Numbering(context.trace), columns.activity != IDLE
+    is_counted = is_busy & ledger.counts
+    spans = map(ledger.rows_of, ledger.devices)
+    busy = [np.flatnonzero(is_counted[own]) + own.start for own in spans]
+    op_of_rows = [numbering.of(columns.event[rows]) for rows in busy]
+    on_path = walked.row[is_busy[walked.row]]
+    op_of_path = numbering.of(columns.event[on_path])
     ops = numbering.ops
-    on_path = totals(path, walked.duration_ps[is_busy], len(ops))
+    path_ps = totals(op_of_path, walked.duration_ps[is_busy[walked.row]], len(ops))
     total, count, device_count = np.zeros((3, len(ops)), dtype=np.int64)
-    for device in devices:
-        total += totals(device.op, device.duration_ps, len(ops))
-        of_device = np.bincount(device.event_op, minlength=len(ops))
+    for rows, op in zip(busy, op_of_rows, strict=True):
+        total += totals(op, columns.duration_ps[rows], len(ops))
+        events = numbering.of(unique_ids(columns.event[rows]))
+        of_device = np.bincount(events, minlength=len(ops))
         count += of_device
         device_count += of_device > 0
-    chosen = _largest(ops, total, on_path)
+    chosen = _largest(ops, total, path_ps)
+    place = np.full(len(ops), NONE, dtype=np.int64)
+    place[chosen] = np.arange(chosen.size)
     series = np.zeros((chosen.size, len(numbers)), dtype=np.int64)
-    for device in devices:
-        series += device.series(chosen, len(ops), len(numbers))
-    is_left_out = np.ones(len(ops), dtype=np.bool_)
-    is_left_out[chosen] = False
+    for rows, op in zip(busy, op_of_rows, strict=True):
+        kept = place[op] != NONE
+        cell = place[op[kept]] * len(numbers) + of_step[columns.step[rows[kept]]]
+        series += totals(cell, columns.duration_ps[rows[kept]], series.size).reshape(series.shape)
+    is_left_out = place == NONE
     made = []
-    for place, op in enumerate(chosen.tolist()):
-        of_steps = series[place].astype(np.float64)
+    for at, number in enumerate(chosen.tolist()):
+        op_of, of_steps = ops[number], series[at].astype(np.float64)
         variance, degrees = variance_of_mean(of_steps) if len(numbers) > 1 else (None, None)
         made.append(
             OpInSteps(
-                class_=CLASS_KEYS[ops[op].class_],
-                op=ops[op].op,
-                op_type=ops[op].op_type,
-                kernel=ops[op].kernel,
-                device_count=int(device_count[op]),
-                count=int(count[op]),
-                ps_per_step=int(total[op]) // len(numbers),
+                class_=CLASS_KEYS[op_of.class_],
+                op=op_of.op,
+                op_type=op_of.op_type,
+                kernel=op_of.kernel,
+                device_count=int(device_count[number]),
+                count=int(count[number]),
+                ps_per_step=int(total[number]) // len(numbers),
                 error_ps=None if variance is None else round(variance**0.5, 1),
                 error_degrees=None if degrees is None else round(degrees, 2),
-                path_ps=int(on_path[op]),
+                path_ps=int(path_ps[number]),
             )
         )
     return OpSteps(
@@ -148,42 +153,6 @@ def compute(context: Context) -> OpSteps | Skipped:
         walked_count=int(ledger.is_used.sum()) if walked.row.size else 0,
         left_out_count=int(is_left_out.sum()),
         left_out_ps_per_step=int(total[is_left_out].max(initial=0)) // len(numbers),
-    )
-
-
-class _DeviceOps(Struct, frozen=True, eq=False):
-    """The busy segments of one device in the used steps: int32 `op`, `step` (the place of its number), int64 `duration_ps`.
-
-    `event_op`: int32, the op of each event that has a segment.
-    """
-
-    op: Int32Array
-    step: Int32Array
-    duration_ps: Int64Array
-    event_op: Int32Array
-
-    def series(self, chosen: Int64Array, op_count: int, step_count: int) -> Int64Array:
-        """The time of the chosen ops in each step, int64 `[chosen, steps]`."""
-        place = np.full(op_count, NONE, dtype=np.int64)
-        place[chosen] = np.arange(chosen.size)
-        row = place[self.op]
-        kept = np.flatnonzero(row != NONE)
-        cell = row[kept] * step_count + self.step[kept]
-        flat = totals(cell, self.duration_ps[kept], chosen.size * step_count)
-        result: Int64Array = flat.reshape(chosen.size, step_count)
-        return result
-
-
-def _device_ops(
-    ledger: Ledger, device: int, of_step: Int32Array, numbering: _Numbering
-) -> _DeviceOps:
-    own, columns = ledger.rows_of(device), ledger.columns
-    rows = np.flatnonzero((columns.activity[own] != IDLE) & ledger.counts[own]) + own.start
-    return _DeviceOps(
-        numbering.of(columns.event[rows]),
-        of_step[columns.step[rows]],
-        columns.duration_ps[rows],
-        numbering.of(unique_ids(columns.event[rows])),
     )
 
 

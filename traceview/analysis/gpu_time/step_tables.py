@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -14,11 +15,13 @@ from traceview.analysis.measures.step_report import (
     StepDevice,
     StepRow,
     Steps,
+    longest_by_number,
     slow_steps,
     state_growth,
 )
+from traceview.document import columns, numbers
 from traceview.document import model as doc
-from traceview.document import numbers
+from traceview.document.columns import Shown
 from traceview.document.figures import StepBar, StepTimes
 from traceview.document.vocabulary import STATES, STEP_KINDS, Look, look_of
 from traceview.ledger.states import KEYS
@@ -33,22 +36,19 @@ def step_times(view: View, steps: Steps) -> StepTimes | None:
     if steps.median_ps is None:
         return None
     slow = slow_steps(steps)
-    longest: dict[int, StepRow] = {}
-    for row in steps.steps:
-        known = longest.get(row.number)
-        if known is None or (row.used, row.duration_ps) > (known.used, known.duration_ps):
-            longest[row.number] = row
+    longest = longest_by_number(steps.steps)
     bars = []
-    for row in sorted(longest.values(), key=lambda row: row.number):
-        is_slow = slow is not None and row.number in slow.numbers
+    for number in sorted(longest):
+        row = longest[number]
+        is_slow = slow is not None and number in slow.numbers
         bars.append(
             StepBar(
-                number=row.number,
+                number=number,
                 duration_ps=row.duration_ps,
                 look=STEP_KINDS[row.kind if row.used else "excluded"],
                 excess_ps=row.duration_ps - slow.typical_ps if slow and is_slow else 0,
-                cause=_grown_state(steps, (row.number,), slow) if slow and is_slow else None,
-                span=_span_of_devices(view, row),
+                cause=_grown_state(steps, (number,), slow) if slow and is_slow else None,
+                span=step_span(view, row, tuple(part.device for part in row.devices[1:])),
             )
         )
     used = [row.duration_ps for row in longest.values() if row.used]
@@ -63,21 +63,15 @@ def _grown_state(steps: Steps, numbers_: Sequence[int], slow: SlowSteps) -> Look
     return look_of(STATES, state) if state is not None and total[state] > 0 else None
 
 
-def _span_of_devices(view: View, row: StepRow) -> doc.Span | None:
-    """The step on the devices of its host."""
-    span = step_span(view, row)
-    return span and replace(span, devices=tuple(part.device for part in row.devices[1:]))
-
-
 def _lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
     median_ps = steps.median_ps or 0
     median = numbers.time(median_ps)
-    if slow is None and max(used_ps) - median_ps >= SLOW_RATIO * median_ps:
-        return f"Step times vary without a clear outlier: {numbers.time_range(used_ps)}, median {median}."
-    if slow is None and len(used_ps) < 2:
-        return f"Only 1 step to look at: {median}."
     if slow is None:
-        return f"No slow step: {numbers.time_range(used_ps)}, median {median}."
+        if len(used_ps) < 2:
+            return f"Only 1 step to look at: {median}."
+        varies = max(used_ps) - median_ps >= SLOW_RATIO * median_ps
+        which = "Step times vary without a clear outlier" if varies else "No slow step"
+        return f"{which}: {numbers.time_range(used_ps)}, median {median}."
     named = numbers.beginning([str(number) for number in slow.numbers], _NAMED_STEPS)
     which = "Step" if len(slow.numbers) == 1 else "Steps"
     takes = "takes" if len(slow.numbers) == 1 else "take"
@@ -89,17 +83,17 @@ def _lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
 
 
 def step_remark(kind: str, excluded: str | None) -> str:
-    """What is special about a step; mostly nothing."""
+    """A remark on a step; mostly none."""
     words_of_kind = "" if kind == "train" else look_of(STEP_KINDS, kind).words
     return "; ".join(filter(None, (words_of_kind, excluded and f"left out: {excluded}")))
 
 
-def step_span(view: View, row: StepRow) -> doc.Span | None:
-    """The step on the first device of its host."""
+def step_span(view: View, row: StepRow, others: tuple[str, ...] = ()) -> doc.Span | None:
+    """The step on the first device of its host; `others`: devices that are shown with it."""
     if not row.devices or row.host not in view.window_start_ps:
         return None
     begin_ps = row.start_ps - view.window_start_ps[row.host]
-    return doc.Span(row.devices[0].device, begin_ps, begin_ps + row.duration_ps)
+    return doc.Span(row.devices[0].device, begin_ps, begin_ps + row.duration_ps, others)
 
 
 # The table
@@ -155,69 +149,61 @@ def step_sections(rows: Table, others: Collection[str] = ()) -> Iterator[doc.Sec
 
     Of `others`, devices that are much alike, and of hosts that have no other device only ranges are shown.
     """
-    hosts = [
-        host
-        for host in dict.fromkeys(rows["host"])
-        if not set(rows.where("host", (host,))["device"]) <= set(others)
-    ]
+    own = [device not in others for device in rows["device"]]
+    hosts = list(
+        dict.fromkeys(host for host, is_own in zip(rows["host"], own, strict=True) if is_own)
+    )
     for host in hosts:
         of_host = rows.where("host", (host,))
         shown = first_and_last(of_host)
         hidden = [n for n in dict.fromkeys(of_host["number"]) if n not in set(shown["number"])]
-        yield doc.Section(
-            f"steps-{host}",
-            f"Step times of {host}",
-            (
-                *doc.table("Step times", _time_columns(shown)),
-                *doc.remarks(
-                    f"Steps {hidden[0]} to {hidden[-1]} are not shown: `--steps A:B` shows some, `-o steps.csv` has all."
-                    if hidden
-                    else None
-                ),
-            ),
+        cut = (
+            f"Steps {hidden[0]} to {hidden[-1]} are not shown: `--steps A:B` shows some, `-o steps.csv` has all."
+            if hidden
+            else None
         )
+        steps = list({row["number"]: row for row in reversed(list(shown.rows()))}.values())[::-1]
+        times = columns.table("Step times", steps, _time_columns(steps))
+        yield doc.Section(f"steps-{host}", f"Step times of {host}", (*times, *doc.remarks(cut)))
         for device in dict.fromkeys(shown["device"]):
             if device not in others:
-                of_device = shown.where("device", (device,))
-                yield doc.Section(
-                    f"steps-{device}", device, doc.table(device, _part_columns(of_device))
-                )
+                parts = list(shown.where("device", (device,)).rows())
+                table_of = columns.table(device, parts, _part_columns(parts))
+                yield doc.Section(f"steps-{device}", device, table_of)
     if others:
         yield doc.Section("other-devices", "Other devices", _ranges(rows, others, hosts))
 
 
-def _time_columns(rows: Table) -> Iterator[doc.Column]:
-    first = list(
-        dict(zip(reversed(rows["number"]), range(rows.count - 1, -1, -1), strict=True)).values()
+def _time_columns(steps: Sequence[Mapping[str, Any]]) -> tuple[Shown, ...]:
+    lengths = sorted(step["duration_ps"] for step in steps)
+    full_ps = min(lengths[-1], LONGEST_BAR * lengths[len(lengths) // 2]) or 1
+
+    def bar(step: Mapping[str, Any]) -> doc.Bar:
+        look = _USED if step["used"] else _LEFT_OUT
+        return doc.Bar((doc.Part(look, 1.0),), min(step["duration_ps"] / full_ps, 1.0))
+
+    return (
+        Shown("step", lambda step: str(step["number"])),
+        Shown("time", itemgetter("duration_ps"), kind="time"),
+        Shown("", bar, kind="bar"),
+        Shown("line of Python", itemgetter("python"), 1, "name"),
+        Shown("", lambda step: step_remark(step["kind"], step["excluded"]), 1),
     )
-    steps = rows.at(sorted(first))
-    lengths = steps["duration_ps"]
-    median_ps = sorted(lengths)[len(lengths) // 2] if lengths else 0
-    full_ps = min(max(lengths, default=0), LONGEST_BAR * median_ps) or 1
-    looks = [_USED if used else _LEFT_OUT for used in steps["used"]]
-    yield doc.words("step", map(str, steps["number"]))
-    yield doc.times("time", lengths)
-    yield doc.bars(
-        "",
-        [
-            doc.Bar((doc.Part(look, 1.0),), min(length_ps / full_ps, 1.0))
-            for look, length_ps in zip(looks, lengths, strict=True)
-        ],
-    )
-    if any(steps["python"]):
-        yield doc.names("line of Python", steps["python"], priority=1)
-    yield doc.words("", map(step_remark, steps["kind"], steps["excluded"]), priority=1)
 
 
-def _part_columns(rows: Table) -> Iterator[doc.Column]:
-    durations = rows["duration_ps"]
-    states = {key: rows[f"{key}_ps"] for key in KEYS}
-    totals = {key: sum(lengths) for key, lengths in states.items()}
-    ranked = sorted((key for key in KEYS if totals[key]), key=lambda key: -totals[key])
-    yield doc.words("step", map(str, rows["number"]))
-    for priority, key in enumerate(ranked):
-        shares = map(doc.ratio, states[key], durations)
-        yield doc.shares(STATES[key].words, shares, priority=priority)
+def _part_columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[Shown]:
+    """The share of each state that occurs, the largest first."""
+    totals = {key: sum(row[f"{key}_ps"] for row in rows) for key in KEYS}
+    yield Shown("step", lambda row: str(row["number"]))
+    for priority, key in enumerate(sorted(filter(totals.get, KEYS), key=lambda key: -totals[key])):
+        yield _share_of(key, priority)
+
+
+def _share_of(key: str, priority: int) -> Shown:
+    def share(row: Mapping[str, Any]) -> float | None:
+        return doc.ratio(row[f"{key}_ps"], row["duration_ps"])
+
+    return Shown(STATES[key].words, share, priority, "share")
 
 
 def _ranges(rows: Table, others: Collection[str], hosts: Collection[str]) -> tuple[doc.Block, ...]:

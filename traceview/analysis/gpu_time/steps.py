@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import fsum
-from typing import Final, TypeAlias
+from typing import Final
 
 from traceview.analysis.gpu_time.step_tables import step_remark, step_span
 from traceview.analysis.measures.context import Analysis, Context, View
@@ -247,9 +247,6 @@ TITLE: Final = "Steps"
 MOST_DEVICES: Final = 8
 """Devices with a column each; of more, the least busy one and the mean have a column."""
 
-JOINED_FROM: Final = 3
-"""From so many hosts on, all hosts of a step share a row."""
-
 _PARAMETER_SERVER: Final = "ParameterServerStrategy"
 _WIDEST_NAME: Final = 40
 _MOST_EVALUATIONS: Final = 4
@@ -265,9 +262,6 @@ _BASES: Final = {
     "mixed": "The bounds of steps are cut differently on different hosts.",
 }
 
-_Hosts: TypeAlias = tuple[StepRow, ...]
-"""The same step on one host or several, the shortest first: a row of the table."""
-
 
 def steps_section(view: View, result: Steps) -> doc.Section | None:
     """The statistics of the steps, and a row for each with the busy share of the devices."""
@@ -278,7 +272,7 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
         "steps",
         TITLE,
         (
-            *doc.facts(*_typical(result), *_spread(result)),
+            *doc.facts(*_times(result)),
             *doc.notes(
                 *_bound_notes(result),
                 *_coordinator_notes(view, result),
@@ -302,16 +296,13 @@ def found_steps(steps: Steps) -> str:
     return f"{count} found {look_of(STEP_METHODS, steps.method).words}"
 
 
-def _typical(result: Steps) -> Iterator[str]:
+def _times(result: Steps) -> Iterator[str]:
     yield f"median {numbers.time(result.median_ps)}"
     used = [row.duration_ps for row in result.steps if row.used]
     if len(used) > 1:
         yield f"mean {numbers.time(sum(used) // len(used))}"
-
-
-def _spread(result: Steps) -> Iterator[str]:
     least_count = int(FEW_STEPS.limits["used_step_count"])
-    if result.used_count < least_count:
+    if len(used) < least_count:
         yield f"a spread needs {least_count} steps"
         return
     yield f"spread (IQR) {numbers.time(result.iqr_ps)}"
@@ -320,41 +311,35 @@ def _spread(result: Steps) -> Iterator[str]:
 
 
 def _bound_notes(result: Steps) -> Iterator[str]:
-    """What a reader has to know of the bounds to read the numbers per step."""
+    """Notes on the bounds that a reader needs to read the numbers per step."""
     if result.reliability == "low":
         yield UNSURE
     if result.basis in _BASES and result.method != "period":
         yield _BASES[result.basis]
-    # A call of several steps is itself a loop in the graph.
-    if result.steps_per_call is not None and result.steps_per_call > 1:
-        yield (
-            f"One step here is one call that runs up to {result.steps_per_call} training steps "
-            "(steps_per_execution); numbers per step are of the whole call."
-        )
+    updates = result.updates_per_step if result.trains_in_loop else None
+    of_call, call = result.steps_per_call or 1, ""
+    if of_call > 1:
+        # Such a call is itself a loop in the graph.
+        count, call = f"up to {of_call}", " (steps_per_execution)"
     elif result.loop_function is not None:
-        count = (
-            f"{result.updates_per_step} training steps"
-            if result.trains_in_loop
-            else "several training steps"
-            if result.loop_iterations is None
-            # Another loop may run inside that of the training.
-            else f"up to {result.loop_iterations} training steps"
-        )
-        yield (
-            f"One call of {shortened(result.loop_function, _WIDEST_NAME)} runs {count} in its graph. A step of this "
-            "report is such a call, and numbers per step are of the whole call."
-        )
-    elif result.trains_in_loop:
-        yield (
-            f"A loop in the graph runs {result.loop_iterations} times in each step, and the optimizer "
-            f"{result.updates_per_step} times: one step here is several training steps, and numbers per step are of all of "
-            "them."
-        )
+        # Another loop may run inside that of the training.
+        loops = f"up to {result.loop_iterations}" if result.loop_iterations else "several"
+        count = str(updates or loops)
+        call = f" of {shortened(result.loop_function, _WIDEST_NAME)}"
+    elif updates:
+        count = str(updates)
     elif result.trains_in_loop is None:
         yield (
             f"A loop in the graph runs {result.loop_iterations} times in each step. If it is the training loop, one "
             "step here is that many training steps, and numbers per step are of all of them."
         )
+        return
+    else:
+        return
+    yield (
+        f"One step here is one call{call} that runs {count} training steps in its graph; numbers per step are of the "
+        "whole call."
+    )
 
 
 def _coordinator_notes(view: View, result: Steps) -> Iterator[str]:
@@ -385,63 +370,44 @@ def _evaluation_notes(result: Steps) -> Iterator[str]:
 
 def _accumulation_notes(result: Steps) -> Iterator[str]:
     """That steps with an update take longer than those that only accumulate gradients."""
-    updates = numbers.listed([str(number) for number in result.optimizer_steps], most=_MOST_UPDATES)
-    where = f" (step {updates})" if len(result.optimizer_steps) == 1 else f" (steps {updates})"
-    if not result.optimizer_steps:
-        return
-    if result.accumulated_steps is None:
-        yield f"The optimizer ran in some steps only{where}. Gradients accumulate in the others."
-        return
-    yield (
-        f"The optimizer runs in every {numbers.ordinal(result.accumulated_steps)} step{where}. Gradients accumulate in the others, "
-        "which take less time."
-    )
+    count = len(result.optimizer_steps)
+    if count:
+        every = result.accumulated_steps
+        ran = f"runs in every {numbers.ordinal(every)} step" if every else "ran in some steps only"
+        updates = numbers.listed([str(step) for step in result.optimizer_steps], most=_MOST_UPDATES)
+        noun = "step" if count == 1 else "steps"
+        less = ", which take less time" if every else ""
+        yield f"The optimizer {ran} ({noun} {updates}). Gradients accumulate in the others{less}."
 
 
 def _table(view: View, result: Steps) -> Iterator[doc.Block]:
-    every = sorted(result.steps, key=lambda row: row.number)
-    is_joined = len({row.host for row in every}) >= JOINED_FROM and all(
-        row.recorded_number == row.number for row in every
-    )
-    steps = _joined(every) if is_joined else [(row,) for row in every]
-    most = view.few_rows
+    """A row per step, of several hosts with the shortest and the longest time."""
+    by_number: dict[int, list[StepRow]] = {}
+    for row in sorted(result.steps, key=lambda row: (row.number, row.duration_ps)):
+        by_number.setdefault(row.number, []).append(row)
+    steps, most = list(by_number.values()), view.few_rows
     shown = steps if len(steps) <= most else [*steps[: most - most // 2], *steps[-(most // 2) :]]
-    host_count = len({row.host for row in every})
-    columns = _columns(view, shown, host_count, is_joined=is_joined)
+    host_count = len({row.host for row in result.steps})
+    columns = (*_columns(view, host_count), *_computing(shown), Shown("remark", _remark, 1))
     yield from table("Steps", shown, columns, row_count=len(steps), rest=view.command("show steps"))
     if len(shown) < len(steps):
         yield from doc.remarks("The first and the last steps are shown.")
 
 
-def _joined(rows: Sequence[StepRow]) -> list[_Hosts]:
-    by_number: dict[int, list[StepRow]] = {}
-    for row in rows:
-        by_number.setdefault(row.number, []).append(row)
-    return [tuple(sorted(hosts, key=lambda row: row.duration_ps)) for hosts in by_number.values()]
-
-
-def _columns(
-    view: View, steps: Sequence[_Hosts], host_count: int, *, is_joined: bool
-) -> Iterator[Shown]:
-    """Columns of rows with a step of one host each, or of all hosts: on the fastest and on the slowest of them."""
+def _columns(view: View, host_count: int) -> Iterator[Shown]:
+    """Columns of rows with the same step on one host or several, the shortest first."""
     yield Shown("step", lambda hosts: hosts[0].number, kind="ordinal")
     yield Shown("recorded as", _recorded_as, 1, "ordinal", "the number in the marker")
-    if is_joined:
-        yield Shown("hosts", lambda hosts: _some_of(len(hosts), host_count), 2)
-    elif host_count > 1:
-        yield Shown("host", lambda hosts: hosts[0].host, kind="name")
-    yield Shown("", lambda hosts: step_span(view, hosts[-1]), kind="span")
-    if is_joined:
+    if host_count > 1:
+        yield Shown("hosts", lambda hosts: _some_of(len(hosts), host_count), 2, if_several=True)
         yield Shown("shortest", lambda hosts: hosts[0].duration_ps, 1, "time")
-        yield Shown("longest", lambda hosts: hosts[-1].duration_ps, kind="time")
         yield Shown("slowest host", _slowest, kind="name")
-    else:
-        yield Shown("time", lambda hosts: hosts[0].duration_ps, kind="time")
-    yield from _computing(steps)
-    yield Shown("remark", _remark, 1)
+    yield Shown("", lambda hosts: step_span(view, hosts[-1]), kind="span")
+    longest = "longest" if host_count > 1 else "time"
+    yield Shown(longest, lambda hosts: hosts[-1].duration_ps, kind="time")
 
 
-def _recorded_as(hosts: _Hosts) -> int | None:
+def _recorded_as(hosts: Sequence[StepRow]) -> int | None:
     row = hosts[0]
     return None if row.recorded_number == row.number else row.recorded_number
 
@@ -450,45 +416,37 @@ def _some_of(count: int, all_count: int) -> str:
     return str(count) if count == all_count else f"{count} of {all_count}"
 
 
-def _slowest(hosts: _Hosts) -> str | None:
+def _slowest(hosts: Sequence[StepRow]) -> str | None:
     """The host on which the step took longest; None where several did."""
     is_tie = len(hosts) > 1 and hosts[-1].duration_ps == hosts[-2].duration_ps
     return None if is_tie else hosts[-1].host
 
 
-def _remark(hosts: _Hosts) -> str:
+def _remark(hosts: Sequence[StepRow]) -> str:
     if len(hosts) == 1:
         return step_remark(hosts[0].kind, hosts[0].excluded)
     unused_count = sum(not row.used for row in hosts)
     return f"left out on {numbers.plural(unused_count, 'host')}" if unused_count else ""
 
 
-def _computing(steps: Sequence[_Hosts]) -> Iterator[Shown]:
+def _computing(steps: Sequence[Sequence[StepRow]]) -> tuple[Shown, ...]:
     """The share of each step that each device computes; of many devices, of the one that does least and on average."""
-    # Rows of one host each share the columns of devices with the same name.
-    devices = list(
-        dict.fromkeys(numbers.without_host(key) for row in steps for key in _shares(row))
+    devices = list(dict.fromkeys(key for hosts in steps for key in _shares(hosts)))
+    if len(devices) <= MOST_DEVICES:
+        return tuple(_share_of(device, priority) for priority, device in enumerate(devices, 2))
+    return (
+        Shown(
+            "compute, least", lambda hosts: min(_shares(hosts).values(), default=None), 3, "share"
+        ),
+        Shown("compute, mean", _mean_share, 4, "share"),
     )
-    if all(len(hosts) == 1 for hosts in steps) and len(devices) <= MOST_DEVICES:
-        for priority, device in enumerate(devices, 2):
-            yield _share_of(device, priority)
-        return
-    yield Shown(
-        "compute, least", lambda hosts: min(_shares(hosts).values(), default=None), 3, "share"
-    )
-    yield Shown("compute, mean", _mean_share, 4, "share")
-    yield Shown("devices", lambda hosts: len(_shares(hosts)), 5, "count")
 
 
 def _share_of(device: str, priority: int) -> Shown:
-    def share(hosts: _Hosts) -> float | None:
-        of_row = {numbers.without_host(key): ratio for key, ratio in _shares(hosts).items()}
-        return of_row.get(device)
-
-    return Shown(f"compute, {device}", share, priority, "share")
+    return Shown(f"compute, {device}", lambda hosts: _shares(hosts).get(device), priority, "share")
 
 
-def _shares(hosts: _Hosts) -> dict[str, float]:
+def _shares(hosts: Sequence[StepRow]) -> dict[str, float]:
     """By device the share of the step that it computes."""
     return {
         part.device: part.states.get(State.COMPUTE.key, 0) / row.duration_ps
@@ -498,7 +456,7 @@ def _shares(hosts: _Hosts) -> dict[str, float]:
     }
 
 
-def _mean_share(hosts: _Hosts) -> float | None:
+def _mean_share(hosts: Sequence[StepRow]) -> float | None:
     shares = _shares(hosts).values()
     return fsum(shares) / len(shares) if shares else None
 

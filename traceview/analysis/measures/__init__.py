@@ -1,1 +1,1 @@
-"""What several topics state of a run, one report a question."""
+"""Measures of a run that topics of several rooms state."""

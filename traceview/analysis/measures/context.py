@@ -63,7 +63,7 @@ TOP_OPS: Final = 10
 
 
 class Options(Struct, frozen=True):
-    """What a caller may ask for. `top`: op rows per device, None for all rows of all tables."""
+    """Options of a caller. `top`: op rows per device, None for all rows of all tables."""
 
     top: int | None = TOP_OPS
 
@@ -141,7 +141,7 @@ class Context(Run):
         return None if isinstance(result, Skipped) else result
 
     def findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
-        """What is concluded from a topic alone."""
+        """The conclusions from a topic alone."""
         return self._once(("findings", analysis.name), lambda: self._findings(analysis))
 
     def _findings(self, analysis: Analysis[R]) -> tuple[Finding, ...]:
@@ -238,7 +238,7 @@ class View(Struct, frozen=True):
         )
 
     def command(self, name: str) -> str:
-        """What to type for all rows of a table of this run."""
+        """The command for all rows of a table of this run."""
         return self.commands.command(name)
 
     @property

@@ -1,10 +1,10 @@
-"""States what fills the memory of each GPU: how much at most, what of it was there before the capture, which ops hold the rest."""
+"""States what fills the memory of each GPU: what was there before the capture, which ops hold the rest, what XLA programs take."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
@@ -12,16 +12,12 @@ import numpy as np
 from traceview.analysis.facts.layers import Place, op_places
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.program_memory import (
-    OTHER,
-    PHASES,
-    ProgramMemory,
-    program_memory,
-)
 from traceview.analysis.rules.finding import OfDevice, Skipped
+from traceview.base.ids import groups_of
 from traceview.base.record import (
     Count,
     DeviceKey,
+    FunctionName,
     Hostname,
     Integer,
     OpName,
@@ -33,11 +29,26 @@ from traceview.base.stats import student, variance_of_mean
 from traceview.trace.device.memory import Allocator, allocators
 from traceview.trace.device.op_names import split_op
 from traceview.trace.device.op_phase import Phase
-from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.model import NONE, Recording, Step, Trace
+from traceview.xplane.hlo_buffers import KINDS, ProgramBuffers
 from traceview.xplane.planes import MILLION
 
 MOST_ROWS: Final = 100
 """Of layers in a report; `traceview show memory` has all ops of all devices."""
+
+MOST_PROGRAMS: Final = 10
+MOST_PROGRAM_ROWS: Final = 50
+"""Of a program in a report."""
+
+OTHER: Final = "other"
+PHASES: Final = {
+    Phase.FORWARD: "forward",
+    Phase.BACKWARD: "backward",
+    Phase.OPTIMIZER: "optimizer",
+}
+_ARGUMENT: Final = KINDS[0]
+_NUMBER: Final = re.compile(r"\d+")
+_ID: Final = re.compile(r"\(\d*\)$")
 
 FEWEST_CHANGES: Final = 4
 """From one used step to the next; of fewer no growth is stated."""
@@ -47,11 +58,11 @@ CONFIDENCE: Final = 0.95
 
 BEFORE: Final = "before"
 _KINDS: Final = {b"output": "output", b"temp": "temp", b"persist": "persistent"}
-"""What ops ask for, by `region_type`."""
+"""Kinds of memory that ops ask for, by `region_type`."""
 
 
 class HeldBytes(Record, frozen=True):
-    """What is in use on a device at its peak in the window, of one op. The rows of a device sum to its peak.
+    """Memory of one op that is in use on a device at its peak in the window. The rows of a device sum to its peak.
 
     Attributes:
         device: Key of the device.
@@ -75,7 +86,7 @@ class HeldBytes(Record, frozen=True):
 
 
 class HeldByLayer(Record, frozen=True):
-    """What is in use at the peak of the fullest device, of a layer and those that are called alike but for numbers.
+    """Memory in use at the peak of the fullest device, of a layer and those that are called alike but for numbers.
 
     Attributes:
         layer: The layer, with a star for each number if there are several; null for what has none.
@@ -143,12 +154,12 @@ class DeviceMemory(OfDevice, frozen=True):
 
     @property
     def free_bytes(self) -> int | None:
-        """What the allocator may still give out at the peak of the process; None where that is not recorded."""
+        """Bytes that the allocator may still give out at the peak of the process; None where that is not recorded."""
         return _left(self.capacity_bytes, self.process_peak_bytes)
 
     @property
     def free_at_peak_bytes(self) -> int | None:
-        """The same at the peak in the window."""
+        """Bytes that it may still give out at the peak in the window."""
         return _left(self.capacity_bytes, self.peak_bytes)
 
     @property
@@ -170,6 +181,115 @@ def _left(capacity: int | None, used: int) -> int | None:
     return None if capacity is None else max(capacity - used, 0)
 
 
+# What programs say
+
+
+class HeldByProgram(Record, frozen=True):
+    """Memory of one layer, or one argument, at the peak of a program, with those that are called alike but for numbers.
+
+    Attributes:
+        kind: argument, result and constant: of the program; temporary: what it allocates beside them.
+        held_by: The layer of the ops that compute it, or the name of the argument, with a star for each number if there are
+            several; null where the program names neither.
+        phase: The phase of the step that its ops are a part of; other where their names do not show it.
+        bytes: How many bytes.
+        count: In how many buffers.
+    """
+
+    kind: Annotated[str, one_of(*KINDS)]
+    held_by: OpName | None
+    phase: Annotated[str, one_of(*PHASES.values(), OTHER)]
+    bytes: Count
+    count: Count
+
+
+class ProgramMemory(Record, frozen=True):
+    """Memory of an XLA program that ran by its own account, on each of its devices.
+
+    Attributes:
+        program: Name of the program.
+        argument_bytes: Of its arguments, and of the results that take their place.
+        result_bytes: Of its other results; temporaries may be in them meanwhile.
+        constant_bytes: Of its constants.
+        temporary_bytes: What a run allocates for temporaries.
+        live_bytes: The most of these that is in use at the same time.
+        held: What is in use then, by layer or argument, the most first; only of the three programs of a host that take most.
+    """
+
+    program: FunctionName
+    argument_bytes: Count
+    result_bytes: Count
+    constant_bytes: Count
+    temporary_bytes: Count
+    live_bytes: Count
+    held: tuple[HeldByProgram, ...]
+
+    @property
+    def whole_bytes(self) -> int:
+        """All that it takes while it runs."""
+        return self.argument_bytes + self.result_bytes + self.constant_bytes + self.temporary_bytes
+
+
+def program_memory(context: Context) -> tuple[ProgramMemory, ...]:
+    """The programs that take most."""
+    ranked = sorted(context.trace.program_buffers, key=lambda of: (-of.whole_bytes, of.program))
+    return tuple(_program(context.trace, of) for of in ranked[:MOST_PROGRAMS])
+
+
+def _program(trace: Recording, of: ProgramBuffers) -> ProgramMemory:
+    return ProgramMemory(
+        program=_ID.sub("", of.program.decode("utf-8", "replace")),
+        argument_bytes=of.argument_bytes,
+        result_bytes=of.result_bytes,
+        constant_bytes=of.constant_bytes,
+        temporary_bytes=of.temporary_bytes,
+        live_bytes=of.peak_bytes,
+        held=tuple(_held(trace, of)[:MOST_PROGRAM_ROWS]),
+    )
+
+
+def _held(trace: Recording, of: ProgramBuffers) -> list[HeldByProgram]:
+    """Rows of all that is live at the peak, the most first."""
+    places = op_places(trace, dict.fromkeys(live.scope for live in of.live))
+    live_rows = []
+    for live in of.live:
+        place, phase = places[live.scope]
+        name = live.scope if live.kind == _ARGUMENT else "/".join(place.scopes)
+        kinds = live.kind, PHASES.get(phase, OTHER)
+        live_rows.append((name or None, kinds, live.bytes, live.count))
+    rows = [
+        HeldByProgram(kind, name, phase, size, count)
+        for name, _, (kind, phase), size, count in _alike(live_rows)
+    ]
+    return sorted(rows, key=lambda row: (-row.bytes, row.kind, row.held_by or "", row.phase))
+
+
+_Kinds: TypeAlias = tuple[str, str]
+"""A kind and a phase."""
+
+
+def _alike(
+    rows: Iterable[tuple[str | None, _Kinds, int, int]],
+) -> Iterator[tuple[str | None, int, _Kinds, int, int]]:
+    """Join rows that are called alike but for numbers: the name with a star for each if there are several names, and how many there are.
+
+    `rows`: names, what they are, bytes and allocations.
+    """
+    groups: dict[tuple[str | None, _Kinds], tuple[set[str | None], list[int], list[int]]] = {}
+    for name, kinds, size, count in rows:
+        pattern = None if name is None else _NUMBER.sub("*", name)
+        of_group = groups.setdefault((pattern, kinds), (set(), [], []))
+        of_group[0].add(name)
+        of_group[1].append(size)
+        of_group[2].append(count)
+    for (pattern, kinds), (names, sizes, counts) in groups.items():
+        name = pattern if len(names) > 1 else next(iter(names))
+        yield name, len(names), kinds, sum(sizes), sum(counts)
+
+
+# The memory of a run
+
+
 class PinnedMemory(Record, frozen=True):
     """The pinned memory of a host, from which GPUs copy.
 
@@ -185,7 +305,7 @@ class PinnedMemory(Record, frozen=True):
 
 
 class Memory(Record, frozen=True):
-    """What fills the memory of the GPUs.
+    """The memory of the GPUs.
 
     Attributes:
         devices: GPUs whose allocator recorded anything, in the order of hosts and numbers.
@@ -225,21 +345,13 @@ def memory_of(context: Context) -> Memory | Skipped:
     )
 
 
-_NUMBER: Final = re.compile(r"\d+")
-
-
 def _by_layer(held: Sequence[HeldBytes]) -> list[HeldByLayer]:
     """The rows of a device by layer, of layers alike but for numbers together, the most first."""
-    alike: dict[tuple[str | None, str, str], list[HeldBytes]] = {}
-    for row in held:
-        pattern = None if row.layer is None else _NUMBER.sub("*", row.layer)
-        alike.setdefault((pattern, row.kind, row.phase), []).append(row)
-    rows = []
-    for (pattern, kind, phase), of_layer in alike.items():
-        layers = {row.layer for row in of_layer}
-        layer = pattern if len(layers) > 1 else of_layer[0].layer
-        size, count = (sum(getattr(row, key) for row in of_layer) for key in ("bytes", "count"))
-        rows.append(HeldByLayer(layer, len(layers), kind, phase, size, count))
+    alike = _alike((row.layer, (row.kind, row.phase), row.bytes, row.count) for row in held)
+    rows = [
+        HeldByLayer(layer, layer_count, *kinds, size, count)
+        for layer, layer_count, kinds, size, count in alike
+    ]
     return sorted(rows, key=lambda row: (-row.bytes, row.layer or "", row.kind, row.phase))
 
 
@@ -263,15 +375,15 @@ def held_bytes(context: Context) -> dict[int, tuple[HeldBytes, ...]]:
     """By device what is in use at its peak in the window, the most first; the rows of each sum to the peak."""
     trace, of_device = context.trace, context.trace.once(allocators).of_device
     at = context.once(peaks)
-    groups = {device: _groups(trace, of_device[device], event) for device, event in at.items()}
-    ops = dict.fromkeys(op for of_ops in groups.values() for op, _ in of_ops if op is not None)
+    sums = {device: _sums(trace, of_device[device], event) for device, event in at.items()}
+    ops = dict.fromkeys(op for of_ops in sums.values() for op, _ in of_ops if op is not None)
     places = op_places(trace, ops)
     return {
         device: tuple(
             _rows(
                 trace.device_key(device),
                 int(of_device[device].held_bytes[event]),
-                groups[device],
+                sums[device],
                 places,
             )
         )
@@ -279,48 +391,43 @@ def held_bytes(context: Context) -> dict[int, tuple[HeldBytes, ...]]:
     }
 
 
-_Groups: TypeAlias = dict[tuple[str | None, str], tuple[int, int]]
+_Sums: TypeAlias = dict[tuple[str | None, str], tuple[int, int]]
 """Bytes and allocations by the recorded op and the kind of what it asked for."""
 
 
-def _groups(trace: Trace, allocator: Allocator, event: int) -> _Groups:
-    """What was given out by an event, and is in use after it."""
+def _sums(trace: Trace, allocator: Allocator, event: int) -> _Sums:
+    """Memory that was given out by an event, and is in use after it."""
     live = allocator.live_after(event)
     rows, size = allocator.row[live], allocator.change_bytes[live]
     if int(size.sum()) > int(allocator.held_bytes[event]):
         # Frees are missing, so it is not known what is in use.
         return {}
-    host = trace.host_columns
-    op = host.stat("tf_op").at(rows, NONE)
-    region = host.stat("region_type").at(rows, NONE)
-    pairs, of_row = np.unique(np.stack((op, region), axis=1), axis=0, return_inverse=True)
-    sums, counts = np.zeros((2, len(pairs)), dtype=np.int64)
-    np.add.at(sums, of_row.ravel(), size)
-    np.add.at(counts, of_row.ravel(), 1)
-    found: _Groups = {}
-    for (name, asked), of_sum, count in zip(
-        pairs.tolist(), sums.tolist(), counts.tolist(), strict=True
-    ):
-        kind = OTHER if asked == NONE else _KINDS.get(trace.names[asked], OTHER)
-        key = trace.names.text(name), kind
+    op, region = (trace.host_columns.stat(key).at(rows, NONE) for key in ("tf_op", "region_type"))
+    found: _Sums = {}
+    for alike in groups_of(op, region):
+        name, asked = int(op[alike[0]]), int(region[alike[0]])
+        key = (
+            trace.names.text(name),
+            _KINDS.get(trace.names[asked], OTHER) if asked != NONE else OTHER,
+        )
         known = found.get(key, (0, 0))
-        found[key] = known[0] + of_sum, known[1] + count
+        found[key] = known[0] + int(size[alike].sum()), known[1] + alike.size
     return found
 
 
 def _rows(
-    device: str, held: int, groups: _Groups, places: Mapping[str, tuple[Place, Phase]]
+    device: str, held: int, of_ops: _Sums, places: Mapping[str, tuple[Place, Phase]]
 ) -> list[HeldBytes]:
-    """The rows of a device, and last in equal ones what no group has."""
+    """The rows of a device, and last in equal ones what no op has."""
     sums: dict[tuple[str | None, str | None, str, str], tuple[int, int]] = {}
-    for (op, kind), (size, count) in groups.items():
+    for (op, kind), (size, count) in of_ops.items():
         place, phase = places[op] if op is not None else (Place(()), Phase.UNKNOWN)
         # Replicas of an op are one.
         name = None if op is None else split_op(op)[0]
         key = "/".join(place.scopes) or None, name, kind, PHASES.get(phase, OTHER)
         known = sums.get(key, (0, 0))
         sums[key] = known[0] + size, known[1] + count
-    rest = held - sum(size for size, _ in sums.values())
+    rest = held - sum(size for size, _ in of_ops.values())
     if rest:
         sums[None, None, BEFORE, OTHER] = rest, 0
     rows = [HeldBytes(device, *key, *of_key) for key, of_key in sums.items()]

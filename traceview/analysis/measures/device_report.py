@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from traceview.analysis.facts.devices import statuses
 from traceview.analysis.facts.selection import covered_ps, recorded_devices, rows_in
@@ -15,18 +14,10 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, OfDevice
 from traceview.analysis.rules.words import Devices
 from traceview.base.intervals import Int64Array
-from traceview.base.record import (
-    Count,
-    ModelName,
-    Picoseconds,
-    Record,
-    Share,
-    Words,
-    one_of,
-)
+from traceview.base.record import Count, ModelName, Picoseconds, Record, Share, Words, one_of
 from traceview.document.model import ratio
 from traceview.trace.model import UNKNOWN_BYTES
-from traceview.xplane.planes import CLASS_KEYS, ActivityClass
+from traceview.xplane.planes import CLASS_KEYS
 
 MOST_ROWS: Final = 16
 """Devices with a row each; of more than that only the outliers have one."""
@@ -121,7 +112,7 @@ def named_devices(findings: Sequence[Finding]) -> list[str]:
 
 
 class ActivityTime(Record, frozen=True):
-    """What one device did of one class of activity in its window.
+    """Activity of one class on one device in its window.
 
     Attributes:
         count: Events that overlap the window.
@@ -185,7 +176,7 @@ class DeviceTimeRow(OfDevice, frozen=True):
 
     @property
     def parts_ps(self) -> dict[str, int | None]:
-        """What its window is made of, as a bar shows it: compute, collectives, copies and idle time."""
+        """The parts of its window: compute, collectives, copies and idle time."""
         return {
             "compute": self.exposed_ps("compute"),
             "collective": self.exposed_ps("collective"),
@@ -205,7 +196,7 @@ class DeviceTime(Record, frozen=True):
 
 
 def time_words(times: DeviceTime | None) -> str:
-    """What the time of the devices is called: `GPU time`, of a run with devices of another kind `device time`."""
+    """The name of the time of the devices: `GPU time`, of a run with devices of another kind `device time`."""
     is_of_gpus = times is None or all(row.kind == "gpu" for row in times.devices)
     return "GPU time" if is_of_gpus else "device time"
 
@@ -223,8 +214,23 @@ def compute(context: Context) -> DeviceTime:
 
 def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
     trace, device = context.trace, context.trace.device_list[index]
-    window = context.selection.window_of_device(trace, index)
-    counted = context.once(in_windows).get(index)
+    window, activity = (
+        context.selection.window_of_device(trace, index),
+        context.once(in_windows).get(index),
+    )
+    columns, own = trace.device_columns, trace.device_columns.rows_of(index)
+    known: dict[str, Any] = {}
+    if window is not None and activity is not None:
+        inside = rows_in(columns.start_ps[own], columns.end_ps[own], window) + own.start
+        busy_ps = sum(of_class.exposed_ps for of_class in activity.values())
+        known = {
+            "busy_ps": busy_ps,
+            "busy_ratio": ratio(busy_ps, window.length_ps),
+            "idle_ps": window.length_ps - busy_ps,
+            "activity": activity,
+            "unknown_direction_count": int(columns.unknown_direction[inside].sum()),
+            "outside_window_count": own.stop - own.start - inside.size,
+        }
     return DeviceTimeRow(
         *trace.identity(index),
         kind=device.kind,
@@ -233,51 +239,32 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
         window_ps=window.length_ps if window else None,
         memory_held_bytes=device.memory_held_bytes,
         memory_peak_bytes=device.memory_peak_bytes,
-        **(asdict(counted) if counted else {}),
+        **known,
     )
 
 
-class InWindow(Struct, frozen=True):
-    """The fields of `DeviceTimeRow` about what was recorded of a device in its window."""
-
-    busy_ps: int
-    busy_ratio: float | None
-    idle_ps: int
-    activity: dict[str, ActivityTime]
-    unknown_direction_count: int
-    outside_window_count: int
-
-
-def in_windows(context: Context) -> dict[int, InWindow]:
-    """By device whose host recorded device events what it did in its window; `Context.once` keeps it."""
+def in_windows(context: Context) -> dict[int, dict[str, ActivityTime]]:
+    """By device whose host recorded device events what it did in its window, by class; `Context.once` keeps it."""
     devices = recorded_devices(context.trace, context.selection)
     return {device: _in_window(context, device) for device in devices}
 
 
-def _in_window(context: Context, device: int) -> InWindow:
+def _in_window(context: Context, device: int) -> dict[str, ActivityTime]:
     columns, own = context.trace.device_columns, context.trace.device_columns.rows_of(device)
     window = context.selection.windows[context.trace.device_list[device].host]
     inside = rows_in(columns.start_ps[own], columns.end_ps[own], window) + own.start
     class_, size = columns.class_[inside], columns.bytes[inside]
-    count = np.bincount(class_, minlength=len(ActivityClass)).tolist()
     activity = context.activities[device]
-    unions, exposed = activity.by_class, activity.exposed_ps(window)
-    return InWindow(
-        busy_ps=sum(exposed),
-        busy_ratio=ratio(sum(exposed), window.length_ps),
-        idle_ps=window.length_ps - sum(exposed),
-        activity={
-            key: ActivityTime(
-                count=count[of_class],
-                bytes=_known_sum(size[class_ == of_class]) if key in COPIES else None,
-                busy_ps=covered_ps(unions[of_class], window),
-                exposed_ps=exposed[of_class],
-            )
-            for of_class, key in enumerate(CLASS_KEYS)
-        },
-        unknown_direction_count=int(columns.unknown_direction[inside].sum()),
-        outside_window_count=own.stop - own.start - inside.size,
-    )
+    exposed = activity.exposed_ps(window)
+    return {
+        key: ActivityTime(
+            count=int(np.count_nonzero(class_ == of_class)),
+            bytes=_known_sum(size[class_ == of_class]) if key in COPIES else None,
+            busy_ps=covered_ps(activity.by_class[of_class], window),
+            exposed_ps=exposed[of_class],
+        )
+        for of_class, key in enumerate(CLASS_KEYS)
+    }
 
 
 def _known_sum(sizes: Int64Array) -> int | None:

@@ -14,7 +14,7 @@ from traceview.trace.sidecar.environment import RecordedEnvironment
 
 
 class HostEnvironment(RecordedEnvironment, frozen=True):
-    """What one process ran in, as recorded.
+    """The environment of one process, as recorded.
 
     Attributes:
         host: Name of the host.
@@ -24,7 +24,7 @@ class HostEnvironment(RecordedEnvironment, frozen=True):
 
 
 class Environment(Record, frozen=True):
-    """What the processes ran in.
+    """The environments of the processes.
 
     Attributes:
         hosts: Hosts with a sidecar.

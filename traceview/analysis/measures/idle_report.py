@@ -6,7 +6,7 @@ A gap is a maximal span without activity. The table of gaps has all that is know
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -105,7 +105,7 @@ class IdleRow(OfDevice, frozen=True):
 
 
 class Idle(Record, frozen=True):
-    """What each device waited for.
+    """The idle time of all devices.
 
     Attributes:
         devices: One entry per device whose host recorded device events, in the order of the device list.
@@ -142,17 +142,11 @@ def _by_size(picoseconds: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(known, key=lambda item: -item[1]))
 
 
-_BLOCK: Final = 64
-"""Spans of which the longest is looked at first; of fewer blocks than wanted spans every span is."""
-
-
 def longest_first(length: Int64Array, top: int | None) -> Int64Array:
     """Numbers of the `top` longest spans, longest first, of equal ones the earlier."""
     candidates = np.arange(length.size)
-    if top is not None and 0 < top <= length.size // _BLOCK:
-        # So many blocks have a span of that length or more.
-        longest = length[: length.size // _BLOCK * _BLOCK].reshape(-1, _BLOCK).max(axis=1)
-        candidates = np.flatnonzero(length >= np.sort(longest)[-top])
+    if top is not None and 0 < top < length.size:
+        candidates = np.flatnonzero(length >= np.partition(length, -top)[-top])
     return candidates[np.argsort(-length[candidates], kind="stable")][:top]
 
 
@@ -225,10 +219,10 @@ _CAUSE_OF: Final = {state: cause for cause, state in OF_CAUSE.items()} | {
     State.EVALUATION: Cause.BETWEEN,
     State.BETWEEN_CALLS: Cause.PYTHON,
 }
-"""What shows a state on the host is what shows this cause; nothing shows the others."""
+"""The cause that the same host events show as a state; nothing shows the other states."""
 
 _CAUSES: Final = np.array([_CAUSE_OF.get(state, Cause.UNKNOWN) for state in State], dtype=np.int64)
-"""The same by state."""
+"""As above, by state."""
 
 _LEAST_SAMPLED_PS: Final = 100 * PS_PER_US
 """Samples of stacks come every millisecond or so, and say little of shorter gaps."""
@@ -283,7 +277,7 @@ def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
 
 
 def surroundings(context: Context, part: ChosenGaps) -> Iterator[Surroundings]:
-    """What the thread that was late recorded around the longest time in the state of each gap; nothing if none was late."""
+    """Events of the thread that was late around the longest time in the state of each gap; nothing if none was late."""
     trace, gaps = context.trace, part.gaps
     states = context.idle.states[trace.device_list[gaps.device].host]
     start, end = part.states.longest_parts(part.number, part.state)
@@ -375,105 +369,97 @@ def _chosen(every: ChosenGaps, states: Sequence[int], least_ps: int) -> ChosenGa
     return every.at(np.flatnonzero(is_wanted))
 
 
+_TEXTS: Final = (
+    *("device", "before", "after", "thread", "host_event", "python", "python_inner"),
+    *("host_outer", "previous_event", "next_event"),
+)
+_Labels: TypeAlias = dict[str, dict[str, int]]
+"""By column the number of each of its texts, most of which repeat."""
+
+
 def _table(context: Context, parts: Sequence[ChosenGaps], order: Int64Array) -> Table:
     """A row per gap of the parts, one after the other, and then in this order."""
-    columns = _Columns(order.size)
-    begin = 0
-    for part in parts:
-        columns.fill(begin, context, part)
-        begin += part.number.size
-    texts = {name: column.at(order, name) for name, column in columns.texts.items()}
-    nothing = np.zeros(order.size, dtype=np.int64)
-    of_state = {state: lengths[order] for state, lengths in columns.state_ps.items()}
+    labels: _Labels = {name: {} for name in _TEXTS}
+    made = [_values(context, part, labels) for part in parts]
+
+    def joined(name: str, dtype: type = np.int64) -> npt.NDArray[Any]:
+        empty: npt.NDArray[Any] = np.empty(0, dtype=dtype)
+        return np.concatenate([empty, *(values[name] for values in made)])[order]
+
+    def named(*names: str) -> Iterator[Column]:
+        for name in names:
+            codes = joined(name, np.int32)
+            yield Column(name, "category", codes, labels=tuple(labels[name]))
+
     return table(
         "gaps",
-        texts["device"],
-        whole("start_ps", columns.start_ps[order]),
-        whole("duration_ps", columns.duration_ps[order]),
-        whole("step", columns.step[order], columns.has_no_step[order]),
-        category("state", columns.state[order], KEYS),
-        *(texts[name] for name in ("before", "after", "thread", "host_event")),
-        *(texts[name] for name in ("python", "python_inner")),
-        Column("python_ratio", "float", columns.python_ratio[order]),
-        *(texts[name] for name in ("host_outer", "previous_event", "next_event")),
-        *(whole(f"{state.key}_ps", of_state.get(state, nothing)) for state in IDLE_STATES),
+        *named("device"),
+        whole("start_ps", joined("start_ps")),
+        whole("duration_ps", joined("duration_ps")),
+        whole("step", joined("step"), joined("has_no_step", np.bool_)),
+        category("state", joined("state"), KEYS),
+        *named("before", "after", "thread", "host_event", "python", "python_inner"),
+        Column("python_ratio", "float", joined("python_ratio", np.float64)),
+        *named("host_outer", "previous_event", "next_event"),
+        *(whole(name, joined(name)) for name in _COLUMN_OF_STATE.values()),
     )
 
 
-class _Texts:
-    """A column of texts, most of which repeat."""
+def _values(context: Context, part: ChosenGaps, labels: _Labels) -> dict[str, npt.NDArray[Any]]:
+    """The columns of the gaps of a device; of texts their numbers, `NONE` without one."""
+    trace, gaps, chosen = context.trace, part.gaps, part.number
+    host = trace.device_list[gaps.device].host
+    row = evidence_rows(context, part)
+    shown, hidden = np.flatnonzero(row != NONE), np.flatnonzero(row == NONE)
+    stacks, of_stack = context.idle.evidence[host].stacks(row[shown])
+    around = list(surroundings(context, part.at(hidden)))
+    lines, of_line = unique_inverse(trace.host_columns.line[row[shown]])
+    threads = [trace.lines[line].name for line in lines.tolist()]
+    sources = python_lines(context, part)
+    of_step = gaps.longest_steps[chosen]
+    steps = np.array([*(step.number for step in context.selection.steps[host]), 0], dtype=np.int64)
+    every, nothing = np.arange(chosen.size), np.zeros(gaps.count, dtype=np.int64)
 
-    def __init__(self, count: int) -> None:
-        self._codes = np.full(count, NONE, dtype=np.int32)
-        self._known: dict[str, int] = {}
+    def at(places: Int64Array, index: Int64Array, first: int = 0) -> Int64Array:
+        result = np.full(chosen.size, NONE, dtype=np.int64)
+        result[places] = index + first
+        return result
 
-    def put(
-        self, places: slice | Int64Array | int, texts: Sequence[str | None], index: Any = 0
-    ) -> None:
-        """Put `texts[index]` at some places."""
-        codes = [
-            NONE if text is None else self._known.setdefault(text, len(self._known))
-            for text in texts
-        ]
-        self._codes[places] = np.array([*codes, NONE], dtype=np.int32)[index]
+    of_shown, of_hidden = at(shown, of_stack), at(hidden, np.arange(hidden.size))
+    of_thread = at(hidden, np.arange(hidden.size), len(threads))
+    of_thread[shown] = of_line
+    texts: dict[str, tuple[Sequence[str | None], Int64Array]] = {
+        "device": ([trace.device_key(gaps.device)], np.zeros(chosen.size, dtype=np.int64)),
+        "before": activity_names(trace, gaps.before[chosen]),
+        "after": activity_names(trace, gaps.after[chosen]),
+        "thread": ([*threads, *(known.thread for known in around)], of_thread),
+        "host_event": ([stack[-1] for stack in stacks], of_shown),
+        "host_outer": ([NAME_SEPARATOR.join(stack[:-1]) or None for stack in stacks], of_shown),
+        "previous_event": ([known.before for known in around], of_hidden),
+        "next_event": ([known.after for known in around], of_hidden),
+        "python": ([str(line) if line else None for line in sources], every),
+        "python_inner": (
+            [str(line.inner) if line and line.inner else None for line in sources],
+            every,
+        ),
+    }
+    return {
+        "start_ps": gaps.spans_of(chosen)[0],
+        "duration_ps": part.duration_ps,
+        "step": steps[of_step],
+        "has_no_step": of_step == NONE,
+        "state": part.state,
+        "python_ratio": np.array([line.ratio if line else np.nan for line in sources]),
+        **{
+            _COLUMN_OF_STATE[state.key]: part.states.by_state.get(state, nothing)[chosen]
+            for state in IDLE_STATES
+        },
+        **{name: _codes(labels[name], *of) for name, of in texts.items()},
+    }
 
-    def at(self, order: Int64Array, name: str) -> Column:
-        """The column with its rows in this order."""
-        return Column(name, "category", self._codes[order], labels=tuple(self._known))
 
-
-class _Columns:
-    """The columns of a table of gaps, of which devices fill their places."""
-
-    def __init__(self, count: int) -> None:
-        self.start_ps, self.duration_ps, self.step = np.zeros((3, count), dtype=np.int64)
-        self.has_no_step = np.zeros(count, dtype=np.bool_)
-        self.state: npt.NDArray[np.int8] = np.zeros(count, dtype=np.int8)
-        self.state_ps: dict[int, Int64Array] = {}
-        self.python_ratio = np.full(count, np.nan)
-        self.texts = {
-            name: _Texts(count)
-            for name in (
-                *("device", "before", "after", "thread", "host_event", "python", "python_inner"),
-                *("host_outer", "previous_event", "next_event"),
-            )
-        }
-
-    def fill(self, begin: int, context: Context, part: ChosenGaps) -> None:
-        """The gaps of a device, at the places from `begin` on."""
-        trace, gaps, chosen = context.trace, part.gaps, part.number
-        host = trace.device_list[gaps.device].host
-        place = slice(begin, begin + chosen.size)
-        self.start_ps[place], self.duration_ps[place] = gaps.spans_of(chosen)[0], part.duration_ps
-        self.state[place] = part.state
-        for state, lengths in part.states.by_state.items():
-            if state not in self.state_ps:
-                self.state_ps[state] = np.zeros(self.step.size, dtype=np.int64)
-            self.state_ps[state][place] = lengths[chosen]
-        step = gaps.longest_steps[chosen]
-        numbers = [step.number for step in context.selection.steps[host]]
-        self.step[place] = np.array([*numbers, 0], dtype=np.int64)[step]
-        self.has_no_step[place] = step == NONE
-        self.texts["device"].put(place, [trace.device_key(gaps.device)])
-        self.texts["before"].put(place, *activity_names(trace, gaps.before[chosen]))
-        self.texts["after"].put(place, *activity_names(trace, gaps.after[chosen]))
-        row = evidence_rows(context, part)
-        shown = np.flatnonzero(row != NONE)
-        stacks, index = context.idle.evidence[host].stacks(row[shown])
-        joined = [NAME_SEPARATOR.join(stack[:-1]) or None for stack in stacks]
-        lines, of_line = unique_inverse(trace.host_columns.line[row[shown]])
-        threads = [trace.lines[line].name for line in lines.tolist()]
-        self.texts["thread"].put(begin + shown, threads, of_line)
-        self.texts["host_event"].put(begin + shown, [stack[-1] for stack in stacks], index)
-        self.texts["host_outer"].put(begin + shown, joined, index)
-        hidden = np.flatnonzero(row == NONE)
-        around = surroundings(context, part.at(hidden))
-        for at, known in zip((begin + hidden).tolist(), around, strict=True):
-            self.texts["thread"].put(at, [known.thread])
-            self.texts["previous_event"].put(at, [known.before])
-            self.texts["next_event"].put(at, [known.after])
-        for at, source in enumerate(python_lines(context, part), start=begin):
-            if source:
-                self.texts["python"].put(at, [str(source)])
-                self.texts["python_inner"].put(at, [str(source.inner) if source.inner else None])
-                self.python_ratio[at] = source.ratio
+def _codes(known: dict[str, int], texts: Sequence[str | None], index: Int64Array) -> Int32Array:
+    """The numbers of `texts[index]`."""
+    codes = [NONE if text is None else known.setdefault(text, len(known)) for text in texts]
+    result: Int32Array = np.array([*codes, NONE], dtype=np.int32)[index]
+    return result

@@ -63,7 +63,7 @@ FEWEST_SLOW: Final = 3
 
 
 class StepDevice(Record, frozen=True):
-    """What one device did in one step.
+    """One device in one step.
 
     Attributes:
         device: Key of the device.
@@ -390,13 +390,15 @@ def slow_steps(result: Steps) -> SlowSteps | None:
     Steps that are expected to take longer are left out: before an evaluation, and of accumulated gradients the updates.
     """
     evaluated = {(row.host, row.after) for row in result.evaluations}
-    longest: dict[int, int] = {}
-    for row in result.steps:
-        is_other = (row.host, row.recorded_number) in evaluated
-        if row.used and not is_other and row.number not in result.optimizer_steps:
-            longest[row.number] = max(row.duration_ps, longest.get(row.number, 0))
+    longest = longest_by_number(
+        row
+        for row in result.steps
+        if row.used
+        and (row.host, row.recorded_number) not in evaluated
+        and row.number not in result.optimizer_steps
+    )
     numbers = sorted(longest)
-    lengths = np.array([longest[number] for number in numbers], dtype=np.int64)
+    lengths = np.array([longest[number].duration_ps for number in numbers], dtype=np.int64)
     typical = low_median(lengths)
     if typical is None:
         return None
@@ -450,6 +452,16 @@ def state_growth(
 
 
 # Steps worth looking at
+
+
+def longest_by_number(rows: Iterable[StepRow]) -> dict[int, StepRow]:
+    """By number the step on the host on which it takes longest, of used ones if any is."""
+    longest: dict[int, StepRow] = {}
+    for row in rows:
+        known = longest.setdefault(row.number, row)
+        if (row.used, row.duration_ps) > (known.used, known.duration_ps):
+            longest[row.number] = row
+    return longest
 
 
 def median_step(rows: Sequence[StepRow]) -> StepRow | None:

@@ -21,7 +21,7 @@ from traceview.analysis.facts.kernels import (
     layout_labels,
 )
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.measures.label_times import line_of, rows_with, time_by_label
+from traceview.analysis.measures.op_work import line_of, rows_with, time_by_label
 from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped

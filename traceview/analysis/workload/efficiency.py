@@ -15,10 +15,15 @@ import numpy.typing as npt
 from traceview.analysis.facts.kernels import cast_labels
 from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.flops import DeviceFlops, flops_by_device, label_flops
-from traceview.analysis.measures.label_times import time_by_label
+from traceview.analysis.measures.op_work import (
+    DeviceFlops,
+    flops_by_device,
+    label_flops,
+    label_precisions,
+    roof_by_device,
+    time_by_label,
+)
 from traceview.analysis.measures.peaks import peak_source, peaks_of
-from traceview.analysis.measures.roofline import label_precisions, roof_by_device
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Ops, Part

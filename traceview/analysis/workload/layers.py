@@ -14,9 +14,12 @@ from msgspec import Struct, field
 
 from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.flops import FloatArray, flops_by_device
-from traceview.analysis.measures.label_times import time_by_label
-from traceview.analysis.measures.roofline import roof_by_device
+from traceview.analysis.measures.op_work import (
+    FloatArray,
+    flops_by_device,
+    roof_by_device,
+    time_by_label,
+)
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.record import (

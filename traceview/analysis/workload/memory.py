@@ -14,10 +14,10 @@ from traceview.analysis.measures.device_memory import (
     HeldBytes,
     Memory,
     PinnedMemory,
+    ProgramMemory,
     held_bytes,
     memory_of,
 )
-from traceview.analysis.measures.program_memory import ProgramMemory
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Argument, Number, Size

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.flops import label_flops
+from traceview.analysis.measures.op_work import label_flops
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Lost, Ops

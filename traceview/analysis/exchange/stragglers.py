@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.label_times import counted_events
-from traceview.base.ids import is_in, unique_inverse
+from traceview.analysis.measures.op_work import counted_events
+from traceview.analysis.rules.finding import OfDevice
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.record import Activity, Share, one_of
 from traceview.base.stats import student, variance_of_mean
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import split_op
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Trace
 from traceview.trace.strategy.roles import machine_of
 
 Reason: TypeAlias = Literal["slower", "work", "input", "copies", "collective", "start"]
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
 LEAST_EXCESS: Final = 0.5
 """Of the waiting beyond what chance gives every device: the least that a straggler is the reason for."""
@@ -60,28 +63,40 @@ _UNEVEN_CORES_FACTOR: Final = 1.5
 """How much longer cores that are dealt out unevenly let one of several alike replicas compute; 1.2 was seen, on two cores."""
 
 _MORE_WORK_FACTOR: Final = 4
-"""The same in a single step, where chance gives one of several replicas all cores; in 64 healthy recordings at most 3.4% of the time
+"""As above in a single step, where chance gives one of several replicas all cores; in 64 healthy recordings at most 3.4% of the time
 was spent waiting for such a one."""
 
 _NUMBER: Final = re.compile(r"_\d+$")
 
 
+class LateDevice(OfDevice, frozen=True):
+    """The device that the others wait for.
+
+    Attributes:
+        reason: slower (at the same kernels), work (more of it), input (its batch comes late), copies (they take longer),
+            collective (it leaves one later) or start (the host starts its kernels late); null where none explains half of
+            the waiting.
+        share: Its share of all waiting for devices.
+        kernels: Kernels (of replicas: ops) whose durations in sum exceed those of the others most; empty unless the
+            reason is slower or work.
+    """
+
+    reason: Annotated[str, one_of(*REASONS)] | None
+    share: Share
+    kernels: tuple[Activity, ...]
+
+
 class Straggler(Struct, frozen=True, eq=False):
     """The device that the others wait for.
 
-    `device`: its number in the device list; `reason`: slower (at the same kernels), work (more of it), input (its batch
-    comes late), copies (they take longer), collective (it leaves one later) or start (the host starts its kernels late),
-    None where its steps do not differ by as much as the others wait; `rows` of the ledger: the waits for it; `share` of all waits for devices; `is_steady`: more than chance explains; `shares_cores`: whether it is one of
-    several replicas on a machine; `kernels` that take longer in sum than on the others.
+    `rows` of the ledger: the waits for it; `is_steady`: more than chance explains; `shares_cores`: whether it is one of
+    several replicas on a machine.
     """
 
-    device: int
-    reason: Reason | None
+    record: LateDevice
     rows: BoolArray
-    share: float
     is_steady: bool
     shares_cores: bool
-    kernels: tuple[str, ...]
 
 
 def device_waits(ledger: Ledger) -> BoolArray:
@@ -89,22 +104,39 @@ def device_waits(ledger: Ledger) -> BoolArray:
     return ledger.rows(states=(State.DEVICE_WAIT,))
 
 
+def waits_for_known(ledger: Ledger) -> BoolArray:
+    """Those of them in which it is known which device of the ledger is late."""
+    columns = ledger.columns
+    waits = device_waits(ledger)
+    waits &= (columns.by_kind == By.DEVICE) & is_in(columns.by, list(ledger.devices))
+    return waits
+
+
 def waits_for_more_work(ledger: Ledger) -> BoolArray:
     """The rows in which a device waits for one that computes much longer in that step: more than cores dealt out unevenly explain."""
-    columns, waits = ledger.columns, device_waits(ledger)
-    waits &= (columns.by_kind == By.DEVICE) & is_in(columns.by, list(ledger.devices))
+    columns, waits = ledger.columns, waits_for_known(ledger)
     rows = np.flatnonzero(waits)
+    compute_ps, place = _by_step(ledger, ledger.device, columns.state == State.COMPUTE)
+    of_step = place[columns.step[rows]]
+    own_ps, late_ps = (compute_ps[of[rows], of_step] for of in (ledger.device, columns.by))
+    waits[rows] = late_ps >= _MORE_WORK_FACTOR * own_ps
+    return waits
+
+
+def _by_step(
+    ledger: Ledger, device: npt.NDArray[np.integer], rows: BoolArray
+) -> tuple[Int64Array, Int64Array]:
+    """The sums of some rows by a device of each row and the number of its step; the place of the number by step.
+
+    int64 `[devices of the list, numbers + 1]` and `[steps + 1]`; the last place is outside of steps.
+    """
+    columns = ledger.columns
     numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
     distinct, place = unique_inverse(numbers)
     place, count = np.append(place, distinct.size), distinct.size + 1
-    key = ledger.device.astype(np.int64) * count + place[columns.step]
-    computes = columns.state == State.COMPUTE
-    compute_ps = totals(
-        key[computes], columns.duration_ps[computes], len(ledger.trace.device_list) * count
-    )
-    late_ps = compute_ps[columns.by[rows].astype(np.int64) * count + place[columns.step[rows]]]
-    waits[rows] = late_ps >= _MORE_WORK_FACTOR * compute_ps[key[rows]]
-    return waits
+    key = device[rows].astype(np.int64) * count + place[columns.step[rows]]
+    total = totals(key, columns.duration_ps[rows], len(ledger.trace.device_list) * count)
+    return total.reshape(-1, count), place
 
 
 def straggler(context: Context) -> Straggler | None:
@@ -130,8 +162,8 @@ def _straggler(context: Context) -> Straggler | None:
     shares_cores = _shares_cores(context.trace, device, ledger.devices)
     longest_ps = max(int(ledger.by_step(rows, d).mean()) for d in waiting)
     reason, kernels = _reason(context, device, waiting, longest_ps, shares_cores=shares_cores)
-    steady = is_steady(late_ps, place)
-    return Straggler(device, reason, rows, share, steady, shares_cores, kernels)
+    record = LateDevice(*context.trace.identity(device), reason, share, kernels)
+    return Straggler(record, rows, is_steady(late_ps, place), shares_cores)
 
 
 def waited_for_ps(ledger: Ledger) -> dict[int, int]:
@@ -141,18 +173,11 @@ def waited_for_ps(ledger: Ledger) -> dict[int, int]:
 
 def _late_by_step(ledger: Ledger) -> Int64Array:
     """How long others wait for each device, in all used steps of one number; int64 `[devices, steps]`."""
-    columns = ledger.columns
-    rows = np.flatnonzero(device_waits(ledger) & (columns.by_kind == By.DEVICE))
-    used = sorted({step.number for step in ledger.steps if step.excluded is None}) or [0]
-    place_of = {number: place for place, number in enumerate(used)}
-    step_place = np.array([place_of.get(s.number, 0) for s in ledger.steps] + [0], dtype=np.int64)
-    # Of devices whose host has no window it is not known what they did.
-    place = np.full(len(ledger.trace.device_list), NONE, dtype=np.int64)
-    place[list(ledger.devices)] = np.arange(len(ledger.devices))
-    of_device = place[columns.by[rows]]
-    at = np.where(of_device == NONE, NONE, of_device * len(used) + step_place[columns.step[rows]])
-    total = totals(at, columns.duration_ps[rows], len(ledger.devices) * len(used))
-    return total.reshape(len(ledger.devices), len(used))
+    late_ps, place = _by_step(ledger, ledger.columns.by, waits_for_known(ledger))
+    late_ps = late_ps[list(ledger.devices)]
+    used = unique_ids(place[:-1][ledger.is_used])
+    chosen: Int64Array = late_ps[:, used] if used.size else late_ps.sum(axis=1, keepdims=True)
+    return chosen
 
 
 def is_steady(late_ps: Int64Array, place: int) -> bool:
@@ -218,13 +243,7 @@ def _work(
     that takes much longer for the same kernels has more data.
     """
     trace = context.trace
-    key, duration, size = _kernels(context, [device, *waiting])
-    count = np.stack([np.bincount(keys, minlength=size) for keys in key]).astype(np.float64)
-    total = np.stack(
-        [np.bincount(k, d, minlength=size) for k, d in zip(key, duration, strict=True)]
-    )
-    count = np.stack([count[0], count[1:].mean(axis=0)])
-    total = np.stack([total[0], total[1:].mean(axis=0)])
+    count, total = _kernels(context, [device, *waiting])
     mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
     mean[0] = np.where(count[0] > 0, mean[0], mean[1])
     mean[1] = np.where(count[1] > 0, mean[1], mean[0])
@@ -249,19 +268,22 @@ def _work(
 
 def _kernels(
     context: Context, devices: Sequence[int]
-) -> tuple[list[Int64Array], list[Int64Array], int]:
-    """The kernels of devices in the used steps: by device a number of their name and their durations; how many names."""
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """By name how often kernels run in the used steps, and the sums of their durations: of the first device, mean of the others."""
     trace, columns = context.trace, context.trace.device_columns
-    keys, durations = [], []
     known: dict[str, int] = {}
-    for device in devices:
+    count, total = np.zeros((2, 2, len(trace.names) + 1))
+    for place, device in enumerate(devices):
         # Of kernels that run at once the ledger has only one.
         events = counted_events(context, device)
         names = columns.name[events].astype(np.int64)
-        is_replica = trace.device_list[device].kind == "replica"
-        keys.append(_replica_free(trace, names, known) if is_replica else names)
-        durations.append(columns.duration_ps[events])
-    return keys, durations, max(int(names.max(initial=0)) for names in keys) + 1
+        if trace.device_list[device].kind == "replica":
+            names = _replica_free(trace, names, known)
+        count[min(place, 1)] += np.bincount(names, minlength=count.shape[1])
+        total[min(place, 1)] += np.bincount(names, columns.duration_ps[events], count.shape[1])
+    count[1] /= len(devices) - 1
+    total[1] /= len(devices) - 1
+    return count, total
 
 
 def _unnumbered(trace: Trace, name: int) -> str:

@@ -1,0 +1,391 @@
+"""Recognises how the devices of a host sum their gradients: through NCCL or by copies.
+
+NCCL and the collective ops have kernels and ops of their own. A reduction without them is a sum, `AddN`, and copies
+that bring the parts there. Names distinguish that sum from others (TensorFlow 2.21): ops that a replica k ≥ 1 runs for
+itself have `replica_<k>` in their names, and the sum over replicas does not.
+
+    NCCL kernels         launched by Collective… ops                          collective_nccl
+                         launched by Nccl… ops, or no op recorded             nccl
+    no such kernels      Collective… ops: CPU devices, virtual GPUs           collective_ring
+    GPU to GPU copies    such sums on several GPUs                            hierarchical_copy
+                         such sums on one GPU                                 one_device
+    GPUs to host         such sums on the CPU, and copies back                cpu_bounce
+    instructions of XLA programs                                              xla
+
+Every healthy step sums and copies a scalar loss, so copies smaller than gradients do not count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.analysis.facts.selection import rows_in
+from traceview.analysis.measures.context import Context
+from traceview.base.codes import Code
+from traceview.base.ids import groups_of, is_in, unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.units import PS_PER_US
+from traceview.ledger.states import State
+from traceview.trace.device.copies import copies_of
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.xplane.host_names import op_type
+from traceview.xplane.planes import ActivityClass
+
+Path: TypeAlias = Literal[
+    "collective_nccl",
+    "collective_ring",
+    "nccl",
+    "hierarchical_copy",
+    "one_device",
+    "cpu_bounce",
+    "xla",
+    "none",
+]
+
+Cause: TypeAlias = Literal["variables", "updates", "virtual", "configured"]
+
+LEAST_SUMMED: Final = 3
+"""GPUs whose gradients one of them sums: with two of them it is as good as any other way."""
+
+LEAST_BYTES_PER_STEP: Final = 1024 * 1024
+"""Copies of fewer bytes in a step carry no gradients, unless the sidecar knows their size: 256 Ki parameters; our
+own choice, above the metrics and indices that real traces copy (0.07 MB in a step of BERT)."""
+
+LEAST_PS_PER_STEP: Final = 100 * PS_PER_US
+"""Shorter copies whose size is not recorded carry none either: 1 MiB at 10 GB/s take 105 µs; our own choice."""
+
+LEAST_GRADIENT_RATIO: Final = 0.5
+"""Copies of a smaller share of the gradients carry something else; our own choice."""
+
+WAITS_FOR_SUMS: Final = (
+    State.H2D,
+    State.HOST_OPS,
+    State.LAUNCH,
+    State.SYNC,
+    State.DEPENDENCY,
+    State.LATENCY,
+    State.UNKNOWN,
+)
+"""States of a GPU before and during a copy of a sum."""
+
+_CROSS_DEVICE_OPS: Final = (
+    "CollectiveAllReduce",
+    "HierarchicalCopyAllReduce",
+    "NcclAllReduce",
+    "ReductionToOneDevice",
+)
+"""Classes of TensorFlow; the name of any other one is of the script."""
+
+
+class _Op(Code):
+    """The part of an op in a reduction; `SUM` belongs to no single replica."""
+
+    OTHER = 0
+    COLLECTIVE = 1
+    GATHER = 2
+    NCCL = 3
+    SUM = 4
+    UPDATE = 5
+
+
+_COLLECTIVE: Final = (_Op.COLLECTIVE, _Op.GATHER)
+_INDICATIVE: Final = re.compile(rb"Collective|Nccl|AddN|Apply")
+_TYPES: Final = (
+    (re.compile(rb"Collective(?=\w*Gather)\w+"), _Op.GATHER),
+    (re.compile(rb"Collective(?!Init|AssignGroup)\w+"), _Op.COLLECTIVE),
+    (re.compile(rb"_?Nccl\w+"), _Op.NCCL),
+    (re.compile(rb"AddN"), _Op.SUM),
+    (re.compile(rb"(?:Resource)?(?:Sparse)?Apply\w+"), _Op.UPDATE),
+)
+_OF_REPLICA: Final = re.compile(rb"(?:^|/)replica_[1-9]\d*(?:_\d+)?/")
+_NO_SCOPE: Final = re.compile(
+    rb"(?:(?:StatefulPartitionedCall\w*|ArithmeticOptimizer|PartitionedCall\w*)/)*[^/]*|.*gradient_tape/.*",
+    re.DOTALL,
+)
+
+
+class ReductionPath(Struct, frozen=True):
+    """How the devices of a host reduce. `reason`: why, where the trace shows it.
+
+    `cause`: the reason why gradients are summed on the CPU or on one GPU, where it is a known one.
+    """
+
+    path: Path | None
+    reason: str | None = None
+    cause: Cause | None = None
+
+
+def events_in_windows(context: Context) -> Int64Array:
+    """The rows of the collectives that overlap the window of their host, ascending; `Context.once` keeps it."""
+    columns, collectives = context.trace.device_columns, context.collectives
+    inside = [np.empty(0, dtype=np.int64)]
+    for rows in groups_of(collectives.host):
+        window = context.selection.windows.get(int(collectives.host[rows[0]]))
+        if window is not None:
+            events = collectives.row[rows]
+            inside.append(rows[rows_in(columns.start_ps[events], columns.end_ps[events], window)])
+    return np.sort(np.concatenate(inside))
+
+
+def reduction_paths(context: Context) -> dict[int, ReductionPath]:
+    """The path of each host that has a window, from what runs in it; `Context.once` keeps it."""
+    trace, collectives = context.trace, context.collectives
+    inside = context.once(events_in_windows)
+    groups = [inside[rows] for rows in groups_of(collectives.host[inside])]
+    rows_of_host = {int(collectives.host[rows[0]]): rows for rows in groups}
+    paths = {}
+    for host in context.selection.windows:
+        rows = rows_of_host.get(host, np.empty(0, dtype=np.int64))
+        if _are_of_xla(trace, collectives.row[rows]):
+            paths[host] = ReductionPath("xla")
+        else:
+            paths[host] = _Recognition(context, host, collectives.op[rows]).path()
+    return paths
+
+
+def _are_of_xla(trace: Trace, rows: Int64Array) -> bool:
+    """Whether these device rows, those of collectives, are instructions of XLA programs; on TPUs all are."""
+    columns = trace.device_columns
+    kinds = {trace.device_list[device].kind for device in unique_ids(columns.device[rows]).tolist()}
+    known = unique_ids(columns.instruction[rows]).tolist()
+    return kinds == {"tpu"} or any(
+        number != NONE and trace.instructions[number].exchange for number in known
+    )
+
+
+def reduction_rows(context: Context) -> BoolArray:
+    """The rows of the ledger in which gradients are summed off the links between GPUs; `Context.once` keeps it.
+
+    On the CPU: exposed copies to the host, copies back that bring the result of an op on the CPU, and the wait for these.
+    On one of several GPUs: exposed copies between GPUs.
+    """
+    ledger = context.ledger
+    result = np.zeros(ledger.count, dtype=np.bool_)
+    if len(ledger.devices) < 2:
+        return result
+    for host, path in context.once(reduction_paths).items():
+        gpus = _gpus(context, host)
+        if path.path == "one_device" and len(gpus) >= LEAST_SUMMED:
+            result |= ledger.rows(states=(State.D2D,), devices=gpus)
+        elif path.path == "cpu_bounce":
+            back = context.once(_copied_results)
+            result |= ledger.rows(states=(State.D2H,), devices=gpus)
+            waits = ledger.rows(states=WAITS_FOR_SUMS, devices=gpus)
+            result |= waits & is_in(ledger.columns.event, back)
+    return result
+
+
+def _gpus(context: Context, host: int) -> list[int]:
+    """The GPUs of a host that compute."""
+    trace, activities = context.trace, context.activities
+    if host not in context.selection.windows:
+        return []
+    return [
+        device
+        for device in trace.devices_of_host[host]
+        if trace.device_list[device].kind == "gpu" and activities[device].compute.length
+    ]
+
+
+def _op_kinds(context: Context) -> npt.NDArray[np.uint8]:
+    """By name of the trace what its op does, `_Op`; the last element is for no name."""
+    names = context.trace.names
+    kinds = np.zeros(len(names) + 1, dtype=np.uint8)
+    for index, name in enumerate(names):
+        type_ = op_type(name) if _INDICATIVE.search(name) else None
+        if type_ is not None:
+            matching = (kind for pattern, kind in _TYPES if pattern.fullmatch(type_))
+            kind = next(matching, _Op.OTHER)
+            kinds[index] = 0 if kind == _Op.SUM and _OF_REPLICA.search(name) else kind
+    return kinds
+
+
+_TRANSFER: Final = re.compile(
+    rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
+)
+_WITHOUT_INPUT: Final = re.compile(
+    rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|(?=\w*Iterator)\w+|Optional\w*"
+)
+"""Types of ops that take no tensor from a GPU: transfers themselves, constants, and ops that read a dataset."""
+
+
+def _copied_results(context: Context) -> Int64Array:
+    """The copies to a GPU that bring the result of an op on the CPU, as rows of the device columns."""
+    trace = context.trace
+    copies, names = copies_of(trace), trace.names
+    is_up = trace.device_columns.class_[copies.row] == ActivityClass.H2D
+    source_of = {}
+    for name in unique_ids(copies.op[is_up]).tolist():
+        transfer = _TRANSFER.fullmatch(names[name]) if name != NONE else None
+        if transfer:
+            source_of[name] = transfer["edge"] or transfer["node"]
+    sources = set(source_of.values())
+    ran = {
+        op
+        for name in (unique_ids(trace.host_columns.name).tolist() if sources else ())
+        if (op := names[name].rpartition(b":")[0]) in sources
+        and (type_ := op_type(names[name])) is not None
+        and not _WITHOUT_INPUT.fullmatch(type_)
+    }
+    brought = [name for name, source in source_of.items() if source in ran]
+    rows: Int64Array = copies.row[is_up & is_in(copies.op, brought)]
+    return rows
+
+
+# The path
+
+
+class _Recognition:
+    """Finds the path of one host from the events of its devices and its ops in the window.
+
+    `_launching`: the op of each collective event, as an index of names; `_called`: that of each op on the host. `_rows`:
+    device events.
+    """
+
+    def __init__(self, context: Context, host: int, launching: Int32Array) -> None:
+        trace, window = context.trace, context.selection.windows[host]
+        columns, calls = trace.device_columns, trace.host_columns
+        self._trace, self._launching = trace, launching
+        self._does = context.once(_op_kinds)
+        self._step_count = max(1, len(context.selection.steps.get(host, ())))
+        self._sidecar = trace.hosts[host].sidecar
+        self._devices = list(trace.devices_of_host[host])
+        self._kinds = {trace.device_list[i].kind for i in self._devices}
+        rows = trace.device_rows(host)
+        self._rows = rows[rows_in(columns.start_ps[rows], columns.end_ps[rows], window)]
+        of_host = calls.rows_of_host(host)
+        ops = np.flatnonzero(self._does[calls.name[of_host]]) + of_host.start
+        ops = ops[rows_in(calls.start_ps[ops], calls.end_ps[ops], window)]
+        ops = ops[trace.runs_model[calls.line[ops]]] if ops.size else ops
+        self._called: Int32Array = calls.name[ops]
+
+    def path(self) -> ReductionPath:
+        """The first path of the module's table that the trace shows."""
+        has_gpus = "gpu" in self._kinds
+        if self._launching.size and has_gpus:
+            return self._over_nccl()
+        is_asked = self._has(_COLLECTIVE, self._launching) or self._has(_COLLECTIVE, self._called)
+        if is_asked and self._is_ring():
+            reasons = (self._why_ring(), self._why_gathered(self._called))
+            return ReductionPath("collective_ring", "; ".join(filter(None, reasons)) or None)
+        path = self._by_copies() if has_gpus else self._on_replicas()
+        if is_asked and path.path == "none":
+            reason = "collective ops ran; neither kernels nor copies of gradients were recorded"
+            return ReductionPath("none", reason)
+        return path
+
+    def _has(self, kinds: tuple[_Op, ...], names: Int32Array) -> bool:
+        """Whether one of these ops does that."""
+        return bool(is_in(self._does[names], kinds).any())
+
+    # NCCL, and the collective ops without it
+
+    def _over_nccl(self) -> ReductionPath:
+        for names in (self._launching, self._called):
+            if self._has(_COLLECTIVE, names):
+                return ReductionPath("collective_nccl", self._why_gathered(names))
+            if self._has((_Op.NCCL,), names):
+                return ReductionPath("nccl", self._why_gathered(names))
+        return ReductionPath("nccl", "the TensorFlow op that launched it is not recorded")
+
+    def _why_gathered(self, names: Int32Array) -> str | None:
+        gathers = self._has((_Op.GATHER,), np.concatenate((self._launching, names)))
+        return "some gradients are IndexedSlices, which are gathered" if gathers else None
+
+    def _is_ring(self) -> bool:
+        """On GPUs the ring of the collective ops copies; ops without copies show no path."""
+        columns = self._trace.device_columns
+        copies = columns.p2p[self._rows] | (columns.class_[self._rows] == ActivityClass.D2H)
+        is_virtual = self._sidecar is not None and self._sidecar.has_virtual_gpus
+        return "gpu" not in self._kinds or is_virtual or self._is_gradients(self._rows[copies])
+
+    def _why_ring(self) -> str:
+        if self._kinds == {"replica"}:
+            return "NCCL does not support CPU devices"
+        return dict(self._causes()).get("virtual") or (
+            "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING implementation"
+        )
+
+    # Copies and sums
+
+    def _by_copies(self) -> ReductionPath:
+        columns, rows = self._trace.device_columns, self._rows
+        class_, op = columns.class_[rows], columns.op[rows]
+        is_sum = (self._does[op] == _Op.SUM) & (class_ == ActivityClass.COMPUTE)
+        summing = unique_ids(columns.device[rows[is_sum]])
+        if len(self._devices) > 1 and summing.size and self._is_gradients(rows[columns.p2p[rows]]):
+            return self._on_devices(summing.size, *self._causes())
+        on_cpu = ~is_in(self._called, unique_ids(op[op >= 0]))
+        sums = self._called[on_cpu & (self._does[self._called] == _Op.SUM)]
+        both_ways = all(
+            sum(
+                self._is_gradients(rows[(class_ == direction) & (columns.device[rows] == device)])
+                for device in self._devices
+            )
+            > 1
+            for direction in (ActivityClass.D2H, ActivityClass.H2D)
+        )
+        if not both_ways or 2 * sums.size < self._step_count:
+            return ReductionPath("none")
+        updates = bool((on_cpu & (self._does[self._called] == _Op.UPDATE)).any())
+        cause, why = next(self._causes(on_cpu=True, updates=updates), (None, None))
+        return ReductionPath("cpu_bounce", why, cause)
+
+    def _is_gradients(self, rows: Int64Array) -> bool:
+        """Whether copies move as much per step as gradients would."""
+        columns = self._trace.device_columns
+        size = columns.bytes[rows]
+        known = size[size != UNKNOWN_BYTES]
+        if known.size == 0:
+            lasted = int(columns.duration_ps[rows].sum())
+            return lasted >= LEAST_PS_PER_STEP * self._step_count
+        sidecar = self._sidecar
+        gradients = sidecar.environment.training.gradient_bytes if sidecar else None
+        least = LEAST_GRADIENT_RATIO * gradients if gradients else LEAST_BYTES_PER_STEP
+        return int(known.sum()) >= least * self._step_count
+
+    def _on_replicas(self) -> ReductionPath:
+        """Replicas on CPU devices share memory and copy nothing: sums in a scope of their own show the path."""
+        columns, names = self._trace.device_columns, self._trace.names
+        rows = self._rows[self._does[columns.op[self._rows]] == _Op.SUM]
+        scoped = [
+            name
+            for name in unique_ids(columns.op[rows]).tolist()
+            if not _NO_SCOPE.fullmatch(names[name].rpartition(b":")[0])
+        ]
+        rows = rows[is_in(columns.op[rows], scoped)]
+        if len(self._devices) < 2 or not rows.size:
+            return ReductionPath("none")
+        configured = [cause for cause in self._causes() if cause[0] == "configured"]
+        return self._on_devices(unique_ids(columns.device[rows]).size, *configured)
+
+    def _on_devices(self, device_count: int, *causes: tuple[Cause, str]) -> ReductionPath:
+        """The path of sums on so many devices. `causes`: of sums on one; of those on several the strategy is."""
+        if device_count > 1:
+            return ReductionPath("hierarchical_copy", dict(causes).get("configured"))
+        cause, why = next(iter(causes), (None, None))
+        return ReductionPath("one_device", why, cause)
+
+    def _causes(
+        self, *, on_cpu: bool = False, updates: bool = False
+    ) -> Iterator[tuple[Cause, str]]:
+        """Why the gradients are not summed over the links between GPUs, by its key and in words, the first first."""
+        strategy = self._sidecar.environment.strategy if self._sidecar else None
+        devices = strategy.parameter_devices if strategy else None
+        if on_cpu and any("CPU" in device for device in devices or ()):
+            yield "variables", "variables are on the CPU"
+        if updates:
+            yield "updates", "variables are updated on the CPU"
+        if self._sidecar and self._sidecar.has_virtual_gpus:
+            yield "virtual", "NCCL does not support GPUs that are divided into virtual devices"
+        operations = strategy.cross_device_ops if strategy else None
+        if operations in _CROSS_DEVICE_OPS:
+            yield "configured", f"the strategy uses {operations}"
+        elif operations:
+            yield "configured", "the strategy has cross-device ops of the script"

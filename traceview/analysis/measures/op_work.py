@@ -1,0 +1,255 @@
+"""Sums the compute of each device by label (an op, a kernel and an instruction), and says what it would take at least.
+
+What an op is has to be asked once for each label, and not for each event. XLA programs say the floating-point operations of
+their instructions, and the bytes that they move; captures say the operations of the ops of TensorFlow's graphs. An op may
+run several kernels: it ran as often as that which took longest.
+
+The *roof* of an op is the longer of two times: what its products take at the peak of the device, and what the bytes that it reads
+and writes take at the bandwidth of the memory. The longer one is what it is bound by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from traceview.analysis.facts.kernels import kernel_names
+from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.measures.context import Context
+from traceview.analysis.measures.peaks import bandwidth_of, peaks_of
+from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.sweeping import SWEEPS
+from traceview.base.units import PS_PER_S
+from traceview.ledger.states import State
+from traceview.trace.device.lines import label_lines
+from traceview.trace.device.op_names import op_labels
+from traceview.trace.model import NONE, Recording
+from traceview.xplane.kernel_names import NumberFormat
+from traceview.xplane.planes import ActivityClass
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+
+
+def time_by_label(context: Context) -> dict[int, Int64Array]:
+    """By device how long it computes what each label names (`op_labels`), int64 `[labels]`; of the rows that take part in sums."""
+    ledger, labels = context.ledger, context.trace.once(op_labels)
+    columns, is_compute = ledger.columns, context.once(_compute_rows).view(np.uint8)
+    slices = {device: ledger.rows_of(device) for device in ledger.devices}
+    return {
+        device: SWEEPS.totals(
+            labels.of_row[columns.event[own]],
+            columns.duration_ps[own],
+            labels.row.size,
+            is_compute[own],
+        )
+        for device, own in slices.items()
+    }
+
+
+def _compute_rows(context: Context) -> BoolArray:
+    """Rows of the ledger in which a device computes, those that take part in sums."""
+    return context.ledger.rows(states=(State.COMPUTE,))
+
+
+def rows_with(context: Context, device: int, is_wanted: BoolArray) -> Int64Array:
+    """The rows of a device in which it computes what these labels name."""
+    own, of_row = context.ledger.rows_of(device), context.trace.once(op_labels).of_row
+    rows = np.flatnonzero(context.once(_compute_rows)[own]) + own.start
+    chosen: Int64Array = rows[is_wanted[of_row[context.ledger.columns.event[rows]]]]
+    return chosen
+
+
+def line_of(context: Context, by_label: Int64Array) -> str | None:
+    """The line of Python that made most of what takes some time, int64 by label: more than half of it; None without one."""
+    lines, ps_of = context.trace.once(label_lines), dict[str, int]()
+    for label in np.flatnonzero(by_label).tolist():
+        ps_of[lines[label]] = ps_of.get(lines[label], 0) + int(by_label[label])
+    line = max(ps_of, key=lambda line: ps_of[line], default="")
+    return line if line and 2 * ps_of[line] > sum(ps_of.values()) else None
+
+
+def counted_events(context: Context, device: int) -> Int64Array:
+    """The compute of a device that begins in a used step, or without steps in the window; rows of the device columns."""
+    trace, ledger = context.trace, context.ledger
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    begin, window = columns.start_ps[own], context.selection.window_of_device(trace, device)
+    starts, ends = step_bounds(context.selection.used_of(trace.device_list[device].host))
+    if not ledger.has_steps and window is not None:
+        starts, ends = np.array([[window.start_ps], [window.end_ps]], dtype=np.int64)
+    is_counted = columns.class_[own] == ActivityClass.COMPUTE
+    place = np.searchsorted(starts, begin, side="right") - 1
+    inside = (place >= 0) & (begin < np.append(ends, 0)[place])
+    rows: Int64Array = np.flatnonzero(is_counted & inside) + own.start
+    return rows
+
+
+# Operations
+
+_PRODUCT: Final = re.compile(r"MatMul|Conv[23]D|Conv[23]d|Einsum|Attention|RNN")
+_OTHER_WORK: Final = re.compile(
+    r"Xla|[Pp]y_?[Ff]unc|LSTM|GRU|TRTEngine|TPUExecute|Banded|Call$|^_?(?:Stateless)?(?:While|If|Case)$|Cholesky|Svd|Qr$|Eig|FFT|^Lu$|Matrix(?:Inverse|Solve|Tri|Det|Exp|Log)"
+)
+"""Types of ops that multiply, or run what does, without saying how much."""
+
+_MOST_SCOPES: Final = 32
+
+
+class LabelFlops(Struct, frozen=True, eq=False):
+    """By label (`op_labels`): float64 `flops` and `bytes` of one run, NaN where they are not known, and whether a program says them."""
+
+    flops: FloatArray
+    bytes: FloatArray
+    is_program: BoolArray
+
+
+def label_flops(trace: Recording) -> LabelFlops:
+    """The operations of each label, which are 0 for what is no product."""
+    columns, rows = trace.device_columns, trace.once(op_labels).row
+    instruction, op = columns.instruction[rows], columns.op[rows]
+    flops = _by_instruction([each.flops for each in trace.instructions])[instruction]
+    moved = _by_instruction([each.bytes for each in trace.instructions])[instruction]
+    recorded = _recorded(trace)
+    for label in np.flatnonzero((instruction == NONE) & (op != NONE)).tolist():
+        flops[label] = _of_op(trace.names.text(int(op[label])) or "", recorded)
+    return LabelFlops(flops, moved, instruction != NONE)
+
+
+def _by_instruction(values: Sequence[int | None]) -> FloatArray:
+    """The values of instructions, and last that of `NONE`."""
+    return np.array([*(np.nan if value is None else value for value in values), np.nan])
+
+
+def _recorded(trace: Recording) -> dict[str, int | None]:
+    """Operations by op from the captures of all hosts, None where they differ."""
+    found: dict[str, int | None] = {}
+    for host in trace.hosts:
+        for name, flops in (host.sidecar.graphs.flops if host.sidecar else {}).items():
+            found[name] = flops if found.setdefault(name, flops) == flops else None
+    return found
+
+
+def _of_op(text: str, recorded: Mapping[str, int | None]) -> float:
+    """The operations of an op by its text, `scope/name:Type`; the runtime may put the names of calls before its own."""
+    name, _, type_ = text.rpartition(":")
+    if not name or _OTHER_WORK.search(type_):
+        return np.nan
+    if not _PRODUCT.search(type_):
+        return 0.0
+    for _ in range(_MOST_SCOPES):
+        if name in recorded:
+            flops = recorded[name]
+            return np.nan if flops is None else float(flops)
+        _, slash, name = name.partition("/")
+        if not slash:
+            break
+    return np.nan
+
+
+class DeviceFlops(Struct, frozen=True, eq=False):
+    """The ops of one device that begin in its used steps, by label: float64 `flops` and `bytes`, NaN where not known, int64 `count` and `duration_ps`.
+
+    `ran_ps`: how long at least one of them ran. On the CPU it is longer than the compute of the ledger, in which short ops
+    are a part of dispatch.
+    """
+
+    flops: FloatArray
+    bytes: FloatArray
+    count: Int64Array
+    duration_ps: Int64Array
+    ran_ps: int
+
+    @property
+    def known_flops(self) -> FloatArray:
+        """The operations, 0 where not known."""
+        return np.nan_to_num(self.flops)
+
+
+def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
+    """The operations of each device that ran any op in its used steps."""
+    trace, ledger = context.trace, context.ledger
+    columns, labels = trace.device_columns, trace.once(op_labels)
+    of_label = trace.once(label_flops)
+    # An instruction of a program, else an op; a kernel without a name is by itself.
+    instruction, op = columns.instruction[labels.row], columns.op[labels.row].astype(np.int64)
+    group = np.where(instruction != NONE, -2 - instruction.astype(np.int64), op)
+    result = {}
+    for device in ledger.devices:
+        rows = counted_events(context, device)
+        label = labels.of_row[rows]
+        count = np.bincount(label, minlength=of_label.flops.size)
+        time = SWEEPS.totals(label, columns.duration_ps[rows], of_label.flops.size)
+        order = np.lexsort((time, group))
+        is_longest = np.append(np.diff(group[order]) != 0, True)[: order.size]
+        runs = np.zeros(of_label.flops.size, dtype=np.float64)
+        runs[order[is_longest]] = count[order[is_longest]]
+        if rows.size:
+            ran_ps = union(columns.start_ps[rows], columns.end_ps[rows]).length
+            moved = runs * of_label.bytes
+            result[device] = DeviceFlops(runs * of_label.flops, moved, count, time, int(ran_ps))
+    return result
+
+
+# Roofs
+
+_FORMATS: Final = {
+    2: NumberFormat.INT8,
+    10: NumberFormat.FP16,
+    12: NumberFormat.FP64,
+    16: NumberFormat.BF16,
+    **dict.fromkeys((19, 20, 23, 24, 25, 28, 29), NumberFormat.FP8),
+}
+"""The precision of a product by the type of what it multiplies in a program (`PrimitiveType`); float32 may become TF32."""
+
+
+class DeviceRoof(Struct, frozen=True, eq=False):
+    """By label (`op_labels`) what the ops of one device would take at least, float64 picoseconds, NaN where not known.
+
+    `compute_ps`: of products at the peak of their precision, 0 for what has none. `memory_ps`: of bytes at the bandwidth of the
+    memory.
+    """
+
+    compute_ps: FloatArray
+    memory_ps: FloatArray
+
+    @property
+    def roof_ps(self) -> FloatArray:
+        """The longer of the two; NaN where one is not known."""
+        longer: FloatArray = np.maximum(self.compute_ps, self.memory_ps)
+        return longer
+
+    @property
+    def is_memory_bound(self) -> BoolArray:
+        """Which labels the memory keeps from being faster, of those that are known."""
+        bound: BoolArray = self.memory_ps >= self.compute_ps
+        return bound
+
+
+def roof_by_device(context: Context) -> dict[int, DeviceRoof]:
+    """The roofs of each device that ran any op in its used steps."""
+    trace, roofs = context.trace, {}
+    for device, of in context.once(flops_by_device).items():
+        rates = np.full(len(NumberFormat), np.nan)
+        for precision, peak in peaks_of(trace, device).items():
+            rates[precision] = peak
+        compute_ps: FloatArray = of.flops / rates[trace.once(label_precisions)] * PS_PER_S
+        compute_ps[of.flops == 0] = 0
+        memory_ps = of.bytes / (bandwidth_of(trace, device) or np.nan) * PS_PER_S
+        roofs[device] = DeviceRoof(compute_ps, memory_ps)
+    return roofs
+
+
+def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:
+    """By label (`op_labels`) the `NumberFormat` that its kernel shows, else that of its instruction, uint8."""
+    columns, rows = trace.device_columns, trace.once(op_labels).row
+    precision = trace.once(kernel_names).precision[columns.name[rows]]
+    of_type = [_FORMATS.get(each.operand_type) for each in trace.instructions]
+    unknown = NumberFormat.UNKNOWN
+    known = [*(unknown if each is None else each for each in of_type), unknown]
+    of_instruction = np.array(known, dtype=np.uint8)[columns.instruction[rows]]
+    result: npt.NDArray[np.uint8] = np.where(precision == unknown, of_instruction, precision)
+    return result
