@@ -133,10 +133,7 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         parsed = split_op(event)
         if parsed is None or event.line.name.startswith("tf_data_"):
             continue
-        # An op counts if it ran inside an ExecutorState::Process, on whichever thread, or on a thread
-        # named collective_ops.
-        if executor_of(event, links) or event.line.name.startswith("collective_ops"):
-            ops.append((event, *parsed))
+        ops.append((event, *parsed))
     highest = highest_replica(host)
     numbers = {replica_in_name(name, highest) for _, name, _ in ops}
     replicas = sorted({0} | {k for k in numbers if k is not None})
