@@ -53,24 +53,5 @@ def test_what_a_gap_says(tmp_path: Path) -> None:
     assert gap["after"] in {*after["op"], *after["name"]}
 
 
-def test_types(tmp_path: Path) -> None:
-    kinds = loaded("G", tmp_path).table("gaps").dtypes.astype(str)
-    assert {
-        key: kinds[key] for key in ("device", "start_ps", "step", "state", "before", "thread")
-    } == {
-        "device": "category",
-        "start_ps": "int64",
-        "step": "Int64",
-        "state": "category",
-        "before": "category",
-        "thread": "category",
-    }
-    assert set(kinds[STATES]) == {"int64"}
 
 
-def test_a_trace_without_devices_has_no_gap(fixtures: Path, tmp_path: Path) -> None:
-    SCENARIOS["no_steps"]().write(tmp_path)
-    full = traceview.load(tmp_path).table("gaps")
-    empty = traceview.load(fixtures / "plain-1").table("gaps")
-    assert list(empty.columns) == list(full.columns)
-    assert isinstance(empty, pd.DataFrame)

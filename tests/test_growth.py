@@ -31,13 +31,3 @@ def test_the_peers_of_each_device(spans: list[tuple[int, int, int]]) -> None:
         assert found.end.tolist() == expected.end.tolist()
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_hosts_of_one_file_each_have_their_own_rows(count: int, tmp_path: Path) -> None:
-    trace = load(write_hosts(tmp_path, count))
-    columns = trace.host_columns
-    for host in range(count):
-        rows = columns.rows_of_host(host)
-        assert (columns.host[rows] == host).all()
-        assert trace.named_on(host, b"train".__eq__).size == 4
-        assert trace.device_rows(host).size == 8 * 4 * 5
-    assert sum(trace.device_rows(host).size for host in range(count)) == trace.device_columns.count

@@ -25,7 +25,6 @@ from scripts.xprof_answers import (
 )
 from traceview.report.model import Report
 
-NOT_INPUT_BOUND = "NOT input-bound"
 
 
 @pytest.fixture(scope="module")
@@ -33,92 +32,24 @@ def found() -> dict[str, Answers]:
     return answers()
 
 
-SMALL = ("between", "dependency", "launch", "unknown")
-"""States around the launches of the generated traces, which no case is about."""
 
 
-def parts(report: Report, device: str = "GPU:0") -> dict[str, float]:
-    """The states of a device in the first step, in milliseconds; those that no case is about as one."""
-    states = step_parts(report, device)
-    other = sum(states.pop(state, 0) for state in SMALL)
-    return {**states, "other": round(other, 6)}
 
 
-def severities(report: Report) -> dict[str, str]:
-    return {one.code: one.severity for one in report.findings if one.severity != "info"}
 
 
-@pytest.mark.xprof
-def test_a_copies_are_not_compute(found: dict[str, Answers]) -> None:
-    ours, xprof = found["A"].report, found["A"].xprof
-    assert parts(ours) == {"step": 50, "compute": 10, "h2d": 28, "other": 12}
-    assert statuses(ours) == ["active", "empty"]
-    assert severities(ours) == {"h2d-exposed": "critical", "unused-gpu": "critical"}
-    assert (xprof.step_ms, xprof.compute_ms, xprof.input_ms, xprof.other_ms) == (38, 35, 0, 3)
-    assert xprof.verdict == "POTENTIALLY input-bound"
 
 
-@pytest.mark.xprof
-def test_b_copies_between_gpus_are_not_compute(found: dict[str, Answers]) -> None:
-    ours, xprof = found["B"].report, found["B"].xprof
-    computing = {"step": 50, "compute": 10, "communication": 10}
-    assert parts(ours, "GPU:0") == {**computing, "d2d": 12, "other": 18}
-    assert parts(ours, "GPU:1") == {**computing, "other": 30}
-    assert (xprof.compute_ms, xprof.collectives_ms, xprof.device_to_device_ms) == (22, 10, 0)
-    assert (xprof.step_ms, xprof.other_ms) == (38, 6)
 
 
-@pytest.mark.xprof
-def test_c_a_gpu_that_hardly_works_is_seen(found: dict[str, Answers]) -> None:
-    ours, xprof = found["C"].report, found["C"].xprof
-    assert parts(ours, "GPU:0") == {"step": 50, "compute": 40, "other": 10}
-    assert parts(ours, "GPU:1") == {"step": 50, "compute": 5, "no_work": 35, "other": 10}
-    assert statuses(ours) == ["active", "marginal"]
-    assert severity(ours, "marginal-gpu") == "critical"
-    assert (xprof.step_ms, xprof.compute_ms, xprof.other_ms) == (40, 40, 0)
-    assert xprof.verdict == NOT_INPUT_BOUND
 
 
-@pytest.mark.xprof
-def test_d_unused_gpus_are_seen(found: dict[str, Answers]) -> None:
-    ours, xprof = found["D"].report, found["D"].xprof
-    assert parts(ours) == {"step": 50, "compute": 40, "other": 10}
-    assert statuses(ours) == ["active", *["empty"] * 7]
-    assert severity(ours, "unused-gpu") == "critical"
-    # XProf's page is that of C: two GPUs of which one works, or eight.
-    same = replace(found["C"].xprof, device_count=8, idle_ms=xprof.idle_ms)
-    assert xprof == same
 
 
-@pytest.mark.xprof
-def test_e_streams_are_united(found: dict[str, Answers]) -> None:
-    ours, xprof = found["E"].report, found["E"].xprof
-    assert parts(ours) == {"step": 50, "compute": 45, "other": 5}
-    assert ours.results.device_time is not None
-    (row,) = ours.results.device_time.devices
-    assert (row.exposed_ps("compute"), row.idle_ps) == (180_000_000_000, 19_900_000_000)
-    assert (xprof.compute_ms, xprof.idle_ms) == (45, 0)
 
 
-@pytest.mark.xprof
-def test_f_bfloat16_is_16_bit(found: dict[str, Answers]) -> None:
-    ours, xprof = found["F"].report, found["F"].xprof
-    assert ours.results.precision is not None
-    (row,) = ours.results.precision.devices
-    assert row.compute_ps == row.precision_ps["bf16"] == 160_000_000_000
-    assert row.tensor_core_ratio == 1
-    assert severity(ours, "low-precision-unused") is None
-    assert (xprof.compute_16_bit, xprof.advises_16_bit) == ("0.0%", True)
 
 
-@pytest.mark.xprof
-def test_g_a_wait_for_input_is_seen(found: dict[str, Answers]) -> None:
-    ours, xprof = found["G"].report, found["G"].xprof
-    for device in ("GPU:0", "GPU:1"):
-        assert parts(ours, device) == {"step": 50, "compute": 10, "input": 30, "other": 10}
-    assert severities(ours) == {"input-bound": "critical"}
-    assert (xprof.step_ms, xprof.compute_ms, xprof.input_ms, xprof.other_ms) == (10, 10, 0, 0)
-    assert xprof.verdict == NOT_INPUT_BOUND
 
 
 @pytest.mark.xprof
@@ -156,6 +87,3 @@ def test_a_failure_of_xprof_shows_its_last_words(
         xprof_answers._of_xprof(tmp_path)
 
 
-def test_the_readme_has_one_place_for_the_table() -> None:
-    with pytest.raises(ValueError, match="0 places"):
-        with_xprof("# traceview\n", "| |")

@@ -81,12 +81,6 @@ def test_wrong_usage_ends_the_action_at_once(runner: Runner, slow: str) -> None:
     assert runner.run(logdir="nowhere", require=HOLDS).code == 3
 
 
-def test_without_a_pull_request_there_is_no_comment(tmp_path: Path, slow: str) -> None:
-    runner = Runner(tmp_path, pull_request="")
-    runner._program("traceview", STUB)
-    outcome = runner.run(logdir=slow, require=HOLDS)
-    assert outcome.code == 0
-    assert not runner.log.exists()
 
 
 def test_a_token_that_may_not_comment_does_not_change_the_verdict(
@@ -137,23 +131,5 @@ def test_captures_get_all_lines_and_quoted_arguments_whole(runner: Runner, slow:
     assert (outcome.code, outcome.printed["Capture"]) == (5, expected)
 
 
-def test_the_file_is_a_composite_action() -> None:
-    action = read_yaml(ACTION.read_text(encoding="utf-8"))
-    assert set(action) == {"name", "description", "inputs", "outputs", "runs"}
-    assert action["runs"]["using"] == "composite"
-    for name, about in action["inputs"].items():
-        assert set(about) == {"description", "default"}, name
-    for step in action["runs"]["steps"]:
-        assert ("run" in step) is ("shell" in step)
-        if "run" in step:
-            done = subprocess.run(["bash", "-n", "-c", step["run"]], check=False)
-            assert done.returncode == 0, step["name"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["a: b: c", "a: b # c", "a: [b]", "a: &b", "a: 1\na: 2", "- a: 1\n b: 2"],
-)
-def test_the_reader_refuses_what_yaml_reads_in_another_way(text: str) -> None:
-    with pytest.raises((ValueError, IndexError)):
-        read_yaml(text)
