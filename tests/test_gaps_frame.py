@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import traceview
@@ -51,7 +50,3 @@ def test_what_a_gap_says(tmp_path: Path) -> None:
     after = own[own["start_ps"] == gap["start_ps"] + gap["duration_ps"]]
     assert gap["before"] in {*before["op"], *before["name"]}
     assert gap["after"] in {*after["op"], *after["name"]}
-
-
-
-

@@ -5,17 +5,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.shapes import write_hosts
 from traceview.base.intervals import union
 from traceview.trace.collective_peers import peers_of
-from traceview.trace.reading.load import load
 
 _spans = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 8)), max_size=24)
 
@@ -29,5 +24,3 @@ def test_the_peers_of_each_device(spans: list[tuple[int, int, int]]) -> None:
         found, expected = peers.of(number), union(start[device != number], end[device != number])
         assert found.start.tolist() == expected.start.tolist()
         assert found.end.tolist() == expected.end.tolist()
-
-

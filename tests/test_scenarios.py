@@ -5,34 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from scripts.scenarios import SCENARIOS, Scenario
-from scripts.xspace import XSpace
+from scripts.scenarios import SCENARIOS
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def test_name_is_that_of_the_registry() -> None:
     for name, build in SCENARIOS.items():
         assert build().name == name
         assert (build.__doc__ or "").strip()
-
-
 
 
 def test_command_line_writes_and_lists(tmp_path: Path) -> None:

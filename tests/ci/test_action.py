@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.ci.action import ACTION, Runner, read_yaml
+from tests.ci.action import Runner
 
 HOLDS = "step_time_ms <= 66\nfinding:unused-gpu absent\n"
 FAILS = "step_time_ms <= 60\n\nstate.input_ratio <= 5%"
@@ -81,8 +80,6 @@ def test_wrong_usage_ends_the_action_at_once(runner: Runner, slow: str) -> None:
     assert runner.run(logdir="nowhere", require=HOLDS).code == 3
 
 
-
-
 def test_a_token_that_may_not_comment_does_not_change_the_verdict(
     runner: Runner, slow: str
 ) -> None:
@@ -129,7 +126,3 @@ def test_captures_get_all_lines_and_quoted_arguments_whole(runner: Runner, slow:
     outcome = runner.run(capture=capture, logdir="logs", require=HOLDS)
     expected = "[capture][--out][logs][--steps][10:20][train.py][--name][my run][two words]"
     assert (outcome.code, outcome.printed["Capture"]) == (5, expected)
-
-
-
-

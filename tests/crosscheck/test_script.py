@@ -9,14 +9,15 @@ from typing import Any, Protocol
 
 import pytest
 
+from scripts import xprof_answers
 from scripts.crosscheck.__main__ import main
+from scripts.crosscheck.recount import KNOWN_VERSION
+from scripts.readme import XPROF_PAGE, with_xprof
 from scripts.scenarios.peers import CASES
-from scripts.xprof_answers import PINNED
 from tests.command import Done
 from tests.viewers.fake_xprof import VERSION, table, write_fake
 from tests.viewers.snapshot import snapshot
-
-ROOT = Path(__file__).resolve().parent.parent.parent
+from traceview.base.errors import UsageError
 
 PAGES = {
     "overview_page": [table([], [], device_core_count="0", input_conclusion="No step time")],
@@ -79,7 +80,7 @@ def compared(crosscheck: Crosscheck, logdir: Path) -> dict[str, Any]:
     assert (done.code, done.err) == (0, "")
     assert snapshot(logdir) == before
     found: dict[str, Any] = json.loads(done.out)
-    assert found["xprof_version"] == PINNED
+    assert found["xprof_version"] == KNOWN_VERSION
     return found
 
 
@@ -125,3 +126,17 @@ def test_real_gpu_traces(name: str, crosscheck: Crosscheck, shared_traces: Path)
     kernels = [row for row in rows if row["metric"].startswith("kernel")]
     assert len(kernels) > 8
     assert {row["status"] for row in kernels} <= {"same", "reproduced"}
+
+
+@pytest.mark.xprof
+def test_the_page_has_both_answers() -> None:
+    """Traceview answers right where XProf is known to answer wrong."""
+    text = XPROF_PAGE.read_text(encoding="utf-8")
+    table = xprof_answers.table(xprof_answers.answers())
+    assert with_xprof(text, table) == text, "run python -m scripts.readme"
+
+
+def test_another_xprof_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xprof_answers, "installed_version", lambda: "2.25.0")
+    with pytest.raises(UsageError, match=f"what is known of XProf is of {KNOWN_VERSION}"):
+        xprof_answers.answers()
