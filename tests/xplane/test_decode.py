@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import fields
 
-from scripts.xspace import XEvent, XLine, XStat
+from scripts.xspace import XEvent, XLine
 from tests.xplane import wire
 from traceview.xplane import decode_reference
 from traceview.xplane.columns import Fields, LineColumns, StatColumns, ValueKind, WantedStats
@@ -130,47 +130,6 @@ def test_every_stat_of_an_event_is_in_reach(event: bytes, before: bytes) -> None
         assert same_number(stat.value, value)
 
 
-def test_which_of_several_fields_wins() -> None:
-    """The rules of the runtime, spelled out: the last of a kind, and the last member of a oneof."""
-    event = (
-        wire.number(1, 7)
-        + wire.number(2, 100)  # offset_ps …
-        + wire.number(5, 3)  # … overwritten by num_occurrences
-        + wire.content(4, wire.number(3, 2**63 + 9) + wire.number(1, 2) + wire.number(1, 1))
-        + wire.content(4, wire.number(1, 1) + wire.content(5, b"\xff") + wire.number(7, 300))
-        + wire.content(4, wire.number(1, wire.HUGE_STAT_ID) + wire.number(4, -1, padding=9))
-        + wire.content(4, b"")  # stat id 0 without a value
-        + wire.number(3, 5)
-        + wire.number(1, -8)
-        + wire.content(2, b"not a number")
-        + wire.number(3, 6)
-    )
-    line = (
-        wire.content(4, event, padding=3)
-        + wire.number(3, 1)
-        + wire.content(2, b"first")
-        + wire.number(1, 5)
-        + wire.content(11, b"shown")
-        + wire.content(1, b"not a number")
-        + wire.number(2, 9)  # no name
-        + wire.number(3, -2)
-        + wire.content(2, b"last")
-        + wire.content(4, b"")
-    )
-    for decoder in wire.DECODERS:
-        columns = decoder.decode_line(line, 0, len(line), wire.WANTED)
-        assert columns.header == (5, b"last", b"shown", -2)
-        assert columns.metadata_id.tolist() == [-8, 0]
-        assert columns.time.tolist() == [3, 0]
-        assert columns.aggregated.tolist() == [1, 0]
-        assert columns.duration_ps.tolist() == [6, 0]
-        assert columns.position.tolist() == [0, len(line) - 2]
-        assert columns.stat_event.tolist() == [0, 0, 0, 0]
-        assert columns.stat_slot.tolist() == [0, 0, 6, 4]
-        assert columns.stat_kind.tolist() == [3, 7, 4, 0]
-        assert columns.stat_value.tolist() == [9 - 2**63, 300, -1, 0]
-
-
 def test_stats_are_collected_by_slot() -> None:
     stat_ids = [*wire.SLOTS, 4, 10**6, -1, -(2**63), 1 << 16, (1 << 16) - 1]
     event = b"".join(wire.content(4, wire.number(1, i) + wire.number(4, i)) for i in stat_ids)
@@ -286,28 +245,6 @@ def test_a_cut_field_tells_what_it_was(
     message: bytes, end: int, expected: tuple[int, int, int] | None
 ) -> None:
     assert decode_reference.read_cut_field(message, 1, end) == expected
-
-
-def test_stats_of_messages_written_by_the_runtime() -> None:
-    """Not only what this test can spell: bytes as the runtime itself writes them."""
-    line = XLine(id=-3, name=b"Stream #1", timestamp_ns=7)
-    values: list[dict[str, Any]] = [
-        {"double_value": math.inf},
-        {"uint64_value": 2**64 - 1},
-        {"int64_value": -(2**63)},
-        {"str_value": b"\xff"},
-        {"bytes_value": b""},
-        {"ref_value": 2**63},
-        {},
-    ]
-    for value in values:
-        stats = [XStat(metadata_id=stat_id, **value) for stat_id in (1, 4, -5)]
-        line.events.add(metadata_id=2**62, offset_ps=-1, duration_ps=2**63 - 1, stats=stats)
-    data = line.SerializeToString()
-    for decoder in wire.DECODERS:
-        check_against_runtime(
-            decoder.decode_line(data, 0, len(data), wire.WANTED), data, XLine.FromString(data)
-        )
 
 
 _stats = st.lists(
