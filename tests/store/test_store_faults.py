@@ -129,7 +129,7 @@ def test_a_store_that_says_nothing_ends_the_command(
         11,
         f"traceview: error: {place}: the store did not answer in time\n",
     )
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_server_that_stops_in_the_middle_of_a_file_ends_the_command(
     begun = time.monotonic()
     done = command("analyze", half)
     assert (done.code, "the store did not answer in time" in done.err) == (11, True)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
 
 
 # What gives access

@@ -24,8 +24,7 @@ from traceview.xplane.space import Space
 
 ROOT = Path(__file__).resolve().parents[2]
 generous = settings(
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 thorough = settings(generous, max_examples=300)
 

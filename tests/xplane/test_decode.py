@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import fields
 
@@ -34,8 +34,7 @@ MEMBERS = {
     "ref_value": ValueKind.REF,
 }
 STAT_NAMES = {stat_id: b"stat %d" % stat_id for stat_id in wire.SLOTS}
-generous = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-thorough = settings(generous, max_examples=400)
+thorough = settings(max_examples=400)
 
 
 def same_columns(found: LineColumns | Fields, expected: LineColumns | Fields) -> None:
@@ -112,7 +111,6 @@ def test_lines_are_read_as_the_runtime_reads_them(line: bytes, before: bytes, af
     check_against_runtime(columns[0], data, XLine.FromString(line))
 
 
-@generous
 @given(wire.events, st.binary(max_size=3))
 def test_every_stat_of_an_event_is_in_reach(event: bytes, before: bytes) -> None:
     data = before + wire.content(4, event)
@@ -149,7 +147,6 @@ def test_stats_are_collected_by_slot() -> None:
             assert list(found) == expected
 
 
-@generous
 @given(wire.lines | wire.events | st.binary(max_size=24), st.data())
 @example(wire.number(2**29 - 1, 1), None)
 @example(wire.varint(2**29 << 3), None)  # one number too far
@@ -182,7 +179,6 @@ def test_scanned_fields_cover_the_message(message: bytes, data: st.DataObject | 
             assert last - first == (8 if wire_type == wire.FIXED64 else 4)
 
 
-@generous
 @given(st.lists(st.binary(max_size=5), max_size=6), st.data())
 def test_contents_are_interned_in_order_of_appearance(
     texts: list[bytes], data: st.DataObject
