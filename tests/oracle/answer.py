@@ -392,7 +392,7 @@ def run_answer(
         "op_steps": op_step_rows(ledger, answers, paths),
         "step_ops": step_op_rows(ledger, several),
         "transfers": transfer_rows(answers, several),
-        "collectives": collective_answer(answers, several, ledger.met),
+        "collectives": collective_answer(answers, several, ledger.met, ledger.segments),
         "precision": precision_rows(answers, several),
         "idle": idle_rows(answers, several),
         "path": paths,

@@ -305,7 +305,7 @@ class HostCauses:
     def _joined(self, threads: Iterable[int]) -> Shown:
         parts = [self.shown[n] for n in threads]
         strong = {cause: _union(shown.strong[cause] for shown in parts) for cause in STRONG}
-        strong["input"] = _union((strong["input"], self._async_input()))
+        strong["input"] = _union((strong["input"], _cover(self.async_requests())))
         return Shown(
             strong,
             _union(shown.launch for shown in parts),
@@ -316,13 +316,14 @@ class HostCauses:
             _union(shown.unlisted for shown in parts),
         )
 
-    def _async_input(self) -> Cover:
+    def async_requests(self) -> list[Event]:
+        """Requests for input inside graphs, which threads of tf.data answer."""
         ids = {_id(event) for event in self.call_events} - {None}
-        return Cover(
-            (event.start, event.end)
+        return [
+            event
             for event in self.answer.host.host_events()
             if self.kind_of(event) == "async_input" and _id(event) in ids
-        )
+        ]
 
     def layers(self, thread: int) -> list[Layer]:
         """The layers of a thread's timeline; the first that holds an instant gives its cause."""

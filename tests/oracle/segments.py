@@ -265,6 +265,7 @@ class Ledger:
         every = [event for events in host.events for event in events]
         own = [event for event in host.events[host.caller] if event.name == "FunctionRun"]
         asks = [event.start for event in every if kind_of(event.name) in ("input", "async_input")]
+        asks += [event.start for event in host.async_requests()]
         saved = [
             event.start for event in host.events[host.caller] if kind_of(event.name) == "checkpoint"
         ]
