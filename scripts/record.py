@@ -7,7 +7,7 @@ Each fixture is recorded in a process of its own, because TensorFlow's devices c
 only once.
 
 What is not as TensorFlow wrote it: the file name and ``hostnames`` say ``host-a``, and the log directory
-in ``profile_options`` says ``logdir``. Every other plane keeps its bytes.
+in ``profile_options`` says ``logdir``. Every other plane says what it said.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -181,71 +181,25 @@ def _record_here(name: str, logdir: str) -> None:
 # --- making a recording neutral ---------------------------------------------------------------
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, at
+def neutral(data: bytes, logdir: str) -> bytes:
+    """The XSpace without the recording machine's host name and log directory."""
+    from scripts.xspace import XSpace
+
+    space = XSpace.FromString(data)
+    space.hostnames[:] = [HOST.encode() for _ in space.hostnames]
+    for plane in space.planes:
+        for stat in plane.stats:
+            if plane.stat_metadata[stat.metadata_id].name == b"profile_options":
+                stat.bytes_value = stat.bytes_value.replace(
+                    _text_field(logdir), _text_field("logdir")
+                )
+    neutral_data: bytes = space.SerializeToString(deterministic=True)
+    return neutral_data
 
 
-def _encode_varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """(field number, wire type, payload, the field's own bytes) of one message, in file order."""
-    at = 0
-    while at < len(data):
-        begin = at
-        tag, at = _varint(data, at)
-        wire = tag & 7
-        if wire == 2:
-            length, at = _varint(data, at)
-        elif wire == 0:
-            length = _varint(data, at)[1] - at
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"wire type {wire}")
-        yield tag >> 3, wire, data[at : at + length], data[begin : at + length]
-        at += length
-
-
-def _bytes_field(number: int, payload: bytes) -> bytes:
-    return _encode_varint(number << 3 | 2) + _encode_varint(len(payload)) + payload
-
-
-def neutral(data: bytes) -> bytes:
-    """The XSpace without the recording machine's host name and log directory; all else byte for byte."""
-    from scripts.xspace import XPlane
-
-    out = bytearray()
-    for number, _, payload, raw in _fields(data):
-        if number == 4:
-            out += _bytes_field(4, HOST.encode())
-            continue
-        if number == 1:
-            plane = XPlane.FromString(payload)
-            if plane.name == b"Task Environment":
-                names = {key: bytes(value.name) for key, value in plane.stat_metadata.items()}
-                for stat in plane.stats:
-                    if names.get(stat.metadata_id) == b"profile_options":
-                        stat.bytes_value = b"".join(
-                            _bytes_field(10, b"logdir") if field == 10 else kept
-                            for field, _, _, kept in _fields(stat.bytes_value)
-                        )
-                raw = _bytes_field(1, plane.SerializeToString(deterministic=True))
-        out += raw
-    return bytes(out)
+def _text_field(text: str) -> bytes:
+    """Field 10 of the options, the log directory, as it is written."""
+    return bytes((10 << 3 | 2, len(text))) + text.encode()
 
 
 def _record_demo(logdir: str) -> None:
@@ -286,7 +240,7 @@ def record(name: str, into: Path) -> None:
             subprocess.run([sys.executable, __file__, "--here", name, logdir], check=True)
         (recorded,) = Path(logdir).rglob("*.xplane.pb")
         run = recorded.parent.name
-        data = neutral(recorded.read_bytes())
+        data = neutral(recorded.read_bytes(), logdir)
         for leak in (recorded.name.removesuffix(".xplane.pb"), logdir, str(ROOT), str(Path.home())):
             if len(leak) > 3 and leak.encode() in data:
                 raise SystemExit(f"{name}: the recording still holds {leak!r}")
