@@ -10,8 +10,7 @@ from itertools import accumulate
 
 from tests.oracle.classes import Activity
 from tests.oracle.host_names import is_begun_by_python, kind_of
-from tests.oracle.interval_cover import Cover, Outside
-from tests.oracle.intervals import Interval, subtract
+from tests.oracle.intervals import Cover, Interval, Outside, subtract
 from tests.oracle.model import HostAnswer
 from tests.oracle.reading import Event, Line
 from tests.oracle.steps import find_marks
