@@ -121,6 +121,19 @@ def test_launch_points_to_the_call_with_the_same_number(name: str, tmp_path: Pat
     assert list(launches["step"]) == list(events["step"])
 
 
+def test_the_first_of_two_calls_with_one_number_is_the_launch(tmp_path: Path) -> None:
+    trace = new_trace()
+    trace.launch("late", ms(1.5), 7)
+    trace.launch("early", ms(1), 7, thread=trace.thread("python3", 2))
+    trace.kernel(0, ms(2), ms(3), correlation_id=7)
+    trace.kernel(0, ms(4), ms(5), correlation_id=8)
+    trace.write(tmp_path)
+    loaded = traceview.load(tmp_path)
+    linked, unlinked = loaded.device_events["launch"]
+    assert loaded.host_events["name"].iloc[linked] == "early"
+    assert unlinked is pd.NA
+
+
 def test_a_correlation_id_of_0_links_nothing(tmp_path: Path) -> None:
     """Tracers number launches from 1 on; 0 stands where there was none."""
     trace = new_trace()

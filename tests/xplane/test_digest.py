@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.scenarios import SCENARIOS
 from traceview.base.errors import TraceFormatError
-from traceview.xplane import source
+from traceview.trace.reading.part import read_host
+from traceview.xplane import read, source
 from traceview.xplane.read import Start, begin_digest, started_threads
 from traceview.xplane.source import partly_read
 
@@ -65,3 +67,22 @@ def test_a_file_that_becomes_shorter(path: Path, start: Start) -> None:
         with pytest.raises(TraceFormatError) as caught:
             digest()
         assert caught.value.reason == SHORTER
+
+
+def test_a_host_whose_file_becomes_shorter_behind_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SCENARIOS["A"]().write(tmp_path)
+    (path,) = tmp_path.rglob("*.xplane.pb")
+    whole = read_host(path)
+    assert whole.part is not None
+    assert whole.part.sha256 == expected(path)
+
+    def digest() -> str:
+        raise TraceFormatError(path, SHORTER)
+
+    monkeypatch.setattr(read, "begin_digest", lambda *_: digest)
+    cut = read_host(path)
+    assert cut.part is None
+    assert cut.failure is not None
+    assert cut.failure.reason == SHORTER
