@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 
 from scripts import xprof_answers
+from traceview.base.errors import TraceviewError
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -91,7 +92,7 @@ def main() -> int:
     pages = {README: current(README.read_text(encoding="utf-8"))}
     try:
         table = xprof_answers.table(xprof_answers.answers())
-    except xprof_answers.XprofError as error:
+    except TraceviewError as error:
         print(f"{XPROF_PAGE.name}: XProf's answers are left as they are: {error}", file=sys.stderr)
     else:
         pages[XPROF_PAGE] = with_xprof(XPROF_PAGE.read_text(encoding="utf-8"), table)

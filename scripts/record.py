@@ -4,10 +4,10 @@
 
 Needs an environment with TensorFlow (``tensorflow-cpu`` will do), and TensorBoard for the Keras ones; no GPU.
 Each fixture is recorded in a process of its own, because TensorFlow's devices can be configured
-only once. Afterwards ``fixtures/README.md`` is written anew from all fixtures, by counting in the files.
+only once.
 
 What is not as TensorFlow wrote it: the file name and ``hostnames`` say ``host-a``, and the log directory
-in ``profile_options`` says ``logdir``. Every other plane keeps its bytes.
+in ``profile_options`` says ``logdir``. Every other plane says what it said.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -182,71 +181,25 @@ def _record_here(name: str, logdir: str) -> None:
 # --- making a recording neutral ---------------------------------------------------------------
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, at
+def neutral(data: bytes, logdir: str) -> bytes:
+    """The XSpace without the recording machine's host name and log directory."""
+    from scripts.xspace import XSpace
+
+    space = XSpace.FromString(data)
+    space.hostnames[:] = [HOST.encode() for _ in space.hostnames]
+    for plane in space.planes:
+        for stat in plane.stats:
+            if plane.stat_metadata[stat.metadata_id].name == b"profile_options":
+                stat.bytes_value = stat.bytes_value.replace(
+                    _text_field(logdir), _text_field("logdir")
+                )
+    neutral_data: bytes = space.SerializeToString(deterministic=True)
+    return neutral_data
 
 
-def _encode_varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """(field number, wire type, payload, the field's own bytes) of one message, in file order."""
-    at = 0
-    while at < len(data):
-        begin = at
-        tag, at = _varint(data, at)
-        wire = tag & 7
-        if wire == 2:
-            length, at = _varint(data, at)
-        elif wire == 0:
-            length = _varint(data, at)[1] - at
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"wire type {wire}")
-        yield tag >> 3, wire, data[at : at + length], data[begin : at + length]
-        at += length
-
-
-def _bytes_field(number: int, payload: bytes) -> bytes:
-    return _encode_varint(number << 3 | 2) + _encode_varint(len(payload)) + payload
-
-
-def neutral(data: bytes) -> bytes:
-    """The XSpace without the recording machine's host name and log directory; all else byte for byte."""
-    from scripts.xspace import XPlane
-
-    out = bytearray()
-    for number, _, payload, raw in _fields(data):
-        if number == 4:
-            out += _bytes_field(4, HOST.encode())
-            continue
-        if number == 1:
-            plane = XPlane.FromString(payload)
-            if plane.name == b"Task Environment":
-                names = {key: bytes(value.name) for key, value in plane.stat_metadata.items()}
-                for stat in plane.stats:
-                    if names.get(stat.metadata_id) == b"profile_options":
-                        stat.bytes_value = b"".join(
-                            _bytes_field(10, b"logdir") if field == 10 else kept
-                            for field, _, _, kept in _fields(stat.bytes_value)
-                        )
-                raw = _bytes_field(1, plane.SerializeToString(deterministic=True))
-        out += raw
-    return bytes(out)
+def _text_field(text: str) -> bytes:
+    """Field 10 of the options, the log directory, as it is written."""
+    return bytes((10 << 3 | 2, len(text))) + text.encode()
 
 
 def _record_demo(logdir: str) -> None:
@@ -287,7 +240,7 @@ def record(name: str, into: Path) -> None:
             subprocess.run([sys.executable, __file__, "--here", name, logdir], check=True)
         (recorded,) = Path(logdir).rglob("*.xplane.pb")
         run = recorded.parent.name
-        data = neutral(recorded.read_bytes())
+        data = neutral(recorded.read_bytes(), logdir)
         for leak in (recorded.name.removesuffix(".xplane.pb"), logdir, str(ROOT), str(Path.home())):
             if len(leak) > 3 and leak.encode() in data:
                 raise SystemExit(f"{name}: the recording still holds {leak!r}")
@@ -303,179 +256,11 @@ def record(name: str, into: Path) -> None:
     print(f"{name}: {len(data)} bytes")
 
 
-# --- what is in a recording, by brute force ---------------------------------------------------
-
-
-def _stat_value(stat: Any, names: dict[int, str]) -> Any:
-    kind = stat.WhichOneof("value")
-    if kind == "ref_value":
-        return names.get(stat.ref_value, "")
-    value = getattr(stat, kind) if kind else None
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _events(data: bytes) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(thread name without its number, event name, stats) of every event in the file."""
-    from scripts.xspace import XSpace
-
-    for plane in XSpace.FromString(data).planes:
-        stat_names = {key: value.name.decode() for key, value in plane.stat_metadata.items()}
-        event_names = {key: value.name.decode() for key, value in plane.event_metadata.items()}
-        for line in plane.lines:
-            thread = line.name.decode().partition("/")[0]
-            for event in line.events:
-                stats = {
-                    stat_names[stat.metadata_id]: _stat_value(stat, stat_names)
-                    for stat in event.stats
-                }
-                yield thread, event_names[event.metadata_id], stats
-
-
-def _numbers(numbers: list[int]) -> str:
-    return " ".join(str(number) for number in sorted(numbers)) or "none"
-
-
-def facts(data: bytes) -> dict[str, str | int]:
-    """Plain counts over all events of the file, in the order of the README's table."""
-    from scripts.xspace import XSpace
-
-    markers: dict[str, list[int]] = {"train": [], "Profiled batch": []}
-    calls: list[str] = []
-    keys: set[tuple[int, int]] = set()
-    count: Counter[str] = Counter()
-    for thread, name, stats in _events(data):
-        count["events"] += 1
-        op_type = name.rpartition(":")[2] if "::" not in name and ":" in name else ""
-        if name in markers:
-            markers[name].append(stats["step_num"])
-        if "tf_function_call" in stats:
-            calls.append(stats["tf_function_call"])
-        if name == "FunctionRun":
-            count["roots"] += stats.get("_r") == 1
-            count["step roots"] += stats.get("_r") == 1 and thread == "python"
-        if name == "IteratorGetNextOp::DoCompute":
-            count["next"] += 1
-            count["next on python"] += thread == "python"
-        if op_type == "CollectiveReduceV2":
-            count["collectives"] += 1
-            keys.add((stats["group_key"], stats["instance_key"]))
-        if op_type and " " not in name and thread == "tf_Compute":
-            count["ops"] += 1
-            count["replica_1 ops"] += "/replica_1/" in f"/{name}"
-    lines = sum(len(plane.lines) for plane in XSpace.FromString(data).planes)
-    return {
-        "events": count["events"],
-        "threads": lines,
-        "`train` markers": _numbers(markers["train"]),
-        "`Profiled batch`": _numbers(markers["Profiled batch"]),
-        "step calls": len(calls),
-        "of them tracing": sum(call.startswith("traced") for call in calls),
-        "root `FunctionRun`": count["roots"],
-        "of them on `python`": count["step roots"],
-        "`IteratorGetNextOp::DoCompute`": count["next"],
-        "of it on `python`": count["next on python"],
-        "`CollectiveReduceV2` ops": count["collectives"],
-        "their (group, instance) keys": len(keys),
-        "ops on `tf_Compute`": count["ops"],
-        "of them `replica_1`": count["replica_1 ops"],
-    }
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    head = list(rows[0])
-    body = ["| " + " | ".join(str(row[key]) for key in head) + " |" for row in rows]
-    return "\n".join(["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *body])
-
-
-def write_readme() -> None:
-    """Count in all fixtures and write the README from it."""
-    files, counts, threads = [], [], []
-    for name, fixture in FIXTURES.items():
-        (path,) = (FIXTURES_DIR / name).rglob("*.xplane.pb")
-        data = path.read_bytes()
-        versions = json.loads((FIXTURES_DIR / name / "versions.json").read_text("utf-8"))
-        files.append(
-            {
-                "fixture": name,
-                "what": f"{fixture.what}; {fixture.optimizer}, {fixture.steps} steps",
-                "path": path.relative_to(FIXTURES_DIR).as_posix(),
-                "bytes": len(data),
-                "sha256": hashlib.sha256(data).hexdigest(),
-                **versions,
-            }
-        )
-        counts.append({"fixture": name, **facts(data)})
-        kinds = Counter(thread for thread, _ in _thread_lines(data))
-        threads.append(
-            {
-                "fixture": name,
-                "thread names": ", ".join(f"{kind} × {n}" for kind, n in sorted(kinds.items())),
-            }
-        )
-    (FIXTURES_DIR / "README.md").write_text(
-        _README.format(files=_table(files), counts=_table(counts), threads=_table(threads)),
-        encoding="utf-8",
-    )
-
-
-def _thread_lines(data: bytes) -> Iterator[tuple[str, int]]:
-    from scripts.xspace import XSpace
-
-    for plane in XSpace.FromString(data).planes:
-        for line in plane.lines:
-            yield line.name.decode().partition("/")[0], line.id
-
-
-_README = """\
-# Recorded traces
-
-Small real TensorFlow profiles of training on **logical CPU devices**: they have host threads and no device
-plane. This page is written by the script that records them:
-
-    python scripts/record.py [NAME …]     # needs tensorflow (CPU), and tensorboard for the Keras ones
-
-Re-recording replaces a fixture: another run folder, other times, other ids; the numbers below are then
-counted anew. `tests/test_fixtures.py` reads these tables.
-
-Only this was changed after the recording: the file name and `hostnames` say `host-a`, and the log directory
-in `profile_options` says `logdir`. Every other plane has the bytes that TensorFlow wrote.
-
-The model is two dense layers (8 → 16 → 1) on 4 rows per device; variables: two kernels, two biases. The step
-function was traced and run three times before the profile (so `train` and `Profiled batch` start at 3), and
-batches come from `repeat → batch → map → prefetch`. `slow-input-2` is another: the model of the demo, with batches
-that take 40 ms to prepare; its first and last `train` markers are the edges of the window.
-
-## Files
-
-{files}
-
-## What is in them
-
-Counted over all events of each file with `scripts/xspace.py`, nothing derived. *Step calls* are the events
-with a stat `tf_function_call`. An *op* is an event named `<name>:<Type>`.
-
-{counts}
-
-How to read it, per step and with *n* devices:
-
-- *n* root `FunctionRun` on `python`, one per device (component function); the other roots are tf.data's.
-- *n* `IteratorGetNextOp::DoCompute`: on `python` in a custom loop, on `tf_data_iterator_get_next` in `fit`,
-  where the iterator is inside the step function.
-- *n* `CollectiveReduceV2` with one common `instance_key`: the four gradients are packed into one all-reduce.
-  `plain-1` has neither a collective nor a `replica_` name.
-
-## Threads
-
-{threads}
-"""
-
-
 def main() -> None:
-    """Record what was asked for, then write the README anew."""
+    """Record what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FIXTURES))
-    parser.add_argument("--readme", action="store_true", help="only write fixtures/README.md anew")
-    parser.add_argument("--into", type=Path, help="another folder than fixtures, without a README")
+    parser.add_argument("--into", type=Path, default=FIXTURES_DIR)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
@@ -484,10 +269,8 @@ def main() -> None:
     unknown = set(options.names) - set(FIXTURES)
     if unknown:
         parser.error(f"unknown fixture: {', '.join(sorted(unknown))}")
-    for name in options.names or ([] if options.readme else FIXTURES):
-        record(name, options.into or FIXTURES_DIR)
-    if options.into is None:
-        write_readme()
+    for name in options.names or FIXTURES:
+        record(name, options.into)
 
 
 if __name__ == "__main__":

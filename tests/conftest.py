@@ -7,8 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.command import Command, Done
+
+# How long an example takes is an affair of the machine, which may be busy.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_TRACES = os.environ.get("TRACEVIEW_SHARED_TRACES")

@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,36 +18,25 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from scripts.xspace import XSpace
 from traceview import Trace, UsageError
+from traceview.ledger.states import IDLE_STATES
 from traceview.trace.windows import StepRange
 
-CATEGORY, INT, NULLABLE, BOOL, FLOAT = "category", "int64", "Int64", "bool", "float64"
-TEXT = "string"
 COLUMNS = {
     "device_events": {
-        "device": CATEGORY,
-        "stream": CATEGORY,
-        "class": CATEGORY,
-        "name": CATEGORY,
-        "op": CATEGORY,
-        "start_ps": INT,
-        "duration_ps": INT,
-        "bytes": NULLABLE,
-        "correlation_id": NULLABLE,
-        "launch": NULLABLE,
-        "step": NULLABLE,
-        "p2p": BOOL,
-        "opaque": BOOL,
+        **dict.fromkeys(("device", "stream", "class", "name", "op"), "category"),
+        **dict.fromkeys(("start_ps", "duration_ps"), "int64"),
+        **dict.fromkeys(("bytes", "correlation_id", "launch", "step"), "Int64"),
+        **dict.fromkeys(("p2p", "opaque"), "bool"),
     },
     "host_events": {
-        "host": CATEGORY,
-        "thread": CATEGORY,
-        "name": CATEGORY,
-        "start_ps": INT,
-        "duration_ps": INT,
-        "correlation_id": NULLABLE,
-        "step": NULLABLE,
+        **dict.fromkeys(("host", "thread", "name"), "category"),
+        **dict.fromkeys(("start_ps", "duration_ps"), "int64"),
+        **dict.fromkeys(("correlation_id", "step"), "Int64"),
     },
 }
+
+
+STATES = [f"{state.key}_ps" for state in IDLE_STATES]
 
 
 def scenario(name: str, folder: Path) -> Trace:
@@ -64,23 +54,14 @@ def busy(tmp_path: Path) -> Trace:
     return scenario("hidden_transfers", tmp_path)
 
 
-def check_columns(trace: Trace) -> None:
+@pytest.mark.parametrize("name", ["custom-loop-2", "hidden_transfers", "no_gpu_plane", "no_steps"])
+def test_columns(name: str, cpu_run: Trace, tmp_path: Path) -> None:
+    trace = cpu_run if name == "custom-loop-2" else scenario(name, tmp_path)
     for frame_name, columns in COLUMNS.items():
         frame: pd.DataFrame = getattr(trace, frame_name)
-        assert list(frame.columns) == list(columns), frame_name
+        assert {key: str(kind) for key, kind in frame.dtypes.items()} == columns
+        assert list(frame.columns) == list(columns)
         assert isinstance(frame.index, pd.RangeIndex)
-        for column, kind in columns.items():
-            where = (frame_name, column)
-            assert str(frame[column].dtype) == kind, where
-
-
-def test_columns_of_a_cpu_run(cpu_run: Trace) -> None:
-    check_columns(cpu_run)
-
-
-@pytest.mark.parametrize("name", ["hidden_transfers", "two_hosts", "no_gpu_plane", "no_steps"])
-def test_columns_of_gpu_runs(name: str, tmp_path: Path) -> None:
-    check_columns(scenario(name, tmp_path))
 
 
 # Rows
@@ -162,6 +143,41 @@ def test_a_correlation_id_of_0_links_nothing(tmp_path: Path) -> None:
     assert traceview.load(tmp_path).device_events["launch"].isna().all()
 
 
+# Gaps
+
+
+@pytest.mark.parametrize("name", ["B", "D", "input_and_callbacks", "no_steps"])
+def test_gaps_and_states_add_up_to_the_report(name: str, tmp_path: Path) -> None:
+    trace = scenario(name, tmp_path)
+    gaps = trace.table("gaps")
+    assert (gaps[STATES].sum(axis=1) == gaps["duration_ps"]).all()
+    assert (gaps["duration_ps"] > 0).all()
+    results = traceview.analyze(trace).results
+    assert results.idle is not None
+    for row in results.idle.devices:
+        mine = gaps[gaps["device"] == row.device]
+        assert (len(mine), mine["duration_ps"].sum()) == (row.gap_count, row.idle_ps)
+        assert mine["duration_ps"].max() == row.longest_gap_ps
+        known = {state.key: int(mine[f"{state.key}_ps"].sum()) for state in IDLE_STATES}
+        assert {key: length for key, length in known.items() if length} == row.states
+        assert (np.diff(mine["duration_ps"]) <= 0).all()
+
+
+def test_what_a_gap_says(tmp_path: Path) -> None:
+    trace = scenario("G", tmp_path)
+    gaps, events = trace.table("gaps"), trace.device_events
+    (longest,) = (
+        gaps[(gaps["device"] == "GPU:0") & (gaps["step"] == 1)].nlargest(1, "input_ps").index
+    )
+    gap = gaps.loc[longest]
+    assert (gap["state"], gap["input_ps"], gap["thread"]) == ("input", 30_000_000_000, "python3")
+    own = events[events["device"] == "GPU:0"]
+    before = own[own["start_ps"] + own["duration_ps"] == gap["start_ps"]]
+    after = own[own["start_ps"] == gap["start_ps"] + gap["duration_ps"]]
+    assert gap["before"] in {*before["op"], *before["name"]}
+    assert gap["after"] in {*after["op"], *after["name"]}
+
+
 # Analyze
 
 
@@ -193,18 +209,25 @@ def test_a_range_of_steps(
     assert (window.start_ps, window.end_ps) == (1_000_000 + ms(50 * numbers[0]), 1_000_000 + ends)
 
 
-@pytest.mark.parametrize("steps", [slice(4, 9), slice(2, 2), slice(3, 1)])
-def test_steps_that_are_not_there(steps: slice, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="it has steps 0 to 3"):
-        traceview.analyze(scenario("A", tmp_path), steps=steps)
-
-
-def test_steps_of_a_trace_without_any(tmp_path: Path) -> None:
-    trace = scenario("no_steps", tmp_path)
-    with pytest.raises(UsageError, match="it has no steps"):
-        traceview.analyze(trace, steps=slice(0, 1))
-    with pytest.raises(UsageError, match="--window steps: the trace has no steps"):
-        traceview.analyze(trace, window="steps")
+@pytest.mark.parametrize(
+    ("name", "asked", "said"),
+    [
+        *(("A", {"steps": each}, "it has steps 0 to 3") for each in (slice(4, 9), slice(3, 1))),
+        ("no_steps", {"steps": slice(0, 1)}, "it has no steps"),
+        ("no_steps", {"window": "steps"}, "--window steps: the trace has no steps"),
+        *(
+            ("A", {"steps": each}, "steps must be a range")
+            for each in (5, "1:2", (1, 3), slice(1, 3, 2), slice(-2, None), range(4, 0, -1))
+        ),
+        ("A", {"window": "foo"}, "window must be one of auto, steps, devices, trace"),
+        ("A", {"top": -1}, "top must be"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    name: str, asked: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        traceview.analyze(scenario(name, tmp_path), **asked)
 
 
 # Names
@@ -221,35 +244,11 @@ def test_public_names_are_there_and_lazy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    "steps", [5, "1:2", (1, 3), slice(1, 3, 2), slice(-2, None), range(4, 0, -1)]
-)
-def test_steps_of_another_kind_are_refused(steps: Any, fixtures: Path) -> None:
-    with pytest.raises(traceview.UsageError, match="steps must be a range"):
-        traceview.analyze(fixtures / "custom-loop-2", steps=steps)
-
-
-def test_windows_and_tops_that_do_not_exist_are_refused(fixtures: Path) -> None:
-    window: Any = "foo"
-    with pytest.raises(
-        traceview.UsageError, match="window must be one of auto, steps, devices, trace"
-    ):
-        traceview.analyze(fixtures / "custom-loop-2", window=window)
-    with pytest.raises(traceview.UsageError, match="top must be"):
-        traceview.analyze(fixtures / "custom-loop-2", top=-1)
-
-
-def test_a_notebook_shows_one_line(fixtures: Path) -> None:
-    trace = traceview.load(fixtures / "custom-loop-2")
-    assert "2 device(s)" in repr(trace)
-    assert len(repr(trace)) < 200
-    assert repr(traceview.analyze(trace)).endswith("host ops take 2.04 of 2.96 ms (69%).>")
-
-
 def test_a_notebook_shows_the_page_for_a_ticket(fixtures: Path) -> None:
     from IPython.core.formatters import DisplayFormatter
 
     report = traceview.analyze(fixtures / "custom-loop-2")
+    assert repr(report).endswith("host ops take 2.04 of 2.96 ms (69%).>")
     formatter: Any = DisplayFormatter()
     shown, _ = formatter.format(report)
     assert shown == {"text/markdown": report.to_markdown(), "text/plain": repr(report)}

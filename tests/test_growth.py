@@ -5,17 +5,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scripts.shapes import write_hosts
 from traceview.base.intervals import union
 from traceview.trace.collective_peers import peers_of
-from traceview.trace.reading.load import load
 
 _spans = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 8)), max_size=24)
 
@@ -29,15 +24,3 @@ def test_the_peers_of_each_device(spans: list[tuple[int, int, int]]) -> None:
         found, expected = peers.of(number), union(start[device != number], end[device != number])
         assert found.start.tolist() == expected.start.tolist()
         assert found.end.tolist() == expected.end.tolist()
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_hosts_of_one_file_each_have_their_own_rows(count: int, tmp_path: Path) -> None:
-    trace = load(write_hosts(tmp_path, count))
-    columns = trace.host_columns
-    for host in range(count):
-        rows = columns.rows_of_host(host)
-        assert (columns.host[rows] == host).all()
-        assert trace.named_on(host, b"train".__eq__).size == 4
-        assert trace.device_rows(host).size == 8 * 4 * 5
-    assert sum(trace.device_rows(host).size for host in range(count)) == trace.device_columns.count

@@ -11,7 +11,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from itertools import cycle
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, new_trace
 from tests.command import Command
 from tests.hostile import HOSTILE, with_texts
+from tests.html_page import parsed
 from tests.reports import full_report
 from traceview.api import analyze
 from traceview.document import screen as terminal
@@ -50,28 +50,6 @@ FORMS: dict[str, Callable[[Report], str]] = {
     **{document.name: document.render for document in DOCUMENTS},
     "terminal": on_a_terminal,
 }
-
-
-class Structure(HTMLParser):
-    """The tags of a page with the names of their attributes, and the text of its scripts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, tuple[str, ...]]] = []
-        self.targets: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, tuple(key for key, _ in attrs)))
-        self.targets += [
-            value or "" for key, value in attrs if key in ("href", "src", "xlink:href")
-        ]
-
-
-def structure(page: str) -> Structure:
-    parser = Structure()
-    parser.feed(page)
-    parser.close()
-    return parser
 
 
 def report_of(text: str) -> Report:
@@ -104,12 +82,16 @@ def test_a_hostile_name_is_text(form: str, text: str) -> None:
 
 def check_tags(page: str, usual: str) -> None:
     """No tag or attribute that the page does not have with a usual name, and nothing that is fetched or followed."""
-    actual, expected = structure(page), structure(usual)
-    assert set(actual.tags) <= set(expected.tags)
+    actual, expected = ([*parsed(text).below()] for text in (page, usual))
+    assert {(one.tag, *one.attributes) for one in actual} <= {
+        (one.tag, *one.attributes) for one in expected
+    }
     for counted in ("script", "style", "a"):
-        expected_count = [tag for tag, _ in expected.tags].count(counted)
-        assert [tag for tag, _ in actual.tags].count(counted) == expected_count
-    assert [target for target in actual.targets if not target.startswith("#")] == []
+        here, there = (sum(one.tag == counted for one in each) for each in (actual, expected))
+        assert here == there
+    for one in actual:
+        for key in ("href", "src", "xlink:href"):
+            assert one.attributes.get(key, "#").startswith("#")
 
 
 def hostile_trace() -> CudaTrace:

@@ -10,23 +10,46 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
-TRACE = ROOT / "fixtures" / "custom-loop-2"
+TRACE = str(ROOT / "fixtures" / "custom-loop-2")
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+CODE = """
+import io, json, sys
+from contextlib import redirect_stdout
+from scripts.docs import PAGES
+from traceview.cli.app import app
+
+def said(*words):
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    with redirect_stdout(out):
+        try:
+            app(words, prog_name="traceview")
+        except SystemExit as done:
+            assert not done.code, words
+    out.flush()
+    return out.buffer.getvalue().decode()
+
+trace = sys.argv[1]
+print(json.dumps({
+    "terminal": said("analyze", "--full", trace),
+    "markdown": said("report", trace, "--format", "markdown", "-o", "-"),
+    "html": said("report", trace, "--format", "html", "-o", "-"),
+    "json": said("analyze", trace, "--format", "json"),
+    "redacted": said("analyze", trace, "--format", "json", "--redact"),
+    "schema": said("explain", "--schema", "report"),
+    "rule": said("explain", "late-first-kernel"),
+    "pages": PAGES["metrics.md"]() + PAGES["findings.md"](),
+}))
+"""
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkout(folder: Path) -> Path:
     """A copy of the package with the topic of the page in it."""
-    folder = tmp_path_factory.mktemp("checkout")
     shutil.copytree(
         ROOT / "traceview", folder / "traceview", ignore=shutil.ignore_patterns("__pycache__")
     )
-    module, registry_lines = BLOCK.findall(
-        (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    )
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    module, registry_lines = BLOCK.findall(page)
     import_line, meaning_line, field_line = filter(None, registry_lines.splitlines())
     path, _, code = module.partition("\n")
     (folder / path.removeprefix("# ")).write_text(code, encoding="utf-8")
@@ -43,84 +66,31 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def traceview(checkout: Path, *arguments: str) -> str:
+def test_it_is_everywhere(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "traceview", *arguments],
-        cwd=checkout,
-        env={**os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "100"},
+        [sys.executable, "-c", CODE, TRACE],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{checkout(tmp_path)}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def python(checkout: Path, code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=checkout,
-        env={**os.environ, "PYTHONPATH": f"{checkout}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_it_is_in_the_terminal(checkout: Path) -> None:
-    assert "First kernels" in traceview(checkout, "analyze", "--full", str(TRACE))
-
-
-@pytest.mark.parametrize("form", ["markdown", "html"])
-def test_it_is_in_every_document(checkout: Path, form: str) -> None:
-    assert "First kernels" in traceview(checkout, "report", str(TRACE), "--format", form, "-o", "-")
-
-
-def test_it_is_in_the_json_and_in_the_schema(checkout: Path) -> None:
-    report = json.loads(traceview(checkout, "analyze", str(TRACE), "--format", "json"))
+    said = json.loads(done.stdout)
+    for form in ("terminal", "markdown", "html"):
+        assert "First kernels" in said[form], form
+    report = json.loads(said["json"])
     rows = report["results"]["first_kernels"]["devices"]
     assert [row["device"] for row in rows] == ["replica:0", "replica:1"]
-    definitions = json.loads(traceview(checkout, "explain", "--schema", "report"))["$defs"]
-    described = definitions["DeviceStart"]["properties"]["wait_ps"]
+    described = json.loads(said["schema"])["$defs"]["DeviceStart"]["properties"]["wait_ps"]
     assert described["description"].startswith("Time before the first kernel")
-
-
-def test_its_finding_has_its_words(checkout: Path) -> None:
-    findings = json.loads(traceview(checkout, "analyze", str(TRACE), "--format", "json"))[
-        "findings"
-    ]
-    (made,) = [finding for finding in findings if finding["code"] == "late-first-kernel"]
+    (made,) = [row for row in report["findings"] if row["code"] == "late-first-kernel"]
     assert made["title"].startswith("Both replicas wait ")
-    assert made["loss"]["states"] == ["host_ops", "launch", "python"]
-    text = traceview(checkout, "analyze", "--full", str(TRACE))
-    assert made["title"] in text
-    assert "before the first kernel: " in text
-
-
-def test_its_rule_is_explained(checkout: Path) -> None:
-    text = traceview(checkout, "explain", "late-first-kernel")
-    assert "Reported from: 5.0% of the GPU time" in text
-    assert "Launch earlier" in text
-
-
-def test_it_is_in_the_generated_pages(checkout: Path) -> None:
-    pages = python(
-        checkout,
-        "from scripts.docs import PAGES; print(PAGES['metrics.md'](), PAGES['findings.md']())",
-    )
-    assert "first_kernels" in pages
-    assert "late-first-kernel" in pages
-
-
-def test_its_names_are_redacted(checkout: Path) -> None:
-    kernels = {
-        row["kernel"]
-        for redact in ([], ["--redact"])
-        for row in json.loads(
-            traceview(checkout, "analyze", str(TRACE), "--format", "json", *redact)
-        )["results"]["first_kernels"]["devices"]
-    }
+    assert made["title"] in said["terminal"]
+    assert "before the first kernel: " in said["terminal"]
+    assert "Reported from: 5.0% of the GPU time" in said["rule"]
+    assert "first_kernels" in said["pages"]
+    assert "late-first-kernel" in said["pages"]
     # On the CPU kernels are called as types of ops are.
-    assert any(kernel.startswith(("kernel_", "type_", "op_")) for kernel in kernels), kernels
+    redacted = json.loads(said["redacted"])["results"]["first_kernels"]["devices"]
+    assert all(row["kernel"].startswith(("kernel_", "type_", "op_")) for row in redacted)

@@ -11,6 +11,8 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ import traceview
 # Before Python 3.11 they have other names.
 _IS_NEW: Final = sys.version_info >= (3, 11)
 sre: Any = importlib.import_module("re._constants" if _IS_NEW else "sre_constants")
+compiler: Any = importlib.import_module("re._compiler" if _IS_NEW else "sre_compile")
 parser: Any = importlib.import_module("re._parser" if _IS_NEW else "sre_parse")
 
 PACKAGE: Final = Path(traceview.__file__).parent
@@ -89,48 +92,18 @@ def patterns() -> dict[tuple[str | bytes, int], set[str]]:
     return found
 
 
+REPEATS: Final = (sre.MAX_REPEAT, sre.MIN_REPEAT, getattr(sre, "POSSESSIVE_REPEAT", None))
+LETTERS: Final = "a0 -b/.:\n\x00" + "".join(map(chr, range(1 << 16)))
+
+
+@cache
 def letter_of(op: Any, argument: Any) -> str:
     """A letter that one part of a pattern takes."""
     if op is sre.LITERAL:
         return chr(argument)
-    if op is sre.NOT_LITERAL:
-        return "b" if argument == ord("a") else "a"
-    if op is sre.IN:
-        return letter_in(argument)
-    return "a"
-
-
-REPEATS: Final = (sre.MAX_REPEAT, sre.MIN_REPEAT, getattr(sre, "POSSESSIVE_REPEAT", None))
-CATEGORIES: Final = {
-    sre.CATEGORY_DIGIT: "0",
-    sre.CATEGORY_SPACE: " ",
-    sre.CATEGORY_WORD: "a",
-    sre.CATEGORY_NOT_DIGIT: "a",
-    sre.CATEGORY_NOT_SPACE: "a",
-    sre.CATEGORY_NOT_WORD: "-",
-}
-
-
-def letter_in(parts: Any) -> str:
-    """A letter of a class."""
-    if parts[0][0] is sre.NEGATE:
-        text = "[^" + "".join(map(class_part, parts[1:])) + "]"
-        return next(letter for letter in "a0 -/.:\n\x00" if re.fullmatch(text, letter))
-    op, argument = parts[0]
-    if op is sre.RANGE:
-        return chr(argument[0])
-    return CATEGORIES[argument] if op is sre.CATEGORY else chr(argument)
-
-
-def class_part(part: Any) -> str:
-    op, argument = part
-    if op is sre.RANGE:
-        return f"{re.escape(chr(argument[0]))}-{re.escape(chr(argument[1]))}"
-    if op is sre.CATEGORY:
-        names = {"DIGIT": r"\d", "SPACE": r"\s", "WORD": r"\w"}
-        word = str(argument).removeprefix("CATEGORY_")
-        return names[word] if word in names else names[word.removeprefix("NOT_")].upper()
-    return re.escape(chr(argument))
+    part = parser.SubPattern(parser.State(), [(op, list(argument) if op is sre.IN else argument)])
+    pattern = compiler.compile(part, 0)
+    return next(letter for letter in LETTERS if pattern.fullmatch(letter))
 
 
 def texts_of(parsed: Any, pumps: set[str]) -> str:
@@ -142,7 +115,7 @@ def texts_of(parsed: Any, pumps: set[str]) -> str:
             part = texts_of(body, pumps)
             if most > 1:
                 pumps.update((part, text + part))
-                pumps.update(letter_of(*leaf) for leaf in leaves(body))
+                pumps.update(starmap(letter_of, leaves(body)))
             text += part * max(least, 1)
         elif op is sre.BRANCH:
             texts = [texts_of(branch, pumps) for branch in argument[1]]
@@ -155,7 +128,7 @@ def texts_of(parsed: Any, pumps: set[str]) -> str:
         elif op in (sre.ASSERT, sre.ASSERT_NOT):
             texts_of(argument[1], pumps)
         elif op not in (sre.AT, sre.GROUPREF, sre.GROUPREF_EXISTS):
-            text += letter_of(op, argument)
+            text += letter_of(op, tuple(argument) if op is sre.IN else argument)
     if text:
         pumps.add(text)
         pumps.add(text[:-1])
@@ -168,9 +141,9 @@ def leaves(parsed: Any) -> Iterator[tuple[Any, Any]]:
         if op in (sre.LITERAL, sre.NOT_LITERAL, sre.ANY):
             yield op, argument
         elif op is sre.IN and argument[0][0] is not sre.NEGATE:
-            yield from ((sre.IN, [part]) for part in argument)
+            yield from ((sre.IN, (part,)) for part in argument)
         elif op is sre.IN:
-            yield op, argument
+            yield op, tuple(argument)
         elif op in REPEATS:
             yield from leaves(argument[2])
         elif op is sre.SUBPATTERN:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Thread, get_ident
 
 import pytest
 
 from tests.command import Command
 from traceview.analysis import parallel
 from traceview.base import timing
-from traceview.base.timing import measured, measured_beside, stage
+from traceview.base.timing import measured, stage
 from traceview.cli import timings
 
 FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "custom-loop-2"
@@ -44,25 +43,6 @@ def test_timings_of_a_command(words: tuple[str, ...], command: Command) -> None:
     seconds = [float(row.split()[0]) for row in rows]
     assert sum(seconds) == pytest.approx(total, abs=0.02)
     assert "causes of idle time" in done.err
-
-
-def test_stages_of_a_second_thread_stand_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 0.5, 1.0, 2.0, 4.0, 9.0])
-    monkeypatch.setattr(timing, "perf_counter", lambda: next(clock))
-
-    def compute(first: int) -> None:
-        with measured_beside(first), stage("shared"):
-            pass
-
-    with measured() as found, stage("shared"):
-        thread = Thread(target=compute, args=(get_ident(),))
-        thread.start()
-        thread.join(20)
-    assert found.beside == {"shared": 4.0 - 2.0}
-    assert found.seconds == {"shared": 9.0 - 0.5}
-    with stage("shared"):
-        pass
-    assert found.beside == {"shared": 2.0}
 
 
 def test_timings_show_the_second_thread_in_a_column(

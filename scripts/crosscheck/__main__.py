@@ -1,6 +1,6 @@
 """Compares the numbers of the installed XProf with those of traceview, each difference with its reasons.
 
-    python -m scripts.crosscheck LOGDIR [--run NAME] [--top N] [--json]
+    python -m scripts.crosscheck LOGDIR [--run NAME] [--top N]
 
 XProf makes its overview, input, op and kernel pages from a copy of the run. Then traceview counts by XProf's rules: a
 difference is explained where that gives XProf's number. A difference is no failure: the exit code is 0.
@@ -12,17 +12,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from scripts.crosscheck.comparison import Compared, compare
-from scripts.crosscheck.document import crosscheck_data, crosscheck_section
-from scripts.crosscheck.facts import facts_of
-from scripts.crosscheck.kernels import kernels_of
-from scripts.crosscheck.recount import recount
+from scripts.crosscheck.comparison import Compared, compare, facts_of
+from scripts.crosscheck.document import crosscheck_section
+from scripts.crosscheck.recount import kernels_of, recount
 from scripts.crosscheck.xprof import ask
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context, Options
 from traceview.base.errors import TraceviewError
 from traceview.cli.termination import terminable
-from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
 from traceview.export.viewers import xprof_module
 from traceview.report.build import report_of
@@ -60,19 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("logdir", metavar="LOGDIR")
     parser.add_argument("--run", metavar="NAME")
     parser.add_argument("--top", metavar="N", type=int, default=10, help="kernels to compare")
-    parser.add_argument("--json", action="store_true")
     asked = parser.parse_args(arguments)
     try:
         trace, version, rows = compared(asked.logdir, asked.run, asked.top)
     except TraceviewError as error:
         print(f"error: {error.message} {error.hint or ''}".strip(), file=sys.stderr)
         return error.exit_code
-    if asked.json:
-        data = crosscheck_data(str(trace.logdir), trace.run, version, rows)
-        print(dumped(data).decode(), end="")
-    else:
-        section = crosscheck_section(trace.run, version, rows)
-        print(render_section(section, width=WIDTH, color=False, unicode=True), end="")
+    section = crosscheck_section(trace.run, version, rows)
+    print(render_section(section, width=WIDTH, color=False, unicode=True), end="")
     return 0
 
 

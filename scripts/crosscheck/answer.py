@@ -61,7 +61,8 @@ class Answer:
 
     `idle_ps`: the row IDLE of its op table, over all devices. `half_ratio`: compute in 16 bits. `verdict`: of the
     input analysis: high, moderate, potential (undecided) or none; None where XProf measured no step.
-    `kernels`: by name.
+    `kernels`: by name. `advises_16_bit`: it
+    recommends ops in 16 bits.
     """
 
     device_count: int | None
@@ -71,6 +72,7 @@ class Answer:
     verdict: str | None
     kernels: Mapping[str, KernelAnswer] | None
     kernel_row_count: int = 0
+    advises_16_bit: bool = False
 
 
 def parse(pages: Mapping[str, Any]) -> Answer:
@@ -99,6 +101,7 @@ def parse(pages: Mapping[str, Any]) -> Answer:
         verdict=_VERDICTS.get(conclusion["verdict"], "none") if conclusion else None,
         kernels=_kernels(rows) if kernels else None,
         kernel_row_count=len(rows),
+        advises_16_bit="replace more 32-bit Ops" in str(properties.get("precision_statement")),
     )
 
 

@@ -1,4 +1,4 @@
-"""Asks XProf about a run: on a copy, in a process of its own, so that nothing remains of it."""
+"""Asks XProf about a run: on a copy, in a process of its own, which prints without end and may crash."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
 
 from scripts.crosscheck.answer import Answer, parse
 from traceview.base.errors import ViewerError
@@ -14,6 +17,18 @@ from traceview.export.run_copy import copied_run
 from traceview.export.viewer_server import environment, last_words
 from traceview.export.viewers import XPROF_MODULES, xprof_module
 from traceview.trace.reading.locate import RunFiles
+
+PAGES: Final = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats")
+
+
+def pages(files: list[str]) -> dict[str, Any]:
+    """Each of `PAGES` as XProf's web page gets it; None for an empty page."""
+    convert: Any = import_module(f"{xprof_module()}.convert.raw_to_tool_data")
+    contents = {}
+    for page in PAGES:
+        content = convert.xspace_to_tool_data(files, page, {})[0]
+        contents[page] = json.loads(content) if content else None
+    return contents
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,7 @@ def ask(run: RunFiles) -> Asked:
         pages, log = copy.scratch / "pages.json", copy.scratch / "log.txt"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "scripts.crosscheck.converter", pages, *copy.files],
+                [sys.executable, "-m", "scripts.crosscheck.xprof", pages, *copy.files],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -65,3 +80,7 @@ def ask(run: RunFiles) -> Asked:
             raise ViewerError(
                 f"XProf {known} gave pages of an unknown form: {type(error).__name__}: {error}"
             ) from error
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(pages(sys.argv[2:])), encoding="utf-8")

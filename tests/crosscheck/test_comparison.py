@@ -9,10 +9,8 @@ import pytest
 
 import traceview
 from scripts.crosscheck.answer import Answer
-from scripts.crosscheck.comparison import Compared, compare
-from scripts.crosscheck.facts import facts_of
-from scripts.crosscheck.kernels import kernels_of
-from scripts.crosscheck.recount import recount
+from scripts.crosscheck.comparison import Compared, compare, facts_of
+from scripts.crosscheck.recount import kernels_of, recount
 from scripts.scenarios import SCENARIOS
 
 MS = 1_000_000_000

@@ -21,18 +21,15 @@ from tests.oracle.clocks import find_clocks
 from tests.oracle.collectives import collective_answer
 from tests.oracle.idle import idle_rows
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
-from tests.oracle.ledger import ledger_answer, plain_rows
+from tests.oracle.ledger import ledger_answer, path_rows, plain_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
-from tests.oracle.op_steps import op_step_rows
-from tests.oracle.ops import op_rows
-from tests.oracle.path import path_rows
+from tests.oracle.ops import op_rows, op_step_rows, step_op_rows
 from tests.oracle.precision import precision_rows
 from tests.oracle.reading import Host, Plane, read_hosts
 from tests.oracle.repeating import iterator_steps, periodic_steps
-from tests.oracle.replicas import find_replicas
+from tests.oracle.replicas import find_replicas, find_xla_devices
 from tests.oracle.segments import Ledger
-from tests.oracle.step_ops import step_op_rows
 from tests.oracle.steps import (
     METHODS,
     find_marks,
@@ -43,7 +40,6 @@ from tests.oracle.steps import (
     number_steps,
 )
 from tests.oracle.transfers import transfer_rows
-from tests.oracle.xla_devices import find_xla_devices
 
 # Devices
 
@@ -392,7 +388,7 @@ def run_answer(
         "op_steps": op_step_rows(ledger, answers, paths),
         "step_ops": step_op_rows(ledger, several),
         "transfers": transfer_rows(answers, several),
-        "collectives": collective_answer(answers, several, ledger.met),
+        "collectives": collective_answer(answers, several, ledger.met, ledger.segments),
         "precision": precision_rows(answers, several),
         "idle": idle_rows(answers, several),
         "path": paths,

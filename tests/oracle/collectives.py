@@ -138,10 +138,13 @@ def find_collectives(answers: list[HostAnswer]) -> list[Collective]:
     return collectives
 
 
+Segments = Mapping[int, Sequence[Any]]
+
+
 def collective_answer(
-    answers: list[HostAnswer], several: bool, met: Mapping[int, Sequence[Any]]
+    answers: list[HostAnswer], several: bool, met: Segments, segments: Segments
 ) -> Row:
-    """The times of all devices together. `met`: by device the waits that count as communication."""
+    """The times of all devices together. By device: `met`, the waits that count as communication, and all `segments`."""
     collectives = find_collectives(answers)
     inside = [
         collective
@@ -149,7 +152,11 @@ def collective_answer(
         if any(overlaps(part.activity.span, part.answer.window) for part in collective.parts)
     ]
     with_devices = [answer for answer in answers if answer.activities()]
-    return _times(with_devices, collectives, inside, several, met)
+    evaluations = {
+        device: [(one.start, one.end) for one in of_device if one.state == "evaluation"]
+        for device, of_device in segments.items()
+    }
+    return _times(with_devices, collectives, inside, several, met, evaluations)
 
 
 def _times(
@@ -157,7 +164,8 @@ def _times(
     collectives: list[Collective],
     inside: list[Collective],
     several: bool,
-    met: Mapping[int, Sequence[Any]],
+    met: Segments,
+    evaluations: Mapping[int, list[Interval]],
 ) -> Row:
     devices = {
         device_name(device, several)["device"]: (answer, device)
@@ -169,7 +177,7 @@ def _times(
     complete = [collective for collective in shared if collective.complete]
     numbers = {step.number for answer in answers for step in answer.steps if step.used}
     busy = {
-        key: _busy(answer, device, collectives, answer.window)
+        key: _busy(answer, device, collectives, answer.window, evaluations)
         for key, (answer, device) in devices.items()
     }
     total = sum(times["busy"] for times in busy.values())
@@ -201,7 +209,9 @@ def _times(
             if (
                 mean := _mean(
                     [
-                        _busy(answer, device, collectives, (step.start, step.end))["transfer"]
+                        _busy(answer, device, collectives, (step.start, step.end), evaluations)[
+                            "transfer"
+                        ]
                         + _met_in(met, device, step)
                         for step in answer.steps
                         if step.used
@@ -219,7 +229,7 @@ def _times(
     }
 
 
-def _met_in(met: Mapping[int, Sequence[Any]], device: Device, step: Step | None = None) -> int:
+def _met_in(met: Segments, device: Device, step: Step | None = None) -> int:
     """How much of the waits of a device counts as communication, in one step or in all."""
     return sum(
         one.end - one.start
@@ -229,9 +239,13 @@ def _met_in(met: Mapping[int, Sequence[Any]], device: Device, step: Step | None 
 
 
 def _busy(
-    answer: HostAnswer, device: Device, collectives: list[Collective], window: Interval
+    answer: HostAnswer,
+    device: Device,
+    collectives: list[Collective],
+    window: Interval,
+    evaluations: Mapping[int, list[Interval]],
 ) -> dict[str, int]:
-    """Time in collectives, the part that compute does not cover, and the transfers in that part."""
+    """Time in collectives, the part that compute does not cover, and the transfers in that part outside of evaluations."""
     compute = union(a.span for a in device.of_class("compute"))
     busy = union(a.span for a in device.of_class("collective"))
     transfers = []
@@ -244,7 +258,9 @@ def _busy(
     return {
         "busy": length(clip(busy, window)),
         "exposed": length(clip(subtract(busy, compute), window)),
-        "transfer": length(clip(subtract(transfers, compute), window)),
+        "transfer": length(
+            clip(subtract(transfers, [*compute, *evaluations.get(id(device), ())]), window)
+        ),
     }
 
 

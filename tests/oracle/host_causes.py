@@ -10,8 +10,7 @@ from itertools import accumulate
 
 from tests.oracle.classes import Activity
 from tests.oracle.host_names import is_begun_by_python, kind_of
-from tests.oracle.interval_cover import Cover, Outside
-from tests.oracle.intervals import Interval, subtract
+from tests.oracle.intervals import Cover, Interval, Outside, subtract
 from tests.oracle.model import HostAnswer
 from tests.oracle.reading import Event, Line
 from tests.oracle.steps import find_marks
@@ -305,7 +304,7 @@ class HostCauses:
     def _joined(self, threads: Iterable[int]) -> Shown:
         parts = [self.shown[n] for n in threads]
         strong = {cause: _union(shown.strong[cause] for shown in parts) for cause in STRONG}
-        strong["input"] = _union((strong["input"], self._async_input()))
+        strong["input"] = _union((strong["input"], _cover(self.async_requests())))
         return Shown(
             strong,
             _union(shown.launch for shown in parts),
@@ -316,13 +315,14 @@ class HostCauses:
             _union(shown.unlisted for shown in parts),
         )
 
-    def _async_input(self) -> Cover:
+    def async_requests(self) -> list[Event]:
+        """Requests for input inside graphs, which threads of tf.data answer."""
         ids = {_id(event) for event in self.call_events} - {None}
-        return Cover(
-            (event.start, event.end)
+        return [
+            event
             for event in self.answer.host.host_events()
             if self.kind_of(event) == "async_input" and _id(event) in ids
-        )
+        ]
 
     def layers(self, thread: int) -> list[Layer]:
         """The layers of a thread's timeline; the first that holds an instant gives its cause."""

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 from tests.oracle.classes import Activity
 from tests.oracle.host_causes import HostCauses, launch_of
-from tests.oracle.interval_cover import Cover
-from tests.oracle.intervals import Interval, clip, overlaps, subtract
+from tests.oracle.intervals import Cover, Interval, clip, overlaps, subtract
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 
 LATENCY_PS = 20_000_000

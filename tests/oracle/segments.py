@@ -13,8 +13,7 @@ from tests.oracle.collectives import Collective, Part, find_collectives
 from tests.oracle.host_causes import HostCauses
 from tests.oracle.host_names import kind_of
 from tests.oracle.idle import causes_in, find_gaps
-from tests.oracle.interval_cover import Cover
-from tests.oracle.intervals import Interval, clip, length
+from tests.oracle.intervals import Cover, Interval, clip, length
 from tests.oracle.model import Device, HostAnswer
 from tests.oracle.op_kinds import is_side_work
 from tests.oracle.steps import Step
@@ -265,6 +264,7 @@ class Ledger:
         every = [event for events in host.events for event in events]
         own = [event for event in host.events[host.caller] if event.name == "FunctionRun"]
         asks = [event.start for event in every if kind_of(event.name) in ("input", "async_input")]
+        asks += [event.start for event in host.async_requests()]
         saved = [
             event.start for event in host.events[host.caller] if kind_of(event.name) == "checkpoint"
         ]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.store.object_server import served
 from traceview.store import ranges
 
 FIXTURE = "slow-input-2"
@@ -78,22 +80,17 @@ def in_memory(memory: Any, recorded: dict[str, bytes]) -> str:
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., FileServer]]:
     """Starts servers of files; `knows_ranges`: whether parts of a file can be asked for."""
-    servers: list[ThreadingHTTPServer] = []
+    with ExitStack() as servers:
+        folders = count()
 
-    def start(*, knows_ranges: bool = True) -> FileServer:
-        folder = tmp_path / f"served-{len(servers)}"
-        folder.mkdir()
-        requests = Requests()
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(folder, requests, knows_ranges))
-        server.daemon_threads = True
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        return FileServer(f"http://127.0.0.1:{server.server_port}", folder, requests)
+        def start(*, knows_ranges: bool = True) -> FileServer:
+            folder = tmp_path / f"served-{next(folders)}"
+            folder.mkdir()
+            requests = Requests()
+            handler = _handler(folder, requests, knows_ranges)
+            return FileServer(servers.enter_context(served(handler)), folder, requests)
 
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 def _handler(

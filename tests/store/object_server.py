@@ -4,16 +4,54 @@ from __future__ import annotations
 
 import json
 import re
-from abc import abstractmethod
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.store.any_request import AnyRequest
-
 BUCKET = "bucket"
 _DATE = "Sun, 22 Nov 2026 10:00:00 GMT"
+
+
+@contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server on this machine; its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+class AnyRequest(BaseHTTPRequestHandler, ABC):
+    """Keeps connections open, as the clients of stores expect."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.begin()
+
+    def do_HEAD(self) -> None:
+        self.begin()
+
+    def do_POST(self) -> None:
+        self.begin()
+
+    def do_PUT(self) -> None:
+        self.begin()
+
+    def do_DELETE(self) -> None:
+        self.begin()
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Read the request and answer it."""
 
 
 @dataclass

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 
 from tests.command import Command
 from tests.store.conftest import FIXTURE
-from tests.store.object_server import AzureHandler, GoogleHandler, Objects
+from tests.store.object_server import AzureHandler, GoogleHandler, Objects, served
 from traceview.store import ranges, service
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
@@ -35,19 +33,14 @@ def bucket(
 ) -> Iterator[str]:
     """The address of the bucket in a store of either kind."""
     handler = type("Handler", (_HANDLERS[request.param],), {"objects": objects})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}"
-    account = f"AccountName=account;AccountKey=a2V5;BlobEndpoint={address}/account;"
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
-    monkeypatch.setenv(
-        "AZURE_STORAGE_CONNECTION_STRING", f"DefaultEndpointsProtocol=http;{account}"
-    )
-    monkeypatch.setattr(service, "_opened", {})
-    yield f"{request.param}://bucket"
-    server.shutdown()
-    server.server_close()
+    with served(handler) as address:
+        account = f"AccountName=account;AccountKey=a2V5;BlobEndpoint={address}/account;"
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", address)
+        monkeypatch.setenv(
+            "AZURE_STORAGE_CONNECTION_STRING", f"DefaultEndpointsProtocol=http;{account}"
+        )
+        monkeypatch.setattr(service, "_opened", {})
+        yield f"{request.param}://bucket"
 
 
 def results_of(command: Command, logdir: str) -> Any:

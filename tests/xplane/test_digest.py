@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,8 +13,8 @@ from scripts.scenarios import SCENARIOS
 from traceview.base.errors import TraceFormatError
 from traceview.trace.reading.part import read_host
 from traceview.xplane import read, source
-from traceview.xplane.read import Start, begin_digest, digest_of, started_threads
-from traceview.xplane.source import FileBytes, partly_read
+from traceview.xplane.read import Start, begin_digest, started_threads
+from traceview.xplane.source import partly_read
 
 SHORTER = "the file became shorter while it was read"
 
@@ -37,39 +35,6 @@ def path(tmp_path: Path) -> Path:
 
 def expected(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def test_the_digest_outlives_the_open_file(
-    path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = []
-    close = FileBytes.close
-
-    def closing(self: FileBytes) -> None:
-        closed.append(self)
-        close(self)
-
-    monkeypatch.setattr(FileBytes, "close", closing)
-    with partly_read(path) as data:
-        digest = begin_digest(data, start)
-    assert digest() == expected(path)
-    assert digest() == expected(path)
-    assert len(closed) == 1
-
-
-def test_bytes_in_memory_have_the_same_digest(path: Path, start: Start) -> None:
-    content = path.read_bytes()
-    assert begin_digest(content, start)() == digest_of(memoryview(content)) == expected(path)
-
-
-def test_without_a_further_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
-    with started_threads() as start, partly_read(path) as data:
-        digest = begin_digest(data, start)
-    assert digest() == expected(path)
 
 
 def test_where_files_have_one_position(
@@ -113,13 +78,10 @@ def test_a_host_whose_file_becomes_shorter_behind_the_reader(
     assert whole.part is not None
     assert whole.part.sha256 == expected(path)
 
-    def shorter(_: FileBytes, __: Start) -> Callable[[], str]:
-        def digest() -> str:
-            raise TraceFormatError(path, SHORTER)
+    def digest() -> str:
+        raise TraceFormatError(path, SHORTER)
 
-        return digest
-
-    monkeypatch.setattr(read, "begin_digest", shorter)
+    monkeypatch.setattr(read, "begin_digest", lambda *_: digest)
     cut = read_host(path)
     assert cut.part is None
     assert cut.failure is not None

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.xplane.hlo_messages import F32, F64, MESSAGES, TUPLE, HloModule, ModuleWriter
-from traceview.xplane import hlo
 from traceview.xplane.columns import Fault
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo import read_instructions
@@ -84,10 +83,6 @@ def test_fusions_that_hold_each_other_many_times_end() -> None:
     ((opcode, count),) = read(module.message, "fusion")["fusion"].holds
     assert opcode == "negate"
     assert count > 20
-
-
-def test_only_what_is_wanted_is_there() -> None:
-    assert list(read(program().message, "dot.1", "absent")) == ["dot.1"]
 
 
 def test_the_line_is_the_innermost_outside_of_installed_packages() -> None:
@@ -201,26 +196,6 @@ def test_a_cut_program_is_damage_unless_it_ends_between_fields() -> None:
     faults = [fault_or_found(data[:size], {b"dot.1"})[0] for size in range(len(data))]
     # The two computations, and the id of the entry.
     assert sum(fault is None for fault in faults) == 3
-
-
-def test_an_instruction_is_read_no_more_than_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many fusions call the computation that holds it."""
-    module = program()
-    for number in range(20):
-        module.add(f"i{number}", "negate", computation=2)
-    one = module.add("one", "constant")
-    for number in range(20):
-        module.add(f"f{number}", "fusion", one, calls=(2,))
-    count, reads = 0, hlo._instruction
-
-    def counted(*arguments: Any) -> Any:
-        nonlocal count
-        count += 1
-        return reads(*arguments)
-
-    monkeypatch.setattr(hlo, "_instruction", counted)
-    assert len(read(module.message)) == 47
-    assert 47 <= count <= 2 * 47
 
 
 @pytest.mark.tensorflow

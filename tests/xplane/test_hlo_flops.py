@@ -75,39 +75,34 @@ def test_a_product_of_matrices() -> None:
     assert only(module) == (4 * DOT, C64), "a complex product is four"
 
 
-def test_a_convolution_and_its_gradients() -> None:
-    """Three to sixteen features, 3×3 with stride 2, of 32 images of 28×28: the gradients take as much as the forward pass."""
-    forward = 2 * 32 * 14 * 14 * 16 * 3 * 3 * 3
-    module = ModuleWriter()
-    convolution(
-        product(module, "convolution", (32, 14, 14, 16), (32, 28, 28, 3), (3, 3, 3, 16)), (3, 3)
-    )
-    assert only(module) == (forward, BF16)
-    # The gradient of the input spreads that of the output with zeros between.
-    module = ModuleWriter()
-    convolution(
-        product(module, "convolution", (32, 28, 28, 3), (32, 14, 14, 16), (3, 3, 16, 3)), (3, 3)
-    )
-    assert only(module)[0] == forward
-    # That of the kernel sums over images: the features of the input are its batch.
-    module = ModuleWriter()
-    convolution(
-        product(module, "convolution", (3, 3, 3, 16), (3, 28, 28, 32), (14, 14, 32, 16)), (14, 14)
-    )
-    assert only(module)[0] == forward
+FORWARD = 2 * 32 * 14 * 14 * 16 * 3 * 3 * 3
+"""Three to sixteen features, 3×3 with stride 2, of 32 images of 28×28: the gradients take as much as the forward pass."""
 
 
-def test_without_padding_the_gradient_of_the_input_counts_no_zeros() -> None:
+@pytest.mark.parametrize(
+    ("result", "left", "right", "sizes", "flops"),
+    [
+        ((32, 14, 14, 16), (32, 28, 28, 3), (3, 3, 3, 16), (3, 3), FORWARD),
+        # The gradient of the input spreads that of the output with zeros between.
+        ((32, 28, 28, 3), (32, 14, 14, 16), (3, 3, 16, 3), (3, 3), FORWARD),
+        # That of the kernel sums over images: the features of the input are its batch.
+        ((3, 3, 3, 16), (3, 28, 28, 32), (14, 14, 32, 16), (14, 14), FORWARD),
+        # Without padding the gradient of the input counts no zeros.
+        ((1, 10, 10, 4), (1, 8, 8, 6), (3, 3, 6, 4), (3, 3), 2 * 8 * 8 * 3 * 3 * 4 * 6),
+        # A depthwise convolution has kernels of one feature.
+        ((2, 8, 8, 64), (2, 8, 8, 64), (3, 3, 1, 64), (3, 3), 2 * 2 * 8 * 8 * 64 * 9),
+    ],
+)
+def test_a_convolution(
+    result: Sequence[int],
+    left: Sequence[int],
+    right: Sequence[int],
+    sizes: Sequence[int],
+    flops: int,
+) -> None:
     module = ModuleWriter()
-    convolution(product(module, "convolution", (1, 10, 10, 4), (1, 8, 8, 6), (3, 3, 6, 4)), (3, 3))
-    assert only(module)[0] == 2 * 8 * 8 * 3 * 3 * 4 * 6
-
-
-def test_each_feature_by_itself() -> None:
-    """A depthwise convolution has kernels of one feature."""
-    module = ModuleWriter()
-    convolution(product(module, "convolution", (2, 8, 8, 64), (2, 8, 8, 64), (3, 3, 1, 64)), (3, 3))
-    assert only(module)[0] == 2 * 2 * 8 * 8 * 64 * 9
+    convolution(product(module, "convolution", result, left, right), sizes)
+    assert only(module) == (flops, BF16)
 
 
 @pytest.mark.parametrize("is_wrapped", [True, False], ids=["jaxlib 0.5", "jaxlib 0.4"])
@@ -137,7 +132,7 @@ def test_a_call_of_cudnn(target: str, result: Any, left: Any, right: Any) -> Non
     message = product(module, "custom-call", result, left, right)
     message.custom_call_target = target.encode()
     convolution(message, (3, 3), numbers=False)
-    assert only(module)[0] == 2 * 32 * 14 * 14 * 16 * 3 * 3 * 3
+    assert only(module)[0] == FORWARD
 
 
 @pytest.mark.parametrize(

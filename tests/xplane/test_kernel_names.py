@@ -5,203 +5,112 @@ The names are recorded ones of cuBLAS, cuDNN, CUTLASS, Eigen, TensorFlow and Ten
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from traceview.xplane.kernel_names import KernelName, NumberFormat, kernel_name
 
-NAMES = [
-    ("sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n", "BF16", True, True),
-    (
-        "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
-        "FP32",
-        False,
-        True,
-    ),
-    (
-        "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8_execute_kernel__5x_cudnn",
-        "TF32",
-        True,
-        True,
-    ),
-    (
-        "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
-        "TF32",
-        True,
-        True,
-    ),
-    (
-        "sm90_xmma_gemm_f64f64_f64f64_f64_tn_n_tilesize64x128x16_stage3_warpsize4x2x1_tensor16x8x8_kernel",
-        "FP64",
-        True,
-        True,
-    ),
-    ("sm90_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize128x128x128", "FP8", True, True),
-    (
-        "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8_i8i32_f32_nchw_vect_c_32kcrs_vect_c_32_nchw_vect_c_32_tilesize96x64x64",
-        "INT8",
-        True,
-        True,
-    ),
-    ("cutlass_80_tensorop_s1688gemm_128x256_16x3_nn_align4", "TF32", True, True),
-    (
+NAMES = {
+    KernelName(NumberFormat.BF16, False, False): ("Cast_GPU_DT_FLOAT_DT_BFLOAT16_kernel",),
+    KernelName(NumberFormat.BF16, True, True): (
+        "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n",
         "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x5_tn_align8>(cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x5_tn_align8::Params)",
-        "BF16",
-        True,
-        True,
-    ),
-    (
-        "void cutlass::Kernel<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(cutlass_80_simt_sgemm_128x64_8x5_nn_align1::Params)",
-        "FP32",
-        False,
-        True,
-    ),
-    ("cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1", "FP64", True, True),
-    (
-        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_s1688fprop_optimized_tf32_128x128_16x4_nhwc_align4>(cutlass_tensorop_s1688fprop_optimized_tf32_128x128_16x4_nhwc_align4::Params)",
-        "TF32",
-        True,
-        True,
-    ),
-    (
-        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_f16_s16816dgrad_optimized_f16_128x128_32x5_nhwc_unity_stride_align8>(x)",
-        "FP16",
-        True,
-        True,
-    ),
-    ("cutlass_75_wmma_tensorop_f16_s161616gemm_f16_16x16_128x2_tn_align8", "FP16", True, True),
-    (
-        "ampere_fp16_s16816gemm_fp16_64x64_sliced1x2_ldg8_relu_f2f_stages_64x5_tn",
-        "FP16",
-        True,
-        True,
-    ),
-    ("ampere_bf16_s16816gemm_128x256_f2f_tn", "BF16", True, True),
-    ("ampere_bf16_s1688gemm_bf16_128x128", "BF16", True, True),
-    ("ampere_s16816gemm_bf16_64x64_sliced1x2_ldg8_stages_64x5_tn", "BF16", True, True),
-    ("ampere_h16816gemm_128x128_ldg8_stages_32x5_nn", "FP16", True, True),
-    ("ampere_sgemm_32x128_tn", "FP32", False, True),
-    ("volta_sgemm_128x64_nn", "FP32", False, True),
-    ("volta_dgemm_64x64_nt", "FP64", False, True),
-    ("volta_fp16_sgemm_fp16_128x64_nt", "FP16", False, True),
-    ("volta_s884gemm_fp16_128x128_ldg8_f2f_nn", "FP16", True, True),
-    ("volta_h884gemm_64x128_ldg8_nn", "FP16", True, True),
-    ("volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc_tn_v1", "FP16", True, True),
-    ("turing_int8_i8816cudnn_int8_256x64_ldg16_relu_medium_nt_v1", "INT8", True, True),
-    (
-        "turing_fp16_s1688cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc2nchw_tn_v1",
-        "FP16",
-        True,
-        True,
-    ),
-    ("volta_scudnn_128x64_relu_interior_nn_v1", "FP32", False, True),
-    ("maxwell_scudnn_winograd_128x128_ldg1_ldg4_mobile_relu_tile148t_nt_v1", "FP32", False, True),
-    ("volta_gcgemm_32x32_nt", "FP32", False, True),
-    ("volta_cgemm_32x32_tn", "FP32", False, True),
-    (
-        "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, false, false, true>(int, int, int, float const*, int)",
-        "FP32",
-        False,
-        True,
-    ),
-    (
-        "_Z23implicit_convolve_sgemmIffLi128ELi5ELi5ELi3ELi3ELi3ELi1ELb0ELb1ELb1EEviiiPKT_iPT0_S2_18kernel_conv_paramsyiffiPKS3_S7_bii",
-        "FP32",
-        False,
-        True,
-    ),
-    (
-        "_ZN5cudnn3cnn17wgrad_alg0_engineIfLi128ELi5ELi5ELi3ELi3ELi3ELb0ELi512EEEviiiPKT_iPS2_S4_18kernel_grad_paramsyifiiii",
-        "UNKNOWN",
-        False,
-        True,
-    ),
-    (
-        "void cublasLt::splitKreduce_kernel<32, 16, int, __half, __half, float, __half, false, true, false>(cublasLt::cublasSplitKParams<float>, __half const*)",
-        "FP16",
-        False,
-        False,
-    ),
-    (
-        "void gemmSN_TN_kernel<float, 128, 16, 2, 4, 10, 11, false, cublasGemvTensorStridedBatched<float const>>(cublasGemmSmallNParams)",
-        "FP32",
-        False,
-        True,
-    ),
-    (
-        "void cudnn::bn_fw_tr_1C11_singleread<__half, 512, true, 1, 2, 0>(cudnnTensorStruct, __half const*, float)",
-        "FP16",
-        False,
-        False,
-    ),
-    (
-        "void cudnn::ops::nchwToNhwcKernel<float, __half, float, false, true, (cudnnKernelDataType_t)0>(cudnn::ops::nchw2nhwc_params_t<float>)",
-        "FP16",
-        False,
-        False,
-    ),
-    ("AddV2_GPU_DT_HALF_DT_HALF_kernel", "FP16", False, False),
-    ("Cast_GPU_DT_FLOAT_DT_BFLOAT16_kernel", "BF16", False, False),
-    ("Tanh_GPU_DT_DOUBLE_DT_DOUBLE_kernel", "FP64", False, False),
-    ("fusion_123", "UNKNOWN", False, False),
-    ("input_reduce_fusion", "UNKNOWN", False, False),
-    (
-        "void tensorflow::functor::ResizeNearestNeighborNHWC<float, tensorflow::functor::HalfPixelScalerForNN>(int)",
-        "FP32",
-        False,
-        False,
-    ),
-    (
-        "void cub::DeviceReduceKernel<cub::DeviceReducePolicy<int, int, int, cub::Sum>::Policy600, int*>(int*)",
-        "UNKNOWN",
-        False,
-        False,
-    ),
-    ("Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_1LDSB0", "BF16", True, True),
-    ("Cijk_Alik_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1", "FP16", True, True),
-    ("Cijk_Ailk_Bljk_SB_MT64x64x16_SE_1LDSB0_APM1", "FP32", False, True),
-    ("Cijk_Ailk_Bljk_SB_MT64x64x16_MI32x32x2x1_SE", "FP32", True, True),
-    ("Cijk_Ailk_Bljk_S_MX_B_MT64x64x16_MI16x16x8x1", "TF32", True, True),
-    ("Cijk_Ailk_Bljk_DB_MT64x64x8_MI16x16x4x1", "FP64", True, True),
-    ("Cijk_Alik_Bljk_F8BS_BH_Bias_HA_S_SAV_UserArgs_MT64x64x512_MI16x16x1", "FP8", True, True),
-    ("Cijk_Alik_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT64x64x32_MI16x16x1", "FP32", True, True),
-    ("Cijk_Alik_Bljk_4xi8BH_MT64x64x32_MI32x32x8", "INT8", True, True),
-    ("nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN", "BF16", True, True),
-    ("nvjet_sm100_tst_64x16_64x16_2x4_2cta_h_bz_splitK_TNT", "BF16", True, True),
-    ("nvjet_hsh_64x16_64x16_2x4", "FP16", True, True),
-    ("nvjet_qqtst_128x160_128x4_2x1_v_bz_TNT", "FP8", True, True),
-    ("nvjet_sss_128x160_128x4_2x1_v_bz_TNT", "UNKNOWN", True, True),
-    (
-        "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_7_64x64x64_4x1x1_kernel0_0",
-        "FP16",
-        True,
-        True,
-    ),
-    (
+        "ampere_bf16_s16816gemm_128x256_f2f_tn",
+        "ampere_bf16_s1688gemm_bf16_128x128",
+        "ampere_s16816gemm_bf16_64x64_sliced1x2_ldg8_stages_64x5_tn",
+        "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI16x16x16x1_SN_1LDSB0",
+        "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_TNN",
+        "nvjet_sm100_tst_64x16_64x16_2x4_2cta_h_bz_splitK_TNT",
         "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::SM90_64x128x16_F32BF16BF16_SS, cutlass::bfloat16_t, float>>",
-        "BF16",
-        True,
-        True,
-    ),
-    (
         "cutlass3x_sm90_tensorop_s64x128x16gemm_bf16_bf16_f32_bf16_bf16_128x128x64_2x1x1_0_tnn_align8_warpspecialized",
-        "BF16",
-        True,
-        True,
     ),
-    ("igemm_fwd_gtcx3_nhwc_fp16_bx0_ex0_bt128x128x32", "FP16", True, True),
-    ("miopenSp3AsmConv_v21_1_3_gfx9_fp32_f2x3_stride1", "FP32", False, False),
-    ("sgemm_128x64", "FP32", False, True),
-    ("CudaGraphExec:12", "UNKNOWN", False, False),
-    ("Im3d2Col.kd", "UNKNOWN", False, False),
-    ("input_transpose_fusion.kd", "UNKNOWN", False, False),
-]
+    KernelName(NumberFormat.FP16, False, False): (
+        "void cublasLt::splitKreduce_kernel<32, 16, int, __half, __half, float, __half, false, true, false>(cublasLt::cublasSplitKParams<float>, __half const*)",
+        "void cudnn::bn_fw_tr_1C11_singleread<__half, 512, true, 1, 2, 0>(cudnnTensorStruct, __half const*, float)",
+        "void cudnn::ops::nchwToNhwcKernel<float, __half, float, false, true, (cudnnKernelDataType_t)0>(cudnn::ops::nchw2nhwc_params_t<float>)",
+        "AddV2_GPU_DT_HALF_DT_HALF_kernel",
+    ),
+    KernelName(NumberFormat.FP16, False, True): ("volta_fp16_sgemm_fp16_128x64_nt",),
+    KernelName(NumberFormat.FP16, True, True): (
+        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_f16_s16816dgrad_optimized_f16_128x128_32x5_nhwc_unity_stride_align8>(x)",
+        "cutlass_75_wmma_tensorop_f16_s161616gemm_f16_16x16_128x2_tn_align8",
+        "ampere_fp16_s16816gemm_fp16_64x64_sliced1x2_ldg8_relu_f2f_stages_64x5_tn",
+        "ampere_h16816gemm_128x128_ldg8_stages_32x5_nn",
+        "volta_s884gemm_fp16_128x128_ldg8_f2f_nn",
+        "volta_h884gemm_64x128_ldg8_nn",
+        "volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc_tn_v1",
+        "turing_fp16_s1688cudnn_fp16_256x64_ldg8_relu_f2f_exp_small_nhwc2nchw_tn_v1",
+        "Cijk_Alik_Bljk_HHS_BH_MT128x128x32_MI32x32x8x1",
+        "nvjet_hsh_64x16_64x16_2x4",
+        "cudnn_generated_fort_native_sdpa_sm80_flash_fprop_wmma_f16_knob_7_64x64x64_4x1x1_kernel0_0",
+        "igemm_fwd_gtcx3_nhwc_fp16_bx0_ex0_bt128x128x32",
+    ),
+    KernelName(NumberFormat.FP32, False, False): (
+        "void tensorflow::functor::ResizeNearestNeighborNHWC<float, tensorflow::functor::HalfPixelScalerForNN>(int)",
+        "miopenSp3AsmConv_v21_1_3_gfx9_fp32_f2x3_stride1",
+    ),
+    KernelName(NumberFormat.FP32, False, True): (
+        "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
+        "void cutlass::Kernel<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(cutlass_80_simt_sgemm_128x64_8x5_nn_align1::Params)",
+        "ampere_sgemm_32x128_tn",
+        "volta_sgemm_128x64_nn",
+        "volta_scudnn_128x64_relu_interior_nn_v1",
+        "maxwell_scudnn_winograd_128x128_ldg1_ldg4_mobile_relu_tile148t_nt_v1",
+        "volta_gcgemm_32x32_nt",
+        "volta_cgemm_32x32_tn",
+        "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, false, false, true>(int, int, int, float const*, int)",
+        "_Z23implicit_convolve_sgemmIffLi128ELi5ELi5ELi3ELi3ELi3ELi1ELb0ELb1ELb1EEviiiPKT_iPT0_S2_18kernel_conv_paramsyiffiPKS3_S7_bii",
+        "void gemmSN_TN_kernel<float, 128, 16, 2, 4, 10, 11, false, cublasGemvTensorStridedBatched<float const>>(cublasGemmSmallNParams)",
+        "Cijk_Ailk_Bljk_SB_MT64x64x16_SE_1LDSB0_APM1",
+        "sgemm_128x64",
+    ),
+    KernelName(NumberFormat.FP32, True, True): (
+        "Cijk_Ailk_Bljk_SB_MT64x64x16_MI32x32x2x1_SE",
+        "Cijk_Alik_Bljk_S_B_Bias_HA_S_SAV_UserArgs_MT64x64x32_MI16x16x1",
+    ),
+    KernelName(NumberFormat.FP64, False, False): ("Tanh_GPU_DT_DOUBLE_DT_DOUBLE_kernel",),
+    KernelName(NumberFormat.FP64, False, True): ("volta_dgemm_64x64_nt",),
+    KernelName(NumberFormat.FP64, True, True): (
+        "sm90_xmma_gemm_f64f64_f64f64_f64_tn_n_tilesize64x128x16_stage3_warpsize4x2x1_tensor16x8x8_kernel",
+        "cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1",
+        "Cijk_Ailk_Bljk_DB_MT64x64x8_MI16x16x4x1",
+    ),
+    KernelName(NumberFormat.FP8, True, True): (
+        "sm90_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize128x128x128",
+        "Cijk_Alik_Bljk_F8BS_BH_Bias_HA_S_SAV_UserArgs_MT64x64x512_MI16x16x1",
+        "nvjet_qqtst_128x160_128x4_2x1_v_bz_TNT",
+    ),
+    KernelName(NumberFormat.INT8, True, True): (
+        "sm80_xmma_fprop_implicit_gemm_interleaved_i8i8_i8i32_f32_nchw_vect_c_32kcrs_vect_c_32_nchw_vect_c_32_tilesize96x64x64",
+        "turing_int8_i8816cudnn_int8_256x64_ldg16_relu_medium_nt_v1",
+        "Cijk_Alik_Bljk_4xi8BH_MT64x64x32_MI32x32x8",
+    ),
+    KernelName(NumberFormat.TF32, True, True): (
+        "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8_execute_kernel__5x_cudnn",
+        "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
+        "cutlass_80_tensorop_s1688gemm_128x256_16x3_nn_align4",
+        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_s1688fprop_optimized_tf32_128x128_16x4_nhwc_align4>(cutlass_tensorop_s1688fprop_optimized_tf32_128x128_16x4_nhwc_align4::Params)",
+        "Cijk_Ailk_Bljk_S_MX_B_MT64x64x16_MI16x16x8x1",
+    ),
+    KernelName(NumberFormat.UNKNOWN, False, False): (
+        "fusion_123",
+        "input_reduce_fusion",
+        "void cub::DeviceReduceKernel<cub::DeviceReducePolicy<int, int, int, cub::Sum>::Policy600, int*>(int*)",
+        "CudaGraphExec:12",
+        "Im3d2Col.kd",
+        "input_transpose_fusion.kd",
+    ),
+    KernelName(NumberFormat.UNKNOWN, False, True): (
+        "_ZN5cudnn3cnn17wgrad_alg0_engineIfLi128ELi5ELi5ELi3ELi3ELi3ELb0ELi512EEEviiiPKT_iPS2_S4_18kernel_grad_paramsyifiiii",
+    ),
+    KernelName(NumberFormat.UNKNOWN, True, True): ("nvjet_sss_128x160_128x4_2x1_v_bz_TNT",),
+}
+"""By precision, whether it runs on tensor cores, and whether it multiplies matrices."""
 
 
-@pytest.mark.parametrize(("name", "precision", "tensor_core", "is_matrix"), NAMES)
-def test_what_a_name_proves(name: str, precision: str, tensor_core: bool, is_matrix: bool) -> None:
-    expected = KernelName(NumberFormat[precision], tensor_core, is_matrix)
+@pytest.mark.parametrize(
+    ("name", "expected"), [(n, e) for e, names in NAMES.items() for n in names]
+)
+def test_what_a_name_proves(name: str, expected: KernelName) -> None:
     assert kernel_name(name.encode()) == expected
 
 
@@ -217,9 +126,8 @@ def test_what_a_name_proves(name: str, precision: str, tensor_core: bool, is_mat
         b"x" * 100_000 + b"<float>",
     ],
 )
-def test_a_hostile_name_proves_nothing_and_takes_no_time(name: bytes) -> None:
-    began = time.perf_counter()
+def test_a_hostile_name_proves_nothing(name: bytes) -> None:
+    """That it takes no longer than its length `tests/test_patterns.py` proves."""
     found = kernel_name(name)
-    assert time.perf_counter() - began < 0.5
     assert not found.tensor_core
     assert found.precision in (NumberFormat.UNKNOWN, NumberFormat.FP16)

@@ -10,13 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.training import mirrored
 
 BATCH, WORDS, VOCABULARY = 128, 160, 4096
 
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-strategy = tf.distribute.MirroredStrategy()
+strategy = mirrored(2)
 rows = np.random.default_rng(1).integers(0, 10**6, [BATCH, WORDS])
 texts = [" ".join(f"word{number}" for number in row) for row in rows]
 

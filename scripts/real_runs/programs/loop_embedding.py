@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.training import mirrored, step_of
 
 BATCH, WORDS, VOCABULARY, WIDTH = 128, 64, 60_000, 64
 
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-strategy = tf.distribute.MirroredStrategy()
+strategy = mirrored(2)
 tokens = tf.random.stateless_uniform([BATCH * 4, WORDS], [1, 2], 0, VOCABULARY, tf.int32)
 
 
@@ -29,18 +25,12 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer = choice(0.001)
         optimizer.build(model.trainable_variables)
 
-    def replica_step(texts: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(model(texts, training=True)))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
-    def train_step(texts: Any) -> Any:
-        losses = strategy.run(replica_step, args=(texts,))
-        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
-
-    compiled_step = tf.function(train_step)
+    compiled_step = step_of(
+        strategy,
+        model,
+        optimizer,
+        lambda model, texts: tf.reduce_mean(tf.square(model(texts, training=True))),
+    )
     iterator = iter(strategy.experimental_distribute_dataset(dataset.prefetch(2)))
     for _ in range(STEPS):
         compiled_step(next(iterator))

@@ -7,13 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.training import mirrored
 
 BATCH, FEATURES = 256, 512
 
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-strategy = tf.distribute.MirroredStrategy()
+strategy = mirrored(2)
 features = tf.random.stateless_normal([BATCH * 4, FEATURES], seed=[1, 2])
 
 

@@ -7,13 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.training import mirrored, step_of
 
 BATCH, SIZE, SLOW_REPLICA = 8, 32, 2
 
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-strategy = tf.distribute.MirroredStrategy()
+strategy = mirrored(4)
 
 
 def train(is_slow: bool, clock: StepClock) -> None:
@@ -35,18 +33,12 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer = tf.keras.optimizers.Adam()
         optimizer.build(model.trainable_variables)
 
-    def replica_step(images: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(model(images, training=True)))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
-    def train_step(images: Any) -> Any:
-        losses = strategy.run(replica_step, args=(images,))
-        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
-
-    compiled_step = tf.function(train_step)
+    compiled_step = step_of(
+        strategy,
+        model,
+        optimizer,
+        lambda model, images: tf.reduce_mean(tf.square(model(images, training=True))),
+    )
     images = strategy.experimental_distribute_values_from_function(images_of)
     for _ in range(STEPS):
         compiled_step(images)

@@ -7,13 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.training import mirrored
 
 BATCH, WORDS, VOCABULARY = 256, 200, 5000
 
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-strategy = tf.distribute.MirroredStrategy()
+strategy = mirrored(2)
 numbers = tf.random.stateless_uniform([BATCH * 4, WORDS], [1, 2], 0, 10**6, tf.int32)
 texts = tf.strings.reduce_join(tf.strings.as_string(numbers), axis=1, separator=" ")
 

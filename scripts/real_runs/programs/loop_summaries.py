@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from typing import Any
 
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.training import mirrored, step_of
 
 BATCH, FEATURES = 192, 512
 
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-tf.config.threading.set_intra_op_parallelism_threads(1)
-strategy = tf.distribute.MirroredStrategy()
+strategy = mirrored(2)
 features = tf.random.stateless_normal([BATCH * 4, FEATURES], seed=[1, 2])
 
 
@@ -28,18 +25,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer = tf.keras.optimizers.SGD(0.01)
         optimizer.build(model.trainable_variables)
 
-    def replica_step(rows: Any) -> Any:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(model(rows, training=True) - rows))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
-    def train_step(rows: Any) -> Any:
-        losses = strategy.run(replica_step, args=(rows,))
-        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
-
-    compiled_step = tf.function(train_step)
+    compiled_step = step_of(strategy, model, optimizer)
     iterator = iter(strategy.experimental_distribute_dataset(dataset.prefetch(2)))
     with tempfile.TemporaryDirectory() as folder:
         writer = tf.summary.create_file_writer(folder)
