@@ -127,7 +127,7 @@ class Capture:
         if self.companion is not None:
             self.companion.stop()
         self.clock.stop()
-        self.observer.eager.finish()
+        self.observer.finish()
         self.window.finish(is_synchronised=end == "ended")
         if self._profiler.is_running:
             # An interruption came while the window was closed.

@@ -102,7 +102,7 @@ def described_calls(observer: Recognizer) -> str:
 def _has_repeated_call(observer: Recognizer) -> bool:
     """Whether something was called repeatedly that could be the unrecognized step."""
     calls = [callee.calls for callee in observer.callees]
-    return max([*calls, observer.eager.gradients], default=0) > 1
+    return max([*calls, observer.eager_gradients], default=0) > 1
 
 
 def _earlier(count: int, window: StepWindow) -> str:
@@ -116,7 +116,7 @@ def _earlier(count: int, window: StepWindow) -> str:
 def candidates(observer: Recognizer) -> str:
     """How to capture a script in which no step is recognized."""
     likely = max(observer.callees, key=lambda callee: callee.calls, default=None)
-    if likely is None or likely.calls < 2 or observer.eager.gradients >= likely.calls:
+    if likely is None or likely.calls < 2 or observer.eager_gradients >= likely.calls:
         return observer.how_to_mark
     return f"if {likely.name} is the step: --step-function {likely.name}; otherwise {observer.how_to_mark}"
 

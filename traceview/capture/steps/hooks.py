@@ -55,6 +55,11 @@ KERAS_3_EPOCH: Final = Place(
 )
 KERAS_2: Final = Place("keras.src.engine.training", "Model", "make_train_function", True)
 TF_KERAS: Final = Place("tf_keras.src.engine.training", "Model", "make_train_function")
+OPTIMIZERS: Final = (
+    Place("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply", is_optional=True),
+    Place("keras.src.optimizers.optimizer", "Optimizer", "apply_gradients", is_optional=True),
+    Place("tf_keras.src.optimizers.optimizer", "Optimizer", "apply_gradients"),
+)
 
 INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
 
@@ -139,6 +144,7 @@ class Hooks:
             KERAS_3_EPOCH: (self._epoch_asks, self._epoch_answered),
             KERAS_2: trains,
             TF_KERAS: trains,
+            **dict.fromkeys(OPTIMIZERS, (_moment(observer.optimizer_reached), ended)),
         }
 
     # What happens before and after each. The first lines also run for every nested call, so they stay short.

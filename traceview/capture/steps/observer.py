@@ -7,7 +7,8 @@ recognized can name what was called. Gradients computed outside any call are the
 
 Where calls of step functions in several threads overlap in time, the steps are those of the thread that came first.
 
-Two functions that train in turn, as those of a GAN, make one step together.
+Two functions that train in turn, as those of a GAN, make one step together. So do calls that compute gradients and apply no
+optimizer, together with what applies one: micro-batches.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import current_thread, get_ident, main_thread
 from threading import enumerate as threads
-from typing import Any, Final
+from time import perf_counter_ns
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 from traceview.capture.steps.callee import (
     KERAS,
     Callee,
-    CallsBetween,
     Kind,
     Recognizer,
     micro_batches,
@@ -32,11 +33,12 @@ from traceview.capture.steps.callee import (
     name_of_concrete,
     name_of_model,
 )
-from traceview.capture.steps.eager_steps import EAGER_STEP, EagerSteps
 from traceview.capture.steps.graphs import traces, updates_alone
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow, is_end_of_data
 
+EAGER_STEP: Final = "GradientTape"
+"""The name of steps that no call surrounds."""
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 """MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
 
@@ -51,6 +53,115 @@ class Call:
         self.count = count
         self.thread = thread
         self.was_step = self.is_between = False
+
+
+class EagerSteps:
+    """Recognizes steps that no call surrounds, of one thread: of a loop that computes gradients outside any function.
+
+    What comes next ends such a step: the next request for input, or the next `GradientTape`; where an optimizer of Keras is
+    applied, what comes next after that. What runs between two requests for input and computes no gradient is evaluation.
+
+    `count` is called at the end of each; it says whether steps like that count.
+    """
+
+    def __init__(self, window: StepWindow, count: Callable[[], bool]) -> None:
+        self.is_off = False
+        """Whether a step function was recognized: gradients outside of it are no steps then."""
+        self._window = window
+        self._count = count
+        self._is_counted = self._has_gradient = self._is_complete = self._ends_by_update = False
+        self._iterator: int | None = None
+
+    def gradient_computed(self) -> None:
+        """A gradient was computed that belongs to the step."""
+        self._has_gradient = not self.is_off
+        self._is_complete = not self._ends_by_update
+
+    def applied(self) -> None:
+        """An optimizer was applied."""
+        if self._window.state == "waiting" and not self._ends_by_update:
+            # What ended so far were micro-batches.
+            self._ends_by_update = True
+            if self._window.next_number:
+                self._window.count_from(0)
+        self._is_complete = True
+
+    def input_begins(self, iterator: object) -> None:
+        """The loop asks an iterator for input."""
+        if self._has_gradient:
+            self._end_step()
+        elif self._is_counted and self._iterator == id(iterator) and not self.is_off:
+            self._window.abandon()
+        self._iterator = id(iterator)
+
+    def call_begins(self) -> None:
+        """The loop begins to compute a gradient."""
+        if self._has_gradient:
+            self._end_step()
+        if self._is_counted and not self.is_off:
+            self._window.begin()
+
+    def finish(self) -> None:
+        """The run has ended: its last step has an unknown end."""
+        if self._has_gradient and self._is_counted and self._window.state == "recording":
+            self._window.abandon()
+        elif self._has_gradient and self._is_counted:
+            self._end_step()
+        self._has_gradient = False
+
+    def _end_step(self) -> None:
+        if not self._is_complete:
+            return
+        self._has_gradient = False
+        self._is_counted = not self.is_off and self._count()
+        if self._is_counted:
+            self._window.end(EAGER_STEP)
+
+
+class _Call(NamedTuple):
+    """A call that has returned. `iterator`: the one asked before it, by its `id`, or None if it got its input itself."""
+
+    function: str
+    iterator: int | None
+    begun_ns: int
+    ended_ns: int
+
+
+class CallsBetween:
+    """The calls since the last step, and which of them evaluated. `inputs` knows the iterators.
+
+    A call between two recorded steps that gets an iterator or a distributed dataset has other input than the steps, and so
+    has one after a batch of another iterator than theirs: that is evaluation. If the next step takes its batch from that
+    iterator too, the call only prepared this batch.
+    """
+
+    def __init__(self, inputs: StepInputs) -> None:
+        self._inputs = inputs
+        self._calls: list[_Call] = []
+        self._iterator: int | None = None
+        self._begun_ns = 0
+
+    def begin(self, *arguments: object) -> bool:
+        """A call that is no step begins; whether it may be evaluation."""
+        if self._inputs.holds_source(arguments):
+            self._iterator = None
+        elif self._inputs.has_other_input:
+            self._iterator = self._inputs.last_asked
+        else:
+            return False
+        self._begun_ns = perf_counter_ns()
+        return True
+
+    def returned(self, function: str) -> None:
+        """That call has returned."""
+        self._calls.append(_Call(function, self._iterator, self._begun_ns, perf_counter_ns()))
+
+    def end(self, window: StepWindow) -> None:
+        """The next step is called, and has its batch: report what was evaluated before it."""
+        calls, self._calls = self._calls, []
+        for call in calls:
+            if call.iterator is None or call.iterator != self._inputs.last_asked:
+                window.evaluated(call.function, call.begun_ns, call.ended_ns)
 
 
 class Observer(Recognizer):
@@ -191,6 +302,8 @@ class Observer(Recognizer):
         callee.calls += 1
         if window.state == "waiting" and callee.is_train:
             self._find_pair(callee)
+        if callee.is_part:
+            self.eager.call_begins()
         if not callee.is_step and not callee.is_part:
             self._begin_other(call, given)
         elif self._may_step(ident):
@@ -214,8 +327,11 @@ class Observer(Recognizer):
         is_unsure = not callee.is_train or window.state == "recording"
         if is_unsure and callee.learns() and (callee.is_step or callee.is_part):
             window.traced()
-        if window.state == "waiting" and callee.is_train:
-            self._trained.append(callee)
+        if window.state == "waiting":
+            if callee.is_train:
+                self._trained.append(callee)
+            elif callee.applies and not callee.is_update:
+                callee.is_update = self._find_parts()
         if error is not None:
             if call.was_step or is_end_of_data(error):
                 window.fail(callee.name, error, call.count)
@@ -228,6 +344,8 @@ class Observer(Recognizer):
             window.end(callee.name, call.count)
         elif callee.is_step:
             self._elsewhere[callee.name] += 1
+        elif callee.is_part:
+            self.eager.gradient_computed()
         elif call.is_between:
             self.between.returned(callee.between_name)
             # Its input was not that of a step, which has not begun.
@@ -244,6 +362,20 @@ class Observer(Recognizer):
             if first.is_step and first.is_chosen is None:
                 first.is_part, first.step_count, self._pair = True, 0, (first, callee)
                 self.window.count_from(self.window.next_number - 2)
+
+    def _find_parts(self) -> bool:
+        """Something updates variables: make parts of the calls that compute gradients alone. Whether there are such calls."""
+        parts = [
+            each
+            for each in self._callees
+            if each.is_step and each.kind in ("function", "replicas") and not each.applies
+        ]
+        if not parts or self.names:
+            return False
+        for each in parts:
+            each.is_part, each.step_count = True, 0
+        self.window.count_from(0)
+        return True
 
     def _begin_other(self, call: Call, given: tuple[object, ...]) -> None:
         """The call is no step, as far as is known."""
@@ -318,14 +450,26 @@ class Observer(Recognizer):
         elif self.is_idle:
             self.begin_training()
             if self.is_between_steps:
+                self.eager_gradients += 1
                 self.eager.gradient_computed()
+
+    def optimizer_reached(self) -> None:
+        """An optimizer of Keras is applied."""
+        callee = self._open_here()
+        if callee is not None:
+            callee.applies = True
+        elif self.is_between_steps:
+            if self.window.state == "waiting" and self._find_parts():
+                self.eager.is_off = False
+                self.eager.gradient_computed()
+            self.eager.applied()
 
     # Between calls
 
     def tape_begins(self) -> None:
         """`GradientTape.__enter__` is called."""
         if self.is_between_steps:
-            self.eager.tape_begins()
+            self.eager.call_begins()
 
     def input_begins(self, iterator: object) -> bool:
         """An iterator is asked for input; whether that may be the input of the next step."""
@@ -335,6 +479,10 @@ class Observer(Recognizer):
         self.window.input_begins()
         self.inputs.asked(iterator, is_recorded=self.window.state == "recording")
         return True
+
+    def finish(self) -> None:
+        """The run has ended."""
+        self.eager.finish()
 
     # Results
 
@@ -351,11 +499,9 @@ class Observer(Recognizer):
         return list(dict.fromkeys(functions))
 
     def with_parts(self, names: Iterable[str]) -> list[str]:
-        """These names of step functions, each once, and those of other functions that are a part of the same steps."""
-        known = dict.fromkeys(names)
-        if self._pair is not None and self._pair[1].name in known:
-            known[self._pair[0].name] = None
-        return [*known]
+        """These names of step functions, each once, and those of functions that are a part of steps."""
+        parts = (callee.name for callee in self._callees if callee.is_part)
+        return [*dict.fromkeys((*names, *parts))]
 
     def models(self) -> list[Any]:
         """The Keras models that are trained."""
@@ -363,7 +509,7 @@ class Observer(Recognizer):
 
     def summary(self) -> list[str]:
         """What was called how often, and gradients that are no step."""
-        lines, eager = super().summary(), self.eager.gradients
+        lines, eager = super().summary(), self.eager_gradients
         if eager and not any(callee.kind == "eager" for callee in self.callees):
             lines.append(f"GradientTape.gradient outside any function × {eager}")
         return lines
@@ -373,11 +519,12 @@ class Observer(Recognizer):
         steps = self.step_functions
         if self._first not in (None, self._main):
             yield "another thread than the main one trains; its steps were counted"
-        if self._pair is not None:
-            first, second = self._pair
+        parts = [callee for callee in self._callees if callee.is_part]
+        for part in parts:
+            times = round(part.calls / max(sum(step.step_count for step in steps), 1))
+            calls = "a call" if times < 2 else f"about {times} calls"
             yield (
-                f"a step is a call of {first.name} and one of {second.name}, which train in turn; --step-function NAME "
-                "counts the calls of one of them"
+                f"a step is {calls} of {part.name} and {self._end_of(part)}; --step-function NAME counts the calls of one of them"
             )
         for callee in steps:
             if callee.runs_per_call > 1:
@@ -398,6 +545,14 @@ class Observer(Recognizer):
         yield from micro_batches(steps, updates)
 
     # Inside
+
+    def _end_of(self, part: Callee) -> str:
+        if self._pair is not None and part is self._pair[0]:
+            return f"one of {self._pair[1].name}, which train in turn"
+        update = next((callee.name for callee in self._callees if callee.is_update), None)
+        return (
+            f"one of {update}, which updates variables" if update else "an update by the optimizer"
+        )
 
     def _updates(self, callee: Callee) -> bool:
         return any(updates_alone(traces(function)[-1]) for function in callee.step_graphs())
