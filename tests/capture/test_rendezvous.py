@@ -13,11 +13,10 @@ import pytest
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture.record import rendezvous as module
+from traceview.capture.record import run_choice as module
 from traceview.capture.record.capture import Capture as OfProcess
 from traceview.capture.record.destination import Destination, run_name
-from traceview.capture.record.rendezvous import Meeting, Rendezvous, process_age
-from traceview.capture.record.run_choice import RunChoice
+from traceview.capture.record.run_choice import Meeting, Rendezvous, RunChoice, process_age
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.cluster import Place, Task, place_of
 from traceview.capture.window.ranges import StepRange
@@ -69,7 +68,7 @@ def made(out: Path) -> Path:
 
 def aged(path: Path, seconds: float) -> None:
     then = time.time() - seconds
-    os.utime(path, (then, then))
+    os.utime(path, (then, then), follow_symlinks=False)
 
 
 def test_workers_meet_in_one_run(tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_a_folder_without_links_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     def refuses(*_: object, **__: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr("os.link", refuses)
+    monkeypatch.setattr(Path, "symlink_to", refuses)
     with pytest.raises(OSError, match="not supported"):
         meet(tmp_path, 0)
     assert runs(tmp_path) == []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from traceview.base.errors import TraceFormatError
-from traceview.capture.launch.saying import VARIABLE
+from traceview.capture.process.saying import VARIABLE
 
 TIMEOUT_SECONDS: Final = 120.0
 """Importing TensorFlow takes up to ten seconds, from a cold network file system several times as long."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.record.rendezvous import Rendezvous
+from traceview.capture.record.run_choice import Rendezvous
 from traceview.capture.sidecar.cluster import Place, Task, own_place
 from traceview.capture.sidecar.file import write_whole
 from traceview.capture.window.ranges import StepRange

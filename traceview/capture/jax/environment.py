@@ -1,16 +1,20 @@
-"""Adds to the sidecar what a script with JAX runs on, and the functions that it compiled."""
+"""JAX as the framework of a capture, and what the sidecar says of what such a script runs on and compiles."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
+from traceview.capture.jax.profiler import JaxProfiler
+from traceview.capture.jax.steps import JaxSteps
+from traceview.capture.record.framework import Framework
+from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.environment import EnvironmentListener
-from traceview.capture.sidecar.file import Sidecar, answers
-
-if TYPE_CHECKING:
-    from traceview.capture.jax.steps import JaxSteps
+from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
+from traceview.capture.steps.hooks import Place
+from traceview.capture.window.step_window import StepWindow
 
 
 class JaxEnvironment(EnvironmentListener):
@@ -22,7 +26,13 @@ class JaxEnvironment(EnvironmentListener):
     def opening(self, sidecar: Sidecar) -> None:
         """Note all that does not change."""
         super().opening(sidecar)
-        sidecar.add("jax", describe(sys.modules["jax"]))
+        jax = sys.modules["jax"]
+        described = answers({
+            "backend": jax.default_backend,
+            "process_count": jax.process_count,
+            "devices": lambda: [_device(device) for device in jax.local_devices()],
+        })  # fmt: skip
+        sidecar.add("jax", described)
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""
@@ -41,14 +51,23 @@ class JaxEnvironment(EnvironmentListener):
         sidecar.add("jax", {"functions": functions})
 
 
-def describe(jax: Any) -> dict[str, Any]:
-    """The devices of this process, and how many processes there are."""
-    return answers({
-        "backend": jax.default_backend,
-        "process_count": jax.process_count,
-        "devices": lambda: [_device(device) for device in jax.local_devices()],
-    })  # fmt: skip
-
-
 def _device(device: Any) -> dict[str, Any]:
     return {"id": device.id, "platform": device.platform, "kind": device.device_kind}
+
+
+def _watch(
+    window: StepWindow,
+    settings: Settings,
+    places: Sequence[Place] | None,
+    _say: Callable[[str], None],
+) -> tuple[JaxSteps, Any, Sequence[WindowListener]]:
+    """What sees the steps, and describes devices, mesh and functions. Programs of JAX hold their lines.
+
+    Where `places` are given, the program itself says which its steps are.
+    """
+    steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
+    return steps, steps.hooks, (JaxEnvironment(steps), steps.hooks)
+
+
+JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)
+"""0.4.30 to 0.11, with flax, optax, or Keras 3."""

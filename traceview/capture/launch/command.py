@@ -19,10 +19,9 @@ from typing import Any, Final, NoReturn
 
 from traceview.base.errors import CaptureError, TraceviewError, UsageError
 from traceview.capture.launch.programs import command_of
-from traceview.capture.launch.saying import VARIABLE
-from traceview.capture.launch.variable import option_names, read, written
+from traceview.capture.process.saying import VARIABLE
 from traceview.capture.record.destination import Destination, runs_of_launch
-from traceview.capture.record.settings import Settings
+from traceview.capture.record.settings import Settings, option_names
 
 STARTUP_FILE: Final = "traceview.pth"
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGXCPU", "SIGCONT")
@@ -70,7 +69,7 @@ def become_at_once(words: Sequence[str]) -> None:
     if not rest:
         return
     with suppress(TraceviewError):
-        settings = read(shlex.join(options))
+        settings = Settings.read(shlex.join(options))
         become(command_of(rest[0], rest[1:], is_module=is_module), settings)
 
 
@@ -140,7 +139,7 @@ def _environment(command: Sequence[str], settings: Settings, pid: int) -> dict[s
     destination.clean()
     if settings.launch is None:
         settings = replace(settings, launch=f"{pid}-{_random()}")
-    return {**os.environ, VARIABLE: written(settings)}
+    return {**os.environ, VARIABLE: settings.written()}
 
 
 def _random() -> str:

@@ -10,7 +10,7 @@ import os
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from traceview.capture.launch.saying import OFF, VARIABLE, is_first, say
+from traceview.capture.process.saying import OFF, VARIABLE, is_first, say
 
 if TYPE_CHECKING:
     from traceview.capture.process.imports import ImportWatch

@@ -16,9 +16,8 @@ from threading import Lock
 from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture.launch.saying import VARIABLE, is_first, name_runs, say, say_problem
-from traceview.capture.launch.variable import read
 from traceview.capture.process.endings import Endings, end_by
+from traceview.capture.process.saying import VARIABLE, is_first, name_runs, say, say_problem
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import runs_of_launch
 from traceview.capture.record.outcome import End
@@ -41,7 +40,7 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
     other framework is of interest.
     """
     try:
-        settings = read(text)
+        settings = Settings.read(text)
     except UsageError as error:
         say_problem(
             UsageError(f"{VARIABLE}: {error.message}; nothing is captured", hint=error.hint)
@@ -58,7 +57,7 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
 def end_first(text: str, begun_s: float) -> None:
     """The program that the command has become ends: name all runs since `begun_s` below it, or say why there is none."""
     try:
-        settings = read(text)
+        settings = Settings.read(text)
     except UsageError:
         return
     runs = runs_of_launch(settings.out, settings.launch or "", begun_s)

@@ -24,10 +24,9 @@ from traceview.capture.record.destination import (
     kept_name,
 )
 from traceview.capture.record.framework import framework_in_use, framework_of
-from traceview.capture.record.outcome import End, nothing_captured, shortcomings
+from traceview.capture.record.outcome import End, no_step_watch, nothing_captured, shortcomings
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
-from traceview.capture.record.training_clock import TrainingClock
 from traceview.capture.sampling.machine_load import MachineLoadListener
 from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.python_stacks import PythonListener
@@ -70,7 +69,7 @@ class Capture:
         self.marker = self._profiler.marker
         self.window = StepWindow(settings.steps, self)
         self.observer, self.hooks, of_framework = used.watch(self.window, settings, places, say)
-        self.clock = TrainingClock(self.window, self.observer, say)
+        self.clock = no_step_watch(self.window, self.observer, say)
         self._listeners = [
             # First, because sampling has to stop when the profile has.
             PythonListener(is_wanted="python" not in settings.without),

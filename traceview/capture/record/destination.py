@@ -28,7 +28,6 @@ TRACE_SUFFIX: Final = ".xplane.pb"
 RUNS: Final = Path("plugins", "profile")
 PRIVATE_PREFIX: Final = ".traceview-"
 _INCOMPLETE: Final = f"{PRIVATE_PREFIX}incomplete-"
-RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z\d+.\-]+:/")
 """`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows."""
 _LONGEST_NAME: Final = 200
@@ -123,22 +122,24 @@ class Destination:
             )
         return traces[0]
 
-    def check_vacant(self, run: str, name: str) -> None:
-        """Raise `NameTakenError` if a run has a trace `name` (without its suffix) already."""
-        trace = self.out / RUNS / run / f"{name}{TRACE_SUFFIX}"
-        if trace.exists():
-            raise NameTakenError(trace, hint="choose another --run")
+    def taken(self, run: str | None, name: str) -> NameTakenError | None:
+        """The error where a run has a trace `name` (without its suffix) already."""
+        trace = self.out / RUNS / (run or "") / f"{name}{TRACE_SUFFIX}"
+        return (
+            NameTakenError(trace, hint="choose another --run") if run and trace.exists() else None
+        )
 
     def new_run(self) -> Path:
         """Make the folder of a new run, named by the time; raises `OSError`."""
         runs = self.out / RUNS
         runs.mkdir(parents=True, exist_ok=True)
-        return _new_run(runs)
-
-    def drop_run(self, run: str) -> None:
-        """Remove the folder of a run if it is empty."""
-        with suppress(OSError):
-            (self.out / RUNS / run).rmdir()
+        name = datetime.now().strftime("%Y_%m_%d_%H_%M_%S")
+        for count in range(1, 1000):
+            folder = runs / (name if count == 1 else f"{name}_{count}")
+            with suppress(FileExistsError):
+                folder.mkdir()
+                return folder
+        raise FileExistsError(None, "too many runs in one second", str(runs / name))
 
     def keep(self, trace: Path, sidecar: Path, *, run: str | None = None, suffix: str = "") -> Kept:
         """Move both files to a run: a new one named by the time, or `run`, which others may share.
@@ -267,18 +268,6 @@ def _may_run(private: Path) -> bool:
             # It has just been made, or belongs to another user.
             break
     return is_recent
-
-
-def _new_run(runs: Path) -> Path:
-    name = datetime.now().strftime("%Y_%m_%d_%H_%M_%S")
-    for count in range(1, 1000):
-        folder = runs / (name if count == 1 else f"{name}_{count}")
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        return folder
-    raise FileExistsError(None, "too many runs in one second", str(runs / name))
 
 
 def _move(source: Path, target: Path) -> None:

@@ -19,45 +19,40 @@ from traceview.capture.steps.placement import PlacementListener
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow
 
-Say = Callable[[str], None]
-"""Gets lines for the user."""
-
-
-class Watched(NamedTuple):
-    """What sees the steps of one window.
-
-    `hooks`: with `install`, `remove`, and `missing`, the names of what this version of the framework lacks. `listeners`: what adds
-    groups to the sidecar.
-    """
-
-    observer: Recognizer
-    hooks: Any
-    listeners: Sequence[WindowListener]
-
 
 class Framework(NamedTuple):
     """What a capture needs of a framework.
 
-    `modules`: whose versions are noted. `profiler`: the class of its profiler. `watch`: makes what sees the steps of a
-    window; the places to hook are by default all that could be a step.
+    `modules`: whose versions are noted. `profiler`: the class of its profiler. `watch`: makes what sees the steps of a window,
+    for settings, places to hook, by default all that could be a step, and what says lines to the user: what counts the steps;
+    its hooks, with `install`, `remove`, and `missing`, the names of what this version lacks; and what adds groups to the sidecar.
     """
 
     modules: Sequence[str]
     profiler: type[OneProfile]
-    watch: Callable[[StepWindow, Settings, Sequence[Place] | None, Say], Watched]
+    watch: Callable[
+        [StepWindow, Settings, Sequence[Place] | None, Callable[[str], None]],
+        tuple[Recognizer, Any, Sequence[WindowListener]],
+    ]
 
 
 def _watch(
-    window: StepWindow, settings: Settings, places: Sequence[Place] | None, say: Say
-) -> Watched:
+    window: StepWindow,
+    settings: Settings,
+    places: Sequence[Place] | None,
+    say: Callable[[str], None],
+) -> tuple[Recognizer, Any, Sequence[WindowListener]]:
     """What sees the steps, and describes devices, strategy, batch size and graphs."""
     inputs = StepInputs()
     observer = Observer(window, settings.step_functions, inputs)
     placement = PlacementListener(
         observer, inputs, is_source_wanted="source" not in settings.without
     )
-    listeners = EnvironmentListener(), placement, StopRiskListener(say)
-    return Watched(observer, Hooks(observer, places), listeners)
+    return (
+        observer,
+        Hooks(observer, places),
+        (EnvironmentListener(), placement, StopRiskListener(say)),
+    )
 
 
 TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
@@ -74,5 +69,5 @@ def framework_of(module: str) -> Framework:
     if module == "tensorflow":
         return TENSORFLOW
     # By name: its room knows this one.
-    framework: Framework = import_module("traceview.capture.jax.framework").JAX
+    framework: Framework = import_module("traceview.capture.jax.environment").JAX
     return framework

@@ -1,12 +1,14 @@
-"""Says in words what a capture lacks, and what to pass next time."""
+"""Says in words what a capture lacks, and what to pass next time; and at once where training goes on without a step."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
 from typing import Final, Literal
 
 from traceview.base.errors import CaptureError
+from traceview.capture.process.own_threads import Ticker
 from traceview.capture.record.profiler import SCRIPT_PROFILES
 from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.callee import Recognizer
@@ -128,3 +130,34 @@ def _count(steps: int) -> str:
 def _listed(numbers: Sequence[int]) -> str:
     word = "step" if len(numbers) == 1 else "steps"
     return f"{word} {', '.join(map(str, numbers))}"
+
+
+NO_STEP_S: Final = 60.0
+"""After this time without a step the user should know, while the run can still be changed."""
+_LONGEST_COMPILATION: Final = 5
+"""A first call that takes this many times as long does more than compile."""
+
+
+def no_step_watch(
+    window: StepWindow,
+    observer: Recognizer,
+    say: Callable[[str], None],
+    no_step_s: float = NO_STEP_S,
+) -> Ticker:
+    """A thread that says once that no step is recognized, a minute after the framework first ran something for the script."""
+
+    def tick() -> float | None:
+        if window.state == "closed" or window.next_number:
+            return None
+        waited_s = monotonic() - (observer.began_s or monotonic())
+        current = observer.current
+        compiles = current is not None and current.calls < 2
+        if waited_s < no_step_s * (_LONGEST_COMPILATION if compiles else 1):
+            return no_step_s / 60
+        say(
+            f"note: after {no_step_s:g} s of training, no step is recognized. {described_calls(observer)}"
+        )
+        say(f"hint: {candidates(observer)}")
+        return None
+
+    return Ticker("training-clock", tick)
