@@ -74,8 +74,8 @@ def test_with_the_variable_only_what_waits_for_tensorflow_is_imported(python: Pa
         "traceview.capture.launch",
         "traceview.capture.launch.launched",
         "traceview.capture.process",
-        "traceview.capture.process.saying",
         "traceview.capture.process.imports",
+        "traceview.capture.process.saying",
     ]
 
 

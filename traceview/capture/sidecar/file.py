@@ -26,6 +26,11 @@ class Sidecar:
     state: State = "waiting"
     groups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether the profile runs, and has not been asked to stop."""
+        return self.state == "recording" and "stopped" not in self.groups.get("clock", {})
+
     def add(self, group: str, values: Mapping[str, Any]) -> None:
         """Set fields of a group, replacing only those of the same name."""
         self.groups[group] = {**self.groups.get(group, {}), **values}
