@@ -29,41 +29,34 @@ _LARGEST_BYTES: Final = 1 << 16
 class Peers:
     """The other workers, as soon as the environment names some. `interval_s`: how often each worker writes."""
 
-    def __init__(
-        self,
-        out: Path,
-        steps: StepRange,
-        interval_s: float,
-    ) -> None:
+    def __init__(self, out: Path, steps: StepRange, interval_s: float) -> None:
         self.interval_s = interval_s
         self.place: Place | None = None
         self._out = out
         self._steps = steps
-        self._folder: Path | None = None
+        self._folder = Path()
 
     def find(self, environment: Mapping[str, str]) -> bool:
         """Whether there are partners; the script may join a cluster at any time before it trains."""
-        if self._folder is None:
-            place = own_place(environment)
-            if place is None or not place.partners:
-                return False
-            self.place = place
-            self._folder = Rendezvous(self._out, place, self._steps).folder
+        place = self.place or own_place(environment)
+        if place is None or not place.partners:
+            return False
+        if self.place is None:
+            self.place, self._folder = place, Rendezvous(self._out, place, self._steps).folder
             with suppress(OSError):
                 self._folder.mkdir(exist_ok=True)
         return True
 
     def write(self, fields: Mapping[str, Any]) -> None:
         """Say what this worker does. A folder that cannot be written is noticed by the others, as silence."""
-        if self._folder is None or self.place is None:
-            return
-        text = json.dumps({"host": socket.gethostname(), "interval_s": self.interval_s, **fields})
-        with suppress(OSError):
-            write_whole(self._file(self.place.task), text.encode())
+        if self.place is not None:
+            beat = {"host": socket.gethostname(), "interval_s": self.interval_s, **fields}
+            with suppress(OSError):
+                write_whole(self._file(self.place.task), json.dumps(beat).encode())
 
     def read(self) -> list[dict[str, Any]]:
         """What the other workers do, as the fields of the report; call `write` just before."""
-        if self._folder is None or self.place is None:
+        if self.place is None:
             return []
         now_s = 0.0
         with suppress(OSError):
@@ -72,7 +65,6 @@ class Peers:
         return [self._worker(task, now_s) for task in others]
 
     def _file(self, task: Task) -> Path:
-        assert self._folder is not None
         return self._folder / f"{_PREFIX}{task.label}.json"
 
     def _worker(self, task: Task, now_s: float) -> dict[str, Any]:
@@ -84,20 +76,14 @@ class Peers:
             silent_s = max(now_s - path.stat().st_mtime, 0.0)
             with path.open("rb") as file:
                 beat = json.loads(file.read(_LARGEST_BYTES))
+            is_silent = silent_s > _SILENT_BEATS * max(float(beat["interval_s"]), 1.0)
+            state = "in-step" if beat["is_in_step"] is True else "elsewhere"
             worker |= {
                 "host": str(beat["host"]),
                 "step_count": int(beat["step_count"]),
                 "waited_ns": max(int(beat["waited_ns"] + silent_s * 1e9), 0),
                 "silent_ns": int(silent_s * 1e9),
                 "line": None if beat["line"] is None else str(beat["line"]),
-                "state": _state(beat, silent_s),
+                "state": "ended" if beat["is_ended"] is True else "silent" if is_silent else state,
             }
         return worker
-
-
-def _state(beat: Mapping[str, Any], silent_s: float) -> str:
-    if beat["is_ended"] is True:
-        return "ended"
-    if silent_s > _SILENT_BEATS * max(float(beat["interval_s"]), 1.0):
-        return "silent"
-    return "in-step" if beat["is_in_step"] is True else "elsewhere"

@@ -18,6 +18,7 @@ from typing import IO, Any
 from traceview.base.stack_dump import FILE_PREFIX
 from traceview.capture.process.around import NATIVE, Patches
 from traceview.capture.process.own_threads import own_thread
+from traceview.capture.sidecar.file import is_running
 
 
 class Silence:
@@ -35,16 +36,19 @@ class Silence:
 
     def open(self) -> None:
         """Make the file. Without it nothing is noticed, and `problem` says why."""
-        host = socket.gethostname()
-        self._remove_old(f"{FILE_PREFIX}{host}-")
+        prefix = f"{FILE_PREFIX}{socket.gethostname()}-"
+        for path in self._folder.glob(f"{prefix}*.txt"):
+            # The empty file of a process of this host that was killed.
+            number = path.name.removeprefix(prefix).partition("-")[0]
+            with suppress(OSError):
+                if number.isdecimal() and not is_running(int(number)) and not path.stat().st_size:
+                    path.unlink()
         try:
-            number, name = tempfile.mkstemp(
-                ".txt", f"{FILE_PREFIX}{host}-{os.getpid()}-", self._folder
-            )
+            descriptor, name = tempfile.mkstemp(".txt", f"{prefix}{os.getpid()}-", self._folder)
         except OSError as error:
             self.problem = f"{error.strerror or error}"
             return
-        self._file = os.fdopen(number, "w", encoding="utf-8")
+        self._file = os.fdopen(descriptor, "w", encoding="utf-8")
         self._path = Path(name)
         self._patches.put(faulthandler, "dump_traceback_later", self._taken_by_script)
         text = (
@@ -95,15 +99,3 @@ class Silence:
         """There is one timer per process, and it is the script's if it wants it."""
         self._is_taken = True
         return self._arm(*arguments, **keywords)
-
-    def _remove_old(self, prefix: str) -> None:
-        """Remove the empty files of processes of this host that were killed."""
-        for path in self._folder.glob(f"{prefix}*.txt"):
-            number = path.name.removeprefix(prefix).partition("-")[0]
-            if number.isascii() and number.isdecimal():
-                with suppress(OSError, OverflowError):
-                    try:
-                        os.kill(int(number), 0)
-                    except ProcessLookupError:
-                        if not path.stat().st_size:
-                            path.unlink()

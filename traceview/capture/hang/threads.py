@@ -12,11 +12,10 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from traceview.capture.process.own_threads import OWN_THREADS
 from traceview.capture.process.python_code import CodePlaces, callers, origin_of
@@ -51,11 +50,11 @@ _CALLS: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = {
 }
 """Numbers of system calls by what a thread in them does, as in the kernel's tables (`unistd_64.h`, `unistd.h`)."""
 _STATES: Final = {"R": "computing", "D": "disk", "T": "stopped", "t": "stopped"}
+_TASKS: Final = Path("/proc/self/task")
 _IMPORT: Final = "<frozen importlib"
 
 
-@dataclass(frozen=True)
-class KernelThread:
+class KernelThread(NamedTuple):
     """A thread as the kernel lists it. `cpu_ns`, `switches`: its processor time so far, and how often it went to sleep."""
 
     wait: str
@@ -63,8 +62,7 @@ class KernelThread:
     switches: int
 
 
-@dataclass(frozen=True)
-class PythonThread:
+class PythonThread(NamedTuple):
     """A thread with a Python stack, the innermost line first. `native_id`: None unless Python started it."""
 
     ident: int
@@ -74,8 +72,7 @@ class PythonThread:
     user_line: str | None
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """Everything at one moment."""
 
     t_ns: int
@@ -85,9 +82,7 @@ class Look:
 
 def look(places: CodePlaces) -> Look:
     """Look now."""
-    return Look(
-        monotonic_ns(), tuple(python_threads(places)), kernel_threads(Path("/proc/self/task"))
-    )
+    return Look(monotonic_ns(), tuple(python_threads(places)), _kernel_threads())
 
 
 def python_threads(places: CodePlaces) -> Iterator[PythonThread]:
@@ -104,7 +99,7 @@ def python_threads(places: CodePlaces) -> Iterator[PythonThread]:
             native_id = getattr(thread, "native_id", None) or (
                 os.getpid() if ident == main else None
             )
-            yield PythonThread(ident, name, native_id, tuple(lines), user_line)
+            yield PythonThread(ident, name, native_id, tuple(lines[:MOST_FRAMES]), user_line)
 
 
 def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], str | None]:
@@ -116,35 +111,33 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
     user_line = None
     for frame in callers(innermost):
         code = frame.f_code
-        if not places.is_own(code.co_filename) and not (
-            code.co_filename.startswith(_IMPORT) and lines
-        ):
+        is_import = bool(lines) and code.co_filename.startswith(_IMPORT)
+        if not is_import and not places.is_own(code.co_filename):
             origin = origin_of(code)
             line = f"{origin.shown(places)}:{origin.line_of(frame.f_lineno)} in {origin.function}"
             if user_line is None and origin.is_user(places):
                 user_line = line
-            if len(lines) < MOST_FRAMES:
-                lines.append(line)
+            lines.append(line)
     return lines, user_line
 
 
-def kernel_threads(folder: Path) -> dict[int, KernelThread]:
-    """The threads in a folder `/proc/PID/task`, by number; none where it cannot be read."""
+def _kernel_threads() -> dict[int, KernelThread]:
+    """The threads of this process, by number; none where the system does not list them."""
     threads: dict[int, KernelThread] = {}
     with suppress(OSError):
-        for path in folder.iterdir():
+        for folder in _TASKS.iterdir():
             # A thread may end meanwhile.
             with suppress(OSError, IndexError, ValueError):
-                threads[int(path.name)] = _kernel_thread(path)
+                fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                ticks = int(fields[11]) + int(fields[12])
+                status = (folder / "status").read_text("utf-8", "replace")
+                switches = status.partition("\nvoluntary_ctxt_switches:")[2].partition("\n")[0]
+                threads[int(folder.name)] = KernelThread(
+                    _STATES.get(fields[0]) or _wait(folder),
+                    ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK"),
+                    int(switches or 0),
+                )
     return threads
-
-
-def _kernel_thread(folder: Path) -> KernelThread:
-    fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    cpu_ns = (int(fields[11]) + int(fields[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    status = (folder / "status").read_text("utf-8", "replace")
-    switches = int(status.partition("\nvoluntary_ctxt_switches:")[2].partition("\n")[0] or 0)
-    return KernelThread(_STATES.get(fields[0]) or _wait(folder), cpu_ns, switches)
 
 
 def _wait(folder: Path) -> str:
@@ -152,51 +145,45 @@ def _wait(folder: Path) -> str:
         first = (folder / "syscall").read_text("ascii", "replace").partition(" ")[0]
     except OSError:
         return "other"
-    for wait, numbers in _CALLS.get(platform.machine(), {}).items():
-        if first.isdigit() and int(first) in numbers:
-            return wait
-    return "other"
+    calls = _CALLS.get(platform.machine(), {}).items()
+    found = (wait for wait, numbers in calls if first.isdigit() and int(first) in numbers)
+    return next(found, "other")
 
 
 def described(first: Look, second: Look, *, without: int | None = None) -> dict[str, Any]:
     """Both looks as fields of the report. `without`: the native id of a thread whose processor time does not count."""
     length_ns = max(second.t_ns - first.t_ns, 1)
     before = {thread.ident: thread.frames for thread in first.python}
-    cpu_ns = {
-        number: _spent(first, second, number) for number in second.kernel if number != without
-    }
-    cores = sum(cpu_ns.values()) / length_ns if cpu_ns else None
     main = threading.main_thread().ident
+    # Of a core, and how often a second it went to sleep.
+    ratios, switches = {}, {}
+    for number, now in second.kernel.items():
+        was = first.kernel.get(number, KernelThread("", 0, now.switches))
+        ratios[number] = max(now.cpu_ns - was.cpu_ns, 0) / length_ns
+        switches[number] = (now.switches - was.switches) * 1e9 / length_ns
+    cores = sum(ratio for number, ratio in ratios.items() if number != without)
+
+    def of_kernel(number: int | None) -> dict[str, Any]:
+        """What a thread does: what the kernel says, unless two looks show that it works."""
+        if number is None or number not in ratios:
+            return {"wait": None, "computing_ratio": None}
+        hands_over = switches[number] >= _SWITCHES_PER_S and cores >= _COMPUTES
+        works = ratios[number] >= _COMPUTES or hands_over
+        wait = "computing" if works else second.kernel[number].wait
+        return {"wait": wait, "computing_ratio": ratios[number]}
+
     return {
         "look_ns": length_ns,
-        "cores": cores,
+        "cores": cores if ratios else None,
         "threads": [
             {
                 "name": thread.name,
                 "is_main": thread.ident == main,
                 "is_moving": before.get(thread.ident) != thread.frames,
-                **_of_kernel(thread.native_id, first, second, cores or 0.0),
+                **of_kernel(thread.native_id),
                 "user_line": thread.user_line,
                 "frames": list(thread.frames),
             }
             for thread in second.python
         ],
     }
-
-
-def _of_kernel(number: int | None, first: Look, second: Look, cores: float) -> dict[str, Any]:
-    """What a thread does: what the kernel says, unless two looks show that it works."""
-    now = second.kernel.get(number or 0)
-    if number is None or now is None:
-        return {"wait": None, "computing_ratio": None}
-    length_ns = max(second.t_ns - first.t_ns, 1)
-    ratio = _spent(first, second, number) / length_ns
-    was = first.kernel.get(number, now)
-    is_woken = (now.switches - was.switches) * 1e9 / length_ns >= _SWITCHES_PER_S
-    works = ratio >= _COMPUTES or (is_woken and cores >= _COMPUTES)
-    return {"wait": "computing" if works else now.wait, "computing_ratio": ratio}
-
-
-def _spent(first: Look, second: Look, number: int) -> int:
-    before = first.kernel.get(number)
-    return max(second.kernel[number].cpu_ns - (before.cpu_ns if before else 0), 0)

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from threading import Event
+from threading import get_native_id
 from typing import Any, Final
 
 from traceview.base.version import VERSION
 from traceview.capture.hang import threads
 from traceview.capture.hang.peers import Peers
 from traceview.capture.hang.silence import Silence
-from traceview.capture.process.own_threads import own_thread
+from traceview.capture.process.own_threads import Ticker
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.capture import Capture
 from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
@@ -54,11 +54,10 @@ def hang_watch(after_s: float, steps: Capture, say: Callable[[str], None]) -> Ha
     """
     try:
         # By name: a capture does without the analysis, and here is nobody else to bring it.
-        write_up = import_module(_REPORTS).write_up
+        return HangWatch(after_s, import_module(_REPORTS).write_up, steps, say)
     except ImportError as error:
         say(f"note: --on-hang is off in this process: {error}")
         return None
-    return HangWatch(after_s, write_up, steps, say)
 
 
 class HangWatch:
@@ -72,17 +71,15 @@ class HangWatch:
         self._steps = steps
         self._say = say
         self._pid = os.getpid()
-        wanted = steps.settings
-        out = wanted.out.absolute()
+        out = steps.settings.out.absolute()
         interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
-        self._peers = Peers(out, wanted.steps, interval_s)
+        self._peers = Peers(out, steps.settings.steps, interval_s)
         self._silence = Silence(out, after_s)
-        self._stop = Event()
-        self._thread = own_thread("hang", self._run)
-        self._count = 0
+        self._ticker = Ticker("hang", self._looked)
+        self._is_over = False
+        self._count = self._hang_count = 0
         self._next_beat_s = 0.0
         self._facts: dict[str, Any] | None = None
-        self._hang_count = 0
         self._place: tuple[Path, str] | None = None
 
     def start(self) -> None:
@@ -91,36 +88,36 @@ class HangWatch:
         # By the monotonic clock: when the last step ended, from when on the alarm counts, when this thread last ran.
         self._ended_s = self._alarm_from_s = self._ran_s = time.monotonic()
         self._silence.open()
-        self._silence.beat()
-        self._thread.start()
+        self._ticker.start()
 
     def stop(self) -> None:
         """The script has ended: complete an open report, and tell the other workers."""
-        if os.getpid() != self._pid or self._stop.is_set():
+        if os.getpid() != self._pid or self._is_over:
             return
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_TIMEOUT_S)
+        self._is_over = True
+        self._ticker.stop(_STOP_TIMEOUT_S)
         with suppress(Exception):
+            self._notice_silence()
             self._complete("ended" if self._steps.window.next_number == self._count else "went-on")
-        self._beat(is_ended=True)
+        self._beat()
         self._silence.close()
 
     # In the thread
 
-    def _run(self) -> None:
+    def _looked(self) -> float | None:
+        """Look; seconds until the next time."""
         try:
-            while not self._stop.wait(_TICK_S):
-                self._notice_silence()
-                # Before the tick: a native call may take the lock in the middle of it.
-                self._ran_s = time.monotonic()
-                self._tick()
             self._notice_silence()
+            # Before the rest: a native call may take the lock in the middle of it.
+            self._ran_s = time.monotonic()
+            self._look()
         except Exception as error:
             # The training must not suffer from what is only looking at it.
             self._say(f"note: --on-hang stopped: {reason_of(error)}")
+            return None
+        return _TICK_S
 
-    def _tick(self) -> None:
+    def _look(self) -> None:
         self._silence.beat()
         now_s, count = time.monotonic(), self._steps.window.next_number
         if count != self._count:
@@ -134,7 +131,7 @@ class HangWatch:
             self._silence.text()
         if now_s >= self._next_beat_s and self._peers.find(os.environ):
             self._next_beat_s = now_s + self._peers.interval_s
-            self._beat(is_ended=False)
+            self._beat()
 
     def _notice_silence(self) -> None:
         """Report a time in which this thread did not run, and so no Python ran."""
@@ -145,9 +142,8 @@ class HangWatch:
         self._complete("went-on")
         stacks = self._silence.text()
         missing = {} if stacks else {"threads": "the stacks of that time were not written"}
-        self._begin(
-            {**self._known(paused_s, is_lock_held=True), "stacks": stacks, "missing": missing}
-        )
+        known = self._known(paused_s, is_lock_held=True)
+        self._begin({**known, "stacks": stacks, "missing": missing})
         self._complete("went-on", total_s=paused_s)
         self._alarm_from_s = time.monotonic()
 
@@ -155,31 +151,33 @@ class HangWatch:
         """Write the report of a hang, unless it turns out to be none."""
         if self._peers.find(os.environ):
             # So that the other workers know of this one, and so that ages count from now.
-            self._beat(is_ended=False)
+            self._beat()
         least_s, most_s = _LOOK_S
         missing: dict[str, str] = {}
         calls, first = self._other_calls(), threads.look(CodePlaces())
-        self._stop.wait(min(max(self._after_s / 4, least_s), most_s))
+        time.sleep(min(max(self._after_s / 4, least_s), most_s))
         second = threads.look(CodePlaces())
         facts = {
             **self._known(waited_s, is_lock_held=False),
-            **threads.described(first, second, without=self._thread.native_id),
-            "calls_in_look": self._other_calls() - calls,
+            **threads.described(first, second, without=get_native_id()),
+            "calls_in_look": sum(self._other_calls().values()) - sum(calls.values()),
             "workers": self._peers.read(),
             "gpus": _gpus(missing),
             "missing": missing,
         }
         with suppress(Exception):
             # While the graph is being made, it is not known.
-            facts["python_ops"] = self._python_ops(facts["step_function"])
-        if self._stop.is_set() or self._steps.window.next_number != self._count:
-            return
-        self._begin(facts)
+            functions = self._steps.observer.functions_of(facts["step_function"] or "")
+            graphs = [made[-1].graph for made in map(traces, functions) if made]
+            ops = (op.type for graph in graphs for op, _ in ops_within(graph))
+            facts["python_ops"] = sum(type_ in _PYTHON for type_ in ops)
+        if not self._is_over and self._steps.window.next_number == self._count:
+            self._begin(facts)
 
     def _known(self, waited_s: float, *, is_lock_held: bool) -> dict[str, Any]:
         """What the watch and the hooks know."""
         callee = None if is_lock_held else self._steps.observer.current
-        most_called = max(self._others(), key=lambda callee: callee.calls, default=None)
+        others = self._other_calls()
         task = self._peers.place.task if self._peers.place else None
         return {
             "schema_version": SCHEMA_VERSION,
@@ -198,15 +196,13 @@ class HangWatch:
             "is_step": callee is not None and callee.is_step,
             "is_first_call": callee is not None and callee.calls <= 1,
             "is_lock_held": is_lock_held,
-            "other_function": most_called.name if most_called else None,
+            "other_function": max(others, key=others.__getitem__, default=None),
         }
 
-    def _others(self) -> list[Any]:
-        """The functions so far that are no step."""
-        return [callee for callee in list(self._steps.observer.callees) if not callee.is_step]
-
-    def _other_calls(self) -> int:
-        return sum(callee.calls for callee in self._others())
+    def _other_calls(self) -> dict[str, int]:
+        """How often the functions were called that are no step, by name."""
+        others = [each for each in list(self._steps.observer.callees) if not each.is_step]
+        return {each.name: each.calls for each in others}
 
     def _begin(self, facts: dict[str, Any]) -> None:
         self._facts = facts
@@ -215,12 +211,6 @@ class HangWatch:
             facts["missing"]["silence"] = self._silence.problem
         for line in self._write():
             self._say(line)
-
-    def _python_ops(self, function: str | None) -> int:
-        """How many ops of the step run Python, such as `tf.py_function`, where the framework has graphs."""
-        functions = self._steps.observer.functions_of(function or "")
-        graphs = [made[-1].graph for made in map(traces, functions) if made]
-        return sum(op.type in _PYTHON for graph in graphs for op, _ in ops_within(graph))
 
     def _complete(self, state: str, *, total_s: float | None = None) -> None:
         """The hang is over: say so in its report."""
@@ -246,12 +236,12 @@ class HangWatch:
             write_whole(folder / f"{stem}{ending}", content)
         return [*lines, f"all stacks: {folder / stem}.md"]
 
-    def _beat(self, *, is_ended: bool) -> None:
+    def _beat(self) -> None:
         """Tell the other workers what this one does."""
         callee = self._steps.observer.current
-        main = None if is_ended else next(iter(threads.python_threads(CodePlaces())), None)
+        main = None if self._is_over else next(threads.python_threads(CodePlaces()), None)
         self._peers.write({
-            "is_ended": is_ended,
+            "is_ended": self._is_over,
             "is_in_step": callee is not None and callee.is_step,
             "step_count": self._steps.window.next_number,
             "waited_ns": int((time.monotonic() - self._ended_s) * 1e9),
@@ -261,16 +251,14 @@ class HangWatch:
 
 def _gpus(missing: dict[str, str]) -> list[dict[str, Any]]:
     """Load and power of each GPU now."""
-    gpus = []
     try:
         with opened_nvml() as nvml:
-            for ordinal in range(int(nvml.nvmlDeviceGetCount())):
-                handle = nvml.nvmlDeviceGetHandleByIndex(ordinal)
-                busy = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100
-                gpus.append({"ordinal": ordinal, "busy_ratio": busy})
+            handles = map(nvml.nvmlDeviceGetHandleByIndex, range(int(nvml.nvmlDeviceGetCount())))
+            busy = [float(nvml.nvmlDeviceGetUtilizationRates(each).gpu) / 100 for each in handles]
+            return [{"ordinal": number, "busy_ratio": ratio} for number, ratio in enumerate(busy)]
     except NoAnswerError:
         # No driver, no GPU to tell about.
         return []
     except Exception as error:
         missing["gpus"] = reason_of(error)
-    return gpus
+        return []

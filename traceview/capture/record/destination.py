@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
+from traceview.capture.sidecar.file import is_running
 
 DEFAULT_OUT: Final = Path("logs")
 TRACE_SUFFIX: Final = ".xplane.pb"
@@ -258,15 +259,9 @@ def _may_run(private: Path) -> bool:
         return True
     for sidecar in private.glob(f"*{SIDECAR_SUFFIX}"):
         process = groups_of(sidecar)["process"]
-        try:
-            if process["host"] == socket.gethostname():
-                os.kill(process["pid"], 0)
-                return True
-        except ProcessLookupError:
-            return False
-        except (KeyError, OSError, OverflowError, TypeError):
-            # It has just been made, or belongs to another user.
-            break
+        if process.get("host") == socket.gethostname() and isinstance(process.get("pid"), int):
+            return is_running(process["pid"])
+    # It has just been made.
     return is_recent
 
 

@@ -124,6 +124,17 @@ def write_whole(path: Path, content: bytes) -> None:
         partial.unlink(missing_ok=True)
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process of this host runs; so do those of other users, of which nothing else is known."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def reason_of(error: BaseException) -> str:
     """Its class: what the message holds, such as an address with a password, is not for others."""
     return type(error).__name__
