@@ -1,7 +1,7 @@
 """Chooses the run of a capture and the name of its files, when the window opens.
 
 The workers of a cluster share only the output folder. There they meet in a folder named after the cluster and the steps: the
-link `<number>` points to the run of one capture, and the file `<number>.<task>` says that a task has joined it. Both are made at
+file `<number>` names the run of one capture, and the file `<number>.<task>` says that a task has joined it. Both are made at
 once, by one process, and nobody waits for another, so that a killed process holds nobody up. A task joins the newest
 meeting, or makes the next one if the newest
 
@@ -84,10 +84,10 @@ class Rendezvous:
         oldest_s = self._now_s() - min(age_s + _COARSE_S, _LONGEST_APART_S)
         number = max((int(name) for name in self.names() if _MEETING.fullmatch(name)), default=0)
         for _ in range(_MOST_ATTEMPTS):
-            link = self.folder / str(number)
+            path = self.folder / str(number)
             with suppress(FileExistsError, FileNotFoundError):
-                if link.lstat().st_mtime >= oldest_s:
-                    run = link.readlink().name
+                if path.stat().st_mtime >= oldest_s:
+                    run = Path(path.read_text("utf-8", "replace")).name
                     (self.folder / f"{number}.{self.place.task.label}").touch(exist_ok=False)
                     return Meeting(run, number, self)
             number += 1
@@ -100,25 +100,31 @@ class Rendezvous:
         self._now_s()
         return {path.name for path in self.folder.iterdir()}
 
-    def _begin(self, link: Path, run: Path) -> None:
+    def _begin(self, path: Path, run: Path) -> None:
         """Make a meeting, unless another process has just made it."""
+        candidate = self._candidate(run.name)
         try:
             with suppress(FileExistsError):
-                link.symlink_to(run.name)
+                os.link(candidate, path)
                 self._forget()
         finally:
+            candidate.unlink()
             # A network file system may repeat a request that succeeded, and say that the file exists.
-            if not link.is_symlink() or link.readlink().name != run.name:
+            if not path.exists() or path.read_text("utf-8") != run.name:
                 with suppress(OSError):
                     run.rmdir()
 
     def _now_s(self) -> float:
-        path = self.folder / f".{uuid4().hex}"
-        path.touch()
+        candidate = self._candidate("")
         try:
-            return path.stat().st_mtime
+            return candidate.stat().st_mtime
         finally:
-            path.unlink(missing_ok=True)
+            candidate.unlink(missing_ok=True)
+
+    def _candidate(self, text: str) -> Path:
+        path = self.folder / f".{uuid4().hex}"
+        path.write_text(text, "utf-8")
+        return path
 
     def _forget(self) -> None:
         """Remove what old captures of any cluster left; running captures never reuse a number."""
@@ -127,7 +133,7 @@ class Rendezvous:
             with suppress(OSError):
                 is_old = folder.stat().st_mtime < oldest_s
                 for path in folder.iterdir():
-                    if path.lstat().st_mtime < oldest_s:
+                    if path.stat().st_mtime < oldest_s:
                         path.unlink()
                 if is_old:
                     folder.rmdir()
