@@ -112,7 +112,7 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
     for frame in callers(innermost):
         code = frame.f_code
         is_import = bool(lines) and code.co_filename.startswith(_IMPORT)
-        if not is_import and not places.is_own(code.co_filename):
+        if not is_import and places.kind(code.co_filename) != "own":
             origin = origin_of(code)
             line = f"{origin.shown(places)}:{origin.line_of(frame.f_lineno)} in {origin.function}"
             if user_line is None and origin.is_user(places):

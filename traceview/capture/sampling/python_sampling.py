@@ -74,7 +74,7 @@ class Stacks:
         known = self._known.get(id(code))
         if known is None:
             origin, places = origin_of(code), self._places
-            is_standard = origin.file is not None and places.is_standard(origin.file)
+            is_standard = origin.file is not None and places.kind(origin.file) == "standard"
             known = self._known[id(code)] = code, origin, origin.is_user(places), is_standard
         return known
 
