@@ -7,6 +7,10 @@ recognized can name what was called. Gradients computed outside any call are the
 
 Where calls of step functions in several threads overlap in time, the steps are those of the thread that came first.
 
+A call between two recorded steps that gets an iterator or a distributed dataset has other input than the steps, and so has
+one after a batch of another iterator than theirs: that is evaluation. If the next step takes its batch from that iterator
+too, the call only prepared this batch.
+
 Two functions that train in turn, as those of a GAN, make one step together. So do calls that compute gradients and apply no
 optimizer, together with what applies one: micro-batches.
 """
@@ -16,11 +20,10 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from threading import current_thread, get_ident, main_thread
 from threading import enumerate as threads
 from time import perf_counter_ns
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
 from traceview.capture.steps.callee import (
@@ -44,15 +47,21 @@ _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 
 
 class Call:
-    """An outermost call that has begun, from `Observer.begin` to `Observer.end`."""
+    """An outermost call that has begun, from `Observer.begin` to `Observer.end`.
 
-    __slots__ = ("callee", "count", "is_between", "thread", "was_step")
+    Where it may be evaluation, it has a time at which it began, and as `iterator` the one asked before it, by its `id`, or
+    None if it got its input itself.
+    """
+
+    __slots__ = ("begun_ns", "callee", "count", "ended_ns", "iterator", "thread", "was_step")
 
     def __init__(self, callee: Callee, count: int, thread: int) -> None:
         self.callee = callee
         self.count = count
         self.thread = thread
-        self.was_step = self.is_between = False
+        self.was_step = False
+        self.begun_ns = self.ended_ns = 0
+        self.iterator: int | None = None
 
 
 class EagerSteps:
@@ -118,52 +127,6 @@ class EagerSteps:
             self._window.end(EAGER_STEP)
 
 
-class _Call(NamedTuple):
-    """A call that has returned. `iterator`: the one asked before it, by its `id`, or None if it got its input itself."""
-
-    function: str
-    iterator: int | None
-    begun_ns: int
-    ended_ns: int
-
-
-class CallsBetween:
-    """The calls since the last step, and which of them evaluated. `inputs` knows the iterators.
-
-    A call between two recorded steps that gets an iterator or a distributed dataset has other input than the steps, and so
-    has one after a batch of another iterator than theirs: that is evaluation. If the next step takes its batch from that
-    iterator too, the call only prepared this batch.
-    """
-
-    def __init__(self, inputs: StepInputs) -> None:
-        self._inputs = inputs
-        self._calls: list[_Call] = []
-        self._iterator: int | None = None
-        self._begun_ns = 0
-
-    def begin(self, *arguments: object) -> bool:
-        """A call that is no step begins; whether it may be evaluation."""
-        if self._inputs.holds_source(arguments):
-            self._iterator = None
-        elif self._inputs.has_other_input:
-            self._iterator = self._inputs.last_asked
-        else:
-            return False
-        self._begun_ns = perf_counter_ns()
-        return True
-
-    def returned(self, function: str) -> None:
-        """That call has returned."""
-        self._calls.append(_Call(function, self._iterator, self._begun_ns, perf_counter_ns()))
-
-    def end(self, window: StepWindow) -> None:
-        """The next step is called, and has its batch: report what was evaluated before it."""
-        calls, self._calls = self._calls, []
-        for call in calls:
-            if call.iterator is None or call.iterator != self._inputs.last_asked:
-                window.evaluated(call.function, call.begun_ns, call.ended_ns)
-
-
 class Observer(Recognizer):
     """Follows the calls of all threads and reports the steps among them. `inputs` learns what the recorded ones are given."""
 
@@ -180,15 +143,15 @@ class Observer(Recognizer):
     ) -> None:
         super().__init__(window, names)
         self.inputs = inputs
-        self.between = CallsBetween(inputs)
+        self._between: list[Call] = []
+        """What may have evaluated since the last step."""
         self.open: dict[int, Callee] = {}
         """What each thread has called, by the thread."""
         self._callees: list[Callee] = []
         self.eager = EagerSteps(window, self._count_eager_step)
         self._elsewhere: Counter[str] = Counter()
         """Calls of step functions that overlapped with a step of another thread, by name."""
-        self._functions: dict[int, tuple[ref[Any], Callee]] = {}
-        self._by_name: dict[str, Callee] = {}
+        self._of_function: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
         self._executing_eagerly: Callable[[], bool] | None = None
         self._main = main_thread().ident
         self._last = self._main
@@ -251,35 +214,24 @@ class Observer(Recognizer):
 
     def function(self, function: Any) -> Callee:
         """The callee of a `tf.function` object."""
-        known = self._functions.get(id(function))
-        if known is not None and known[0]() is function:
-            return known[1]
-        callee = self._new(name_of(function), "function")
-        self._remember(function, callee)
-        module = getattr(getattr(function, "_python_function", None), "__module__", None)
-        callee.is_of_keras = str(module).partition(".")[0] in KERAS
-        callee.learns()
+        callee = self._of_function.get(function)
+        if callee is None:
+            callee = self._remember(function, self._new(name_of(function), "function"))
+            module = getattr(getattr(function, "_python_function", None), "__module__", None)
+            callee.is_of_keras = str(module).partition(".")[0] in KERAS
         return callee
 
     def concrete_function(self, function: Any) -> Callee:
         """The callee of a concrete function: that of the `tf.function` of its name, if one is known."""
-        known = self._functions.get(id(function))
-        if known is not None and known[0]() is function:
-            return known[1]
-        name = name_of_concrete(function)
-        same = (each for each in self._callees if (each.name, each.kind) == (name, "function"))
-        callee = next(same, None) or self._new(name, "function")
-        self._remember(function, callee)
-        callee.learns()
+        callee = self._of_function.get(function)
+        if callee is None:
+            callee = self._remember(function, self._named(name_of_concrete(function), "function"))
         return callee
 
     def replica_function(self, function: Any) -> Callee:
         """The callee of a function given to `Strategy.run` outside any `tf.function`."""
-        name = name_of(function)
-        callee = self._by_name.get(name)
-        if callee is None:
-            callee = self._by_name[name] = self._new(name, "replicas")
-            callee.has_replicas = True
+        callee = self._named(name_of(function), "replicas")
+        callee.has_replicas = True
         return callee
 
     def keras_model(self, model: Any) -> Callee:
@@ -311,7 +263,7 @@ class Observer(Recognizer):
             window.begin(count)
             if window.state == "recording":
                 callee.learns()
-                self.between.end(window)
+                self._step_called()
                 self.inputs.given(given)
             self.inputs.step_begins()
         self.open[ident] = callee
@@ -346,8 +298,9 @@ class Observer(Recognizer):
             self._elsewhere[callee.name] += 1
         elif callee.is_part:
             self.eager.gradient_computed()
-        elif call.is_between:
-            self.between.returned(callee.between_name)
+        elif call.begun_ns:
+            call.ended_ns = perf_counter_ns()
+            self._between.append(call)
             # Its input was not that of a step, which has not begun.
             window.abandon()
 
@@ -379,13 +332,22 @@ class Observer(Recognizer):
 
     def _begin_other(self, call: Call, given: tuple[object, ...]) -> None:
         """The call is no step, as far as is known."""
-        window = self.window
         if not self.is_between_steps:
             return
-        if window.state == "recording":
-            call.is_between = self.between.begin(*given)
+        if self.window.state == "recording":
+            has_source = self.inputs.holds_source(given)
+            if has_source or self.inputs.has_other_input:
+                call.iterator = None if has_source else self.inputs.last_asked
+                call.begun_ns = perf_counter_ns()
         elif call.callee.is_evaluation:
-            window.abandon()
+            self.window.abandon()
+
+    def _step_called(self) -> None:
+        """A recorded step is called, and has its batch: report what was evaluated before it."""
+        calls, self._between = self._between, []
+        for call in calls:
+            if call.iterator is None or call.iterator != self.inputs.last_asked:
+                self.window.evaluated(call.callee.between_name, call.begun_ns, call.ended_ns)
 
     def _may_step(self, ident: int) -> bool:
         """Whether a call of a step function in this thread is a step."""
@@ -558,23 +520,25 @@ class Observer(Recognizer):
         return any(updates_alone(traces(function)[-1]) for function in callee.step_graphs())
 
     def _count_eager_step(self) -> bool:
-        callee = self._by_name.get(EAGER_STEP)
-        if callee is None:
-            callee = self._by_name[EAGER_STEP] = self._new(EAGER_STEP, "eager")
-            callee.is_train = True
+        callee = self._named(EAGER_STEP, "eager")
+        callee.is_train = True
         callee.calls += 1
         callee.step_count += callee.is_step
         if self.window.state == "recording":
-            self.between.end(self.window)
+            self._step_called()
         self.inputs.step_begins()
         return callee.is_step
 
-    def _remember(self, function: Any, callee: Callee) -> None:
+    def _remember(self, function: Any, callee: Callee) -> Callee:
         """A function object belongs to this callee."""
+        self._of_function[function] = callee
         callee.calls_function(function)
-        key = id(function)
-        with suppress(TypeError):  # what cannot be referred to weakly is looked up each time
-            self._functions[key] = (ref(function, lambda _: self._functions.pop(key, None)), callee)
+        callee.learns()
+        return callee
+
+    def _named(self, name: str, kind: Kind) -> Callee:
+        same = (each for each in self._callees if (each.name, each.kind) == (name, kind))
+        return next(same, None) or self._new(name, kind)
 
     def _new(self, name: str, kind: Kind) -> Callee:
         callee = Callee(name, kind)
