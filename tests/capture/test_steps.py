@@ -433,7 +433,7 @@ def test_a_place_that_a_version_lacks_is_said(capture: Capture) -> None:
 
 
 def test_devices_are_waited_for_before_and_after_the_profile(capture: Capture) -> None:
-    assert capture(LOOP + "print(tf.test.experimental.synchronised)\n").out == "2\n"
+    assert capture(LOOP + "print(tf.raw_ops.synchronised)\n").out == "2\n"
 
 
 def test_the_risk_of_a_workers_profile_is_said(capture: Capture) -> None:

@@ -27,10 +27,9 @@ from traceview.capture.record.framework import framework_in_use, framework_of
 from traceview.capture.record.outcome import End, no_step_watch, nothing_captured, shortcomings
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
-from traceview.capture.sampling.machine_load import MachineLoadListener
 from traceview.capture.sampling.nvml import NvmlListener
+from traceview.capture.sampling.processor_times import MachineLoadListener, ThreadTimesListener
 from traceview.capture.sampling.python_stacks import PythonListener
-from traceview.capture.sampling.thread_times import ThreadTimesListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow

@@ -11,6 +11,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from traceview.base.errors import TraceviewError, UsageError
+from traceview.capture.launch.command import become, command_of, end_as, run
 from traceview.capture.process.saying import VARIABLE, name_runs, say
 from traceview.capture.record.destination import DEFAULT_OUT
 from traceview.capture.record.settings import Settings
@@ -120,20 +121,14 @@ def capture(
         slowdowns = [Slowdown(kind) for kind in slowdown or ()]
         command = demo_command(settings.steps.last, devices, slowdowns)
     else:
-        from traceview.capture.launch.programs import command_of
-
         command = command_of(script, arguments or [], is_module=module)
     if analyze or demo:
         _run(command, settings)
-    from traceview.capture.launch.command import become
-
     become(command, settings)
 
 
 def _run(command: list[str], settings: Settings) -> NoReturn:
     """Run a command, print the reports of the runs below it, and end as it ended."""
-    from traceview.capture.launch.command import end_as, run
-
     code, runs = run(command, settings)
     for folder in runs:
         _print_report(folder)
