@@ -70,7 +70,7 @@ def end_first(text: str, begun_s: float) -> None:
             "hint: in an environment without traceview, on another host or in a container nothing is captured"
         )
     elif not _captures[-1].is_prepared:
-        say_problem(_captures[-1].why_unused())
+        say_problem(_captures[-1].why_nothing())
 
 
 class LaunchedCapture(WindowListener):
@@ -100,6 +100,10 @@ class LaunchedCapture(WindowListener):
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_again)
 
+    def why_nothing(self) -> CaptureError:
+        """Why there is no trace."""
+        return self._capture.why_nothing(_end())
+
     def give_way(self) -> bool:
         """Let the capture of another framework go on alone, which runs something; False if this one has counted steps."""
         if self._capture.window.next_number:
@@ -109,10 +113,6 @@ class LaunchedCapture(WindowListener):
         self._capture.remove()
         _captures.remove(self)
         return True
-
-    def why_unused(self) -> CaptureError:
-        """Why there is no trace, where nothing was run."""
-        return self._capture.why_nothing(_end())
 
     # Called by the capture
 

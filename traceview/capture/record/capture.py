@@ -184,7 +184,10 @@ class Capture:
         self.sidecar.state = "recording"
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
         self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
-        self.sidecar.add("versions", _versions(self._modules))
+        # Of what the script has imported; an installed package need not be the one that runs.
+        imported = {name: sys.modules[name] for name in self._modules if name in sys.modules}
+        versions = {name: getattr(each, "__version__", None) for name, each in imported.items()}
+        self.sidecar.add("versions", {"python": platform.python_version(), **versions})
         self._notify("opened", self.sidecar)
 
     def synchronise(self) -> None:
@@ -235,20 +238,13 @@ class Capture:
         callees = [callee for callee in self.observer.callees if callee.calls]
         if not callees:
             return
-        functions = [
-            {
-                "name": callee.name,
-                "kind": callee.kind,
-                "is_step": callee.is_step,
-                "calls": callee.calls,
-            }
-            for callee in callees
-        ]
+        fields = ("name", "kind", "is_step", "calls")
+        functions = [{field: getattr(each, field) for field in fields} for each in callees]
         self.sidecar.add("steps", {"functions": functions})
         self.sidecar.add("hooks", {"missing": self.hooks.missing})
         for function in self.sidecar.groups.get("placement", {}).get("functions", ()):
-            of_name = [callee for callee in callees if callee.name == function["step"]]
-            runs = max((callee.runs_per_call for callee in of_name), default=0)
+            named = (each for each in callees if each.name == function["step"])
+            runs = max((callee.runs_per_call for callee in named), default=0)
             function.update({"replica_runs": runs} if runs > 1 else {})
         remarks = [*self.sidecar.groups.get("notes", {}).get("steps", ()), *self.observer.remarks()]
         if remarks:
@@ -298,13 +294,3 @@ class Capture:
 
 def _clocks() -> dict[str, int]:
     return {"wall_ns": time.time_ns(), "monotonic_ns": time.perf_counter_ns()}
-
-
-def _versions(names: Sequence[str]) -> dict[str, str | None]:
-    """Versions of what the script has imported; an installed package need not be the one that runs."""
-    imported = {
-        name: getattr(sys.modules[name], "__version__", None)
-        for name in names
-        if name in sys.modules
-    }
-    return {"python": platform.python_version(), **imported}
