@@ -106,13 +106,6 @@ def test_a_window_without_a_step_before_it_covers_the_input(loop: Make) -> None:
     assert run.log.events == ["open", "["]
 
 
-def test_several_steps_per_call(loop: Make) -> None:
-    run = loop(17, 22)
-    run.steps(8, count=5, input_too=False)
-    assert run.log.events == ["open", "[", "10]", "[", "15]", "[", "20]", "[", "25]", "close"]
-    assert run.window.got == (15, 25)
-
-
 def test_a_script_that_ends_in_the_window(loop: Make) -> None:
     run = loop(5, 8)
     run.steps(7)
@@ -120,21 +113,6 @@ def test_a_script_that_ends_in_the_window(loop: Make) -> None:
     assert run.log.events[-2:] == ["6]", "close unsynchronised"]
     assert run.window.got == (5, 7)
     assert not run.window.is_whole
-
-
-def test_a_script_that_ends_with_the_window_is_whole(loop: Make) -> None:
-    run = loop(5, 8)
-    run.steps(8)
-    run.window.finish()
-    assert run.window.is_whole
-
-
-def test_a_script_that_ends_before_the_window(loop: Make) -> None:
-    run = loop(5, 8)
-    run.steps(3)
-    run.window.finish()
-    assert run.log.events == []
-    assert run.window.got is None
 
 
 def test_the_end_of_the_data_is_no_step(loop: Make) -> None:
@@ -162,16 +140,6 @@ def test_a_step_that_fails_is_left_out_and_keeps_its_number(loop: Make) -> None:
     assert run.window.as_json()["cut_steps"] == [4]
 
 
-def test_a_step_that_fails_before_the_window_keeps_its_number_too(loop: Make) -> None:
-    run = loop(5, 7)
-    run.steps(2)
-    run.window.begin()
-    run.window.fail("train_step", ValueError("wrong"))
-    run.steps(6)
-    assert [call.number for call in run.window.calls] == [4, 5, 6, 7]
-    assert run.window.failed_steps == 1
-
-
 def test_a_last_step_that_fails_is_followed_by_an_edge(loop: Make) -> None:
     run = loop(2, 4)
     run.steps(3)
@@ -180,34 +148,6 @@ def test_a_last_step_that_fails_is_followed_by_an_edge(loop: Make) -> None:
     run.steps(2)
     assert run.log.events[-2:] == ["4]", "close"]
     assert run.window.got == (2, 3)
-
-
-def test_a_profiler_that_is_busy_is_tried_again_at_each_step(loop: Make) -> None:
-    run = loop(3, 6)
-    run.log.failing["open"] = "busy"
-    run.steps(4)
-    del run.log.failing["open"]
-    run.steps(4)
-    # Step 4 begins with what the other profile left behind.
-    assert run.window.as_json()["edge_steps"] == [4, 6]
-    assert run.window.got == (5, 6)
-    assert run.window.failures == ["busy"]
-
-
-def test_a_profiler_that_stays_busy_is_given_up_after_the_window(loop: Make) -> None:
-    run = loop(3, 6)
-    run.log.failing["open"] = "busy"
-    run.steps(7)
-    del run.log.failing["open"]
-    run.steps(3)
-    assert (run.window.state, run.window.got) == ("closed", None)
-
-
-def test_a_failing_close_does_not_reach_the_script(loop: Make) -> None:
-    run = loop(3, 6)
-    run.log.failing["close"] = "disk full"
-    run.steps(9)
-    assert run.window.failures == ["disk full"]
 
 
 def test_a_short_call_has_an_edge_like_any_other(loop: Make) -> None:
@@ -278,19 +218,6 @@ def test_the_wait_for_a_following_step_is_as_long_as_the_python_between_steps(
     assert run.window.state == "recording"
     run.steps(1)
     assert run.window.is_whole
-
-
-def test_a_following_step_keeps_the_profile_open(
-    loop: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 20_000_000)
-    run = loop(2, 4)
-    run.steps(4)
-    run.window.input_begins()
-    time.sleep(0.1)
-    assert run.window.state == "recording"
-    run.steps(1)
-    assert run.log.events[-2:] == ["4]", "close"]
 
 
 def test_the_end_of_the_data_behind_the_last_step_ends_the_profile_soon(

@@ -455,12 +455,6 @@ def test_the_risk_is_said_where_the_script_names_the_workers(capture: Capture) -
     assert done.err.count("note: TensorFlow can crash a worker when its profile") == 1
 
 
-def test_captures_never_replace_each_other(capture: Capture) -> None:
-    runs = {capture(LOOP, "--steps=2:4").run for _ in range(3)}
-    assert len(runs) == 3
-    assert all(len(list(run.iterdir())) == 2 for run in runs)
-
-
 def test_a_working_directory_that_changes(capture: Capture, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     done = capture(f"import os\nos.chdir('elsewhere')\n{LOOP}")
