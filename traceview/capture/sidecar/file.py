@@ -76,12 +76,11 @@ class Facts:
         self.values: dict[str, Any] = {}
         self.missing: dict[str, str] = {}
 
-    def ask(self, field: str, question: Callable[[], Any]) -> Any:
-        """Set a field to the answer and return it; None without an answer."""
+    def ask(self, field: str, question: Callable[[], Any]) -> None:
+        """Set a field to the answer, where there is one."""
         answer = self.find(field, question)
         if answer is not None:
             self.values[field] = answer
-        return answer
 
     def ask_each(self, questions: Mapping[str, Callable[[], Any]]) -> None:
         """Ask one question per field."""
@@ -90,16 +89,15 @@ class Facts:
 
     def find(self, field: str, question: Callable[[], Any]) -> Any:
         """The answer, without setting the field; None, with the reason in `missing`, without an answer."""
+        answer, reason = None, "not known to this TensorFlow"
         try:
             answer = question()
-        except NoAnswerError as reason:
-            self.missing[field] = str(reason)
-            return None
+        except NoAnswerError as absent:
+            reason = str(absent)
         except Exception as error:
-            self.missing[field] = reason_of(error)
-            return None
+            reason = reason_of(error)
         if answer is None:
-            self.missing[field] = "not known to this TensorFlow"
+            self.missing[field] = reason
         return answer
 
     def as_group(self) -> dict[str, Any]:
