@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from threading import Lock
-from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.process.endings import Endings, end_by
@@ -159,10 +158,9 @@ class LaunchedCapture(WindowListener):
             return
         self.is_prepared = True
         self._capture.start_clocks()
-        util: ModuleType | None = sys.modules.get(_UTIL)
-        if self._is_child and util is not None:
+        if self._is_child and _UTIL in sys.modules:
             # What `multiprocessing` forks ends without coming to the functions of `atexit`.
-            util.Finalize(None, self._finish, exitpriority=_FIRST)
+            sys.modules[_UTIL].Finalize(None, self._finish, exitpriority=_FIRST)
 
     def _begin_again(self) -> None:
         """This is a child: the capture so far is its parent's."""
@@ -217,14 +215,12 @@ class LaunchedCapture(WindowListener):
 
     def _report(self, end: End | None) -> None:
         """Say what was captured, once. `end`: how the process ends, None if it goes on."""
-        if self._is_reported:
-            return
-        self._is_reported = True
-        problem = self._capture.outcome(end or "ended")
+        problem = None if self._is_reported else self._capture.outcome(end or "ended")
         if problem is not None:
             say_problem(problem)
-            return
-        say(f"the trace is in {self._capture.run}{'' if end else '; the script goes on'}")
+        elif not self._is_reported:
+            say(f"the trace is in {self._capture.run}{'' if end else '; the script goes on'}")
+        self._is_reported = True
 
 
 def _end() -> End:

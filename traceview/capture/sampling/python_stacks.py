@@ -79,6 +79,9 @@ def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
     reason = (
         "no thread ran code of the script" if sampler.round_count else "the window was too short"
     )
+    # The first time, and what follows as distances, which compress better.
+    distances = array("q", [*samples.t_ns[:1], *(b - a for a, b in pairwise(samples.t_ns))])
+    names = [(ident, *sampler.names.get(ident, (None, None))) for ident in samples.threads]
     return {
         "reason": None if samples.t_ns else sampler.problem or reason,
         **({"problem": sampler.problem} if sampler.problem else {}),
@@ -87,31 +90,14 @@ def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
         "window_ns": window_ns,
         "cost_ns": sampler.cost_ns,
         "threads": [
-            {
-                "ident": ident,
-                "name": None if name is None else masked_thread(name),
-                "native_id": native_id,
-            }
-            for ident in samples.threads
-            for name, native_id in [sampler.names.get(ident, (None, None))]
+            {"ident": ident, "name": name and masked_thread(name), "native_id": native_id}
+            for ident, name, native_id in names
         ],
         "stacks": _compressed(json.dumps(sampler.stacks.described()).encode()),
-        "samples": _compressed(
-            b"".join(
-                map(
-                    _little_endian,
-                    (_differences(samples.t_ns), samples.thread, samples.stack),
-                )
-            )
-        ),
+        "samples": _compressed(*map(_little_endian, (distances, samples.thread, samples.stack))),
         "cpu": _compressed(_little_endian(samples.cpu_us)),
         "late": _compressed(_little_endian(samples.late_us)),
     }
-
-
-def _differences(t_ns: array[int]) -> array[int]:
-    """The first time, and what follows as distances, which compress better."""
-    return array("q", [*t_ns[:1], *(later - earlier for earlier, later in pairwise(t_ns))])
 
 
 def _little_endian(column: array[int]) -> bytes:
@@ -120,5 +106,5 @@ def _little_endian(column: array[int]) -> bytes:
     return column.tobytes()
 
 
-def _compressed(content: bytes) -> str:
-    return b64encode(zlib.compress(content)).decode("ascii")
+def _compressed(*contents: bytes) -> str:
+    return b64encode(zlib.compress(b"".join(contents))).decode("ascii")

@@ -108,14 +108,11 @@ def _policies(modules: Mapping[str, Any]) -> dict[str, str]:
     """The default mixed-precision policy of each Keras."""
     policies = {}
     for name in ("keras", "tf_keras"):
-        module = modules.get(name)
-        if module is None:
-            continue
+        module: Any = modules.get(name)
         if hasattr(getattr(module, "config", None), "dtype_policy"):
-            policy = module.config.dtype_policy()
-        else:
-            policy = module.mixed_precision.global_policy()
-        policies[name] = str(policy.name)
+            policies[name] = str(module.config.dtype_policy().name)
+        elif module is not None:
+            policies[name] = str(module.mixed_precision.global_policy().name)
     if not policies:
         raise NoAnswerError("Keras is not imported")
     return policies
