@@ -36,7 +36,7 @@ TESTS = ("-m", "tensorflow", "tests/capture", "tests/test_tensorflow.py")
 def environment(version: str, into: Path) -> Path:
     """The Python of an environment with this TensorFlow or JAX, which is created if it does not exist."""
     python = into / version / "bin" / "python"
-    pip = [python, "-m", "pip", "install", "--quiet"]
+    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet"]
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", into / version], check=True)
         # With --group.

@@ -209,9 +209,8 @@ class StepWindow:
     @property
     def is_whole(self) -> bool:
         """Whether all requested steps were recorded."""
-        got = self.got
-        is_all = got is not None and got[0] <= self.steps.first and got[1] >= self.steps.last
-        return is_all and not self.cut_calls
+        first, last = self.got or (self.steps.last, 0)
+        return first <= self.steps.first and last >= self.steps.last and not self.cut_calls
 
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
@@ -257,26 +256,19 @@ class StepWindow:
                 # Another profile was running: when ours starts at last, its first step is the edge.
                 self._is_late = True
 
-    def _attempt(self, action: Callable[[], None]) -> bool:
-        """Do it; a failure must not end the script that is being recorded."""
+    def _attempt(self, action: Callable[[], Any]) -> Any:
+        """Do it; a failure must not end the script that is being recorded, and gives None."""
         try:
-            action()
+            return action() or True
         except Exception as error:
-            self._add_failure(error)
-            return False
-        return True
-
-    def _add_failure(self, error: Exception) -> None:
-        message = error.message if isinstance(error, TraceviewError) else repr(error)
-        if message not in self.failures:
-            self.failures.append(message)
+            message = error.message if isinstance(error, TraceviewError) else repr(error)
+            if message not in self.failures:
+                self.failures.append(message)
+            return None
 
     def _mark(self) -> None:
         if self.state == "recording" and self._marker is None:
-            try:
-                self._marker = self._recording.marker()
-            except Exception as error:
-                self._add_failure(error)
+            self._marker = self._attempt(self._recording.marker)
 
     def _abandon_marker(self) -> None:
         marker, self._marker = self._marker, None
