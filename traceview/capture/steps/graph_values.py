@@ -17,15 +17,9 @@ MOST_OPS: Final = 1_000
 _IN_64_BITS: Final = ("float64", "complex128")
 _NO_WORK: Final = frozenset(
     (
-        "Const",
-        "Identity",
-        "NoOp",
-        "Placeholder",
-        "PlaceholderWithDefault",
-        "ReadVariableOp",
-        "Shape",
+        "Const", "Identity", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
     )
-)
+)  # fmt: skip
 """Ops that hand on what they are given, or take no time."""
 
 _HANDLES: Final = ("resource", "variant")
@@ -62,48 +56,34 @@ class _Found:
         ops = graph.get_operations()
         self._visits.add(len(ops))
         for op in ops:
-            kind, inputs = op.type, list(op.inputs)
+            given = [tensor.name in constant for tensor in op.inputs]
             inner = [each for _, each in inner_graphs(op, graph)]
             is_constant = (
-                all(tensor.name in constant for tensor in inputs)
-                and (bool(inputs) or kind == "Const")
+                all(given)
+                and (bool(given) or op.type == "Const")
                 and not inner
                 and not self._has_state(op)
             )
             if is_constant:
                 constant.update(tensor.name for tensor in op.outputs)
-            if kind not in _NO_WORK and not inner:
-                self._add(op, is_constant=is_constant, calls=calls)
+            if op.type not in _NO_WORK and not inner:
+                in_64_bits = any(tensor.dtype.name in _IN_64_BITS for tensor in op.outputs)
+                of_op = zip(("float64", "constant"), (in_64_bits, is_constant), strict=True)
+                kinds = {kind for kind, is_so in of_op if is_so}
+                for name in names_of(op, calls):
+                    self._kinds.setdefault(name, []).append(kinds)
             for each in inner if len(calls) < DEEPEST else ():
-                given = [tensor.name in constant for tensor in inputs]
-                self._visit_inner(each, kind, given, (*calls, op.name))
+                # A loop is given what its body made, and a branch is given more than what it passes on.
+                is_call = op.type.endswith("PartitionedCall") and len(each.inputs) == len(given)
+                passed = zip(each.inputs, given, strict=False) if is_call else ()
+                known = {argument.name for argument, is_given in passed if is_given}
+                self.visit(each, known, (*calls, op.name))
 
     def only(self, kind: str) -> list[str]:
         """The ops of a kind, without those whose name an op of another kind has, too."""
         return [
             name for name, found in self._kinds.items() if all(kind in kinds for kinds in found)
         ]
-
-    def _add(self, op: Any, *, is_constant: bool, calls: tuple[str, ...]) -> None:
-        in_64_bits = any(tensor.dtype.name in _IN_64_BITS for tensor in op.outputs)
-        kinds = {"float64"} if in_64_bits else set()
-        if is_constant:
-            kinds.add("constant")
-        for name in names_of(op, calls):
-            self._kinds.setdefault(name, []).append(kinds)
-
-    def _visit_inner(
-        self, graph: Any, kind: str, given: list[bool], calls: tuple[str, ...]
-    ) -> None:
-        arguments = list(graph.inputs)
-        # A loop is given what its body made, and a branch is given more than what it passes on.
-        is_call = kind.endswith("PartitionedCall") and len(arguments) == len(given)
-        constant = {
-            argument.name
-            for argument, is_given in zip(arguments, given, strict=False)
-            if is_call and is_given
-        }
-        self.visit(graph, constant, calls)
 
     def _has_state(self, op: Any) -> bool:
         kind: str = op.type

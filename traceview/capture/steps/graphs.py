@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from traceview.capture.sidecar.file import NoAnswerError
@@ -69,13 +70,12 @@ class Visits:
     """The ops that were visited, each as often as calls lead to it, of which there may be `most`."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._count = 0
+        self._most = self._left = most
 
     def add(self, ops: int) -> None:
         """Count more; raises `NoAnswerError` where these are too many: what is left of them might have the same names."""
-        self._count += ops
-        if self._count > self._most:
+        self._left -= ops
+        if self._left < 0:
             raise NoAnswerError(f"its calls lead to more than {self._most:,} ops")
 
 
@@ -123,22 +123,19 @@ def training_loop(graph: Any) -> str | None:
 
 def computes_gradients(function: Any) -> bool:
     """Whether the graph of a concrete function computes gradients; False where it cannot be read."""
-    try:
+    with suppress(Exception):  # private parts of TensorFlow
         return "gradient" in _training_parts(function.graph)
-    except Exception:  # private parts of TensorFlow
-        return False
+    return False
 
 
 def updates_alone(function: Any) -> bool:
     """Whether a concrete function without arguments only updates variables that are trained, as after micro-batches."""
-    try:
+    with suppress(Exception):  # private parts of TensorFlow
         graph = function.graph
         is_given_data = len(function.inputs) > len(function.captured_inputs)
         is_of_model = any(variable.trainable for variable in graph.variables)
-        is_update = set(_training_parts(graph)) == {"update"}
-    except Exception:  # private parts of TensorFlow
-        return False
-    return is_update and is_of_model and not is_given_data
+        return is_of_model and not is_given_data and set(_training_parts(graph)) == {"update"}
+    return False
 
 
 def _training_parts(graph: Any) -> Iterator[str]:
