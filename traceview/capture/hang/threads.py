@@ -2,23 +2,34 @@
 
 Two looks a moment apart show which threads work. A look needs Python's lock for tens of microseconds and stops nothing. The
 kernel's side comes from `/proc/self/task` (proc(5)); a system without it gives Python stacks alone.
+
+Where no Python can run because a native call holds Python's lock, that is noticed while it lasts.
+`faulthandler.dump_traceback_later` has a thread in C that needs no lock. It is armed again and again by the thread that watches,
+so it fires only where that thread does not run. It writes all stacks to a file in the output folder, which `analyze` shows;
+another thread without the lock, in native code, says so on standard error.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import platform
+import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic_ns
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
-from traceview.capture.process.own_threads import OWN_THREADS
+from traceview.base.stack_dump import FILE_PREFIX
+from traceview.capture.process.around import NATIVE, Patches
+from traceview.capture.process.own_threads import OWN_THREADS, own_thread
 from traceview.capture.process.python_code import CodePlaces, callers, origin_of
+from traceview.capture.sidecar.file import is_running
 
 MOST_FRAMES: Final = 60
 """Of one stack, the innermost ones."""
@@ -50,8 +61,6 @@ _CALLS: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = {
 }
 """Numbers of system calls by what a thread in them does, as in the kernel's tables (`unistd_64.h`, `unistd.h`)."""
 _STATES: Final = {"R": "computing", "D": "disk", "T": "stopped", "t": "stopped"}
-_TASKS: Final = Path("/proc/self/task")
-_IMPORT: Final = "<frozen importlib"
 
 
 class KernelThread(NamedTuple):
@@ -96,9 +105,8 @@ def python_threads(places: CodePlaces) -> Iterator[PythonThread]:
         name = str(getattr(thread, "name", "")) or "thread of a library"
         lines, user_line = _stack(places, frames[ident])
         if lines and not name.startswith(OWN_THREADS):
-            native_id = getattr(thread, "native_id", None) or (
-                os.getpid() if ident == main else None
-            )
+            number = os.getpid() if ident == main else None
+            native_id = getattr(thread, "native_id", None) or number
             yield PythonThread(ident, name, native_id, tuple(lines[:MOST_FRAMES]), user_line)
 
 
@@ -111,7 +119,7 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
     user_line = None
     for frame in callers(innermost):
         code = frame.f_code
-        is_import = bool(lines) and code.co_filename.startswith(_IMPORT)
+        is_import = bool(lines) and code.co_filename.startswith("<frozen importlib")
         if not is_import and places.kind(code.co_filename) != "own":
             origin = origin_of(code)
             line = f"{origin.shown(places)}:{origin.line_of(frame.f_lineno)} in {origin.function}"
@@ -125,7 +133,7 @@ def _kernel_threads() -> dict[int, KernelThread]:
     """The threads of this process, by number; none where the system does not list them."""
     threads: dict[int, KernelThread] = {}
     with suppress(OSError):
-        for folder in _TASKS.iterdir():
+        for folder in Path("/proc/self/task").iterdir():
             # A thread may end meanwhile.
             with suppress(OSError, IndexError, ValueError):
                 fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
@@ -187,3 +195,81 @@ def described(first: Look, second: Look, *, without: int | None = None) -> dict[
             for thread in second.python
         ],
     }
+
+
+class Silence:
+    """The watch of one process, from `open` to `close`. A script that uses the timer of faulthandler keeps it."""
+
+    def __init__(self, folder: Path, after_s: float) -> None:
+        self.problem: str | None = None
+        self._folder = folder
+        self._after_s = after_s
+        self._file: IO[Any] | None = None
+        self._arm = faulthandler.dump_traceback_later
+        self._patches = Patches()
+        self._is_taken = False
+
+    def open(self) -> None:
+        """Make the file. Without it nothing is noticed, and `problem` says why."""
+        prefix = f"{FILE_PREFIX}{socket.gethostname()}-"
+        for path in self._folder.glob(f"{prefix}*.txt"):
+            # The empty file of a process of this host that was killed.
+            number = path.name.removeprefix(prefix).partition("-")[0]
+            with suppress(OSError):
+                if number.isdecimal() and not is_running(int(number)) and not path.stat().st_size:
+                    path.unlink()
+        try:
+            descriptor, name = tempfile.mkstemp(".txt", f"{prefix}{os.getpid()}-", self._folder)
+        except OSError as error:
+            self.problem = f"{error.strerror or error}"
+            return
+        self._file = os.fdopen(descriptor, "w", encoding="utf-8")
+        self._path = Path(name)
+        self._patches.put(faulthandler, "dump_traceback_later", self._taken_by_script)
+        text = (
+            f"traceview: no Python has run for {self._after_s:g} s: a native call holds Python's lock (GIL), or the process "
+            f"was stopped. All stacks are in {name}:\n"
+        )
+        if hasattr(NATIVE, "watch_silence"):
+            watch = NATIVE.new_watch(), self._after_s, text.encode(), os.fsencode(name)
+            own_thread("silence", NATIVE.watch_silence, *watch).start()
+
+    def beat(self) -> None:
+        """Python runs."""
+        if self._file is None or self._is_taken:
+            return
+        if hasattr(NATIVE, "beat"):
+            NATIVE.beat()
+        try:
+            self._arm(self._after_s, repeat=False, file=self._file)
+        except (OSError, RuntimeError, ValueError) as error:
+            self.problem, self._is_taken = str(error), True
+
+    def text(self) -> str:
+        """The stacks that were written, which are forgotten; empty where Python ran all the time."""
+        text = ""
+        if self._file is not None:
+            with suppress(OSError, ValueError):
+                text = self._path.read_text("utf-8", "replace")
+                self._file.seek(0)
+                self._file.truncate()
+        return text
+
+    def close(self) -> None:
+        """End, and remove the file."""
+        if self._file is None:
+            return
+        if hasattr(NATIVE, "new_watch"):
+            NATIVE.new_watch()
+        if not self._is_taken:
+            faulthandler.cancel_dump_traceback_later()
+        self._patches.undo()
+        with suppress(OSError):
+            self._file.close()
+            self._path.unlink()
+        self._file = None
+
+    def _taken_by_script(self, *arguments: Any, **keywords: Any) -> Any:
+        """There is one timer per process, and it is the script's if it wants it."""
+        self._is_taken = True
+        return self._arm(*arguments, **keywords)

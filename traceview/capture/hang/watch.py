@@ -6,6 +6,7 @@ on if it can; then the report is completed. Each hang has one report.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -18,17 +19,16 @@ from typing import Any, Final
 
 from traceview.base.version import VERSION
 from traceview.capture.hang import threads
-from traceview.capture.hang.peers import Peers
-from traceview.capture.hang.silence import Silence
 from traceview.capture.process.own_threads import Ticker
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.capture import Capture
-from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
+from traceview.capture.record.run_choice import Rendezvous
+from traceview.capture.sidecar.cluster import Place, Task, own_place
+from traceview.capture.sidecar.file import reason_of, write_whole
 from traceview.capture.sidecar.gpu_libraries import opened_nvml
 from traceview.capture.steps.graphs import ops_within, traces
+from traceview.capture.window.ranges import StepRange
 
-SUFFIX: Final = ".hang"
-SCHEMA_VERSION: Final = 1
 _PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _REPORTS: Final = "traceview.analysis.machine.hang.section"
 _TICK_S: Final = 0.25
@@ -43,8 +43,10 @@ _STOP_TIMEOUT_S: Final = 2.0
 """A look ends at once; a report that is written to a file system that hangs is not waited for."""
 
 
-WriteUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, bytes], Sequence[str]]]
-"""Makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now."""
+_SILENT_BEATS: Final = 3
+"""A worker that misses one or two is slow, or its file system is."""
+_LARGEST_BYTES: Final = 1 << 16
+"""Of a worker's file, which has a few hundred."""
 
 
 def hang_watch(after_s: float, steps: Capture, say: Callable[[str], None]) -> HangWatch | None:
@@ -61,10 +63,13 @@ def hang_watch(after_s: float, steps: Capture, say: Callable[[str], None]) -> Ha
 
 
 class HangWatch:
-    """Watches the steps of one `Capture` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user."""
+    """Watches the steps of one `Capture` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user.
+
+    `write_up` makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now.
+    """
 
     def __init__(
-        self, after_s: float, write_up: WriteUp, steps: Capture, say: Callable[[str], None]
+        self, after_s: float, write_up: Any, steps: Capture, say: Callable[[str], None]
     ) -> None:
         self._after_s = after_s
         self._write_up = write_up
@@ -74,7 +79,7 @@ class HangWatch:
         out = steps.settings.out.absolute()
         interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
         self._peers = Peers(out, steps.settings.steps, interval_s)
-        self._silence = Silence(out, after_s)
+        self._silence = threads.Silence(out, after_s)
         self._ticker = Ticker("hang", self._looked)
         self._is_over = False
         self._count = self._hang_count = 0
@@ -152,18 +157,16 @@ class HangWatch:
         if self._peers.find(os.environ):
             # So that the other workers know of this one, and so that ages count from now.
             self._beat()
-        least_s, most_s = _LOOK_S
-        missing: dict[str, str] = {}
         calls, first = self._other_calls(), threads.look(CodePlaces())
-        time.sleep(min(max(self._after_s / 4, least_s), most_s))
+        time.sleep(min(max(self._after_s / 4, _LOOK_S[0]), _LOOK_S[1]))
         second = threads.look(CodePlaces())
         facts = {
             **self._known(waited_s, is_lock_held=False),
             **threads.described(first, second, without=get_native_id()),
             "calls_in_look": sum(self._other_calls().values()) - sum(calls.values()),
             "workers": self._peers.read(),
-            "gpus": _gpus(missing),
-            "missing": missing,
+            "gpus": _gpus(),
+            "missing": {},
         }
         with suppress(Exception):
             # While the graph is being made, it is not known.
@@ -178,13 +181,13 @@ class HangWatch:
         """What the watch and the hooks know."""
         callee = None if is_lock_held else self._steps.observer.current
         others = self._other_calls()
-        task = self._peers.place.task if self._peers.place else None
+        place = self._peers.place
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": 1,
             "traceview_version": VERSION,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "task": str(task) if task else None,
+            "task": str(place.task) if place else None,
             "state": "open",
             "limit_ns": int(self._after_s * 1e9),
             "noticed_ns": time.time_ns(),
@@ -220,8 +223,8 @@ class HangWatch:
         self._facts |= {"state": state, "total_ns": int(total_s * 1e9)}
         self._write()
         if state == "went-on" and not self._facts["is_lock_held"]:
-            verb = "went on" if self._facts["step_count"] else "began"
-            self._say(f"training {verb} after {total_s:.0f} s without a step; the report says so")
+            what = "training went on" if self._facts["step_count"] else "training began"
+            self._say(f"{what} after {total_s:.0f} s without a step; the report says so")
         self._facts = None
 
     def _write(self) -> Sequence[str]:
@@ -230,7 +233,7 @@ class HangWatch:
         if self._place is None:
             self._place = self._steps.report_place()
         folder, host = self._place
-        stem = f"{host}{SUFFIX}{self._hang_count if self._hang_count > 1 else ''}"
+        stem = f"{host}.hang{self._hang_count if self._hang_count > 1 else ''}"
         files, lines = self._write_up(self._facts)
         for ending, content in files.items():
             write_whole(folder / f"{stem}{ending}", content)
@@ -249,16 +252,73 @@ class HangWatch:
         })  # fmt: skip
 
 
-def _gpus(missing: dict[str, str]) -> list[dict[str, Any]]:
-    """Load and power of each GPU now."""
-    try:
-        with opened_nvml() as nvml:
-            handles = map(nvml.nvmlDeviceGetHandleByIndex, range(int(nvml.nvmlDeviceGetCount())))
-            busy = [float(nvml.nvmlDeviceGetUtilizationRates(each).gpu) / 100 for each in handles]
-            return [{"ordinal": number, "busy_ratio": ratio} for number, ratio in enumerate(busy)]
-    except NoAnswerError:
-        # No driver, no GPU to tell about.
-        return []
-    except Exception as error:
-        missing["gpus"] = reason_of(error)
-        return []
+def _gpus() -> list[dict[str, Any]]:
+    """Load of each GPU now; without a driver there is none to tell about."""
+    with suppress(Exception), opened_nvml() as nvml:
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(int(nvml.nvmlDeviceGetCount())))
+        busy = [float(nvml.nvmlDeviceGetUtilizationRates(each).gpu) / 100 for each in handles]
+        return [{"ordinal": number, "busy_ratio": ratio} for number, ratio in enumerate(busy)]
+    return []
+
+
+class Peers:
+    """The other workers, as soon as the environment names some. `interval_s`: how often each worker writes."""
+
+    def __init__(self, out: Path, steps: StepRange, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self.place: Place | None = None
+        self._out = out
+        self._steps = steps
+        self._folder = Path()
+
+    def find(self, environment: Mapping[str, str]) -> bool:
+        """Whether there are partners; the script may join a cluster at any time before it trains."""
+        place = self.place or own_place(environment)
+        if place is None or not place.partners:
+            return False
+        if self.place is None:
+            self.place, self._folder = place, Rendezvous(self._out, place, self._steps).folder
+            with suppress(OSError):
+                self._folder.mkdir(exist_ok=True)
+        return True
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Say what this worker does. A folder that cannot be written is noticed by the others, as silence."""
+        if self.place is not None:
+            beat = {"host": socket.gethostname(), "interval_s": self.interval_s, **fields}
+            with suppress(OSError):
+                write_whole(self._file(self.place.task), json.dumps(beat).encode())
+
+    def read(self) -> list[dict[str, Any]]:
+        """What the other workers do, as the fields of the report; call `write` just before."""
+        if self.place is None:
+            return []
+        now_s = 0.0
+        with suppress(OSError):
+            now_s = self._file(self.place.task).stat().st_mtime
+        own = self.place.task
+        return [self._worker(task, now_s) for task in self.place.partners if task != own]
+
+    def _file(self, task: Task) -> Path:
+        return self._folder / f"beat-{task.label}.json"
+
+    def _worker(self, task: Task, now_s: float) -> dict[str, Any]:
+        fields = ("host", "step_count", "waited_ns", "silent_ns", "line")
+        worker: dict[str, Any] = {"task": str(task), "state": "unknown", **dict.fromkeys(fields)}
+        path = self._file(task)
+        # A worker without a file has never written, and a damaged one says nothing.
+        with suppress(KeyError, OSError, RecursionError, TypeError, ValueError, OverflowError):
+            silent_s = max(now_s - path.stat().st_mtime, 0.0)
+            with path.open("rb") as file:
+                beat = json.loads(file.read(_LARGEST_BYTES))
+            is_silent = silent_s > _SILENT_BEATS * max(float(beat["interval_s"]), 1.0)
+            state = "in-step" if beat["is_in_step"] is True else "elsewhere"
+            worker |= {
+                "host": str(beat["host"]),
+                "step_count": int(beat["step_count"]),
+                "waited_ns": max(int(beat["waited_ns"] + silent_s * 1e9), 0),
+                "silent_ns": int(silent_s * 1e9),
+                "line": None if beat["line"] is None else str(beat["line"]),
+                "state": "ended" if beat["is_ended"] is True else "silent" if is_silent else state,
+            }
+        return worker
