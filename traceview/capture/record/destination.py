@@ -87,16 +87,15 @@ class Destination:
             )
 
     def _make_private(self, attempts: int = 3) -> Path:
-        if not self.out.exists():
-            if not self.out.parent.is_dir():
-                raise CaptureError(
-                    f"--out {self.out}: the directory {self.out.parent} does not exist",
-                    hint="create it, or choose another --out",
-                )
-            # Another worker may make it at the same time.
-            with suppress(FileExistsError):
-                self.out.mkdir()
-                self._made_out = True
+        if not self.out.parent.is_dir():
+            raise CaptureError(
+                f"--out {self.out}: the directory {self.out.parent} does not exist",
+                hint="create it, or choose another --out",
+            )
+        # Another worker may make it at the same time.
+        with suppress(FileExistsError):
+            self.out.mkdir()
+            self._made_out = True
         try:
             return Path(tempfile.mkdtemp(prefix=_INCOMPLETE, dir=self.out))
         except FileNotFoundError:
@@ -236,18 +235,17 @@ def output_folder(text: str | os.PathLike[str]) -> Path:
 
 def run_name(name: str) -> str:
     """Return `name` if it can name a folder; raises `UsageError` if not."""
-    fault = None
-    if not name.strip() or name != name.strip():
-        fault = "must not be blank, or begin or end with a blank"
-    elif {"/", "\\"} & set(name) or name.startswith("."):
-        fault = "must not be a path, or begin with a dot"
-    elif not name.isprintable() or len(name.encode()) > _LONGEST_NAME:
-        fault = f"must be printable, and {_LONGEST_NAME} bytes long at most"
-    if fault:
-        raise UsageError(
-            f"run {name!r}: the name {fault}",
-            hint="for example --run before-the-change",
-        )
+    faults = {
+        "must not be blank, or begin or end with a blank": not name or name != name.strip(),
+        "must not be a path, or begin with a dot": {"/", "\\"} & set(name) or name.startswith("."),
+        f"must be printable, and {_LONGEST_NAME} bytes long at most": (
+            not name.isprintable() or len(name.encode()) > _LONGEST_NAME
+        ),
+    }
+    for fault, is_so in faults.items():
+        if is_so:
+            hint = "for example --run before-the-change"
+            raise UsageError(f"run {name!r}: the name {fault}", hint=hint)
     return name
 
 
@@ -268,11 +266,10 @@ def _may_run(private: Path) -> bool:
 def _move(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
+        source.unlink()
     except FileExistsError:
         raise
     except OSError:
         # A file system without links: an exclusive name first, then the file over it.
         target.open("xb").close()
         source.replace(target)
-    else:
-        source.unlink()

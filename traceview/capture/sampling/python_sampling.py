@@ -328,32 +328,22 @@ class ThreadClocks:
 
     def cpu_us(self, ident: int) -> int:
         """Microseconds of processor time that a thread has taken; `UNKNOWN` where that is not known, or it has ended."""
-        if ident in self._clocks:
+        for is_known in (True, False):
             try:
-                return _read_us(self._clocks[ident])
-            except OSError:
+                if not is_known:
+                    self._clocks.update(_clocks_now())
+                return time.clock_gettime_ns(self._clocks[ident]) // 1000
+            except (KeyError, OSError):
                 # It has ended, and another thread may have its address.
-                del self._clocks[ident]
-        try:
-            self._clocks.update(_clocks_now())
-            return _read_us(self._clocks[ident])
-        except (KeyError, OSError):
-            return UNKNOWN
-
-
-def _read_us(clock: int) -> int:
-    return time.clock_gettime_ns(clock) // 1000
+                self._clocks.pop(ident, None)
+        return UNKNOWN
 
 
 def _clocks_now() -> dict[int, int]:
     """The clock of each thread that is in Python; empty where the system has none, or Python has no GIL."""
-    if not hasattr(time, "pthread_getcpuclockid") or not _has_lock():
+    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
+    if not hasattr(time, "pthread_getcpuclockid") or not has_lock:
         return {}
     # Nothing of this runs before `dict` does, and nothing in it is code of Python, which could let go of the GIL.
     idents, same_idents = tee(chain.from_iterable(starmap(sys._current_frames, ((),))))
     return dict(zip(idents, map(time.pthread_getcpuclockid, same_idents), strict=False))
-
-
-def _has_lock() -> bool:
-    is_enabled = getattr(sys, "_is_gil_enabled", None)
-    return is_enabled is None or bool(is_enabled())
