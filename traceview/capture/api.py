@@ -16,9 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from traceview.capture.process.python_code import CodePlaces, callers
-from traceview.capture.record.capture import Capture
+from traceview.capture.record.capture import Capture, framework_in_use
 from traceview.capture.record.destination import output_folder
-from traceview.capture.record.framework import framework_in_use
 from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import Settings
 from traceview.capture.steps.callee import name_of_model

@@ -266,10 +266,11 @@ def _may_run(private: Path) -> bool:
 def _move(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-        source.unlink()
     except FileExistsError:
         raise
     except OSError:
         # A file system without links: an exclusive name first, then the file over it.
         target.open("xb").close()
         source.replace(target)
+    else:
+        source.unlink()

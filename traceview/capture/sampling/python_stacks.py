@@ -14,8 +14,7 @@ from time import time_ns
 from typing import Any, Final
 
 from traceview.capture.process.python_code import CodePlaces
-from traceview.capture.sampling.garbage import Collections
-from traceview.capture.sampling.python_sampling import StackSampler
+from traceview.capture.sampling.python_sampling import Collections, StackSampler
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.sidecar.secrets import masked_thread
 

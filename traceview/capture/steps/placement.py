@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener
 from traceview.capture.steps.callee import name_of_concrete
 from traceview.capture.steps.graph_flops import describe_flops
-from traceview.capture.steps.graph_values import describe_values
-from traceview.capture.steps.graphs import count_ops, traces, training_loop
+from traceview.capture.steps.graphs import count_ops, describe_values, traces, training_loop
 from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.op_lines import describe_lines
 from traceview.capture.steps.step_inputs import Sizes, StepInputs
