@@ -140,7 +140,11 @@ for number, (x, y) in enumerate(data(60)):
         said="a step is about 3 calls of gradient_of and an update by the optimizer",
     ),
     "accumulated gradients outside functions": Kind(
-        ACCUMULATED.replace("train_step", "gradient_of"), "4:7", [3, 4, 5, 6, 7], ["GradientTape"]
+        ACCUMULATED.replace("train_step", "gradient_of"),
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["GradientTape"],
+        said="a step is about 3 gradients and an update by the optimizer",
     ),
     "a loop in a function": Kind(
         """

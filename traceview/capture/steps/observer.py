@@ -78,19 +78,19 @@ class EagerSteps:
         """Whether a step function was recognized: gradients outside of it are no steps then."""
         self._window = window
         self._count = count
-        self._is_counted = self._has_gradient = self._is_complete = self._ends_by_update = False
+        self._is_counted = self._has_gradient = self._is_complete = self.ends_by_update = False
         self._iterator: int | None = None
 
     def gradient_computed(self) -> None:
         """A gradient was computed that belongs to the step."""
         self._has_gradient = not self.is_off
-        self._is_complete = not self._ends_by_update
+        self._is_complete = not self.ends_by_update
 
     def applied(self) -> None:
         """An optimizer was applied."""
-        if self._window.state == "waiting" and not self._ends_by_update:
+        if self._window.state == "waiting" and not self.ends_by_update:
             # What ended so far were micro-batches.
-            self._ends_by_update = True
+            self.ends_by_update = True
             if self._window.next_number:
                 self._window.count_from(0)
         self._is_complete = True
@@ -489,6 +489,9 @@ class Observer(Recognizer):
                 f"a step is {calls} of {part.name} and {self._end_of(part)}; --step-function NAME counts the calls of one of them"
             )
         for callee in steps:
+            times = round(self.eager_gradients / callee.step_count)
+            if callee.kind == "eager" and self.eager.ends_by_update and times > 1:
+                yield f"a step is about {times} gradients and an update by the optimizer"
             if callee.runs_per_call > 1:
                 yield (
                     f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in "
