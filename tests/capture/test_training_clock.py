@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.record.outcome import NO_STEP_S, no_step_watch
+from traceview.capture.record.outcome import no_step_watch
 from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.ranges import StepRange
@@ -45,10 +45,6 @@ class Scene:
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-def test_the_minute_is_a_minute() -> None:
-    assert NO_STEP_S == 60
 
 
 def test_calls_without_a_step_are_named_once(scene: Scene) -> None:

@@ -27,6 +27,7 @@ import time
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import chain, compress, starmap, tee
 from threading import get_ident, main_thread
 from types import CodeType, FrameType
@@ -225,12 +226,11 @@ class Collections:
         """Be called at the start and the end of every collection, and where the script switches them."""
         self._is_on, self._is_wanted = True, gc.isenabled()
         gc.callbacks.append(self._called)
-        for name, after in (
-            ("enable", self._switched(is_on=True)),
-            ("disable", self._switched(is_on=False)),
-            ("isenabled", lambda _token, _result, _error: self._is_wanted),
-        ):
-            self._patches.put(gc, name, around(getattr(gc, name), lambda: True, after))
+        for name, is_on in (("enable", True), ("disable", False)):
+            # Before it is done, so that no round in between does the opposite.
+            chosen = partial(setattr, self, "_is_wanted", is_on)
+            self._patches.put(gc, name, around(getattr(gc, name), chosen, self._seen))
+        self._patches.put(gc, "isenabled", around(gc.isenabled, lambda: True, self._seen))
 
     def stop(self) -> None:
         """Be called no longer."""
@@ -257,12 +257,8 @@ class Collections:
             self.stop()
             self.release()
 
-    def _switched(self, *, is_on: bool) -> Any:
-        def after(_token: Any, result: Any, _error: BaseException | None) -> Any:
-            self._is_wanted = is_on
-            return result
-
-        return after
+    def _seen(self, _token: Any, _result: Any, _error: BaseException | None) -> bool:
+        return self._is_wanted
 
     def _called(self, phase: str, info: dict[str, Any]) -> None:
         now_ns = time.time_ns()
