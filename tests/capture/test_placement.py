@@ -35,19 +35,6 @@ class Graph:
         return SimpleNamespace(graph=self.functions[name])
 
 
-class Function(SimpleNamespace):
-    """Can be referred to weakly, as TensorFlow's can."""
-
-
-def function(name: str, graph: Graph) -> Any:
-    trace = SimpleNamespace(graph=graph, name=name)
-    return Function(_name=name, _function_cache={0: trace})
-
-
-def steps_of(thing: Any) -> Any:
-    return SimpleNamespace(functions_of=lambda _: [thing], with_parts=list, models=list)
-
-
 def test_ops_are_counted_with_those_of_the_functions_that_are_called() -> None:
     branch = SimpleNamespace(name="branch")
     inner = Graph([Op("MatMul"), Op("Add", GPU_1)])

@@ -22,7 +22,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -50,30 +49,17 @@ _MEETING: Final = re.compile(r"\d{1,9}", re.ASCII)
 _IMPORTED_S: Final = time.monotonic()
 
 
-@dataclass(frozen=True)
-class Meeting:
-    """A capture of several workers. `run`: the name of its run."""
-
-    run: str
-    number: int
-    rendezvous: Rendezvous
-
-    def absent(self) -> tuple[Task, ...]:
-        """The partners that have not joined so far; raises `OSError`."""
-        names = self.rendezvous.names()
-        partners = self.rendezvous.place.partners
-        return tuple(t for t in partners if f"{self.number}.{t.label}" not in names)
-
-
 class Rendezvous:
-    """Where the workers of one cluster that capture the same steps meet."""
+    """Where the workers of one cluster that capture the same steps meet. `run`: the name of their run, once joined."""
 
     def __init__(self, out: Path, place: Place, steps: StepRange) -> None:
         key = hashlib.sha256(f"{steps} {place.cluster}".encode("utf-8", "replace")).hexdigest()
         self.place = place
         self.folder = out / f"{_RENDEZVOUS_PREFIX}{key[:16]}"
+        self.run = ""
+        self.number = 0
 
-    def join(self, new_run: Callable[[], Path], process_age_s: float | None = None) -> Meeting:
+    def join(self, new_run: Callable[[], Path], process_age_s: float | None = None) -> Rendezvous:
         """Join the capture that is under way, or begin one in a run that `new_run` makes.
 
         `process_age_s`: how long this process has run, by default as the system says. Raises `OSError` if the folder
@@ -89,10 +75,16 @@ class Rendezvous:
                 if path.stat().st_mtime >= oldest_s:
                     run = Path(path.read_text("utf-8", "replace")).name
                     (self.folder / f"{number}.{self.place.task.label}").touch(exist_ok=False)
-                    return Meeting(run, number, self)
+                    self.run, self.number = run, number
+                    return self
             number += 1
             self._begin(self.folder / str(number), new_run())
         raise OSError(None, f"no free place among {_MOST_ATTEMPTS} captures", str(self.folder))
+
+    def absent(self) -> tuple[Task, ...]:
+        """The partners that have not joined so far; raises `OSError`."""
+        names = self.names()
+        return tuple(t for t in self.place.partners if f"{self.number}.{t.label}" not in names)
 
     def names(self) -> set[str]:
         """The files of the rendezvous."""
@@ -165,7 +157,7 @@ class RunChoice:
         self.suffix = ""
         self._destination = destination
         self._say = say
-        self._meeting: Meeting | None = None
+        self._meeting: Rendezvous | None = None
         self._tries = 1
 
     def check(self) -> None:

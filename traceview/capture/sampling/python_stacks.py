@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling.python_sampling import Collections, StackSampler
+from traceview.capture.sidecar.environment import masked_thread
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.sidecar.secrets import masked_thread
 
 NOT_ASKED: Final = "switched off (--without python, or python=False)"
 
