@@ -56,11 +56,6 @@ def command_of(name: str, arguments: Sequence[str], *, is_module: bool = False) 
             return ["bash", file, *arguments]
         if not path.is_file() and not (path / "__main__.py").is_file() and shutil.which(name):
             return [name, *arguments]
-    _check_script(path, name)
-    return [sys.executable, name, *arguments]
-
-
-def _check_script(path: Path, name: str) -> None:
     if not path.exists():
         hint = "give the path of a Python file"
         if name.startswith("-"):
@@ -72,6 +67,7 @@ def _check_script(path: Path, name: str) -> None:
         raise UsageError(f"script cannot be read: {name}")
     if path.is_dir() and not (path / "__main__.py").is_file():
         raise UsageError(f"{name} is a directory without a __main__.py")
+    return [sys.executable, name, *arguments]
 
 
 def become(command: Sequence[str], settings: Settings) -> NoReturn:
@@ -79,7 +75,7 @@ def become(command: Sequence[str], settings: Settings) -> NoReturn:
 
     Raises `UsageError` if there is no such command, `CaptureError` if nothing can be written to the folder of the traces.
     """
-    environment = _environment(command, settings, os.getpid())
+    environment = _environment(command, replace(settings, launch=_launch(os.getpid())))
     sys.stdout.flush()
     sys.stderr.flush()
     for name in _IGNORED_BY_PYTHON:
@@ -125,9 +121,8 @@ def run(command: Sequence[str], settings: Settings) -> tuple[int, list[Path]]:
     """
     import subprocess
 
-    launch = f"0-{_random()}"
-    begun_s = time.time()
-    environment = _environment(command, replace(settings, launch=launch), 0)
+    launch, begun_s = _launch(0), time.time()
+    environment = _environment(command, replace(settings, launch=launch))
     try:
         process = subprocess.Popen(list(command), env=environment)
     except OSError as error:
@@ -164,7 +159,7 @@ def end_as(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _environment(command: Sequence[str], settings: Settings, pid: int) -> dict[str, str]:
+def _environment(command: Sequence[str], settings: Settings) -> dict[str, str]:
     """The environment of the command, after all that can be checked before."""
     if not any(Path(folder, STARTUP_FILE).is_file() for folder in sys.path):
         raise CaptureError(
@@ -182,13 +177,11 @@ def _environment(command: Sequence[str], settings: Settings, pid: int) -> dict[s
     destination = Destination(settings.out)
     destination.prepare()
     destination.clean()
-    if settings.launch is None:
-        settings = replace(settings, launch=f"{pid}-{_random()}")
     return {**os.environ, VARIABLE: settings.written()}
 
 
-def _random() -> str:
-    return os.urandom(6).hex()
+def _launch(pid: int) -> str:
+    return f"{pid}-{os.urandom(6).hex()}"
 
 
 def _no_command(command: Sequence[str], error: OSError) -> UsageError:

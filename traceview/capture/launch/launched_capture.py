@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from threading import Lock
 
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture.process.endings import Endings, end_by
+from traceview.capture.process.around import NATIVE
+from traceview.capture.process.endings import Endings
 from traceview.capture.process.saying import VARIABLE, is_first, name_runs, say, say_problem
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import runs_of_launch
@@ -194,7 +195,7 @@ class LaunchedCapture(WindowListener):
         if number:
             if self._capture.run is not None and is_first(os.environ.get(VARIABLE, "")):
                 name_runs([self._capture.run])
-            end_by(number)
+            NATIVE.end_by(number)
         if has_lock:
             self._ending.release()
 

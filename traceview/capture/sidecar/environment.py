@@ -21,7 +21,7 @@ from typing import Any, Final
 from traceview.capture.sidecar.cluster import own_place
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, answers
 from traceview.capture.sidecar.gpu_libraries import (
-    describe_driver,
+    decoded,
     describe_links,
     loaded_versions,
     opened_nvml,
@@ -72,7 +72,8 @@ class EnvironmentListener(WindowListener):
         versions = loaded_versions()
         try:
             with opened_nvml() as nvml:
-                driver = describe_driver(nvml)
+                version = nvml.nvmlSystemGetDriverVersion
+                driver = answers({"driver": lambda: decoded(version())})
                 sidecar.add("links", describe_links(nvml))
         except NoAnswerError as reason:
             sidecar.add("links", {"missing": {"gpus": str(reason)}})

@@ -124,11 +124,6 @@ _FALLBACK_MAX_LINKS: Final = 18
 """NVLinks of one GPU; nvml.h, NVML_NVLINK_MAX_LINKS since Hopper."""
 
 
-def describe_driver(nvml: Any) -> dict[str, Any]:
-    """The version of the driver."""
-    return answers({"driver": lambda: decoded(nvml.nvmlSystemGetDriverVersion())})
-
-
 def describe_links(nvml: Any) -> dict[str, Any]:
     """All GPUs of the host, visible to TensorFlow or not."""
 

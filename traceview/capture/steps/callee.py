@@ -122,11 +122,8 @@ class Callee:
 
 def name_of(function: Any) -> str:
     """The name of a function, or of its class without one."""
-    for attribute in ("__name__", "_name"):
-        name = getattr(function, attribute, None)
-        if isinstance(name, str):
-            return name
-    return type(function).__name__
+    name = getattr(function, "__name__", None) or getattr(function, "_name", None)
+    return name if isinstance(name, str) else type(function).__name__
 
 
 def name_of_model(model: Any) -> str:

@@ -132,7 +132,7 @@ class Hooks:
         asks, trains = (self._asks, self._answered), (_itself, self._made_train_function)
         return {
             FUNCTION_CALL: (self._calls, ended),
-            CONCRETE_CALL: (self._calls_concrete, ended),
+            CONCRETE_CALL: (self._calls, ended),
             STRATEGY_RUN: (self._runs, ended),
             GRADIENT: (_moment(observer.gradient_reached), ended),
             TAPE: (_moment(observer.tape_begins), ended),
@@ -155,12 +155,6 @@ class Hooks:
     def _ended(self, call: Call, result: Any, error: BaseException | None) -> Any:
         self._observer.end(call, error)
         return result
-
-    def _calls_concrete(self, function: Any, /, *args: Any, **kwargs: Any) -> Call | None:
-        observer = self._observer
-        if observer.is_idle:
-            return observer.begin(observer.concrete_function(function), 1, args, kwargs)
-        return None
 
     def _runs(self, _strategy: Any, /, *args: Any, **kwargs: Any) -> Call | None:
         observer = self._observer

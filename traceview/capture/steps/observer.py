@@ -213,19 +213,17 @@ class Observer(Recognizer):
     # Callees
 
     def function(self, function: Any) -> Callee:
-        """The callee of a `tf.function` object."""
+        """The callee of a `tf.function` object, and of a concrete function, which may be one of it by its name."""
         callee = self._of_function.get(function)
         if callee is None:
-            callee = self._remember(function, self._new(name_of(function), "function"))
+            is_concrete = hasattr(function, "captured_inputs")
+            name = name_of_concrete(function) if is_concrete else name_of(function)
+            callee = self._named(name, "function") if is_concrete else self._new(name, "function")
+            self._of_function[function] = callee
+            callee.calls_function(function)
+            callee.learns()
             module = getattr(getattr(function, "_python_function", None), "__module__", None)
-            callee.is_of_keras = str(module).partition(".")[0] in KERAS
-        return callee
-
-    def concrete_function(self, function: Any) -> Callee:
-        """The callee of a concrete function: that of the `tf.function` of its name, if one is known."""
-        callee = self._of_function.get(function)
-        if callee is None:
-            callee = self._remember(function, self._named(name_of_concrete(function), "function"))
+            callee.is_of_keras |= str(module).partition(".")[0] in KERAS
         return callee
 
     def replica_function(self, function: Any) -> Callee:
@@ -531,13 +529,6 @@ class Observer(Recognizer):
             self._step_called()
         self.inputs.step_begins()
         return callee.is_step
-
-    def _remember(self, function: Any, callee: Callee) -> Callee:
-        """A function object belongs to this callee."""
-        self._of_function[function] = callee
-        callee.calls_function(function)
-        callee.learns()
-        return callee
 
     def _named(self, name: str, kind: Kind) -> Callee:
         same = (each for each in self._callees if (each.name, each.kind) == (name, kind))
