@@ -125,6 +125,7 @@ def test_a_loop_of_replicas_with_its_gradients_and_updates(runs: dict[str, Captu
     assert of(found, "gradients/while/MatMul_grad/MatMul_1") == place("loop")
     assert of(found, "Mean", "pow") == place("loss")
     # Keras 3 numbers layers in names, Keras 2 does not.
+    is_keras_3 = "block_1/Square" in found
     squares = (op for op in found if op in ("block_1/Square", "block/Square"))
     assert of(found, *squares) == {f"model.py:{line(MODEL, 'square')}"}
     assert of(found, "block_1/inner_1/BiasAdd", "block/inner/BiasAdd") == {
@@ -133,7 +134,10 @@ def test_a_loop_of_replicas_with_its_gradients_and_updates(runs: dict[str, Captu
     assert of(found, "PartitionedCall/MatMul") == {f"model.py:{line(MODEL, 'product')}"}
     updates = {op for op in found if op.lower().startswith("sgd/") and "update" in op}
     assert updates
-    assert set().union(*(found[op] for op in updates)) == place("update")
+    # Keras 2 updates outside of what the replica runs.
+    assert set().union(*(found[op] for op in updates)) == (
+        place("update") if is_keras_3 else {None}
+    )
     # No name says of which op these are, but the function that made them does. The runtime folds them.
     line_of = run.sidecar["graphs"]["line_of"]
     for op in ("gradient_tape/Tile", "gradient_tape/replica_1/truediv"):

@@ -86,14 +86,14 @@ class EagerSteps:
         self._has_gradient = not self.is_off
         self._is_complete = not self.ends_by_update
 
-    def applied(self) -> None:
-        """An optimizer was applied."""
-        if self._window.state == "waiting" and not self.ends_by_update:
-            # What ended so far were micro-batches.
-            self.ends_by_update = True
-            if self._window.next_number:
-                self._window.count_from(0)
+    def applied(self) -> bool:
+        """An optimizer was applied; whether what ended so far were micro-batches, and no steps."""
+        is_first = self._window.state == "waiting" and not self.ends_by_update
+        if is_first and self._window.next_number:
+            self._window.count_from(0)
+        self.ends_by_update |= is_first
         self._is_complete = True
+        return is_first
 
     def input_begins(self, iterator: object) -> None:
         """The loop asks an iterator for input."""
@@ -422,7 +422,8 @@ class Observer(Recognizer):
             if self.window.state == "waiting" and self._find_parts():
                 self.eager.is_off = False
                 self.eager.gradient_computed()
-            self.eager.applied()
+            if self.eager.applied():
+                self._named(EAGER_STEP, "eager").step_count = 0
 
     # Between calls
 
