@@ -139,6 +139,24 @@ for number, (x, y) in enumerate(data(60)):
         ["GradientTape"],
         said="a step is about 3 calls of gradient_of and an update by the optimizer",
     ),
+    "an optimizer beside the step": Kind(
+        """
+optimizer, beside = (tf.keras.optimizers.SGD(0.01) for _ in range(2))
+other = tf.Variable(1.0)
+optimizer.build([weights])
+@tf.function
+def whole_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = loss_of(x, y)
+    optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+for x, y in data(12):
+    whole_step(x, y)
+    beside.apply_gradients([(tf.constant(1.0), other)])
+""",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["whole_step"],
+    ),
     "accumulated gradients outside functions": Kind(
         ACCUMULATED.replace("train_step", "gradient_of"),
         "4:7",

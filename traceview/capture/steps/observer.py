@@ -88,7 +88,8 @@ class EagerSteps:
 
     def applied(self) -> bool:
         """An optimizer was applied; whether what ended so far were micro-batches, and no steps."""
-        is_first = self._window.state == "waiting" and not self.ends_by_update
+        is_known = self.is_off or self.ends_by_update
+        is_first = self._window.state == "waiting" and not is_known
         if is_first and self._window.next_number:
             self._window.count_from(0)
         self.ends_by_update |= is_first
