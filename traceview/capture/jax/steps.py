@@ -202,29 +202,23 @@ class JaxEnvironment(EnvironmentListener):
         described = answers({
             "backend": jax.default_backend,
             "process_count": jax.process_count,
-            "devices": lambda: [_device(device) for device in jax.local_devices()],
+            "devices": lambda: [
+                {"id": each.id, "platform": each.platform, "kind": each.device_kind}
+                for each in jax.local_devices()
+            ],
         })  # fmt: skip
         sidecar.add("jax", described)
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""
         super().closed(sidecar, trace)
+        fields = ("name", "is_step", "calls", "computes_gradients", "arguments")
         functions = [
-            {
-                "name": function.name,
-                "is_step": function.is_step,
-                "calls": function.calls,
-                "computes_gradients": function.computes_gradients,
-                "arguments": function.arguments,
-            }
+            {field: getattr(function, field) for field in fields}
             for function in self._steps.callees
             if function.calls and not function.is_mark
         ]
         sidecar.add("jax", {"functions": functions})
-
-
-def _device(device: Any) -> dict[str, Any]:
-    return {"id": device.id, "platform": device.platform, "kind": device.device_kind}
 
 
 def _watch(
