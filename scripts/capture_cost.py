@@ -308,7 +308,7 @@ def graphs(rounds: int) -> list[float]:
         tf.function(train_step).get_concrete_function(tf.ones([32, 64]), tf.ones([32, 1])).graph
     )
     described = {
-        "values of a graph": ("graph_values", "describe_values", ()),
+        "values of a graph": ("graphs", "describe_values", ()),
         "lines of its ops": ("op_lines", "describe_lines", ()),
         "operations of its products": ("graph_flops", "describe_flops", (32,)),
     }

@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from traceview.capture.launch.saying import VARIABLE
+from traceview.capture.process.saying import VARIABLE
 
 PROGRAM = """
 import json, os, sys

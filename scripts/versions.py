@@ -2,9 +2,10 @@
 
     python scripts/versions.py [VERSION …]      for example 2.15.1 or jax-0.4.30; by default all versions
 
-Needs uv and the package registry. Each version gets an environment with Python 3.11 below ``--into`` (1.5 GB each), which
-is kept unless ``--remove`` is given. The tests that need TensorFlow and the measurement of the hooks run in it, about ten
-minutes for a version on two cores; with JAX (0.5 GB) those that need it, four minutes. The exit code is 1 if something failed.
+Needs the package registry, and Python 3.11 for the oldest versions. Each version gets an environment with the Python that runs
+this, below ``--into`` (1.5 GB each), which is kept unless ``--remove`` is given. The tests that need TensorFlow and the
+measurement of the hooks run in it, about ten minutes for a version on two cores; with JAX (0.5 GB) those that need it, four
+minutes. The exit code is 1 if something failed.
 """
 
 from __future__ import annotations
@@ -35,16 +36,18 @@ TESTS = ("-m", "tensorflow", "tests/capture", "tests/test_tensorflow.py")
 def environment(version: str, into: Path) -> Path:
     """The Python of an environment with this TensorFlow or JAX, which is created if it does not exist."""
     python = into / version / "bin" / "python"
+    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet"]
     if not python.exists():
-        subprocess.run(["uv", "venv", "--python", "3.11", into / version], check=True)
+        subprocess.run([sys.executable, "-m", "venv", into / version], check=True)
+        # With --group.
+        subprocess.run([*pip, "pip>=25.1"], check=True)
     if version in JAX:
         number = version.removeprefix("jax-")
         packages = [f"jax=={number}", f"jaxlib=={number}"]
     else:
         legacy = f"tf_keras=={LEGACY_KERAS[version]}"
         packages = [f"tensorflow-cpu=={version}", legacy, "tensorboard"]
-    install = ["uv", "pip", "install", "--quiet", "--python", str(python), "--group", "test"]
-    subprocess.run([*install, "--editable", str(ROOT), *packages], check=True, cwd=ROOT)
+    subprocess.run([*pip, "--group", "test", "--editable", ROOT, *packages], check=True, cwd=ROOT)
     return python
 
 

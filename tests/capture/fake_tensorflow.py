@@ -11,6 +11,7 @@ from textwrap import dedent
 
 _MODULES = {
     "tensorflow/__init__.py": """
+        import contextlib
         __version__ = "2.21.0"
         from tensorflow.python.data.ops.iterator_ops import OwnedIterator
         from tensorflow.python.distribute.distribute_lib import Strategy
@@ -21,18 +22,26 @@ _MODULES = {
 
         function = Function
 
+        class Device:
+            name = device = "/job:localhost/replica:0/task:0/device:CPU:0"
+
         class config:
             @staticmethod
             def list_logical_devices(kind=None):
-                return []
+                return [Device]
 
-        class test:
-            class experimental:
-                synchronised = 0
+        class raw_ops:
+            synchronised = 0
 
-                @classmethod
-                def sync_devices(cls):
-                    cls.synchronised += 1
+            @classmethod
+            def SyncDevice(cls):
+                cls.synchronised += 1
+
+        def constant(_):
+            return Device
+
+        def device(_):
+            return contextlib.nullcontext()
 
         class profiler:
             class experimental:
@@ -45,6 +54,9 @@ _MODULES = {
 
         def executing_eagerly():
             return not graphs
+
+        def async_wait():
+            pass
     """,
     "tensorflow/python/eager/backprop.py": """
         from tensorflow.python.eager import context

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -16,50 +14,52 @@ from scripts.xspace import XSpace
 from traceview.capture.check import checks
 from traceview.capture.check.checks import (
     Check,
+    Trial,
     check_framework,
     check_gpus,
     check_output,
     check_profile,
     chosen,
+    try_profile,
 )
-from traceview.capture.check.trial import Trial, try_profile
 from traceview.cli.app import app
 from traceview.cli.commands.capture_check import STATUSES, render
 
-FOUR = "".join(f"GPU {n}: NVIDIA H200 (UUID: GPU-{n})\n" for n in range(4))
+FOUR = "".join(f"GPU {n}: NVIDIA H200 (UUID: GPU-{n})\\n" for n in range(4))
 SEES_ALL = Trial("2.21.0", 4, 4, has_events=True)
 SEES_TWO = Trial("2.21.0", 2, 2, has_events=True, reason="Cannot dlopen some GPU libraries")
 SEES_NONE = Trial("2.21.0", has_events=True)
 
 
-def _absent() -> str:
-    raise FileNotFoundError
-
-
-def _broken() -> str:
-    raise OSError("driver/library version mismatch")
-
-
 @pytest.mark.parametrize(
-    ("list_gpus", "trial", "environment", "status", "part"),
+    ("listing", "trial", "visible", "status", "part"),
     [
-        (lambda: FOUR, SEES_ALL, {}, "ok", "4 of 4"),
-        (lambda: FOUR, Trial(), {}, "ok", "4 by nvidia-smi"),
-        (lambda: FOUR, SEES_TWO, {}, "failed", "2 of 4 GPUs: Cannot dlopen"),
-        (lambda: FOUR, SEES_TWO, {"CUDA_VISIBLE_DEVICES": "0,2"}, "warning", "=0,2: "),
-        (_absent, SEES_NONE, {}, "warning", "not installed"),
-        (_absent, SEES_TWO, {}, "ok", "2 of 2"),
-        (_broken, SEES_NONE, {}, "failed", "mismatch"),
+        (f"printf '{FOUR}'", SEES_ALL, None, "ok", "4 of 4"),
+        (f"printf '{FOUR}'", Trial(), None, "ok", "4 by nvidia-smi"),
+        (f"printf '{FOUR}'", SEES_TWO, None, "failed", "2 of 4 GPUs: Cannot dlopen"),
+        (f"printf '{FOUR}'", SEES_TWO, "0,2", "warning", "=0,2: "),
+        (None, SEES_NONE, None, "warning", "not installed"),
+        (None, SEES_TWO, None, "ok", "2 of 2"),
+        ("echo driver/library version mismatch; exit 1", SEES_NONE, None, "failed", "mismatch"),
     ],
 )
 def test_gpus(
-    list_gpus: Callable[[], str],
+    listing: str | None,
     trial: Trial,
-    environment: dict[str, str],
+    visible: str | None,
     status: str,
     part: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = check_gpus("tensorflow", trial, environment, list_gpus)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    if listing:
+        (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{listing}\n", encoding="utf-8")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+    found = check_gpus("tensorflow", trial)
     assert (found.status, part in found.detail) == (status, True), found
 
 
@@ -138,7 +138,7 @@ def test_a_trial_counts_the_gpus_of_the_trace(tmp_path: Path) -> None:
         "print('hello\\ntraceview-trial:[\"2.21.0\", 2]')\n"
         "print('2026 cupti_tracer.cc:1] CUPTI error: insufficient privileges', file=sys.stderr)"
     )
-    trial = try_profile("tensorflow", os.environ, program=answering(code))
+    trial = try_profile("tensorflow", program=answering(code))
     assert (trial.version, trial.gpus, trial.recorded_gpus, trial.has_events) == (
         "2.21.0",
         2,
@@ -160,9 +160,7 @@ def test_a_trial_counts_the_gpus_of_the_trace(tmp_path: Path) -> None:
 )
 def test_a_trial_that_fails(code: str, reason: str) -> None:
     timeout_s = 0.3 if "sleep" in code else 20.0
-    trial = try_profile(
-        "tensorflow", os.environ, program=answering(code), timeout_seconds=timeout_s
-    )
+    trial = try_profile("tensorflow", program=answering(code), timeout_s=timeout_s)
     assert (trial.version, reason in trial.reason) == ("", True), trial
 
 
@@ -170,7 +168,7 @@ def test_a_trial_that_fails(code: str, reason: str) -> None:
 @pytest.mark.parametrize("framework", ["tensorflow", "jax"])
 def test_a_trial_with_the_real_framework(framework: str) -> None:
     pytest.importorskip(framework)
-    trial = try_profile(framework, os.environ)
+    trial = try_profile(framework)
     assert (trial.version != "", trial.has_events) == (True, True), trial
 
 
@@ -220,7 +218,7 @@ def test_the_command(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(checks, "_list_gpus", lambda: FOUR)
+    monkeypatch.setattr(checks, "_LIST_GPUS", ("printf", FOUR))
     monkeypatch.setattr(checks, "chosen", lambda _: ("tensorflow", {"tensorflow": "2.21.0"}))
     monkeypatch.setattr(checks, "try_profile", lambda *_: SEES_ALL)
     code, out = run(capfd)

@@ -11,13 +11,13 @@ import pytest
 
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.sidecar.environment import listed_variables
-from traceview.capture.sidecar.file import Facts
-from traceview.capture.sidecar.secrets import (
+from traceview.capture.sidecar.environment import (
     MASK,
+    listed_variables,
     masked_arguments,
     masked_variable,
 )
+from traceview.capture.sidecar.file import Facts
 
 _CORPUS = [
     line

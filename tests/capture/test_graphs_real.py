@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tensorflow
 PROGRAM = """
 import json
 import tensorflow as tf
-from traceview.capture.steps import graph_values
+from traceview.capture.steps import graphs as graph_values
 from traceview.capture.steps.graph_flops import describe_flops
 
 table = tf.random.normal([40, 40])

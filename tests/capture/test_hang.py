@@ -16,17 +16,16 @@ import pytest
 from tests.capture.conftest import ROOT, Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.stack_dump import FILE_PREFIX
-from traceview.capture.hang.peers import Peers
-from traceview.capture.hang.silence import Silence
 from traceview.capture.hang.threads import (
     KernelThread,
     Look,
     PythonThread,
+    Silence,
     described,
     look,
     python_threads,
 )
-from traceview.capture.hang.watch import HangWatch
+from traceview.capture.hang.watch import HangWatch, Peers
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.capture import Capture as OfProcess
 from traceview.capture.record.settings import Settings
@@ -167,7 +166,7 @@ def test_the_timer_fires_only_where_it_is_not_armed_again(tmp_path: Path) -> Non
 
 HELD = """
 import ctypes, pathlib, time
-from traceview.capture.hang.silence import Silence
+from traceview.capture.hang.threads import Silence
 silence = Silence(pathlib.Path("."), 0.5)
 silence.open()
 silence.beat()

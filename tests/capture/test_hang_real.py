@@ -18,7 +18,7 @@ import pytest
 from tests.capture.conftest import CAPTURE, QUIET, environment_with, run_python, run_together
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_workers import free_addresses
-from traceview.capture.launch.saying import VARIABLE
+from traceview.capture.process.saying import VARIABLE
 
 pytestmark = pytest.mark.tensorflow
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.launch.saying import VARIABLE
+from traceview.capture.process.saying import VARIABLE
 from traceview.capture.sampling import nvml, python_stacks
 
 TRAIN = (

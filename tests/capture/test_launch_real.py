@@ -16,7 +16,7 @@ from tests.capture.conftest import CAPTURE, Captured, environment_with
 from tests.capture.in_process import Script, captured_scripts
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import START
-from traceview.capture.launch.saying import VARIABLE
+from traceview.capture.process.saying import VARIABLE
 from traceview.document import screen as terminal
 from traceview.report.document import document_of
 

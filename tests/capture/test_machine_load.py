@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.sampling import machine_load
-from traceview.capture.sampling.machine_load import MachineLoadListener
+from traceview.capture.sampling import processor_times as machine_load
+from traceview.capture.sampling.processor_times import MachineLoadListener
 from traceview.capture.sidecar.file import Sidecar
 
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")

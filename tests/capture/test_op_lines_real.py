@@ -124,12 +124,20 @@ def test_a_loop_of_replicas_with_its_gradients_and_updates(runs: dict[str, Captu
     assert of(found, "while/MatMul") == place("loop")
     assert of(found, "gradients/while/MatMul_grad/MatMul_1") == place("loop")
     assert of(found, "Mean", "pow") == place("loss")
-    assert {*found["block_1/Square"]} == {f"model.py:{line(MODEL, 'square')}"}
-    assert of(found, "block_1/inner_1/BiasAdd") == {f"model.py:{line(MODEL, 'inner')}"}
+    # Keras 3 numbers layers in names, Keras 2 does not.
+    is_keras_3 = "block_1/Square" in found
+    squares = (op for op in found if op in ("block_1/Square", "block/Square"))
+    assert of(found, *squares) == {f"model.py:{line(MODEL, 'square')}"}
+    assert of(found, "block_1/inner_1/BiasAdd", "block/inner/BiasAdd") == {
+        f"model.py:{line(MODEL, 'inner')}"
+    }
     assert of(found, "PartitionedCall/MatMul") == {f"model.py:{line(MODEL, 'product')}"}
-    updates = {op for op in found if op.startswith("sgd/") and "update" in op}
+    updates = {op for op in found if op.lower().startswith("sgd/") and "update" in op}
     assert updates
-    assert set().union(*(found[op] for op in updates)) == place("update")
+    # Keras 2 updates outside of what the replica runs.
+    assert set().union(*(found[op] for op in updates)) == (
+        place("update") if is_keras_3 else {None}
+    )
     # No name says of which op these are, but the function that made them does. The runtime folds them.
     line_of = run.sidecar["graphs"]["line_of"]
     for op in ("gradient_tape/Tile", "gradient_tape/replica_1/truediv"):
@@ -144,9 +152,12 @@ def test_keras_names_lines_of_own_layers_alone(runs: dict[str, Captured]) -> Non
     assert set().union(*own.values()) - {None} == {
         f"model.py:{line(MODEL, mark)}" for mark in ("inner", "square")
     }
-    assert of(found, "inner_1/MatMul/MatMul", "inner_1/BiasAdd/BiasAddGrad") == {
-        f"model.py:{line(MODEL, 'inner')}"
-    }
+    gradients = [
+        f"{name}/{end}"
+        for name in ("inner", "inner_1")
+        for end in ("MatMul/MatMul", "BiasAdd/BiasAddGrad")
+    ]
+    assert of(found, *gradients) == {f"model.py:{line(MODEL, 'inner')}"}
     others = [places for op, places in found.items() if op not in own]
     assert others
     assert set().union(*others) == {None}, "no line but that of fit"

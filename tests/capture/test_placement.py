@@ -1,16 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.graphs import count_ops, training_loop
-from traceview.capture.steps.placement import PlacementListener
-from traceview.capture.steps.step_inputs import StepInputs
 
 GPU_0, GPU_1 = "/device:GPU:0", "/device:GPU:1"
 
@@ -37,19 +33,6 @@ class Graph:
 
     def _get_function(self, name: str) -> Any:
         return SimpleNamespace(graph=self.functions[name])
-
-
-class Function(SimpleNamespace):
-    """Can be referred to weakly, as TensorFlow's can."""
-
-
-def function(name: str, graph: Graph) -> Any:
-    trace = SimpleNamespace(graph=graph, name=name)
-    return Function(_name=name, _function_cache={0: trace})
-
-
-def steps_of(thing: Any) -> Any:
-    return SimpleNamespace(functions_of=lambda _: [thing], with_parts=list, models=list)
 
 
 def test_ops_are_counted_with_those_of_the_functions_that_are_called() -> None:
@@ -95,20 +78,6 @@ def test_a_training_loop_is_one_that_updates_variables_from_gradients(
     functions = {"body": Graph(body), "cond": Graph([]), "step": Graph([UPDATE, GRADIENT])}
     functions["body"].functions = functions
     assert training_loop(Graph(ops, functions)) == loop
-
-
-def test_a_call_that_makes_more_steps_than_it_counts_for_is_noted() -> None:
-    made = function("epoch", Graph([Op("While", "", BODY)]))
-    graphs = {"body": Graph([UPDATE, GRADIENT]), "cond": Graph([])}
-    made._function_cache[0].graph.functions = graphs
-    sidecar = Sidecar()
-    for count, notes in ((5, set()), (1, {"steps"})):
-        sidecar.add("window", {"calls": [{"function": "epoch", "count": count}]})
-        PlacementListener(steps_of(made), StepInputs()).closed(sidecar, Path("trace"))
-        assert sidecar.groups.get("notes", {}).keys() == notes
-    (line,) = sidecar.groups["notes"]["steps"]
-    assert line.startswith("one call of epoch counts as one step, but")
-    assert sidecar.groups["placement"]["functions"][0]["training_loop"] == "While"
 
 
 def test_a_recursive_function_is_counted_once() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.capture.launch.programs import command_of
+from traceview.capture.launch.command import command_of
 
 
 @pytest.fixture

@@ -238,6 +238,28 @@ def test_no_finalizer_of_the_script_runs_in_the_sampling_thread() -> None:
     assert threads.count("traceview-python") < sidecar.groups["python"]["round_count"] / 4
 
 
+@pytest.mark.parametrize("chosen", [False, True])
+def test_what_the_script_chooses_of_collections_holds_and_is_seen(*, chosen: bool) -> None:
+    """Whatever the sampling thread does meanwhile."""
+    seen: list[bool] = []
+
+    def work() -> None:
+        (gc.enable if chosen else gc.disable)()
+        is_over = seconds(0.2)
+        while not is_over():
+            seen.append(gc.isenabled())
+
+    functions = gc.enable, gc.disable, gc.isenabled
+    try:
+        (gc.disable if chosen else gc.enable)()
+        window_around(work)
+        assert gc.isenabled() is chosen
+    finally:
+        gc.enable()
+    assert set(seen) == {chosen}
+    assert functions == (gc.enable, gc.disable, gc.isenabled)
+
+
 def test_the_cost_is_said_and_small() -> None:
     group = window_around(lambda: time.sleep(0.3)).groups["python"]
     assert 0 < group["cost_ns"] < 0.1 * group["window_ns"]

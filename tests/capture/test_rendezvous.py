@@ -13,11 +13,10 @@ import pytest
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture.record import rendezvous as module
+from traceview.capture.record import run_choice as module
 from traceview.capture.record.capture import Capture as OfProcess
 from traceview.capture.record.destination import Destination, run_name
-from traceview.capture.record.rendezvous import Meeting, Rendezvous, process_age
-from traceview.capture.record.run_choice import RunChoice
+from traceview.capture.record.run_choice import Rendezvous, RunChoice, process_age
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.cluster import Place, Task, place_of
 from traceview.capture.window.ranges import StepRange
@@ -52,7 +51,7 @@ def meet(
     window: StepRange = WINDOW,
     addresses: Sequence[str] = ADDRESSES,
     age_s: float = LONG_S,
-) -> Meeting:
+) -> Rendezvous:
     rendezvous = Rendezvous(out, place(index, addresses), window)
     return rendezvous.join(Destination(out).new_run, age_s)
 

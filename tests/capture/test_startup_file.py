@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.conftest import ROOT
-from traceview.capture.launch.saying import VARIABLE
+from traceview.capture.process.saying import VARIABLE
 
 LINE = (ROOT / "traceview.pth").read_text(encoding="utf-8")
 MOST_S = 200e-6
@@ -73,9 +73,9 @@ def test_with_the_variable_only_what_waits_for_tensorflow_is_imported(python: Pa
         "traceview.capture",
         "traceview.capture.launch",
         "traceview.capture.launch.launched",
-        "traceview.capture.launch.saying",
         "traceview.capture.process",
         "traceview.capture.process.imports",
+        "traceview.capture.process.saying",
     ]
 
 

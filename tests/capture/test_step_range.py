@@ -59,21 +59,3 @@ def test_step_0_is_refused_as_on_the_command_line() -> None:
     with pytest.raises(UsageError, match="step 0 cannot be captured") as raised:
         StepRange.of(range(3))
     assert raised.value.hint == "range(1, 3)"
-
-
-@pytest.mark.parametrize(
-    ("first", "count", "opens"),
-    [
-        (10, 1, 9),  # the step before is the edge
-        (2, 1, 1),
-        (1, 1, 1),  # step 0 is no edge
-        (0, 1, 0),
-        (15, 5, 10),
-        (17, 5, 10),  # 15…19 holds what was asked for, 10…14 is the edge
-        (5, 5, 5),
-        (8, 5, 5),
-    ],
-)
-def test_one_call_before_the_window_opens_it(first: int, count: int, opens: int) -> None:
-    window = StepRange(first, first + 4)
-    assert next(n for n in range(0, 40, count) if window.opens_at(n, count)) == opens

@@ -1,28 +1,43 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
-from traceview.capture.window.step_times import StepTimes, TimedStep
+from traceview.capture.window.step_times import RecordedCall, StepTimes
 
 MS = 1_000_000
 
 
-def times(unprofiled: list[float], profiled: list[float]) -> StepTimes:
-    return StepTimes.of(*([TimedStep(t * MS) for t in side] for side in (unprofiled, profiled)))
+def calls(*steps: tuple[float, float]) -> list[RecordedCall]:
+    """Calls whose steps last so many milliseconds, of which they wait so many for input, and one more."""
+    begun = [0.0]
+    for ms, _ in steps:
+        begun.append(begun[-1] + ms)
+    rows = zip(pairwise(begun), (wait for _, wait in steps), strict=True)
+    made = [RecordedCall(0, 1, "f", int(a * MS), int(w * MS), int(b * MS)) for (a, b), w in rows]
+    return [*made, RecordedCall(0, 1, "f", int(begun[-1] * MS), 0, int(begun[-1] * MS))]
 
 
-def timed(*steps: tuple[float, float]) -> list[TimedStep]:
-    return [TimedStep(ms * MS, input_ms * MS) for ms, input_ms in steps]
+def times(unprofiled: list[float], profiled: list[float], wait: float = 0) -> StepTimes:
+    """Those of steps that all wait for their input, with the profiler three times as long."""
+    before = calls(*((ms + wait, wait) for ms in unprofiled))
+    *before, first = before
+    after = calls(*((ms + 3 * wait, 3 * wait) for ms in profiled))
+    # The first recorded call ends the last one before.
+    after = [RecordedCall(0, 1, "f", first.begun_ns, 0, 0, is_traced=True), *after]
+    return StepTimes.of(before, after)
 
 
-def test_an_overhead_beyond_the_spread() -> None:
-    step_times = times([9, 10, 10, 11, 10], [12, 13, 13, 13, 14])
+@pytest.mark.parametrize("wait", [0, 10])
+def test_an_overhead_beyond_the_spread_is_that_of_all_but_the_wait_for_input(wait: float) -> None:
+    step_times = times([9, 10, 10, 11, 10], [12, 13, 13, 13, 14], wait)
     assert step_times.unprofiled.quartiles_ns == (10 * MS, 10 * MS)
-    assert step_times.overhead_ratio == pytest.approx(0.3)
+    assert step_times.ratio == pytest.approx(3 / (10 + wait))
     assert step_times.spread_ratio == 0
     assert str(step_times) == (
-        "overhead: +30% per step. Median step: 10.00 ms (quartiles 10.00 to 10.00, 5 calls) without the profiler, "
-        "13.00 ms (quartiles 13.00 to 13.00, 5 calls) with it"
+        f"overhead: {step_times.ratio:+.0%} per step. Median step without its wait for input: 10.00 ms (quartiles 10.00 to "
+        "10.00, 5 calls) without the profiler, 13.00 ms (quartiles 13.00 to 13.00, 5 calls) with it"
     )
 
 
@@ -37,8 +52,7 @@ def test_an_overhead_beyond_the_spread() -> None:
     ],
 )
 def test_an_overhead_that_may_be_chance(profiled: list[float], words: str) -> None:
-    step_times = times([8, 8, 10, 12, 12], profiled)
-    assert str(step_times).startswith(f"overhead: {words}. Median step: 10.00 ms (quartiles 8.00")
+    assert str(times([8, 8, 10, 12, 12], profiled)).startswith(f"overhead: {words}. Median step")
 
 
 @pytest.mark.parametrize(
@@ -50,25 +64,3 @@ def test_too_few_steps(unprofiled: list[float], profiled: list[float]) -> None:
     assert step_times.as_json()["ratio"] is None
     assert str(step_times) == "note: too few steps to measure the overhead of the profiler"
     assert step_times.as_json()["unprofiled"]["count"] == len(unprofiled)
-
-
-def test_steps_with_input_from_a_full_buffer_are_compared_with_such_steps() -> None:
-    """The buffer was filled while the profile started: four recorded steps do not wait, the others do."""
-    step_times = StepTimes.of(
-        timed(*[(30, 20)] * 9), timed(*[(10, 0)] * 4, *[(33, 20), (33, 22), (33, 21)])
-    )
-    assert (step_times.unprofiled.ns, step_times.unprofiled.count) == (30 * MS, 9)
-    assert (step_times.profiled.ns, step_times.profiled.count) == (33 * MS, 3)
-    assert step_times.overhead_ratio == pytest.approx(0.1)
-
-
-def test_without_steps_of_one_kind_there_is_no_overhead() -> None:
-    """The first steps took what was ready when the first one had been traced; the recorded ones wait."""
-    step_times = StepTimes.of(timed(*[(10, 0.9)] * 9), timed(*[(30, 3)] * 5))
-    assert not step_times.is_comparable
-    assert step_times.as_json()["ratio"] is None
-    assert str(step_times).startswith(
-        "overhead: not measurable, steps waited for input only before the profile or only in it. Median step: 10.00"
-    )
-    is_ready = StepTimes.of(timed(*[(10, 0.9)] * 9), timed(*[(30, 2.9)] * 5))
-    assert is_ready.overhead_ratio == pytest.approx(2)

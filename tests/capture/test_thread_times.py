@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.sampling.thread_times import ThreadTimesListener
+from traceview.capture.sampling.processor_times import ThreadTimesListener
 from traceview.capture.sidecar.file import Sidecar
 from traceview.trace.sidecar.thread_times import ThreadsRecord, ThreadTimes, thread_times
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.record.training_clock import NO_STEP_S, TrainingClock
+from traceview.capture.record.outcome import no_step_watch
 from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.ranges import StepRange
@@ -30,7 +30,7 @@ class Scene:
         recording: Any = Nothing()
         self.window = StepWindow(StepRange(10, 15), recording)
         self.observer = Observer(self.window, (), StepInputs())
-        self.clock = TrainingClock(self.window, self.observer, self.said.append, NO_STEP)
+        self.clock = no_step_watch(self.window, self.observer, self.said.append, NO_STEP)
 
     def function(self) -> None:
         """A call that trains nothing."""
@@ -45,10 +45,6 @@ class Scene:
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
-
-
-def test_the_minute_is_a_minute() -> None:
-    assert NO_STEP_S == 60
 
 
 def test_calls_without_a_step_are_named_once(scene: Scene) -> None:
@@ -76,15 +72,6 @@ def test_the_time_counts_from_the_first_call(scene: Scene) -> None:
     sleep(NO_STEP)
     scene.clock.stop()
     assert len(scene.said) == 2
-
-
-def test_without_any_call_it_says_that_it_waits(scene: Scene) -> None:
-    scene.clock.start()
-    sleep(3 * NO_STEP)
-    scene.clock.stop()
-    assert scene.said == [
-        f"note: after {NO_STEP} s, the script has not run anything on a device yet; traceview goes on waiting"
-    ]
 
 
 def test_a_step_silences_it(scene: Scene) -> None:

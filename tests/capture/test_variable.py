@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.capture.launch.variable import option_names, read, written
-from traceview.capture.record.settings import Settings
+from traceview.capture.record.settings import Settings, option_names
 from traceview.capture.window.ranges import StepRange
 from traceview.cli.app import app
 
@@ -32,7 +31,7 @@ def test_the_variable_takes_the_options_of_the_command() -> None:
 
 
 def test_defaults_are_those_of_the_command() -> None:
-    assert read("") == Settings(Path("logs"), StepRange(10, 15))
+    assert Settings.read("") == Settings(Path("logs"), StepRange(10, 15))
 
 
 EVERYTHING = Settings(
@@ -47,16 +46,16 @@ EVERYTHING = Settings(
 
 
 def test_what_is_written_is_read_again() -> None:
-    assert read(written(EVERYTHING)) == EVERYTHING
+    assert Settings.read(EVERYTHING.written()) == EVERYTHING
 
 
 def test_a_launcher_passes_absolute_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = written(Settings(Path("logs"), StepRange(1, 2)))
+    text = Settings(Path("logs"), StepRange(1, 2)).written()
     os.chdir("/")
-    assert read(text).out == tmp_path / "logs"
+    assert Settings.read(text).out == tmp_path / "logs"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +75,9 @@ def test_a_launcher_passes_absolute_folders(
 )
 def test_what_is_wrong_is_said(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)) as raised:
-        read(text)
+        Settings.read(text)
     assert "\n" not in raised.value.message
 
 
 def test_a_step_may_take_hours() -> None:
-    assert read("--on-hang 2h").on_hang_s == 7200
+    assert Settings.read("--on-hang 2h").on_hang_s == 7200

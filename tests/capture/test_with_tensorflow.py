@@ -68,6 +68,19 @@ strategy, weights, dataset = mirrored()
 def train_step(batch):
     return strategy.run(train_replica, args=batch)
 """
+ACCUMULATED = """
+optimizer = tf.keras.optimizers.SGD(0.01)
+def gradient_of(x, y):
+    with tf.GradientTape() as tape:
+        loss = loss_of(x, y)
+    return tape.gradient(loss, weights)
+step, total = train_step, 0
+for number, (x, y) in enumerate(data(60)):
+    total += step(x, y)
+    if number % 3 == 2:
+        optimizer.apply_gradients([(total / 3, weights)])
+        total = 0
+"""
 
 
 @dataclass(frozen=True)
@@ -108,16 +121,48 @@ def apply():
     optimizer.apply_gradients([(total / 3, weights)])
     total.assign(tf.zeros([8, 1]))
 evaluate = tf.function(loss_of)
-for number, (x, y) in enumerate(data(20)):
+for number, (x, y) in enumerate(data(60)):
     add(x, y)
     if number % 3 == 2: apply()
-    if number == 8:
+    if number == 17:
         for x, y in data(3): evaluate(x, y)
 """,
-        "5:13",
-        list(range(4, 14)),
-        ["add"],
-        said="apply, which updates variables, ran once for about 3 of them: --step-function apply counts its calls",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["apply"],
+        said="a step is about 3 calls of add and one of apply, which updates variables; --step-function NAME",
+    ),
+    "gradients of a function, applied outside": Kind(
+        ACCUMULATED.replace("train_step", "tf.function(gradient_of)"),
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["GradientTape"],
+        said="a step is about 3 calls of gradient_of and an update by the optimizer",
+    ),
+    "an optimizer beside the step": Kind(
+        """
+optimizer, beside = (tf.keras.optimizers.SGD(0.01) for _ in range(2))
+other = tf.Variable(1.0)
+optimizer.build([weights])
+@tf.function
+def whole_step(x, y):
+    with tf.GradientTape() as tape:
+        loss = loss_of(x, y)
+    optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+for x, y in data(12):
+    whole_step(x, y)
+    beside.apply_gradients([(tf.constant(1.0), other)])
+""",
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["whole_step"],
+    ),
+    "accumulated gradients outside functions": Kind(
+        ACCUMULATED.replace("train_step", "gradient_of"),
+        "4:7",
+        [3, 4, 5, 6, 7],
+        ["GradientTape"],
+        said="a step is about 3 gradients and an update by the optimizer",
     ),
     "a loop in a function": Kind(
         """
@@ -395,12 +440,11 @@ def test_no_op_of_traceview_is_in_a_recorded_step(captured: dict[str, Captured])
     assert [trace for trace in traces if b"ComputeBatchSize" in trace.read_bytes()] == []
 
 
-def test_accumulation_and_evaluation_are_named(captured: dict[str, Captured]) -> None:
+def test_evaluation_between_steps_of_micro_batches_is_named(captured: dict[str, Captured]) -> None:
     steps = traceview.analyze(captured["accumulated gradients"].run).results.steps
     assert steps is not None
-    assert (steps.optimizer_steps, steps.accumulated_steps) == ((5, 8, 11), 3)
     assert [(row.after, row.functions, row.call_count) for row in steps.evaluations] == [
-        (8, ("loss_of",), 3)
+        (5, ("loss_of",), 3)
     ]
 
 

@@ -8,20 +8,18 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from threading import Lock, get_ident
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from traceview.capture.process.python_code import CodePlaces, callers
-from traceview.capture.record.capture import Capture
+from traceview.capture.record.capture import Capture, framework_in_use
 from traceview.capture.record.destination import output_folder
-from traceview.capture.record.framework import framework_in_use
 from traceview.capture.record.outcome import End, shortcomings
-from traceview.capture.record.settings import PARTS, Settings
+from traceview.capture.record.settings import Settings
 from traceview.capture.steps.callee import name_of_model
 from traceview.capture.steps.hooks import INPUT_PLACES, Place
 from traceview.capture.window.ranges import StepRange
@@ -36,7 +34,6 @@ class Session:
 
     def __init__(self, watch: Capture) -> None:
         self._watch = watch
-        self._window = watch.window
 
     @property
     def run(self) -> Path | None:
@@ -49,7 +46,7 @@ class Session:
 
         Outside the window this only counts.
         """
-        window = self._window
+        window = self._watch.window
         window.next_number = number
         window.begin()
         try:
@@ -90,7 +87,7 @@ def capture_steps(
     Raises `UsageError` for a range that is empty or holds step 0, or a run name that cannot name a folder;
     `CaptureError` if `logdir` cannot be written or the run has this trace already.
     """
-    settings = _settings(logdir, steps, run, nvml, python, source)
+    settings = _settings(logdir, steps, run, nvml=nvml, python=python, source=source)
     with _watched(settings, INPUT_PLACES, _Warnings()) as watch:
         yield Session(watch)
 
@@ -113,7 +110,7 @@ def keras_callback(
     `keras` is the Keras of the model, by default `tf.keras`, or `keras` where JAX is imported and TensorFlow is not. The other arguments and the errors are those of
     `capture_steps`; `CaptureError` comes when `fit` begins.
     """
-    settings = _settings(logdir, steps, run, nvml, python, source)
+    settings = _settings(logdir, steps, run, nvml=nvml, python=python, source=source)
     if keras is None:
         is_jax = framework_in_use() == "jax"
         keras = import_module("keras") if is_jax else import_module("tensorflow").keras
@@ -142,28 +139,33 @@ class _StepCapture:
         watch = self._stack.enter_context(_watched(settings, None, self._say))
         if is_tensorflow:
             watch.hooks.observe(self.model)
-        watch.window.on_look = partial(self._look, get_ident(), _frame_of_fit())
         self.session = Session(watch)
+        thread, frames = get_ident(), callers(sys._getframe())
+        fit = next((frame for frame in frames if frame.f_code.co_name == "fit"), None)
+
+        def look() -> None:
+            """Close the window where `fit` has ended by an exception: Keras calls nothing then. An exception that is kept
+            keeps the frame alive, but not on the stack.
+            """
+            if fit is not None and fit not in callers(sys._current_frames().get(thread)):
+                self._close()
+
+        watch.window.on_look = look
 
     def on_train_end(self, logs: Any = None) -> None:
         self._close()
         atexit.unregister(self._close)
-
-    def _look(self, thread: int, fit: FrameType | None) -> None:
-        """Close the window where `fit` has ended by an exception: Keras calls nothing then. An exception that is kept keeps
-        the frame alive, but not on the stack.
-        """
-        if fit is not None and fit not in callers(sys._current_frames().get(thread)):
-            self._close()
 
     def _close(self) -> None:
         with self._lock:
             self._stack.close()
 
 
-def _settings(logdir: str | PathLike[str], steps: range, run: str | None, *parts: bool) -> Settings:
+def _settings(
+    logdir: str | PathLike[str], steps: range, run: str | None, **parts: bool
+) -> Settings:
     """`parts`: which of `PARTS` are wanted."""
-    without = frozenset(part for part, is_wanted in zip(PARTS, parts, strict=True) if not is_wanted)
+    without = frozenset(part for part, is_wanted in parts.items() if not is_wanted)
     return Settings(output_folder(logdir), StepRange.of(steps), run, without)
 
 
@@ -182,21 +184,15 @@ def _watched(
     finally:
         watch.remove()
         watch.finish(end)
-        for line in _complaints(watch):
-            say(line)
-
-
-def _complaints(watch: Capture) -> Iterator[str]:
-    window = watch.window
-    if watch.run is not None:
-        yield from shortcomings(window, watch.sidecar)
-    elif window.failures:
-        yield f"nothing was captured: {'; '.join(window.failures)}"
-    else:
-        yield (
-            f"nothing was captured: the last step of the loop was {window.next_number - 1}, and no step was in "
-            f"the window {window.steps}"
+        window = watch.window
+        reason = "; ".join(window.failures) or (
+            f"the last step of the loop was {window.next_number - 1}, and no step was in the window {window.steps}"
         )
+        lines = [f"nothing was captured: {reason}"]
+        if watch.run is not None:
+            lines = [*shortcomings(window, watch.sidecar)]
+        for line in lines:
+            say(line)
 
 
 class _Warnings:
@@ -215,9 +211,3 @@ def _line_of_user() -> tuple[str, int] | None:
     places = CodePlaces()
     lines = ((frame.f_code.co_filename, frame.f_lineno) for frame in callers(sys._getframe(1)))
     return next((line for line in lines if places.is_user(line[0])), None)
-
-
-def _frame_of_fit() -> FrameType | None:
-    return next(
-        (frame for frame in callers(sys._getframe()) if frame.f_code.co_name == "fit"), None
-    )

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
 from traceview.base.version import VERSION
-from traceview.capture.launch.saying import VARIABLE
+from traceview.capture.process.saying import VARIABLE
 from traceview.cli.output import abandon_stdout
 from traceview.document.sanitize import sanitize
 from traceview.store.address import without_credentials

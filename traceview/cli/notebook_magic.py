@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import traceview
 from traceview.base.errors import CaptureError, TraceviewError
-from traceview.capture.launch.variable import read
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.outcome import End
+from traceview.capture.record.settings import Settings
 from traceview.cli.output import Target
 from traceview.document.sanitize import sanitize
 from traceview.report.summary import Invocation
@@ -45,7 +45,7 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
     """
     __tracebackhide__ = True
     try:
-        capture = Capture(read(line), _say)
+        capture = Capture(Settings.read(line), _say)
         capture.prepare()
     except TraceviewError as error:
         from IPython.core.error import UsageError

@@ -1,19 +1,25 @@
-"""Checks the framework that a script imports, its GPUs, a profile of it, and the folder of the traces."""
+"""Checks the framework that a script imports, its GPUs, a profile of it, and the folder of the traces.
+
+The profile is one of a product on each device, in another process: whether CUPTI loads, whether the driver permits profiles and
+whether another tool is in the way need not be guessed then.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from traceview.base.errors import CaptureError
-from traceview.capture.check.trial import Trial, try_profile
+from traceview.base.errors import CaptureError, TraceFormatError
+from traceview.capture.process.saying import VARIABLE
 from traceview.capture.record.destination import Destination
 
 _NAMES: Final = {"tensorflow": "TensorFlow", "jax": "JAX"}
@@ -24,15 +30,59 @@ _GPU_PACKAGES: Final = {
     "jax": "pip install 'jax[cuda12]'",
 }
 """What installs each with all that it needs for GPUs."""
-_TIMEOUT_SECONDS: Final = 20
-"""Without the persistence mode the driver is loaded first, which takes seconds per GPU."""
-_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
-COMFORTABLE_BYTES: Final = 1 << 30
-"""Room for several captures: a trace at the tracer's limits has about 100 MB."""
 _IMPORTS: Final = {
     "tensorflow": re.compile(r"^\s*(?:import|from)\s+(?:tensorflow|keras|tf_keras)\b", re.M),
     "jax": re.compile(r"^\s*(?:import|from)\s+(?:jax|flax|optax|equinox)\b", re.M),
 }
+_LIST_GPUS: Final = ("nvidia-smi", "-L")
+_LIST_TIMEOUT_S: Final = 20
+"""Without the persistence mode the driver is loaded first, which takes seconds per GPU."""
+_TRIAL_TIMEOUT_S: Final = 120.0
+"""Importing TensorFlow takes up to ten seconds, from a cold network file system several times as long."""
+_VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
+COMFORTABLE_BYTES: Final = 1 << 30
+"""Room for several captures: a trace at the tracer's limits has about 100 MB."""
+_MARK: Final = "traceview-trial:"
+_START: Final = f"""
+import json, sys
+sys.path[:] = [path for path in sys.path if path]
+def tell(version, gpus):
+    print("\\n{_MARK}" + json.dumps([version, gpus]), flush=True)
+"""
+_PROGRAMS: Final = {
+    "tensorflow": """
+import tensorflow as tf
+tell(tf.__version__, len(tf.config.list_physical_devices("GPU")))
+tf.profiler.experimental.start(sys.argv[1])
+for device in tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"):
+    with tf.device(device.name):
+        tf.matmul(tf.ones((64, 64)), tf.ones((64, 64))).numpy()
+tf.profiler.experimental.stop()
+""",
+    "jax": """
+import jax
+devices = jax.local_devices()
+tell(jax.__version__, sum(device.platform in ("cuda", "gpu", "rocm") for device in devices))
+jax.profiler.start_trace(sys.argv[1])
+for device in devices:
+    matrix = jax.device_put(jax.numpy.ones((64, 64)), device)
+    (matrix @ matrix).block_until_ready()
+jax.profiler.stop_trace()
+""",
+}
+_ENVIRONMENT: Final = {
+    # Only its log says why it sees no GPU, or records none.
+    "TF_CPP_MIN_LOG_LEVEL": "0",
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+}
+_REASONS: Final = re.compile(
+    r"cannot dlopen|could not load dynamic|could not find cuda drivers|failed call to cuInit|cupti[^\n]{0,200}(?:fail|error|could not)"
+    r"|insufficient.privileges",
+    re.I,
+)
+"""Lines of the log that say why no GPU is seen or recorded (tsl/platform, stream_executor/cuda, profiler/backends/gpu)."""
+_MOST_REASONS: Final = 3
 
 
 class Check(NamedTuple):
@@ -46,6 +96,20 @@ class Check(NamedTuple):
     status: Literal["ok", "warning", "failed", "not applicable"]
     detail: str
     fix: str = ""
+
+
+class Trial(NamedTuple):
+    """What the process answered that records a profile.
+
+    `version`: empty where the import failed. `gpus`: how many the framework sees; `recorded_gpus`: how many have events in
+    the trace. `has_events`: whether it has any. `reason`: why something is missing, as far as the log says.
+    """
+
+    version: str = ""
+    gpus: int = 0
+    recorded_gpus: int = 0
+    has_events: bool = False
+    reason: str = ""
 
 
 def examine(script: Path | None, out: Path) -> Iterator[Check]:
@@ -62,9 +126,9 @@ def examine(script: Path | None, out: Path) -> Iterator[Check]:
         except OSError as error:
             yield Check("script", "failed", f"{script}: {error.strerror}", "give a Python file")
     framework, installed = chosen(text)
-    trial = try_profile(framework, os.environ) if installed else Trial()
+    trial = try_profile(framework) if installed else Trial()
     yield check_framework(framework, installed, trial)
-    yield check_gpus(framework, trial, os.environ)
+    yield check_gpus(framework, trial)
     yield check_profile(framework, trial)
     yield check_output(out)
 
@@ -81,30 +145,23 @@ def chosen(script: str) -> tuple[str, dict[str, str]]:
 def check_framework(framework: str, installed: Mapping[str, str], trial: Trial) -> Check:
     """Whether it is installed, can be imported, and is of a tested version."""
     name = _NAMES[framework]
-    if not installed:
-        return Check(
-            framework,
-            "failed",
-            f"not installed for {sys.executable}",
-            f"install {name} there, or traceview where {name} is; `traceview analyze` needs neither",
-        )
     packages = ", ".join(f"{package} {number}" for package, number in installed.items())
-    if not trial.version:
-        return Check(
-            framework,
-            "failed",
-            f"{packages}: the import fails: {trial.reason}",
-            f"{sys.executable} -c 'import {framework}' shows the whole error",
-        )
-    if framework == "tensorflow" and len(installed) > 1:
-        return Check(
-            framework,
-            "warning",
-            f"{packages} overwrite each other: the one installed last is imported",
-            "pip uninstall all of them, then install only one (tf_keras depends on tensorflow)",
-        )
     release = re.match(r"(\d{1,4})\.(\d{1,4})", trial.version)
     oldest, newest = _TESTED[framework]
+    if not installed:
+        detail = f"not installed for {sys.executable}"
+        fix = (
+            f"install {name} there, or traceview where {name} is; `traceview analyze` needs neither"
+        )
+        return Check(framework, "failed", detail, fix)
+    if not trial.version:
+        detail = f"{packages}: the import fails: {trial.reason}"
+        fix = f"{sys.executable} -c 'import {framework}' shows the whole error"
+        return Check(framework, "failed", detail, fix)
+    if framework == "tensorflow" and len(installed) > 1:
+        detail = f"{packages} overwrite each other: the one installed last is imported"
+        fix = "pip uninstall all of them, then install only one (tf_keras depends on tensorflow)"
+        return Check(framework, "warning", detail, fix)
     if release is None or not oldest <= (int(release[1]), int(release[2])) <= newest:
         tested = f"{oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
         fix = f"use {name} {tested}: in others traceview may not recognize the steps"
@@ -112,16 +169,21 @@ def check_framework(framework: str, installed: Mapping[str, str], trial: Trial) 
     return Check(framework, "ok", packages)
 
 
-def check_gpus(
-    framework: str,
-    trial: Trial,
-    environment: Mapping[str, str],
-    list_gpus: Callable[[], str] | None = None,
-) -> Check:
-    """Compare what `list_gpus`, by default `nvidia-smi -L`, prints with what the framework saw in its trial."""
-    listed = ""
+def check_gpus(framework: str, trial: Trial) -> Check:
+    """Compare what `nvidia-smi -L` prints with what the framework saw in its trial."""
+    count = 0
     try:
-        listed = (list_gpus or _list_gpus)()
+        listed = subprocess.run(
+            _LIST_GPUS,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_LIST_TIMEOUT_S,
+            text=True,
+            errors="replace",
+            check=True,
+        ).stdout
+        count = sum(line.startswith("GPU ") for line in listed.splitlines())
     except FileNotFoundError:
         if not trial.gpus:
             return Check(
@@ -132,71 +194,43 @@ def check_gpus(
                 "docker run --gpus all",
             )
     except (OSError, subprocess.SubprocessError) as error:
-        return Check(
-            "gpus",
-            "failed",
-            f"nvidia-smi: {getattr(error, 'stdout', '') or error}",
+        detail = f"nvidia-smi: {getattr(error, 'stdout', '') or error}"
+        fix = (
             "run nvidia-smi: the driver and its library may not match (restart the machine, or start the container with "
-            "GPUs)",
+            "GPUs)"
         )
-    count = sum(line.startswith("GPU ") for line in listed.splitlines())
+        return Check("gpus", "failed", detail, fix)
     if not trial.version:
         return Check("gpus", "ok", f"{count} by nvidia-smi ({framework} could not be asked)")
     sees = f"{framework} sees {trial.gpus} of {max(count, trial.gpus)} GPUs"
     if trial.gpus >= count:
         return Check("gpus", "ok", sees)
-    if _VISIBLE in environment:
-        return Check(
-            "gpus",
-            "warning",
-            f"{_VISIBLE}={environment[_VISIBLE]}: {sees}",
-            f"unset {_VISIBLE}, unless this is intended",
-        )
-    return Check(
-        "gpus",
-        "failed",
-        f"{sees}: {trial.reason or 'its log gives no reason'}",
-        f"{_GPU_PACKAGES[framework]} installs the CUDA libraries it needs; a driver older than that CUDA must be updated",
-    )
-
-
-def _list_gpus() -> str:
-    return subprocess.run(
-        ["nvidia-smi", "-L"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=_TIMEOUT_SECONDS,
-        text=True,
-        errors="replace",
-        check=True,
-    ).stdout
+    if _VISIBLE in os.environ:
+        detail = f"{_VISIBLE}={os.environ[_VISIBLE]}: {sees}"
+        return Check("gpus", "warning", detail, f"unset {_VISIBLE}, unless this is intended")
+    fix = f"{_GPU_PACKAGES[framework]} installs the CUDA libraries it needs; a driver older than that CUDA must be updated"
+    return Check("gpus", "failed", f"{sees}: {trial.reason or 'its log gives no reason'}", fix)
 
 
 def check_profile(framework: str, trial: Trial) -> Check:
     """Whether a profile of a small computation records it on each GPU."""
+    reason = trial.reason or "no reason was logged"
+    recorded = f"a profile recorded {trial.recorded_gpus} of {trial.gpus} GPUs"
     if not trial.version:
         return Check("profile", "not applicable", "not tried")
     if not trial.has_events:
-        return Check(
-            "profile",
-            "failed",
-            f"a profile of one multiplication recorded nothing: {trial.reason or 'no reason was logged'}",
-            "run without other profilers",
-        )
+        detail = f"a profile of one multiplication recorded nothing: {reason}"
+        return Check("profile", "failed", detail, "run without other profilers")
     if not trial.gpus:
         return Check("profile", "ok", "a profile recorded the operations of the CPU")
-    recorded = f"a profile recorded {trial.recorded_gpus} of {trial.gpus} GPUs"
     if trial.recorded_gpus == trial.gpus:
         return Check("profile", "ok", recorded)
-    return Check(
-        "profile",
-        "failed",
-        f"{recorded}: {trial.reason or 'no reason was logged'}",
+    fix = (
         f"if CUPTI is missing: {_GPU_PACKAGES[framework]}. If privileges are: options nvidia "
         "NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or docker run --cap-add SYS_ADMIN. CUPTI serves one "
-        "tool at a time: run without nsys or ncu, and pause DCGM (dcgmi profile --pause)",
+        "tool at a time: run without nsys or ncu, and pause DCGM (dcgmi profile --pause)"
     )
+    return Check("profile", "failed", f"{recorded}: {reason}", fix)
 
 
 def check_output(out: Path) -> Check:
@@ -214,3 +248,64 @@ def check_output(out: Path) -> Check:
         fix = "free some space: a trace may need more than 100 MB"
         return Check("output", "warning", detail, fix)
     return Check("output", "ok", detail)
+
+
+def try_profile(
+    framework: str,
+    *,
+    program: Sequence[str] | None = None,
+    timeout_s: float = _TRIAL_TIMEOUT_S,
+) -> Trial:
+    """Import `framework` in another process, and profile it there; never raises. `program`: what does it instead."""
+    program = program or (sys.executable, "-c", _START + _PROGRAMS[framework])
+    variables = {**os.environ, **_ENVIRONMENT}
+    variables.pop(VARIABLE, None)
+    with tempfile.TemporaryDirectory(prefix="traceview-check-") as folder:
+        try:
+            done = subprocess.run(
+                [*program, folder],
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Trial(reason=f"importing it and one profile took longer than {timeout_s:g} s")
+        except OSError as error:
+            return Trial(reason=f"no process could be started for it: {error}")
+        return _answer(done.stdout, done.stderr.splitlines(), done.returncode, Path(folder))
+
+
+def _answer(out: str, lines: Sequence[str], code: int, folder: Path) -> Trial:
+    # Without the time and the source of a line.
+    reasons = dict.fromkeys(
+        line.partition("] ")[2] or line for line in lines if _REASONS.search(line)
+    )
+    reason = "; ".join(list(reasons)[:_MOST_REASONS])
+    if code:
+        ending = f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+        reason = reason or (lines[-1] if lines and code > 0 else ending)
+    answers = [line.removeprefix(_MARK) for line in out.splitlines() if line.startswith(_MARK)]
+    if not answers:
+        return Trial(reason=reason or "it gave no answer")
+    version, gpus = json.loads(answers[0])
+    has_events, recorded_gpus = _recorded(folder)
+    return Trial(str(version), int(gpus), recorded_gpus, has_events, reason)
+
+
+def _recorded(folder: Path) -> tuple[bool, int]:
+    """Whether there is a trace with events, and how many GPUs have some."""
+    from traceview.xplane.planes import PlaneKind
+    from traceview.xplane.read import read_file
+
+    for path in folder.rglob("*.xplane.pb"):
+        try:
+            planes = [plane for plane in read_file(path).planes if plane.event_count]
+        except TraceFormatError:
+            continue
+        return bool(planes), sum(plane.kind is PlaneKind.GPU for plane in planes)
+    return False, 0

@@ -2,24 +2,34 @@
 
 Two looks a moment apart show which threads work. A look needs Python's lock for tens of microseconds and stops nothing. The
 kernel's side comes from `/proc/self/task` (proc(5)); a system without it gives Python stacks alone.
+
+Where no Python can run because a native call holds Python's lock, that is noticed while it lasts.
+`faulthandler.dump_traceback_later` has a thread in C that needs no lock. It is armed again and again by the thread that watches,
+so it fires only where that thread does not run. It writes all stacks to a file in the output folder, which `analyze` shows;
+another thread without the lock, in native code, says so on standard error.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import platform
+import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic_ns
 from types import FrameType
-from typing import Any, Final
+from typing import IO, Any, Final, NamedTuple
 
-from traceview.capture.process.own_threads import OWN_THREADS
+from traceview.base.stack_dump import FILE_PREFIX
+from traceview.capture.process.around import NATIVE, Patches
+from traceview.capture.process.own_threads import OWN_THREADS, own_thread
 from traceview.capture.process.python_code import CodePlaces, callers, origin_of
+from traceview.capture.sidecar.file import is_running
 
 MOST_FRAMES: Final = 60
 """Of one stack, the innermost ones."""
@@ -51,11 +61,9 @@ _CALLS: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = {
 }
 """Numbers of system calls by what a thread in them does, as in the kernel's tables (`unistd_64.h`, `unistd.h`)."""
 _STATES: Final = {"R": "computing", "D": "disk", "T": "stopped", "t": "stopped"}
-_IMPORT: Final = "<frozen importlib"
 
 
-@dataclass(frozen=True)
-class KernelThread:
+class KernelThread(NamedTuple):
     """A thread as the kernel lists it. `cpu_ns`, `switches`: its processor time so far, and how often it went to sleep."""
 
     wait: str
@@ -63,8 +71,7 @@ class KernelThread:
     switches: int
 
 
-@dataclass(frozen=True)
-class PythonThread:
+class PythonThread(NamedTuple):
     """A thread with a Python stack, the innermost line first. `native_id`: None unless Python started it."""
 
     ident: int
@@ -74,8 +81,7 @@ class PythonThread:
     user_line: str | None
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """Everything at one moment."""
 
     t_ns: int
@@ -85,9 +91,7 @@ class Look:
 
 def look(places: CodePlaces) -> Look:
     """Look now."""
-    return Look(
-        monotonic_ns(), tuple(python_threads(places)), kernel_threads(Path("/proc/self/task"))
-    )
+    return Look(monotonic_ns(), tuple(python_threads(places)), _kernel_threads())
 
 
 def python_threads(places: CodePlaces) -> Iterator[PythonThread]:
@@ -101,10 +105,9 @@ def python_threads(places: CodePlaces) -> Iterator[PythonThread]:
         name = str(getattr(thread, "name", "")) or "thread of a library"
         lines, user_line = _stack(places, frames[ident])
         if lines and not name.startswith(OWN_THREADS):
-            native_id = getattr(thread, "native_id", None) or (
-                os.getpid() if ident == main else None
-            )
-            yield PythonThread(ident, name, native_id, tuple(lines), user_line)
+            number = os.getpid() if ident == main else None
+            native_id = getattr(thread, "native_id", None) or number
+            yield PythonThread(ident, name, native_id, tuple(lines[:MOST_FRAMES]), user_line)
 
 
 def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], str | None]:
@@ -116,35 +119,33 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
     user_line = None
     for frame in callers(innermost):
         code = frame.f_code
-        if not places.is_own(code.co_filename) and not (
-            code.co_filename.startswith(_IMPORT) and lines
-        ):
+        is_import = bool(lines) and code.co_filename.startswith("<frozen importlib")
+        if not is_import and places.kind(code.co_filename) != "own":
             origin = origin_of(code)
             line = f"{origin.shown(places)}:{origin.line_of(frame.f_lineno)} in {origin.function}"
             if user_line is None and origin.is_user(places):
                 user_line = line
-            if len(lines) < MOST_FRAMES:
-                lines.append(line)
+            lines.append(line)
     return lines, user_line
 
 
-def kernel_threads(folder: Path) -> dict[int, KernelThread]:
-    """The threads in a folder `/proc/PID/task`, by number; none where it cannot be read."""
+def _kernel_threads() -> dict[int, KernelThread]:
+    """The threads of this process, by number; none where the system does not list them."""
     threads: dict[int, KernelThread] = {}
     with suppress(OSError):
-        for path in folder.iterdir():
+        for folder in Path("/proc/self/task").iterdir():
             # A thread may end meanwhile.
             with suppress(OSError, IndexError, ValueError):
-                threads[int(path.name)] = _kernel_thread(path)
+                fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                ticks = int(fields[11]) + int(fields[12])
+                status = (folder / "status").read_text("utf-8", "replace")
+                switches = status.partition("\nvoluntary_ctxt_switches:")[2].partition("\n")[0]
+                threads[int(folder.name)] = KernelThread(
+                    _STATES.get(fields[0]) or _wait(folder),
+                    ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK"),
+                    int(switches or 0),
+                )
     return threads
-
-
-def _kernel_thread(folder: Path) -> KernelThread:
-    fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    cpu_ns = (int(fields[11]) + int(fields[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-    status = (folder / "status").read_text("utf-8", "replace")
-    switches = int(status.partition("\nvoluntary_ctxt_switches:")[2].partition("\n")[0] or 0)
-    return KernelThread(_STATES.get(fields[0]) or _wait(folder), cpu_ns, switches)
 
 
 def _wait(folder: Path) -> str:
@@ -152,30 +153,42 @@ def _wait(folder: Path) -> str:
         first = (folder / "syscall").read_text("ascii", "replace").partition(" ")[0]
     except OSError:
         return "other"
-    for wait, numbers in _CALLS.get(platform.machine(), {}).items():
-        if first.isdigit() and int(first) in numbers:
-            return wait
-    return "other"
+    calls = _CALLS.get(platform.machine(), {}).items()
+    found = (wait for wait, numbers in calls if first.isdigit() and int(first) in numbers)
+    return next(found, "other")
 
 
 def described(first: Look, second: Look, *, without: int | None = None) -> dict[str, Any]:
     """Both looks as fields of the report. `without`: the native id of a thread whose processor time does not count."""
     length_ns = max(second.t_ns - first.t_ns, 1)
     before = {thread.ident: thread.frames for thread in first.python}
-    cpu_ns = {
-        number: _spent(first, second, number) for number in second.kernel if number != without
-    }
-    cores = sum(cpu_ns.values()) / length_ns if cpu_ns else None
     main = threading.main_thread().ident
+    # Of a core, and how often a second it went to sleep.
+    ratios, switches = {}, {}
+    for number, now in second.kernel.items():
+        was = first.kernel.get(number, KernelThread("", 0, now.switches))
+        ratios[number] = max(now.cpu_ns - was.cpu_ns, 0) / length_ns
+        switches[number] = (now.switches - was.switches) * 1e9 / length_ns
+    cores = sum(ratio for number, ratio in ratios.items() if number != without)
+
+    def of_kernel(number: int | None) -> dict[str, Any]:
+        """What a thread does: what the kernel says, unless two looks show that it works."""
+        if number is None or number not in ratios:
+            return {"wait": None, "computing_ratio": None}
+        hands_over = switches[number] >= _SWITCHES_PER_S and cores >= _COMPUTES
+        works = ratios[number] >= _COMPUTES or hands_over
+        wait = "computing" if works else second.kernel[number].wait
+        return {"wait": wait, "computing_ratio": ratios[number]}
+
     return {
         "look_ns": length_ns,
-        "cores": cores,
+        "cores": cores if ratios else None,
         "threads": [
             {
                 "name": thread.name,
                 "is_main": thread.ident == main,
                 "is_moving": before.get(thread.ident) != thread.frames,
-                **_of_kernel(thread.native_id, first, second, cores or 0.0),
+                **of_kernel(thread.native_id),
                 "user_line": thread.user_line,
                 "frames": list(thread.frames),
             }
@@ -184,19 +197,79 @@ def described(first: Look, second: Look, *, without: int | None = None) -> dict[
     }
 
 
-def _of_kernel(number: int | None, first: Look, second: Look, cores: float) -> dict[str, Any]:
-    """What a thread does: what the kernel says, unless two looks show that it works."""
-    now = second.kernel.get(number or 0)
-    if number is None or now is None:
-        return {"wait": None, "computing_ratio": None}
-    length_ns = max(second.t_ns - first.t_ns, 1)
-    ratio = _spent(first, second, number) / length_ns
-    was = first.kernel.get(number, now)
-    is_woken = (now.switches - was.switches) * 1e9 / length_ns >= _SWITCHES_PER_S
-    works = ratio >= _COMPUTES or (is_woken and cores >= _COMPUTES)
-    return {"wait": "computing" if works else now.wait, "computing_ratio": ratio}
+class Silence:
+    """The watch of one process, from `open` to `close`. A script that uses the timer of faulthandler keeps it."""
 
+    def __init__(self, folder: Path, after_s: float) -> None:
+        self.problem: str | None = None
+        self._folder = folder
+        self._after_s = after_s
+        self._file: IO[Any] | None = None
+        self._arm = faulthandler.dump_traceback_later
+        self._patches = Patches()
+        self._is_taken = False
 
-def _spent(first: Look, second: Look, number: int) -> int:
-    before = first.kernel.get(number)
-    return max(second.kernel[number].cpu_ns - (before.cpu_ns if before else 0), 0)
+    def open(self) -> None:
+        """Make the file. Without it nothing is noticed, and `problem` says why."""
+        prefix = f"{FILE_PREFIX}{socket.gethostname()}-"
+        for path in self._folder.glob(f"{prefix}*.txt"):
+            # The empty file of a process of this host that was killed.
+            number = path.name.removeprefix(prefix).partition("-")[0]
+            with suppress(OSError):
+                if number.isdecimal() and not is_running(int(number)) and not path.stat().st_size:
+                    path.unlink()
+        try:
+            descriptor, name = tempfile.mkstemp(".txt", f"{prefix}{os.getpid()}-", self._folder)
+        except OSError as error:
+            self.problem = f"{error.strerror or error}"
+            return
+        self._file = os.fdopen(descriptor, "w", encoding="utf-8")
+        self._path = Path(name)
+        self._patches.put(faulthandler, "dump_traceback_later", self._taken_by_script)
+        text = (
+            f"traceview: no Python has run for {self._after_s:g} s: a native call holds Python's lock (GIL), or the process "
+            f"was stopped. All stacks are in {name}:\n"
+        )
+        if hasattr(NATIVE, "watch_silence"):
+            watch = NATIVE.new_watch(), self._after_s, text.encode(), os.fsencode(name)
+            own_thread("silence", NATIVE.watch_silence, *watch).start()
+
+    def beat(self) -> None:
+        """Python runs."""
+        if self._file is None or self._is_taken:
+            return
+        if hasattr(NATIVE, "beat"):
+            NATIVE.beat()
+        try:
+            self._arm(self._after_s, repeat=False, file=self._file)
+        except (OSError, RuntimeError, ValueError) as error:
+            self.problem, self._is_taken = str(error), True
+
+    def text(self) -> str:
+        """The stacks that were written, which are forgotten; empty where Python ran all the time."""
+        text = ""
+        if self._file is not None:
+            with suppress(OSError, ValueError):
+                text = self._path.read_text("utf-8", "replace")
+                self._file.seek(0)
+                self._file.truncate()
+        return text
+
+    def close(self) -> None:
+        """End, and remove the file."""
+        if self._file is None:
+            return
+        if hasattr(NATIVE, "new_watch"):
+            NATIVE.new_watch()
+        if not self._is_taken:
+            faulthandler.cancel_dump_traceback_later()
+        self._patches.undo()
+        with suppress(OSError):
+            self._file.close()
+            self._path.unlink()
+        self._file = None
+
+    def _taken_by_script(self, *arguments: Any, **keywords: Any) -> Any:
+        """There is one timer per process, and it is the script's if it wants it."""
+        self._is_taken = True
+        return self._arm(*arguments, **keywords)

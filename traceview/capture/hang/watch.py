@@ -6,6 +6,7 @@ on if it can; then the report is completed. Each hang has one report.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -13,22 +14,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from threading import Event
+from threading import get_native_id
 from typing import Any, Final
 
 from traceview.base.version import VERSION
 from traceview.capture.hang import threads
-from traceview.capture.hang.peers import Peers
-from traceview.capture.hang.silence import Silence
-from traceview.capture.process.own_threads import own_thread
+from traceview.capture.process.own_threads import Ticker
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.capture import Capture
-from traceview.capture.sidecar.file import NoAnswerError, reason_of, write_whole
+from traceview.capture.record.run_choice import Rendezvous
+from traceview.capture.sidecar.cluster import Place, Task, own_place
+from traceview.capture.sidecar.file import reason_of, write_whole
 from traceview.capture.sidecar.gpu_libraries import opened_nvml
 from traceview.capture.steps.graphs import ops_within, traces
+from traceview.capture.window.ranges import StepRange
 
-SUFFIX: Final = ".hang"
-SCHEMA_VERSION: Final = 1
 _PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 _REPORTS: Final = "traceview.analysis.machine.hang.section"
 _TICK_S: Final = 0.25
@@ -43,8 +43,10 @@ _STOP_TIMEOUT_S: Final = 2.0
 """A look ends at once; a report that is written to a file system that hangs is not waited for."""
 
 
-WriteUp = Callable[[Mapping[str, Any]], tuple[Mapping[str, bytes], Sequence[str]]]
-"""Makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now."""
+_SILENT_BEATS: Final = 3
+"""A worker that misses one or two is slow, or its file system is."""
+_LARGEST_BYTES: Final = 1 << 16
+"""Of a worker's file, which has a few hundred."""
 
 
 def hang_watch(after_s: float, steps: Capture, say: Callable[[str], None]) -> HangWatch | None:
@@ -54,35 +56,35 @@ def hang_watch(after_s: float, steps: Capture, say: Callable[[str], None]) -> Ha
     """
     try:
         # By name: a capture does without the analysis, and here is nobody else to bring it.
-        write_up = import_module(_REPORTS).write_up
+        return HangWatch(after_s, import_module(_REPORTS).write_up, steps, say)
     except ImportError as error:
         say(f"note: --on-hang is off in this process: {error}")
         return None
-    return HangWatch(after_s, write_up, steps, say)
 
 
 class HangWatch:
-    """Watches the steps of one `Capture` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user."""
+    """Watches the steps of one `Capture` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user.
+
+    `write_up` makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now.
+    """
 
     def __init__(
-        self, after_s: float, write_up: WriteUp, steps: Capture, say: Callable[[str], None]
+        self, after_s: float, write_up: Any, steps: Capture, say: Callable[[str], None]
     ) -> None:
         self._after_s = after_s
         self._write_up = write_up
         self._steps = steps
         self._say = say
         self._pid = os.getpid()
-        wanted = steps.settings
-        out = wanted.out.absolute()
+        out = steps.settings.out.absolute()
         interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
-        self._peers = Peers(out, wanted.steps, interval_s)
-        self._silence = Silence(out, after_s)
-        self._stop = Event()
-        self._thread = own_thread("hang", self._run)
-        self._count = 0
+        self._peers = Peers(out, steps.settings.steps, interval_s)
+        self._silence = threads.Silence(out, after_s)
+        self._ticker = Ticker("hang", self._looked)
+        self._is_over = False
+        self._count = self._hang_count = 0
         self._next_beat_s = 0.0
         self._facts: dict[str, Any] | None = None
-        self._hang_count = 0
         self._place: tuple[Path, str] | None = None
 
     def start(self) -> None:
@@ -91,36 +93,36 @@ class HangWatch:
         # By the monotonic clock: when the last step ended, from when on the alarm counts, when this thread last ran.
         self._ended_s = self._alarm_from_s = self._ran_s = time.monotonic()
         self._silence.open()
-        self._silence.beat()
-        self._thread.start()
+        self._ticker.start()
 
     def stop(self) -> None:
         """The script has ended: complete an open report, and tell the other workers."""
-        if os.getpid() != self._pid or self._stop.is_set():
+        if os.getpid() != self._pid or self._is_over:
             return
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(_STOP_TIMEOUT_S)
+        self._is_over = True
+        self._ticker.stop(_STOP_TIMEOUT_S)
         with suppress(Exception):
+            self._notice_silence()
             self._complete("ended" if self._steps.window.next_number == self._count else "went-on")
-        self._beat(is_ended=True)
+        self._beat()
         self._silence.close()
 
     # In the thread
 
-    def _run(self) -> None:
+    def _looked(self) -> float | None:
+        """Look; seconds until the next time."""
         try:
-            while not self._stop.wait(_TICK_S):
-                self._notice_silence()
-                # Before the tick: a native call may take the lock in the middle of it.
-                self._ran_s = time.monotonic()
-                self._tick()
             self._notice_silence()
+            # Before the rest: a native call may take the lock in the middle of it.
+            self._ran_s = time.monotonic()
+            self._look()
         except Exception as error:
             # The training must not suffer from what is only looking at it.
             self._say(f"note: --on-hang stopped: {reason_of(error)}")
+            return None
+        return _TICK_S
 
-    def _tick(self) -> None:
+    def _look(self) -> None:
         self._silence.beat()
         now_s, count = time.monotonic(), self._steps.window.next_number
         if count != self._count:
@@ -134,7 +136,7 @@ class HangWatch:
             self._silence.text()
         if now_s >= self._next_beat_s and self._peers.find(os.environ):
             self._next_beat_s = now_s + self._peers.interval_s
-            self._beat(is_ended=False)
+            self._beat()
 
     def _notice_silence(self) -> None:
         """Report a time in which this thread did not run, and so no Python ran."""
@@ -145,9 +147,8 @@ class HangWatch:
         self._complete("went-on")
         stacks = self._silence.text()
         missing = {} if stacks else {"threads": "the stacks of that time were not written"}
-        self._begin(
-            {**self._known(paused_s, is_lock_held=True), "stacks": stacks, "missing": missing}
-        )
+        known = self._known(paused_s, is_lock_held=True)
+        self._begin({**known, "stacks": stacks, "missing": missing})
         self._complete("went-on", total_s=paused_s)
         self._alarm_from_s = time.monotonic()
 
@@ -155,38 +156,38 @@ class HangWatch:
         """Write the report of a hang, unless it turns out to be none."""
         if self._peers.find(os.environ):
             # So that the other workers know of this one, and so that ages count from now.
-            self._beat(is_ended=False)
-        least_s, most_s = _LOOK_S
-        missing: dict[str, str] = {}
+            self._beat()
         calls, first = self._other_calls(), threads.look(CodePlaces())
-        self._stop.wait(min(max(self._after_s / 4, least_s), most_s))
+        time.sleep(min(max(self._after_s / 4, _LOOK_S[0]), _LOOK_S[1]))
         second = threads.look(CodePlaces())
         facts = {
             **self._known(waited_s, is_lock_held=False),
-            **threads.described(first, second, without=self._thread.native_id),
-            "calls_in_look": self._other_calls() - calls,
+            **threads.described(first, second, without=get_native_id()),
+            "calls_in_look": sum(self._other_calls().values()) - sum(calls.values()),
             "workers": self._peers.read(),
-            "gpus": _gpus(missing),
-            "missing": missing,
+            "gpus": _gpus(),
+            "missing": {},
         }
         with suppress(Exception):
             # While the graph is being made, it is not known.
-            facts["python_ops"] = self._python_ops(facts["step_function"])
-        if self._stop.is_set() or self._steps.window.next_number != self._count:
-            return
-        self._begin(facts)
+            functions = self._steps.observer.functions_of(facts["step_function"] or "")
+            graphs = [made[-1].graph for made in map(traces, functions) if made]
+            ops = (op.type for graph in graphs for op, _ in ops_within(graph))
+            facts["python_ops"] = sum(type_ in _PYTHON for type_ in ops)
+        if not self._is_over and self._steps.window.next_number == self._count:
+            self._begin(facts)
 
     def _known(self, waited_s: float, *, is_lock_held: bool) -> dict[str, Any]:
         """What the watch and the hooks know."""
         callee = None if is_lock_held else self._steps.observer.current
-        most_called = max(self._others(), key=lambda callee: callee.calls, default=None)
-        task = self._peers.place.task if self._peers.place else None
+        others = self._other_calls()
+        place = self._peers.place
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": 1,
             "traceview_version": VERSION,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "task": str(task) if task else None,
+            "task": str(place.task) if place else None,
             "state": "open",
             "limit_ns": int(self._after_s * 1e9),
             "noticed_ns": time.time_ns(),
@@ -198,15 +199,13 @@ class HangWatch:
             "is_step": callee is not None and callee.is_step,
             "is_first_call": callee is not None and callee.calls <= 1,
             "is_lock_held": is_lock_held,
-            "other_function": most_called.name if most_called else None,
+            "other_function": max(others, key=others.__getitem__, default=None),
         }
 
-    def _others(self) -> list[Any]:
-        """The functions so far that are no step."""
-        return [callee for callee in list(self._steps.observer.callees) if not callee.is_step]
-
-    def _other_calls(self) -> int:
-        return sum(callee.calls for callee in self._others())
+    def _other_calls(self) -> dict[str, int]:
+        """How often the functions were called that are no step, by name."""
+        others = [each for each in list(self._steps.observer.callees) if not each.is_step]
+        return {each.name: each.calls for each in others}
 
     def _begin(self, facts: dict[str, Any]) -> None:
         self._facts = facts
@@ -216,12 +215,6 @@ class HangWatch:
         for line in self._write():
             self._say(line)
 
-    def _python_ops(self, function: str | None) -> int:
-        """How many ops of the step run Python, such as `tf.py_function`, where the framework has graphs."""
-        functions = self._steps.observer.functions_of(function or "")
-        graphs = [made[-1].graph for made in map(traces, functions) if made]
-        return sum(op.type in _PYTHON for graph in graphs for op, _ in ops_within(graph))
-
     def _complete(self, state: str, *, total_s: float | None = None) -> None:
         """The hang is over: say so in its report."""
         if self._facts is None:
@@ -230,8 +223,8 @@ class HangWatch:
         self._facts |= {"state": state, "total_ns": int(total_s * 1e9)}
         self._write()
         if state == "went-on" and not self._facts["is_lock_held"]:
-            verb = "went on" if self._facts["step_count"] else "began"
-            self._say(f"training {verb} after {total_s:.0f} s without a step; the report says so")
+            what = "training went on" if self._facts["step_count"] else "training began"
+            self._say(f"{what} after {total_s:.0f} s without a step; the report says so")
         self._facts = None
 
     def _write(self) -> Sequence[str]:
@@ -240,18 +233,18 @@ class HangWatch:
         if self._place is None:
             self._place = self._steps.report_place()
         folder, host = self._place
-        stem = f"{host}{SUFFIX}{self._hang_count if self._hang_count > 1 else ''}"
+        stem = f"{host}.hang{self._hang_count if self._hang_count > 1 else ''}"
         files, lines = self._write_up(self._facts)
         for ending, content in files.items():
             write_whole(folder / f"{stem}{ending}", content)
         return [*lines, f"all stacks: {folder / stem}.md"]
 
-    def _beat(self, *, is_ended: bool) -> None:
+    def _beat(self) -> None:
         """Tell the other workers what this one does."""
         callee = self._steps.observer.current
-        main = None if is_ended else next(iter(threads.python_threads(CodePlaces())), None)
+        main = None if self._is_over else next(threads.python_threads(CodePlaces()), None)
         self._peers.write({
-            "is_ended": is_ended,
+            "is_ended": self._is_over,
             "is_in_step": callee is not None and callee.is_step,
             "step_count": self._steps.window.next_number,
             "waited_ns": int((time.monotonic() - self._ended_s) * 1e9),
@@ -259,18 +252,73 @@ class HangWatch:
         })  # fmt: skip
 
 
-def _gpus(missing: dict[str, str]) -> list[dict[str, Any]]:
-    """Load and power of each GPU now."""
-    gpus = []
-    try:
-        with opened_nvml() as nvml:
-            for ordinal in range(int(nvml.nvmlDeviceGetCount())):
-                handle = nvml.nvmlDeviceGetHandleByIndex(ordinal)
-                busy = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu) / 100
-                gpus.append({"ordinal": ordinal, "busy_ratio": busy})
-    except NoAnswerError:
-        # No driver, no GPU to tell about.
-        return []
-    except Exception as error:
-        missing["gpus"] = reason_of(error)
-    return gpus
+def _gpus() -> list[dict[str, Any]]:
+    """Load of each GPU now; without a driver there is none to tell about."""
+    with suppress(Exception), opened_nvml() as nvml:
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(int(nvml.nvmlDeviceGetCount())))
+        busy = [float(nvml.nvmlDeviceGetUtilizationRates(each).gpu) / 100 for each in handles]
+        return [{"ordinal": number, "busy_ratio": ratio} for number, ratio in enumerate(busy)]
+    return []
+
+
+class Peers:
+    """The other workers, as soon as the environment names some. `interval_s`: how often each worker writes."""
+
+    def __init__(self, out: Path, steps: StepRange, interval_s: float) -> None:
+        self.interval_s = interval_s
+        self.place: Place | None = None
+        self._out = out
+        self._steps = steps
+        self._folder = Path()
+
+    def find(self, environment: Mapping[str, str]) -> bool:
+        """Whether there are partners; the script may join a cluster at any time before it trains."""
+        place = self.place or own_place(environment)
+        if place is None or not place.partners:
+            return False
+        if self.place is None:
+            self.place, self._folder = place, Rendezvous(self._out, place, self._steps).folder
+            with suppress(OSError):
+                self._folder.mkdir(exist_ok=True)
+        return True
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Say what this worker does. A folder that cannot be written is noticed by the others, as silence."""
+        if self.place is not None:
+            beat = {"host": socket.gethostname(), "interval_s": self.interval_s, **fields}
+            with suppress(OSError):
+                write_whole(self._file(self.place.task), json.dumps(beat).encode())
+
+    def read(self) -> list[dict[str, Any]]:
+        """What the other workers do, as the fields of the report; call `write` just before."""
+        if self.place is None:
+            return []
+        now_s = 0.0
+        with suppress(OSError):
+            now_s = self._file(self.place.task).stat().st_mtime
+        own = self.place.task
+        return [self._worker(task, now_s) for task in self.place.partners if task != own]
+
+    def _file(self, task: Task) -> Path:
+        return self._folder / f"beat-{task.label}.json"
+
+    def _worker(self, task: Task, now_s: float) -> dict[str, Any]:
+        fields = ("host", "step_count", "waited_ns", "silent_ns", "line")
+        worker: dict[str, Any] = {"task": str(task), "state": "unknown", **dict.fromkeys(fields)}
+        path = self._file(task)
+        # A worker without a file has never written, and a damaged one says nothing.
+        with suppress(KeyError, OSError, RecursionError, TypeError, ValueError, OverflowError):
+            silent_s = max(now_s - path.stat().st_mtime, 0.0)
+            with path.open("rb") as file:
+                beat = json.loads(file.read(_LARGEST_BYTES))
+            is_silent = silent_s > _SILENT_BEATS * max(float(beat["interval_s"]), 1.0)
+            state = "in-step" if beat["is_in_step"] is True else "elsewhere"
+            worker |= {
+                "host": str(beat["host"]),
+                "step_count": int(beat["step_count"]),
+                "waited_ns": max(int(beat["waited_ns"] + silent_s * 1e9), 0),
+                "silent_ns": int(silent_s * 1e9),
+                "line": None if beat["line"] is None else str(beat["line"]),
+                "state": "ended" if beat["is_ended"] is True else "silent" if is_silent else state,
+            }
+        return worker

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, zip_longest
 from typing import Any, Final
 
 _BACKWARD: Final = "transpose"
@@ -51,11 +52,12 @@ class CompiledFunction:
     def compiled(self, jaxpr: Any, shardings: Any) -> None:
         """Learn from what is compiled now."""
         self.was_compiled = True
-        if _is_of_jax(jaxpr.jaxpr):
-            self.is_of_jax = not self.calls
-            return
-        self.is_of_jax = False
-        self.learn(jaxpr, shardings)
+        # Whether a computation is an operation of JAX alone; one whose place is not known is none.
+        place = str(getattr(jaxpr.jaxpr.debug_info, "func_src_info", None)).rpartition(" at ")[2]
+        is_of_jax = any(folder in place for folder in _OWN)
+        self.is_of_jax = is_of_jax and not self.calls
+        if not is_of_jax:
+            self.learn(jaxpr, shardings)
 
     def learn(self, jaxpr: Any, shardings: Any) -> None:
         """What it computes, and of what."""
@@ -67,24 +69,10 @@ class CompiledFunction:
         self.arguments = list(_arguments(jaxpr.in_avals, names, shardings))
 
 
-def _axes(part: Any) -> str | None:
-    """The axes of the mesh over which a dimension is split."""
-    return (
-        None if part is None else "+".join(map(str, part)) if isinstance(part, tuple) else str(part)
-    )
-
-
 def has_backward(program: Any) -> bool:
     """Whether a program of which only the compiled form is known has a backward pass."""
     modules = program.xla_executable.hlo_modules()
     return any(f"{_BACKWARD}(jvp" in module.to_string() for module in modules)
-
-
-def _is_of_jax(jaxpr: Any) -> bool:
-    """Whether a computation is an operation of JAX alone; one whose place is not known is none."""
-    source = getattr(jaxpr.debug_info, "func_src_info", None)
-    place = str(source).rpartition(" at ")[2]
-    return any(folder in place for folder in _OWN)
 
 
 def measured(jaxpr: Any) -> tuple[int, bool]:
@@ -102,7 +90,11 @@ def measured(jaxpr: Any) -> tuple[int, bool]:
             rounds = equation.params.get("length", 1) if parts else 1
             waiting += [(part, times * rounds) for part in parts]
             work += 0 if parts else times * _operations(equation)
-            has_backward |= any(map(_is_backward, equation.source_info.name_stack.stack))
+            # A script may name a scope like that.
+            has_backward |= any(
+                part.name == _BACKWARD and type(part).__name__ == "Transform"
+                for part in equation.source_info.name_stack.stack
+            )
     return work, has_backward
 
 
@@ -124,11 +116,6 @@ def _operations(equation: Any) -> int:
     return made
 
 
-def _is_backward(part: Any) -> bool:
-    # A script may name a scope like that.
-    return part.name == _BACKWARD and type(part).__name__ == "Transform"
-
-
 def _jaxprs(value: Any) -> Iterator[Any]:
     for part in value if isinstance(value, tuple | list) else (value,):
         part = getattr(part, "jaxpr", part)
@@ -139,15 +126,20 @@ def _jaxprs(value: Any) -> Iterator[Any]:
 def _arguments(avals: Any, names: Any, shardings: Any) -> Iterator[dict[str, Any]]:
     """One row per array that the function gets: its name, shape, dtype and sharding."""
     each = shardings if isinstance(shardings, tuple | list) else ()
-    for number, aval in enumerate(avals[:_MOST_ARGUMENTS]):
-        name = names[number] if number < len(names) else None
-        sharding = each[number] if number < len(each) else None
+    for aval, name, sharding in islice(
+        zip_longest(avals, names, each), min(len(avals), _MOST_ARGUMENTS)
+    ):
         spec = getattr(sharding, "spec", None)
         mesh = getattr(getattr(sharding, "mesh", None), "shape", None)
+        # The axes of the mesh over which a dimension is split.
+        parts = [
+            part if isinstance(part, tuple) or part is None else (part,) for part in spec or ()
+        ]
+        axes = [None if part is None else "+".join(map(str, part)) for part in parts]
         yield {
             "name": str(name or ""),
             "shape": [int(size) for size in getattr(aval, "shape", ())],
             "dtype": str(getattr(aval, "dtype", "")),
-            "sharding": None if spec is None else [_axes(part) for part in spec],
+            "sharding": None if spec is None else axes,
             "mesh": None if mesh is None else {str(axis): int(size) for axis, size in mesh.items()},
         }

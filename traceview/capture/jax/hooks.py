@@ -98,46 +98,43 @@ class JaxHooks(WindowListener):
             patches.put(owner, name, around(original, before, after))
 
     def _put_post_hook(self) -> None:
-        """Put a post hook in front of the one that may be there."""
-        shared = import_module(_LIBRARIES).jax_jit
+        """Put a post hook in front of the one that may be there.
+
+        From 0.8 on JAX sets the hook of a thread, None or its own, in front of that of all threads, whenever it or the script
+        changes where it looks for NaN; and it does so itself while it traces.
+        """
         state = getattr(import_module(_API), "_post_hook_state", None)
         if state is None:
-            before = shared.global_state().post_hook
-            put = functools.partial(setattr, shared.global_state(), "post_hook")
-            put(self._post_hook(before))
-            self._patches.then(lambda: put(before))
+            shared = import_module(_LIBRARIES).jax_jit.global_state()
+            before = shared.post_hook
+            shared.post_hook = self._post_hook(before)
+            self._patches.then(lambda: setattr(shared, "post_hook", before))
             return
         before = state.get_global()
         hook = self._post_hook(before)
-        state.set_global(hook)
-        self._patches.then(lambda: state.set_global(before))
-        self._keep_in_threads(state, hook)
 
-    def _keep_in_threads(self, state: Any, hook: Callable[..., None]) -> None:
-        """JAX sets the hook of a thread, None or its own, in front of that of all threads, whenever it or the script changes
-        where it looks for NaN; and it does so itself while it traces (0.8 and newer).
-        """
-        config = import_module(_CONFIG)
-
-        def put() -> None:
+        def keep() -> None:
             own = state.get_local()
             if own is None:
                 state.set_local(hook)
             elif callable(own) and own is not hook:
                 state.set_local(self._post_hook(own))
 
-        for flag in (config.debug_nans, config.debug_infs):
-            original = flag._update_thread_local_hook
-
-            def changed(value: Any, original: Callable[[Any], None] = original) -> None:
+        def keeping(original: Callable[[Any], None]) -> Callable[[Any], None]:
+            def changed(value: Any) -> None:
                 original(value)
-                put()
+                keep()
 
-            flag._update_thread_local_hook = changed
-            self._patches.then(
-                functools.partial(setattr, flag, "_update_thread_local_hook", original)
-            )
-        put()
+            return changed
+
+        state.set_global(hook)
+        self._patches.then(lambda: state.set_global(before))
+        config, name = import_module(_CONFIG), "_update_thread_local_hook"
+        for flag in (config.debug_nans, config.debug_infs):
+            original = getattr(flag, name)
+            setattr(flag, name, keeping(original))
+            self._patches.then(functools.partial(setattr, flag, name, original))
+        keep()
         # Other threads keep a hook that does nothing.
         self._patches.then(lambda: state.set_local(None) if callable(state.get_local()) else None)
 
@@ -146,10 +143,7 @@ class JaxHooks(WindowListener):
 
         def hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
             if not (self._is_over or thread.depth):
-                try:
-                    returned(name_of(function), function)
-                except Exception as error:
-                    self._give_up(error)
+                self._tell(lambda: returned(name_of(function), function))
             if before is not None:
                 before(function, args, kwargs, output)
 
@@ -177,9 +171,7 @@ class JaxHooks(WindowListener):
     def _mark_begins(self, annotation: Any) -> None:
         self._tell(self._steps.mark_begins, annotation.traceview_name)
 
-    def _mark_ends(
-        self, annotation: Any, _kind: Any, error: BaseException | None, _trace: Any
-    ) -> None:
+    def _mark_ends(self, annotation: Any, _kind: Any, error: Any, _trace: Any) -> None:
         self._tell(self._steps.mark_ends, annotation.traceview_name, error)
 
     def _fetched(self, _token: Any, result: Any, _error: BaseException | None) -> Any:
@@ -191,12 +183,9 @@ class JaxHooks(WindowListener):
         try:
             action(*arguments)
         except Exception as error:
-            self._give_up(error)
-
-    def _give_up(self, error: Exception) -> None:
-        """This version of JAX is not as expected; the script goes on."""
-        self.remove()
-        self._steps.window.failures.append(f"this version of JAX is not as expected: {error!r}")
+            # This version of JAX is not as expected; the script goes on.
+            self.remove()
+            self._steps.window.failures.append(f"this version of JAX is not as expected: {error!r}")
 
 
 def name_of(function: Any) -> str:

@@ -9,14 +9,22 @@ the script last got results after that: what it computes, logs or saves in betwe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from threading import RLock
 from typing import Any, Final
 
 from traceview.capture.jax.functions import CompiledFunction, has_backward
 from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
+from traceview.capture.jax.profiler import JaxProfiler
+from traceview.capture.record.capture import Framework
+from traceview.capture.record.settings import Settings
+from traceview.capture.sidecar.environment import EnvironmentListener
+from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
 from traceview.capture.steps.callee import Recognizer, micro_batches
+from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow
 
 _NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
@@ -176,3 +184,56 @@ def _is_of_jax(function: Any) -> bool:
     """Whether this is an operation of JAX, and no function of the script."""
     module = getattr(getattr(function, "__wrapped__", None), "__module__", None)
     return str(module).partition(".")[0] in ("jax", "jaxlib")
+
+
+# As a framework
+
+
+class JaxEnvironment(EnvironmentListener):
+    """Devices, processes, and functions with their arguments, beside the command, versions and links."""
+
+    def __init__(self, steps: JaxSteps) -> None:
+        self._steps = steps
+
+    def opening(self, sidecar: Sidecar) -> None:
+        """Note all that does not change."""
+        super().opening(sidecar)
+        jax = sys.modules["jax"]
+        described = answers({
+            "backend": jax.default_backend,
+            "process_count": jax.process_count,
+            "devices": lambda: [
+                {"id": each.id, "platform": each.platform, "kind": each.device_kind}
+                for each in jax.local_devices()
+            ],
+        })  # fmt: skip
+        sidecar.add("jax", described)
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Note the functions, which may have been compiled in the window."""
+        super().closed(sidecar, trace)
+        fields = ("name", "is_step", "calls", "computes_gradients", "arguments")
+        functions = [
+            {field: getattr(function, field) for field in fields}
+            for function in self._steps.callees
+            if function.calls and not function.is_mark
+        ]
+        sidecar.add("jax", {"functions": functions})
+
+
+def _watch(
+    window: StepWindow,
+    settings: Settings,
+    places: Sequence[Place] | None,
+    _say: Callable[[str], None],
+) -> tuple[JaxSteps, Any, Sequence[WindowListener]]:
+    """What sees the steps, and describes devices, mesh and functions. Programs of JAX hold their lines.
+
+    Where `places` are given, the program itself says which its steps are.
+    """
+    steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
+    return steps, steps.hooks, (JaxEnvironment(steps), steps.hooks)
+
+
+JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)
+"""0.4.30 to 0.11, with flax, optax, or Keras 3."""

@@ -1,5 +1,6 @@
 """Becomes the script or the command that is to be captured, or runs it and analyzes what it recorded.
 
+That may be a Python script, a module, or a program that starts one, such as a shell.
 All that a capture needs is in the environment: TRACEVIEW_CAPTURE says what to capture in each Python that starts.
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -18,16 +20,54 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from traceview.base.errors import CaptureError, TraceviewError, UsageError
-from traceview.capture.launch.programs import command_of
-from traceview.capture.launch.saying import VARIABLE
-from traceview.capture.launch.variable import option_names, read, written
+from traceview.base.text import shell_path
+from traceview.capture.process.saying import VARIABLE
 from traceview.capture.record.destination import Destination, runs_of_launch
-from traceview.capture.record.settings import Settings
+from traceview.capture.record.settings import Settings, option_names
 
 STARTUP_FILE: Final = "traceview.pth"
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGXCPU", "SIGCONT")
 _IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFSZ")
 """At its start, and so by all programs that it becomes."""
+_SHELL_SUFFIXES: Final = (".sh", ".bash")
+_PYTHON_SUFFIXES: Final = (".py", ".pyw", ".pyz")
+
+
+def command_of(name: str, arguments: Sequence[str], *, is_module: bool = False) -> list[str]:
+    """The command to run for `name` and its arguments. `is_module`: it is the name of a Python module.
+
+    Raises `UsageError` if there is nothing of this name, and for a notebook, with the command that runs it.
+    """
+    if is_module:
+        return [sys.executable, "-m", name, *arguments]
+    path = Path(name)
+    if path.suffix == ".ipynb" and (path.exists() or not shutil.which(name)):
+        raise UsageError(
+            f"{name} is a notebook",
+            hint=f"traceview capture -- jupyter execute {shell_path(name)}; or, in the notebook, %load_ext traceview and "
+            "%%traceview in the cell that trains",
+        )
+    if path.suffix not in _PYTHON_SUFFIXES:
+        file = str(Path.cwd() / path)
+        if path.is_file() and os.access(path, os.X_OK):
+            # Also where it is Python: a launcher such as `bin/torchrun`, with an environment of its own.
+            return [file, *arguments]
+        if path.is_file() and path.suffix in _SHELL_SUFFIXES:
+            return ["bash", file, *arguments]
+        if not path.is_file() and not (path / "__main__.py").is_file() and shutil.which(name):
+            return [name, *arguments]
+    if not path.exists():
+        hint = "give the path of a Python file"
+        if name.startswith("-"):
+            hint = "put options of traceview capture before the script"
+        elif not name.endswith(".py") and all(part.isidentifier() for part in name.split(".")):
+            hint = f"to run a module: traceview capture -m {name}; no program of this name is installed"
+        raise UsageError(f"script not found: {name}", hint=hint)
+    if path.is_file() and not os.access(path, os.R_OK):
+        raise UsageError(f"script cannot be read: {name}")
+    if path.is_dir() and not (path / "__main__.py").is_file():
+        raise UsageError(f"{name} is a directory without a __main__.py")
+    return [sys.executable, name, *arguments]
 
 
 def become(command: Sequence[str], settings: Settings) -> NoReturn:
@@ -35,7 +75,7 @@ def become(command: Sequence[str], settings: Settings) -> NoReturn:
 
     Raises `UsageError` if there is no such command, `CaptureError` if nothing can be written to the folder of the traces.
     """
-    environment = _environment(command, settings, os.getpid())
+    environment = _environment(command, replace(settings, launch=_launch(os.getpid())))
     sys.stdout.flush()
     sys.stderr.flush()
     for name in _IGNORED_BY_PYTHON:
@@ -70,7 +110,7 @@ def become_at_once(words: Sequence[str]) -> None:
     if not rest:
         return
     with suppress(TraceviewError):
-        settings = read(shlex.join(options))
+        settings = Settings.read(shlex.join(options))
         become(command_of(rest[0], rest[1:], is_module=is_module), settings)
 
 
@@ -81,9 +121,8 @@ def run(command: Sequence[str], settings: Settings) -> tuple[int, list[Path]]:
     """
     import subprocess
 
-    launch = f"0-{_random()}"
-    begun_s = time.time()
-    environment = _environment(command, replace(settings, launch=launch), 0)
+    launch, begun_s = _launch(0), time.time()
+    environment = _environment(command, replace(settings, launch=launch))
     try:
         process = subprocess.Popen(list(command), env=environment)
     except OSError as error:
@@ -120,7 +159,7 @@ def end_as(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _environment(command: Sequence[str], settings: Settings, pid: int) -> dict[str, str]:
+def _environment(command: Sequence[str], settings: Settings) -> dict[str, str]:
     """The environment of the command, after all that can be checked before."""
     if not any(Path(folder, STARTUP_FILE).is_file() for folder in sys.path):
         raise CaptureError(
@@ -138,13 +177,11 @@ def _environment(command: Sequence[str], settings: Settings, pid: int) -> dict[s
     destination = Destination(settings.out)
     destination.prepare()
     destination.clean()
-    if settings.launch is None:
-        settings = replace(settings, launch=f"{pid}-{_random()}")
-    return {**os.environ, VARIABLE: written(settings)}
+    return {**os.environ, VARIABLE: settings.written()}
 
 
-def _random() -> str:
-    return os.urandom(6).hex()
+def _launch(pid: int) -> str:
+    return f"{pid}-{os.urandom(6).hex()}"
 
 
 def _no_command(command: Sequence[str], error: OSError) -> UsageError:

@@ -10,7 +10,7 @@ import os
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from traceview.capture.launch.saying import OFF, VARIABLE, is_first, say
+from traceview.capture.process.saying import OFF, VARIABLE, is_first, say
 
 if TYPE_CHECKING:
     from traceview.capture.process.imports import ImportWatch
@@ -19,8 +19,6 @@ FRAMEWORKS = ("tensorflow", "jax")
 """Modules whose import begins a capture."""
 
 _watch: ImportWatch | None = None
-_begun: list[str] = []
-"""The frameworks that were imported: a script that trains with one may read its input with the other."""
 
 
 def arm() -> None:
@@ -32,7 +30,8 @@ def arm() -> None:
     # Not at the top: a start of Python without the variable imports nothing.
     from traceview.capture.process.imports import ImportWatch
 
-    _watch = ImportWatch(lambda: [name for name in FRAMEWORKS if name not in _begun], _imported)
+    # A script that trains with one may read its input with the other.
+    _watch = ImportWatch(FRAMEWORKS, _imported)
     _watch.install()
     if is_first(text):
         # The program that the command has become.
@@ -57,7 +56,6 @@ def _end_first(text: str, armed_s: float) -> None:
 
 
 def _imported(module: ModuleType) -> None:
-    _begun.append(module.__name__)
     try:
         from traceview.capture.launch.launched_capture import begin
 

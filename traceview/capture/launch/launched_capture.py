@@ -13,12 +13,11 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from threading import Lock
-from types import ModuleType
 
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture.launch.saying import VARIABLE, is_first, name_runs, say, say_problem
-from traceview.capture.launch.variable import read
-from traceview.capture.process.endings import Endings, end_by
+from traceview.capture.process.around import NATIVE
+from traceview.capture.process.endings import Endings
+from traceview.capture.process.saying import VARIABLE, is_first, name_runs, say, say_problem
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import runs_of_launch
 from traceview.capture.record.outcome import End
@@ -41,7 +40,7 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
     other framework is of interest.
     """
     try:
-        settings = read(text)
+        settings = Settings.read(text)
     except UsageError as error:
         say_problem(
             UsageError(f"{VARIABLE}: {error.message}; nothing is captured", hint=error.hint)
@@ -58,7 +57,7 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
 def end_first(text: str, begun_s: float) -> None:
     """The program that the command has become ends: name all runs since `begun_s` below it, or say why there is none."""
     try:
-        settings = read(text)
+        settings = Settings.read(text)
     except UsageError:
         return
     runs = runs_of_launch(settings.out, settings.launch or "", begun_s)
@@ -71,7 +70,7 @@ def end_first(text: str, begun_s: float) -> None:
             "hint: in an environment without traceview, on another host or in a container nothing is captured"
         )
     elif not _captures[-1].is_prepared:
-        say_problem(_captures[-1].why_unused())
+        say_problem(_captures[-1].why_nothing())
 
 
 class LaunchedCapture(WindowListener):
@@ -101,6 +100,10 @@ class LaunchedCapture(WindowListener):
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_again)
 
+    def why_nothing(self) -> CaptureError:
+        """Why there is no trace."""
+        return self._capture.why_nothing(_end())
+
     def give_way(self) -> bool:
         """Let the capture of another framework go on alone, which runs something; False if this one has counted steps."""
         if self._capture.window.next_number:
@@ -110,10 +113,6 @@ class LaunchedCapture(WindowListener):
         self._capture.remove()
         _captures.remove(self)
         return True
-
-    def why_unused(self) -> CaptureError:
-        """Why there is no trace, where nothing was run."""
-        return self._capture.why_nothing(_end())
 
     # Called by the capture
 
@@ -160,10 +159,9 @@ class LaunchedCapture(WindowListener):
             return
         self.is_prepared = True
         self._capture.start_clocks()
-        util: ModuleType | None = sys.modules.get(_UTIL)
-        if self._is_child and util is not None:
+        if self._is_child and _UTIL in sys.modules:
             # What `multiprocessing` forks ends without coming to the functions of `atexit`.
-            util.Finalize(None, self._finish, exitpriority=_FIRST)
+            sys.modules[_UTIL].Finalize(None, self._finish, exitpriority=_FIRST)
 
     def _begin_again(self) -> None:
         """This is a child: the capture so far is its parent's."""
@@ -197,7 +195,7 @@ class LaunchedCapture(WindowListener):
         if number:
             if self._capture.run is not None and is_first(os.environ.get(VARIABLE, "")):
                 name_runs([self._capture.run])
-            end_by(number)
+            NATIVE.end_by(number)
         if has_lock:
             self._ending.release()
 
@@ -218,14 +216,12 @@ class LaunchedCapture(WindowListener):
 
     def _report(self, end: End | None) -> None:
         """Say what was captured, once. `end`: how the process ends, None if it goes on."""
-        if self._is_reported:
-            return
-        self._is_reported = True
-        problem = self._capture.outcome(end or "ended")
+        problem = None if self._is_reported else self._capture.outcome(end or "ended")
         if problem is not None:
             say_problem(problem)
-            return
-        say(f"the trace is in {self._capture.run}{'' if end else '; the script goes on'}")
+        elif not self._is_reported:
+            say(f"the trace is in {self._capture.run}{'' if end else '; the script goes on'}")
+        self._is_reported = True
 
 
 def _end() -> End:

@@ -30,17 +30,11 @@ _LONGEST_SAVING_S: Final = 60.0
 """A trace that is not saved by then waits for a device or a file system that is gone."""
 
 
-def end_by(number: int) -> None:
-    """End this process by a signal, as where nobody handles it; any thread may call this. The first process of a container
-    goes on.
-    """
-    NATIVE.end_by(number)
-
-
 class Endings:
     """Calls `save` before the process ends, from `install` to `remove`.
 
-    `save` gets the number of a signal, in a thread of its own, and then has to call `end_by`; or None, in the thread that
+    `save` gets the number of a signal, in a thread of its own, and then has to call `NATIVE.end_by`, which ends the process as
+    where nobody handles the signal, but for the first process of a container, which goes on; or None, in the thread that
     ends the process. Signals that somebody handles, or ignores, are left alone.
     """
 

@@ -15,23 +15,21 @@ from typing import Any
 
 
 class ImportWatch(MetaPathFinder):
-    """Calls `imported` with each module in `names()`, as soon as it is loaded."""
+    """Calls `imported` with each of the modules `names` as soon as it is loaded, once."""
 
-    def __init__(
-        self, names: Callable[[], Collection[str]], imported: Callable[[ModuleType], None]
-    ) -> None:
-        self._names = names
+    def __init__(self, names: Collection[str], imported: Callable[[ModuleType], None]) -> None:
+        self._names = set(names)
         self._imported = imported
         self._searching: set[int] = set()
         """The threads in which the other finders search."""
 
     def install(self) -> None:
         """Call for the modules that are loaded already, and watch for the others."""
-        for name in list(self._names()):
+        for name in list(self._names):
             module = sys.modules.get(name)
             spec = getattr(module, "__spec__", None)
             if module is not None and not getattr(spec, "_initializing", False):
-                self._imported(module)
+                self._loaded(module)
         sys.meta_path.insert(0, self)
 
     def remove(self) -> None:
@@ -44,27 +42,22 @@ class ImportWatch(MetaPathFinder):
     ) -> ModuleSpec | None:
         """The spec that the other finders return, with a watched loader."""
         thread = get_ident()
-        if thread in self._searching or fullname not in self._names():
+        if thread in self._searching or fullname not in self._names:
             return None
         self._searching.add(thread)
         try:
-            spec = _find_spec(fullname, path, target)
+            finds = [getattr(finder, "find_spec", None) for finder in sys.meta_path]
+            found = (find(fullname, path, target) for find in finds if find is not None)
+            spec: ModuleSpec | None = next((spec for spec in found if spec is not None), None)
         finally:
             self._searching.discard(thread)
         if spec is not None and spec.loader is not None:
-            spec.loader = _WatchedLoader(spec.loader, self._imported)
+            spec.loader = _WatchedLoader(spec.loader, self._loaded)
         return spec
 
-
-def _find_spec(
-    fullname: str, path: Sequence[str] | None, target: ModuleType | None
-) -> ModuleSpec | None:
-    for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
-        spec: ModuleSpec | None = find(fullname, path, target) if find is not None else None
-        if spec is not None:
-            return spec
-    return None
+    def _loaded(self, module: ModuleType) -> None:
+        self._names.discard(module.__name__)
+        self._imported(module)
 
 
 class _WatchedLoader(Loader):

@@ -11,91 +11,77 @@ import os
 import sys
 import sysconfig
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 _LIBRARY_FOLDERS: Final = ("site-packages", "dist-packages")
-_CAPTURE: Final = Path(__file__).parent.parent
+_TRACEVIEW: Final = Path(__file__).parents[2]
+
+Kind = Literal["user", "package", "standard", "own"]
 
 
 class CodePlaces:
     """Where code lies. `user_folders`: those of the script that runs, whose code is the user's wherever it is installed.
 
-    An environment in such a folder, as `.venv` often is, holds packages all the same.
+    A file belongs to the innermost of the folders that are known. An environment in a folder of the user, as `.venv` often is,
+    holds packages all the same.
     """
 
     def __init__(self, user_folders: Sequence[Path] | None = None) -> None:
-        user_folders = [_folder_of_script()] if user_folders is None else user_folders
-        self._user = _beginnings(
-            folder for folder in user_folders if folder.name not in _LIBRARY_FOLDERS
-        )
-        # `pip install --target`, and what builds images and bundles, installs elsewhere.
-        self._installed = _beginnings(
-            Path(folder).absolute() for folder in sys.path if any(Path(folder).glob("*.dist-info"))
-        )
+        users = [_folder_of_script()] if user_folders is None else user_folders
         paths = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-        self._standard = _beginnings(Path(path) for path in paths if path)
-        self._traceview = _beginnings([_CAPTURE.parent])
+        # `pip install --target`, and what builds images and bundles, installs elsewhere.
+        installed = (
+            Path(path).absolute() for path in sys.path if any(Path(path).glob("*.dist-info"))
+        )
+        kinds: dict[Path, Kind] = dict.fromkeys(installed, "package")
+        kinds |= dict.fromkeys(map(Path, filter(None, paths)), "standard")
+        kinds |= {each: "user" for each in users if each.name not in _LIBRARY_FOLDERS}
         # The demo is a script like any other, although it is ours.
-        self._demo = _beginnings([_CAPTURE.parent / "demo"])
+        kinds |= {_TRACEVIEW: "own", _TRACEVIEW / "demo": "user"}
+        self._kinds = {f"{folder}{os.sep}": kind for folder, kind in kinds.items()}
+        self._found: dict[str, tuple[Kind, str]] = {}
 
-    def is_standard(self, file: str) -> bool:
-        """Whether it is a module of the standard library."""
-        is_below = file.startswith(("<frozen", *self._standard))
-        return is_below and _in_library_folder(file) is None
+    def kind(self, file: str) -> Kind:
+        """Whether it is of the standard library, of an installed package, of traceview, or of the user, as all else is."""
+        return self._place(file)[0]
 
     def is_user(self, file: str) -> bool:
         """Whether it is neither of the standard library, nor of an installed package, nor of traceview."""
-        if file.startswith(self._traceview):
-            return not self.is_own(file)
-        is_installed = self.is_standard(file) or self._in_packages(file) is not None
-        return self._folder_of_script(file) is not None or not is_installed
-
-    def is_own(self, file: str) -> bool:
-        """Whether it is a module of traceview, other than the script of the demo."""
-        return file.startswith(self._traceview) and not file.startswith(self._demo)
+        return self.kind(file) == "user"
 
     def shown(self, file: str) -> str:
         """The path within the folder of the script, of packages or of the standard library; else the name.
 
         No part of it says whose machine it is.
         """
-        if file.startswith(self._traceview):
-            return file.removeprefix(f"{_CAPTURE.parent.parent}{os.sep}")
-        folder = self._folder_of_script(file)
-        if folder is not None:
-            return file.removeprefix(folder)
-        inside = self._in_packages(file)
-        if inside is not None:
-            return inside
-        for folder in self._standard:
-            if file.startswith(folder):
-                return file.removeprefix(folder)
-        return Path(file).name
+        return self._place(file)[1]
 
-    def _in_packages(self, file: str) -> str | None:
-        """The path within a folder of installed packages; None outside of such folders."""
-        inside = _in_library_folder(file)
-        if inside is None:
-            for folder in self._installed:
-                if file.startswith(folder):
-                    return file.removeprefix(folder)
-        return inside
+    def _place(self, file: str) -> tuple[Kind, str]:
+        found = self._found.get(file)
+        if found is None:
+            found = self._found[file] = self._find(file)
+        return found
 
-    def _folder_of_script(self, file: str) -> str | None:
-        """The folder of the script that a file is in; None for one of an environment within that folder."""
-        for folder in self._user:
-            is_standard = any(
-                part.startswith(folder) and file.startswith(part) for part in self._standard
-            )
-            in_environment = _in_library_folder(f"{os.sep}{file.removeprefix(folder)}") is not None
-            if file.startswith(folder) and not is_standard and not in_environment:
-                return folder
-        return None
+    def _find(self, file: str) -> tuple[Kind, str]:
+        folder = max((each for each in self._kinds if file.startswith(each)), key=len, default="")
+        kind, inside = self._kinds.get(folder), file.removeprefix(folder)
+        if kind == "own" or folder == f"{_TRACEVIEW / 'demo'}{os.sep}":
+            return self._kinds[folder], file.removeprefix(f"{_TRACEVIEW.parent}{os.sep}")
+        if file.startswith("<frozen"):
+            return "standard", Path(file).name
+        for name in _LIBRARY_FOLDERS:
+            # Within the folder of the script that is an environment.
+            _, separator, in_packages = f"{os.sep}{inside}".rpartition(f"{os.sep}{name}{os.sep}")
+            if separator:
+                return "package", in_packages
+        if kind is None:
+            return "user", Path(file).name
+        return kind, inside
 
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:
@@ -113,20 +99,6 @@ def _folder_of_script() -> Path:
         return Path().absolute()
     package = getattr(main, "__package__", None) or ""
     return Path(file).absolute().parents[package.count(".")]
-
-
-def _beginnings(folders: Iterable[Path]) -> tuple[str, ...]:
-    """What the paths of files in these folders begin with."""
-    return tuple(f"{folder}{os.sep}" for folder in folders)
-
-
-def _in_library_folder(file: str) -> str | None:
-    """The same by the names that such folders have."""
-    for name in _LIBRARY_FOLDERS:
-        _, separator, inside = file.rpartition(f"{os.sep}{name}{os.sep}")
-        if separator:
-            return inside
-    return None
 
 
 _CONVERSION: Final = "tensorflow.python.autograph.impl.api"

@@ -10,8 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.endings import interrupts_held
@@ -23,18 +24,75 @@ from traceview.capture.record.destination import (
     has_trace,
     kept_name,
 )
-from traceview.capture.record.framework import framework_in_use, framework_of
-from traceview.capture.record.outcome import End, nothing_captured, shortcomings
+from traceview.capture.record.outcome import End, no_step_watch, nothing_captured, shortcomings
+from traceview.capture.record.profiler import OneProfile, Profiler
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
-from traceview.capture.record.training_clock import TrainingClock
-from traceview.capture.sampling.machine_load import MachineLoadListener
 from traceview.capture.sampling.nvml import NvmlListener
+from traceview.capture.sampling.processor_times import MachineLoadListener, ThreadTimesListener
 from traceview.capture.sampling.python_stacks import PythonListener
-from traceview.capture.sampling.thread_times import ThreadTimesListener
+from traceview.capture.sidecar.cluster import StopRiskListener
+from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
-from traceview.capture.steps.hooks import Place
+from traceview.capture.steps.callee import Recognizer
+from traceview.capture.steps.hooks import Hooks, Place
+from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.placement import PlacementListener
+from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow
+
+
+class Framework(NamedTuple):
+    """What a capture needs of a framework.
+
+    `modules`: whose versions are noted. `profiler`: the class of its profiler. `watch`: makes what sees the steps of a window,
+    for settings, places to hook, by default all that could be a step, and what says lines to the user: what counts the steps;
+    its hooks, with `install`, `remove`, and `missing`, the names of what this version lacks; and what adds groups to the sidecar.
+    """
+
+    modules: Sequence[str]
+    profiler: type[OneProfile]
+    watch: Callable[
+        [StepWindow, Settings, Sequence[Place] | None, Callable[[str], None]],
+        tuple[Recognizer, Any, Sequence[WindowListener]],
+    ]
+
+
+def _watch(
+    window: StepWindow,
+    settings: Settings,
+    places: Sequence[Place] | None,
+    say: Callable[[str], None],
+) -> tuple[Recognizer, Any, Sequence[WindowListener]]:
+    """What sees the steps, and describes devices, strategy, batch size and graphs."""
+    inputs = StepInputs()
+    observer = Observer(window, settings.step_functions, inputs)
+    placement = PlacementListener(
+        observer, inputs, is_source_wanted="source" not in settings.without
+    )
+    return (
+        observer,
+        Hooks(observer, places),
+        (EnvironmentListener(), placement, StopRiskListener(say)),
+    )
+
+
+TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
+"""2.15 to 2.21, with its Keras, Keras 3 or tf_keras."""
+
+
+def framework_in_use() -> str:
+    """The name of the module that this process trains with: JAX only where TensorFlow is not imported."""
+    return "jax" if "jax" in sys.modules and "tensorflow" not in sys.modules else "tensorflow"
+
+
+def framework_of(module: str) -> Framework:
+    """The framework whose import begins a capture, by the name of its module."""
+    if module == "tensorflow":
+        return TENSORFLOW
+    # By name: its room knows this one.
+    framework: Framework = import_module("traceview.capture.jax.steps").JAX
+    return framework
 
 
 class Capture:
@@ -70,7 +128,7 @@ class Capture:
         self.marker = self._profiler.marker
         self.window = StepWindow(settings.steps, self)
         self.observer, self.hooks, of_framework = used.watch(self.window, settings, places, say)
-        self.clock = TrainingClock(self.window, self.observer, say)
+        self.clock = no_step_watch(self.window, self.observer, say)
         self._listeners = [
             # First, because sampling has to stop when the profile has.
             PythonListener(is_wanted="python" not in settings.without),
@@ -127,7 +185,7 @@ class Capture:
         if self.companion is not None:
             self.companion.stop()
         self.clock.stop()
-        self.observer.eager.finish()
+        self.observer.finish()
         self.window.finish(is_synchronised=end == "ended")
         if self._profiler.is_running:
             # An interruption came while the window was closed.
@@ -186,7 +244,10 @@ class Capture:
         self.sidecar.state = "recording"
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
         self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
-        self.sidecar.add("versions", _versions(self._modules))
+        # Of what the script has imported; an installed package need not be the one that runs.
+        imported = {name: sys.modules[name] for name in self._modules if name in sys.modules}
+        versions = {name: getattr(each, "__version__", None) for name, each in imported.items()}
+        self.sidecar.add("versions", {"python": platform.python_version(), **versions})
         self._notify("opened", self.sidecar)
 
     def synchronise(self) -> None:
@@ -237,20 +298,13 @@ class Capture:
         callees = [callee for callee in self.observer.callees if callee.calls]
         if not callees:
             return
-        functions = [
-            {
-                "name": callee.name,
-                "kind": callee.kind,
-                "is_step": callee.is_step,
-                "calls": callee.calls,
-            }
-            for callee in callees
-        ]
+        fields = ("name", "kind", "is_step", "calls")
+        functions = [{field: getattr(each, field) for field in fields} for each in callees]
         self.sidecar.add("steps", {"functions": functions})
         self.sidecar.add("hooks", {"missing": self.hooks.missing})
         for function in self.sidecar.groups.get("placement", {}).get("functions", ()):
-            of_name = [callee for callee in callees if callee.name == function["step"]]
-            runs = max((callee.runs_per_call for callee in of_name), default=0)
+            named = (each for each in callees if each.name == function["step"])
+            runs = max((callee.runs_per_call for callee in named), default=0)
             function.update({"replica_runs": runs} if runs > 1 else {})
         remarks = [*self.sidecar.groups.get("notes", {}).get("steps", ()), *self.observer.remarks()]
         if remarks:
@@ -300,13 +354,3 @@ class Capture:
 
 def _clocks() -> dict[str, int]:
     return {"wall_ns": time.time_ns(), "monotonic_ns": time.perf_counter_ns()}
-
-
-def _versions(names: Sequence[str]) -> dict[str, str | None]:
-    """Versions of what the script has imported; an installed package need not be the one that runs."""
-    imported = {
-        name: getattr(sys.modules[name], "__version__", None)
-        for name in names
-        if name in sys.modules
-    }
-    return {"python": platform.python_version(), **imported}

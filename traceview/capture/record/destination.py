@@ -22,13 +22,13 @@ from typing import Any, Final
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
+from traceview.capture.sidecar.file import is_running
 
 DEFAULT_OUT: Final = Path("logs")
 TRACE_SUFFIX: Final = ".xplane.pb"
 RUNS: Final = Path("plugins", "profile")
 PRIVATE_PREFIX: Final = ".traceview-"
 _INCOMPLETE: Final = f"{PRIVATE_PREFIX}incomplete-"
-RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z\d+.\-]+:/")
 """`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows."""
 _LONGEST_NAME: Final = 200
@@ -87,16 +87,15 @@ class Destination:
             )
 
     def _make_private(self, attempts: int = 3) -> Path:
-        if not self.out.exists():
-            if not self.out.parent.is_dir():
-                raise CaptureError(
-                    f"--out {self.out}: the directory {self.out.parent} does not exist",
-                    hint="create it, or choose another --out",
-                )
-            # Another worker may make it at the same time.
-            with suppress(FileExistsError):
-                self.out.mkdir()
-                self._made_out = True
+        if not self.out.parent.is_dir():
+            raise CaptureError(
+                f"--out {self.out}: the directory {self.out.parent} does not exist",
+                hint="create it, or choose another --out",
+            )
+        # Another worker may make it at the same time.
+        with suppress(FileExistsError):
+            self.out.mkdir()
+            self._made_out = True
         try:
             return Path(tempfile.mkdtemp(prefix=_INCOMPLETE, dir=self.out))
         except FileNotFoundError:
@@ -123,22 +122,24 @@ class Destination:
             )
         return traces[0]
 
-    def check_vacant(self, run: str, name: str) -> None:
-        """Raise `NameTakenError` if a run has a trace `name` (without its suffix) already."""
-        trace = self.out / RUNS / run / f"{name}{TRACE_SUFFIX}"
-        if trace.exists():
-            raise NameTakenError(trace, hint="choose another --run")
+    def taken(self, run: str | None, name: str) -> NameTakenError | None:
+        """The error where a run has a trace `name` (without its suffix) already."""
+        trace = self.out / RUNS / (run or "") / f"{name}{TRACE_SUFFIX}"
+        return (
+            NameTakenError(trace, hint="choose another --run") if run and trace.exists() else None
+        )
 
     def new_run(self) -> Path:
         """Make the folder of a new run, named by the time; raises `OSError`."""
         runs = self.out / RUNS
         runs.mkdir(parents=True, exist_ok=True)
-        return _new_run(runs)
-
-    def drop_run(self, run: str) -> None:
-        """Remove the folder of a run if it is empty."""
-        with suppress(OSError):
-            (self.out / RUNS / run).rmdir()
+        name = datetime.now().strftime("%Y_%m_%d_%H_%M_%S")
+        for count in range(1, 1000):
+            folder = runs / (name if count == 1 else f"{name}_{count}")
+            with suppress(FileExistsError):
+                folder.mkdir()
+                return folder
+        raise FileExistsError(None, "too many runs in one second", str(runs / name))
 
     def keep(self, trace: Path, sidecar: Path, *, run: str | None = None, suffix: str = "") -> Kept:
         """Move both files to a run: a new one named by the time, or `run`, which others may share.
@@ -234,18 +235,17 @@ def output_folder(text: str | os.PathLike[str]) -> Path:
 
 def run_name(name: str) -> str:
     """Return `name` if it can name a folder; raises `UsageError` if not."""
-    fault = None
-    if not name.strip() or name != name.strip():
-        fault = "must not be blank, or begin or end with a blank"
-    elif {"/", "\\"} & set(name) or name.startswith("."):
-        fault = "must not be a path, or begin with a dot"
-    elif not name.isprintable() or len(name.encode()) > _LONGEST_NAME:
-        fault = f"must be printable, and {_LONGEST_NAME} bytes long at most"
-    if fault:
-        raise UsageError(
-            f"run {name!r}: the name {fault}",
-            hint="for example --run before-the-change",
-        )
+    faults = {
+        "must not be blank, or begin or end with a blank": not name or name != name.strip(),
+        "must not be a path, or begin with a dot": {"/", "\\"} & set(name) or name.startswith("."),
+        f"must be printable, and {_LONGEST_NAME} bytes long at most": (
+            not name.isprintable() or len(name.encode()) > _LONGEST_NAME
+        ),
+    }
+    for fault, is_so in faults.items():
+        if is_so:
+            hint = "for example --run before-the-change"
+            raise UsageError(f"run {name!r}: the name {fault}", hint=hint)
     return name
 
 
@@ -257,28 +257,10 @@ def _may_run(private: Path) -> bool:
         return True
     for sidecar in private.glob(f"*{SIDECAR_SUFFIX}"):
         process = groups_of(sidecar)["process"]
-        try:
-            if process["host"] == socket.gethostname():
-                os.kill(process["pid"], 0)
-                return True
-        except ProcessLookupError:
-            return False
-        except (KeyError, OSError, OverflowError, TypeError):
-            # It has just been made, or belongs to another user.
-            break
+        if process.get("host") == socket.gethostname() and isinstance(process.get("pid"), int):
+            return is_running(process["pid"])
+    # It has just been made.
     return is_recent
-
-
-def _new_run(runs: Path) -> Path:
-    name = datetime.now().strftime("%Y_%m_%d_%H_%M_%S")
-    for count in range(1, 1000):
-        folder = runs / (name if count == 1 else f"{name}_{count}")
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        return folder
-    raise FileExistsError(None, "too many runs in one second", str(runs / name))
 
 
 def _move(source: Path, target: Path) -> None:

@@ -1,12 +1,14 @@
-"""Says in words what a capture lacks, and what to pass next time."""
+"""Says in words what a capture lacks, and what to pass next time; and at once where training goes on without a step."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from time import monotonic
 from typing import Final, Literal
 
 from traceview.base.errors import CaptureError
+from traceview.capture.process.own_threads import Ticker
 from traceview.capture.record.profiler import SCRIPT_PROFILES
 from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.callee import Recognizer
@@ -60,23 +62,27 @@ def shortcomings(
 def nothing_captured(window: StepWindow, observer: Recognizer, end: End) -> CaptureError:
     """Why there is no trace, and what to pass; a script that failed gets no advice."""
     steps, count = window.steps, window.next_number - window.failed_steps
+    ran = f"{count} step{'s'[: count != 1]}"
+    calls = [*(callee.calls for callee in observer.callees), observer.eager_gradients]
     hint = None
     if window.failures:
         reason = "; ".join(window.failures)
         if window.failures == [SCRIPT_PROFILES]:
             hint = "choose --steps in which the script does not profile itself"
-    elif end != "ended" and (count or not _has_repeated_call(observer)):
+    elif end != "ended" and (count or max(calls) < 2):
         how = "was interrupted" if end == "interrupted" else "failed"
         reason = f"the script {how} before its first step ended"
         if count:
-            reason = f"the script {how} after {_count(count)}, before the window {steps} opened"
+            reason = f"the script {how} after {ran}, before the window {steps} opened"
     elif not any(name in sys.modules for name in FRAMEWORKS):
         reason = "the script did not import TensorFlow or JAX"
     elif count:
-        reason = (
-            f"the script ran {_count(count)}, and the window {steps} opens at step {steps.first}"
-        )
-        hint = _earlier(count, window)
+        reason = f"the script ran {ran}, and the window {steps} opens at step {steps.first}"
+        length = steps.last - steps.first
+        last = count if count <= length + 1 else count - 1
+        hint = f"--steps {max(1, last - length)}:{last}, or let the script run more steps"
+        if count < 2:
+            hint = "let the script run more steps: the first one traces and compiles"
     elif not observer.summary():
         reason = observer.nothing_called
         hint = observer.how_to_mark
@@ -99,32 +105,45 @@ def described_calls(observer: Recognizer) -> str:
     )
 
 
-def _has_repeated_call(observer: Recognizer) -> bool:
-    """Whether something was called repeatedly that could be the unrecognized step."""
-    calls = [callee.calls for callee in observer.callees]
-    return max([*calls, observer.eager.gradients], default=0) > 1
-
-
-def _earlier(count: int, window: StepWindow) -> str:
-    length = window.steps.last - window.steps.first
-    if count < 2:
-        return "let the script run more steps: the first one traces and compiles"
-    last = count if count <= length + 1 else count - 1
-    return f"--steps {max(1, last - length)}:{last}, or let the script run more steps"
-
-
 def candidates(observer: Recognizer) -> str:
     """How to capture a script in which no step is recognized."""
     likely = max(observer.callees, key=lambda callee: callee.calls, default=None)
-    if likely is None or likely.calls < 2 or observer.eager.gradients >= likely.calls:
+    if likely is None or likely.calls < 2 or observer.eager_gradients >= likely.calls:
         return observer.how_to_mark
     return f"if {likely.name} is the step: --step-function {likely.name}; otherwise {observer.how_to_mark}"
-
-
-def _count(steps: int) -> str:
-    return "1 step" if steps == 1 else f"{steps} steps"
 
 
 def _listed(numbers: Sequence[int]) -> str:
     word = "step" if len(numbers) == 1 else "steps"
     return f"{word} {', '.join(map(str, numbers))}"
+
+
+NO_STEP_S: Final = 60.0
+"""After this time without a step the user should know, while the run can still be changed."""
+_LONGEST_COMPILATION: Final = 5
+"""A first call that takes this many times as long does more than compile."""
+
+
+def no_step_watch(
+    window: StepWindow,
+    observer: Recognizer,
+    say: Callable[[str], None],
+    no_step_s: float = NO_STEP_S,
+) -> Ticker:
+    """A thread that says once that no step is recognized, a minute after the framework first ran something for the script."""
+
+    def tick() -> float | None:
+        if window.state == "closed" or window.next_number:
+            return None
+        waited_s = monotonic() - (observer.began_s or monotonic())
+        current = observer.current
+        compiles = current is not None and current.calls < 2
+        if waited_s < no_step_s * (_LONGEST_COMPILATION if compiles else 1):
+            return no_step_s / 60
+        say(
+            f"note: after {no_step_s:g} s of training, no step is recognized. {described_calls(observer)}"
+        )
+        say(f"hint: {candidates(observer)}")
+        return None
+
+    return Ticker("training-clock", tick)

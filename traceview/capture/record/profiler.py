@@ -11,20 +11,17 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.around import Patches
 from traceview.capture.sidecar.file import reason_of
 
-_PROFILER: Final = "tensorflow.python.profiler.profiler_v2"
 _TRACE: Final = "tensorflow.python.profiler.trace"
 _CONTEXT: Final = "tensorflow.python.eager.context"
-_SEVERAL: Final = 2
 _CONCURRENT_KERNELS: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 SCRIPT_PROFILES: Final = "the script's own profile is running"
 SCRIPT_UNRECORDED: Final = "the script's own profile was not recorded: it began inside the window"
@@ -56,6 +53,9 @@ class Marker:
 class OneProfile(ABC):
     """A profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
 
+    module: ClassVar[str]
+    """The Python module of the framework through which the script profiles."""
+
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._session: Any = None
@@ -73,17 +73,24 @@ class OneProfile(ABC):
         self._drop(session)
         self._patches.undo()
 
-    @abstractmethod
-    def marker(self) -> Marker:
-        """Open a step marker."""
-
-    @abstractmethod
-    def synchronise(self) -> None:
-        """Wait until this process's devices have done what was asked of them; raises `CaptureError`."""
-
-    @abstractmethod
     def start(self, directory: Path) -> None:
         """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
+        module = import_module(self.module)
+        if self._is_profiling(module):
+            raise ProfilerBusyError(SCRIPT_PROFILES)
+        native = self._native(module)
+        if isinstance(native, StandIn):
+            raise ProfilerBusyError(OTHER_CAPTURE)
+        try:
+            self._session = self._begin(native, str(directory))
+        except Exception as error:
+            self._patches.undo()
+            if type(error).__name__ == "AlreadyExistsError":
+                raise ProfilerBusyError(
+                    "another profile is running in this process (a remote request, or another tool)"
+                ) from error
+            raise CaptureError(f"the profiler did not start: {error}") from error
+        self._replace(module, StandIn(native, lambda: _UnrecordedProfile(module, self._say)))
 
     def stop(self) -> None:
         """Stop and write the trace; raises `CaptureError` if that fails."""
@@ -95,79 +102,83 @@ class OneProfile(ABC):
         finally:
             self._patches.undo()
 
-    @abstractmethod
-    def _export(self, session: Any) -> None:
-        """Stop a session, and write what it recorded."""
+    def synchronise(self) -> None:
+        """Wait until this process's devices have done what was asked of them; raises `CaptureError`."""
+        try:
+            self._await_devices()
+        except Exception as error:
+            raise CaptureError(f"the devices were not synchronised: {reason_of(error)}") from error
 
     @abstractmethod
-    def _drop(self, session: Any) -> None:
-        """Stop a session, and write nothing."""
+    def marker(self) -> Marker:
+        """Open a step marker."""
+
+    @abstractmethod
+    def _await_devices(self) -> None: ...
+
+    @abstractmethod
+    def _is_profiling(self, module: Any) -> bool: ...
+
+    @abstractmethod
+    def _native(self, module: Any) -> Any: ...
+
+    @abstractmethod
+    def _begin(self, native: Any, directory: str) -> Any: ...
+
+    @abstractmethod
+    def _replace(self, module: Any, stand_in: StandIn) -> None: ...
+
+    @abstractmethod
+    def _export(self, session: Any) -> None: ...
+
+    @abstractmethod
+    def _drop(self, session: Any) -> None: ...
 
 
 class Profiler(OneProfile):
     """TensorFlow's profiler."""
 
+    module = "tensorflow.python.profiler.profiler_v2"
+
     def marker(self) -> Marker:
         """Open a step marker."""
         return Marker(import_module(_TRACE).Trace(MARKER))
 
-    def synchronise(self) -> None:
-        """Wait until this process's devices are idle.
+    def _await_devices(self) -> None:
+        """Run the op of `tf.test.experimental.sync_devices` on each device of this task.
 
-        `tf.test.experimental.sync_devices` does this, except in the cluster of a `MultiWorkerMirroredStrategy`: it also
-        asks the devices of the other tasks, which always fails (TensorFlow 2.21: `InternalError`, no remote eager worker).
-        There its op runs on our own devices only. Raises `CaptureError` where this TensorFlow lacks it (public since 2.12)
-        or is not in eager mode.
+        The function itself also asks those of the other tasks of a `MultiWorkerMirroredStrategy`, which always fails (TensorFlow
+        2.21: `InternalError`, no remote eager worker).
         """
-        tensorflow = sys.modules["tensorflow"]
-        try:
-            devices = [str(device.name) for device in tensorflow.config.list_logical_devices()]
-            if len({_task_of(device) for device in devices}) < _SEVERAL:
-                tensorflow.test.experimental.sync_devices()
-            else:
-                _synchronise_own(tensorflow, devices)
-        except Exception as error:
-            raise CaptureError(f"the devices were not synchronised: {reason_of(error)}") from error
+        tensorflow, context = sys.modules["tensorflow"], import_module(_CONTEXT)
+        if not context.executing_eagerly():
+            raise RuntimeError("not in eager mode")
+        # Without a requested device, an op runs on one of this task.
+        own = tensorflow.constant(0).device.rpartition("/device:")[0]
+        for device in tensorflow.config.list_logical_devices():
+            if device.name.rpartition("/device:")[0] in ("", own):
+                with tensorflow.device(device.name):
+                    tensorflow.raw_ops.SyncDevice()
+        context.async_wait()
 
-    def start(self, directory: Path) -> None:
-        """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
-        module = import_module(_PROFILER)
-        if module._profiler is not None:
-            raise ProfilerBusyError(SCRIPT_PROFILES)
-        native = module._pywrap_profiler
-        if isinstance(native, StandIn):
-            raise ProfilerBusyError(OTHER_CAPTURE)
+    def _is_profiling(self, module: Any) -> bool:
+        return module._profiler is not None
+
+    def _native(self, module: Any) -> Any:
+        return module._pywrap_profiler
+
+    def _begin(self, native: Any, directory: str) -> Any:
         session = native.ProfilerSession()
-        self._set_concurrent_kernels()
-        try:
-            session.start(str(directory), {})
-        except Exception as error:
-            self._patches.undo()
-            if type(error).__name__ == "AlreadyExistsError":
-                raise ProfilerBusyError(
-                    "another profile is running in this process (a remote request, or another tool)"
-                ) from error
-            raise CaptureError(f"the profiler did not start: {error}") from error
-        self._session = session
-        stand_in = StandIn(native, lambda: _UnrecordedProfile(self._say))
+        if _CONCURRENT_KERNELS not in os.environ:
+            # CUPTI's older default serializes kernels, which hides their overlap.
+            os.environ[_CONCURRENT_KERNELS] = "1"
+            self._patches.then(lambda: os.environ.pop(_CONCURRENT_KERNELS, None))
+        session.start(directory, {})
+        return session
+
+    def _replace(self, module: Any, stand_in: StandIn) -> None:
         self._patches.put(module, "_pywrap_profiler", stand_in)
-        self._plain_markers()
-
-    def _drop(self, session: Any) -> None:
-        """Do nothing: a session of TensorFlow ends with its object."""
-
-    def _export(self, session: Any) -> None:
-        session.export_to_tb()
-
-    def _set_concurrent_kernels(self) -> None:
-        # CUPTI's older default serializes kernels, which hides their overlap.
-        if _CONCURRENT_KERNELS in os.environ:
-            return
-        os.environ[_CONCURRENT_KERNELS] = "1"
-        self._patches.then(lambda: os.environ.pop(_CONCURRENT_KERNELS, None))
-
-    def _plain_markers(self) -> None:
-        """Take the step number off the script's own markers, so that each step has one number."""
+        # Take the step number off the script's own markers, so that each step has one number.
         trace_class = import_module(_TRACE).Trace
         original = trace_class.__init__
 
@@ -178,6 +189,12 @@ class Profiler(OneProfile):
             original(trace, name, **stats)
 
         self._patches.put(trace_class, "__init__", without_number)
+
+    def _export(self, session: Any) -> None:
+        session.export_to_tb()
+
+    def _drop(self, session: Any) -> None:
+        """Do nothing: a session of TensorFlow ends with its object."""
 
 
 class StandIn:
@@ -194,35 +211,27 @@ class StandIn:
 
 
 class _UnrecordedProfile:
-    """A profile of the script that records nothing."""
+    """A profile of the script that records nothing; JAX starts one when it makes it, TensorFlow when a folder is given."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, module: Any, say: Callable[[str], None]) -> None:
+        self._module = module
         self._say = say
+        if hasattr(module, "_profile_state"):
+            say(SCRIPT_UNRECORDED)
 
     def start(self, directory: str, _options: object) -> None:
         if directory:
             self._say(SCRIPT_UNRECORDED)
 
-    def stop(self) -> None:
-        return
+    def stop(self) -> bytes:
+        return b""
 
     def export_to_tb(self) -> None:
         return
 
+    def stop_and_export(self, _directory: str) -> None:
+        # There is no trace to make one for Perfetto of.
+        self._module._profile_state.create_perfetto_trace = False
 
-def _task_of(device: str) -> str:
-    """`/job:worker/replica:0/task:1` of a full name; empty for a device without a cluster."""
-    return device.rpartition("/device:")[0]
-
-
-def _synchronise_own(tensorflow: ModuleType, devices: Sequence[str]) -> None:
-    context = import_module(_CONTEXT)
-    if not context.executing_eagerly():
-        raise RuntimeError("not in eager mode")
-    # Without a requested device, an op runs on one of this task.
-    own = _task_of(tensorflow.constant(0).device)
-    for device in devices:
-        if _task_of(device) == own:
-            with tensorflow.device(device):
-                tensorflow.raw_ops.SyncDevice()
-    context.async_wait()
+    def export(self, _profile: bytes, directory: str) -> None:
+        self.stop_and_export(directory)

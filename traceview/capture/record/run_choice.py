@@ -1,18 +1,145 @@
-"""Chooses the run of a capture and the name of its files, when the window opens."""
+"""Chooses the run of a capture and the name of its files, when the window opens.
+
+The workers of a cluster share only the output folder. There they meet in a folder named after the cluster and the steps: the
+file `<number>` names the run of one capture, and the file `<number>.<task>` says that a task has joined it. Both are made at
+once, by one process, and nobody waits for another, so that a killed process holds nobody up. A task joins the newest
+meeting, or makes the next one if the newest
+
+- has this task already: it captures again, and so do the others, which join the new one;
+- is older than this process: workers that train together have run at the same time;
+- is older than workers at the same step can be apart.
+
+They meet when the window opens: workers are then at the same step, whenever they began and however long they write,
+and a script that sets TF_CONFIG has done so. Times are those of the file system, because the hosts' clocks differ.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+from uuid import uuid4
 
-from traceview.capture.record.destination import KEPT, RUNS, Destination, NameTakenError
-from traceview.capture.record.rendezvous import Meeting, Rendezvous, process_age
+from traceview.capture.record.destination import (
+    KEPT,
+    PRIVATE_PREFIX,
+    RUNS,
+    Destination,
+    NameTakenError,
+)
 from traceview.capture.sidecar.cluster import ROLE, Place, Task, own_place, rank_of
 from traceview.capture.window.ranges import StepRange
+
+_RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
+_LONGEST_APART_S: Final = 15 * 60
+"""Workers that open the same window are at most a step and its compilation apart."""
+_COARSE_S: Final = 2
+"""The resolution of file times on the coarsest file system (FAT)."""
+_FORGOTTEN_S: Final = 24 * 3600
+"""What a job of yesterday left is removed."""
+_MOST_ATTEMPTS: Final = 100
+"""Each is lost to another process that begins a capture at the same moment."""
+_MEETING: Final = re.compile(r"\d{1,9}", re.ASCII)
+_IMPORTED_S: Final = time.monotonic()
+
+
+class Rendezvous:
+    """Where the workers of one cluster that capture the same steps meet. `run`: the name of their run, once joined."""
+
+    def __init__(self, out: Path, place: Place, steps: StepRange) -> None:
+        key = hashlib.sha256(f"{steps} {place.cluster}".encode("utf-8", "replace")).hexdigest()
+        self.place = place
+        self.folder = out / f"{_RENDEZVOUS_PREFIX}{key[:16]}"
+        self.run = ""
+        self.number = 0
+
+    def join(self, new_run: Callable[[], Path], process_age_s: float | None = None) -> Rendezvous:
+        """Join the capture that is under way, or begin one in a run that `new_run` makes.
+
+        `process_age_s`: how long this process has run, by default as the system says. Raises `OSError` if the folder
+        cannot be read or written, or has no links.
+        """
+        age_s = process_age() if process_age_s is None else process_age_s
+        self.folder.mkdir(exist_ok=True)
+        oldest_s = self._now_s() - min(age_s + _COARSE_S, _LONGEST_APART_S)
+        number = max((int(name) for name in self.names() if _MEETING.fullmatch(name)), default=0)
+        for _ in range(_MOST_ATTEMPTS):
+            path = self.folder / str(number)
+            with suppress(FileExistsError, FileNotFoundError):
+                if path.stat().st_mtime >= oldest_s:
+                    run = Path(path.read_text("utf-8", "replace")).name
+                    (self.folder / f"{number}.{self.place.task.label}").touch(exist_ok=False)
+                    self.run, self.number = run, number
+                    return self
+            number += 1
+            self._begin(self.folder / str(number), new_run())
+        raise OSError(None, f"no free place among {_MOST_ATTEMPTS} captures", str(self.folder))
+
+    def absent(self) -> tuple[Task, ...]:
+        """The partners that have not joined so far; raises `OSError`."""
+        names = self.names()
+        return tuple(t for t in self.place.partners if f"{self.number}.{t.label}" not in names)
+
+    def names(self) -> set[str]:
+        """The files of the rendezvous."""
+        # Writing to a folder makes a network file system look at it anew.
+        self._now_s()
+        return {path.name for path in self.folder.iterdir()}
+
+    def _begin(self, path: Path, run: Path) -> None:
+        """Make a meeting, unless another process has just made it."""
+        candidate = self._candidate(run.name)
+        try:
+            with suppress(FileExistsError):
+                os.link(candidate, path)
+                self._forget()
+        finally:
+            candidate.unlink()
+            # A network file system may repeat a request that succeeded, and say that the file exists.
+            if not path.exists() or path.read_text("utf-8") != run.name:
+                with suppress(OSError):
+                    run.rmdir()
+
+    def _now_s(self) -> float:
+        candidate = self._candidate("")
+        try:
+            return candidate.stat().st_mtime
+        finally:
+            candidate.unlink(missing_ok=True)
+
+    def _candidate(self, text: str) -> Path:
+        path = self.folder / f".{uuid4().hex}"
+        path.write_text(text, "utf-8")
+        return path
+
+    def _forget(self) -> None:
+        """Remove what old captures of any cluster left; running captures never reuse a number."""
+        oldest_s = self._now_s() - _FORGOTTEN_S
+        for folder in self.folder.parent.glob(f"{_RENDEZVOUS_PREFIX}*"):
+            with suppress(OSError):
+                is_old = folder.stat().st_mtime < oldest_s
+                for path in folder.iterdir():
+                    if path.stat().st_mtime < oldest_s:
+                        path.unlink()
+                if is_old:
+                    folder.rmdir()
+
+
+def process_age() -> float:
+    """Seconds since this process started; where the system does not say, since this module was imported."""
+    age_s = 0.0
+    with suppress(AttributeError, IndexError, OSError, ValueError):
+        # proc(5): field 22 is the start in clock ticks since boot; the second may hold blanks, in brackets.
+        fields = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
+    return age_s if age_s > 0 else time.monotonic() - _IMPORTED_S
 
 
 class RunChoice:
@@ -30,20 +157,16 @@ class RunChoice:
         self.suffix = ""
         self._destination = destination
         self._say = say
-        self._meeting: Meeting | None = None
+        self._meeting: Rendezvous | None = None
         self._tries = 1
 
     def check(self) -> None:
         """Raise `CaptureError` if the named run has this file already, from a process that did not run beside this one."""
-        if self.run is None:
-            return
         place = own_place(os.environ)
         suffix = f"_{place.task.label}" if place else ""
-        try:
-            self._destination.check_vacant(self.run, f"{socket.gethostname()}{suffix}")
-        except NameTakenError as taken:
-            if not _ran_beside(taken.trace):
-                raise
+        taken = self._destination.taken(self.run, f"{socket.gethostname()}{suffix}")
+        if taken is not None and not _ran_beside(taken.trace):
+            raise taken
 
     def settle(self, steps: StepRange) -> None:
         """Choose the run, together with the other workers if it has no name."""
@@ -54,18 +177,22 @@ class RunChoice:
         if self.run is not None:
             return
         if not place.partners:
-            self._say_own_run(place)
+            rank = rank_of(os.environ)
+            if place.task == Task(ROLE, 0) and rank is not None:
+                self._say(
+                    f"note: each of the {rank[1]} ranks gets its own run; if they train together, --run NAME gives them "
+                    "one run"
+                )
             return
         rendezvous = Rendezvous(self._destination.out, place, steps)
         try:
             self._meeting = rendezvous.join(self._destination.new_run)
+            self.run = self._meeting.run
         except OSError as error:
             self._say(
                 f"note: {error.filename or rendezvous.folder}: {error.strerror or error}; this capture gets its "
                 "own run. To give all workers one run, pass --run NAME"
             )
-            return
-        self.run = self._meeting.run
 
     def begin(self, steps: StepRange) -> Path:
         """Make the folder of the run now, before anything was recorded, and return it; raises `OSError`."""
@@ -83,14 +210,6 @@ class RunChoice:
         self._tries += 1
         return f"{self.suffix}_p{self._tries}"
 
-    def _say_own_run(self, place: Place) -> None:
-        rank = rank_of(os.environ)
-        if place.task.role == ROLE and place.task.index == 0 and rank is not None:
-            self._say(
-                f"note: each of the {rank[1]} ranks gets its own run; if they train together, --run NAME gives them "
-                "one run"
-            )
-
     def say_absent(self) -> None:
         """Name the workers that are missing in a shared run."""
         absent: tuple[Task, ...] = ()
@@ -105,7 +224,8 @@ class RunChoice:
     def abandon(self) -> None:
         """Nothing was kept: remove the run if it is empty."""
         if self._meeting is not None:
-            self._destination.drop_run(self._meeting.run)
+            with suppress(OSError):
+                (self._destination.out / RUNS / self._meeting.run).rmdir()
 
 
 def _ran_beside(trace: Path) -> bool:

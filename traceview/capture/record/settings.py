@@ -1,16 +1,26 @@
-"""Defines what a capture is asked to record."""
+"""Defines what a capture is asked to record, and reads and writes it as the value of the variable TRACEVIEW_CAPTURE.
+
+The value holds options of `traceview capture`, as on a command line. It is read in the process that trains, which may
+lack the libraries of the command line, so only the standard library is used here.
+"""
 
 from __future__ import annotations
 
+import shlex
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
-from traceview.capture.record.destination import run_name
-from traceview.capture.window.ranges import StepRange
+from traceview.base.errors import UsageError
+from traceview.capture.process.saying import VARIABLE
+from traceview.capture.record.destination import DEFAULT_OUT, run_name
+from traceview.capture.window.ranges import DEFAULT_STEPS, StepRange, parse_duration
 
 PARTS: Final = ("nvml", "python", "source")
 """What a capture can do without: samples of the GPUs, samples of Python stacks, lines of ops."""
+_EXAMPLE: Final = f'for example {VARIABLE}="--steps 100:110 --out logs"'
 
 
 @dataclass(frozen=True)
@@ -34,3 +44,68 @@ class Settings:
     def __post_init__(self) -> None:
         if self.run is not None:
             run_name(self.run)
+
+    @classmethod
+    def of(
+        cls,
+        out: Path = DEFAULT_OUT,
+        steps: str | None = None,
+        run: str | None = None,
+        without: Sequence[str] | None = None,
+        step_function: Sequence[str] | None = None,
+        on_hang: str | None = None,
+        launch: str | None = None,
+    ) -> Settings:
+        """Those of options, as a user writes them; raises `UsageError` with the reason."""
+        names = frozenset(name.strip() for value in without or () for name in value.split(","))
+        for name in names.difference(PARTS):
+            hint = f"one of {', '.join(PARTS)}"
+            raise UsageError(f"--without {name}: no such choice", hint=hint)
+        hang_s = None if on_hang is None else parse_duration("--on-hang", on_hang) / 1000
+        window = StepRange.parse(steps or DEFAULT_STEPS)
+        return cls(out, window, run, names, tuple(step_function or ()), hang_s, launch)
+
+    @classmethod
+    def read(cls, text: str) -> Settings:
+        """Those that the variable holds; raises `UsageError` with the reason."""
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise UsageError(str(error).lower(), hint=_EXAMPLE) from error
+        return cls.of(**vars(_parser().parse_args(words)))
+
+    def written(self) -> str:
+        """The value that `read` reads as these settings, with absolute paths."""
+        hang_s = self.on_hang_s
+        values: dict[str, object] = {
+            "steps": self.steps,
+            "out": self.out.absolute(),
+            "run": self.run,
+            "without": ",".join(sorted(self.without)) or None,
+            "on-hang": None if hang_s is None else f"{round(hang_s * 1000)}ms",
+            "launch": self.launch,
+        }
+        words = [f"--{name}={value}" for name, value in values.items() if value is not None]
+        words += [f"--step-function={name}" for name in self.step_functions]
+        return shlex.join(words)
+
+
+def option_names() -> set[str]:
+    """The options that a user may write into the variable."""
+    names = {name for action in _parser()._actions for name in action.option_strings}
+    return names - {"--launch"}
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=_EXAMPLE)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
+    for name in ("--steps", "--run", "--on-hang", "--launch"):
+        parser.add_argument(name)
+    for name in ("--step-function", "--without"):
+        parser.add_argument(name, action="append")
+    return parser

@@ -5,25 +5,37 @@ These are clocks and what holds them down, power, load, memory, and other proces
 
 A thread samples ten times a second. Signals are left to the script's threads. The thread ends when it is stopped, when the
 recording is over in any other way, and with the process. A question that a GPU does not answer is not asked again.
+
+In a container NVML may give process ids of the host, or leave processes out. Only where this process is listed itself can
+other processes be distinguished from it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
+from statistics import fmean
 from time import perf_counter, time_ns
 from typing import Any, Final
 
 from traceview.capture.process.own_threads import Ticker
-from traceview.capture.sampling.other_processes import other_processes
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, reason_of
 from traceview.capture.sidecar.gpu_libraries import bus_ids, opened_nvml, started_driver
 
 NOT_ASKED: Final = "switched off (--without nvml, or nvml=False)"
-_IS_DIVIDED: Final = "the GPU is divided by MIG, and NVML reports all its parts together"
+INTERVAL_SECONDS: Final = 0.1
+"""NVML updates utilization at most six times a second (nvml.h)."""
+_STOP_TIMEOUT_SECONDS: Final = 2.0
+"""A driver that hangs must not hold up the script; others answer within milliseconds."""
+_HZ_PER_MHZ: Final = 1_000_000
+_MOST_PROCESSES: Final = 64
+"""On one GPU; a list for people, not for accounting."""
+_MOST_PERCENT: Final = 100
+"""Some drivers report more, which means nothing."""
+_PROC: Final = Path("/proc")
 
 
 class NvmlListener(WindowListener):
@@ -42,7 +54,7 @@ class NvmlListener(WindowListener):
         self._find_bus_ids = find_bus_ids
         self._stack = ExitStack()
         self._pid = os.getpid()
-        self._devices: list[tuple[dict[str, Any], GpuSamples | None]] = []
+        self._gpus: list[_Gpu] = []
         self._ticker: Ticker | None = None
         self._problem: str | None = None
         self._started_ns = 0
@@ -50,32 +62,11 @@ class NvmlListener(WindowListener):
     def opening(self, sidecar: Sidecar) -> None:
         """Start NVML and find the GPUs, which takes longer than sampling them."""
         try:
-            self._find_devices()
+            self._find_gpus()
         except NoAnswerError as reason:
-            sidecar.add("outside_view", _without_samples(str(reason)))
+            sidecar.add("outside_view", {"reason": str(reason), "devices": []})
 
-    def opened(self, sidecar: Sidecar) -> None:
-        """Begin to sample. The sidecar's state ends the sampling where the profile fails."""
-        gpus = [samples for _, samples in self._devices if samples is not None]
-        self._started_ns = time_ns()
-        if gpus:
-            self._ticker = Ticker("nvml", partial(self._tick, sidecar, gpus))
-            self._ticker.start()
-
-    def closed(self, sidecar: Sidecar, trace: Path) -> None:
-        """Stop, and keep the samples of the time in which the profile ran."""
-        if not self._devices or os.getpid() != self._pid:
-            # A child that was forked in the window does not have the thread.
-            return
-        if self._ticker is None or self._ticker.stop(_STOP_TIMEOUT_SECONDS):
-            with self._stack:
-                sidecar.add("outside_view", self._describe(sidecar))
-        else:
-            # The thread is still inside NVML, which must not be used before it returns, or shut down: it holds the stack.
-            reason = "NVML stopped answering while the profile ran"
-            sidecar.add("outside_view", _without_samples(reason))
-
-    def _find_devices(self) -> None:
+    def _find_gpus(self) -> None:
         if not self._is_wanted:
             raise NoAnswerError(NOT_ASKED)
         ids = self._find_bus_ids()
@@ -83,16 +74,39 @@ class NvmlListener(WindowListener):
             raise NoAnswerError("no GPU is visible to this process")
         with ExitStack() as stack:
             nvml = stack.enter_context(opened_nvml())
-            self._devices = [_device(nvml, ordinal, bus_id) for ordinal, bus_id in enumerate(ids)]
+            self._gpus = [_Gpu(nvml, ordinal, bus_id) for ordinal, bus_id in enumerate(ids)]
             self._stack = stack.pop_all()
 
-    def _tick(self, sidecar: Sidecar, gpus: Sequence[GpuSamples]) -> float | None:
+    def opened(self, sidecar: Sidecar) -> None:
+        """Begin to sample. The sidecar's state ends the sampling where the profile fails."""
+        self._started_ns = time_ns()
+        if any(gpu.handle is not None for gpu in self._gpus):
+            self._ticker = Ticker("nvml", lambda: self._tick(sidecar))
+            self._ticker.start()
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Stop, and keep the samples of the time in which the profile ran."""
+        if not self._gpus or os.getpid() != self._pid:
+            # A child that was forked in the window does not have the thread.
+            return
+        if self._ticker is not None and not self._ticker.stop(_STOP_TIMEOUT_SECONDS):
+            # The thread is still inside NVML, which must not be used before it returns, or shut down: it holds the stack.
+            reason = "NVML stopped answering while the profile ran"
+            sidecar.add("outside_view", {"reason": reason, "devices": []})
+            return
+        stopped_ns = sidecar.groups.get("clock", {}).get("stopped", {}).get("wall_ns", time_ns())
+        with self._stack:
+            devices = [gpu.described(self._started_ns, stopped_ns) for gpu in self._gpus]
+        problem = {"problem": self._problem} if self._problem else {}
+        sidecar.add("outside_view", {"reason": None, **problem, "devices": devices})
+
+    def _tick(self, sidecar: Sidecar) -> float | None:
         """Sample while the profile runs; seconds until the next time."""
-        if sidecar.state != "recording":
+        if not sidecar.is_recording:
             return None
         begun_s = perf_counter()
         try:
-            for gpu in gpus:
+            for gpu in self._gpus:
                 gpu.take()
         except Exception as error:
             self._problem = reason_of(error)
@@ -100,42 +114,106 @@ class NvmlListener(WindowListener):
         # With a slow driver, half of the time is still left to the script.
         return max(INTERVAL_SECONDS - (perf_counter() - begun_s), INTERVAL_SECONDS / 2)
 
-    def _describe(self, sidecar: Sidecar) -> dict[str, Any]:
-        clock = sidecar.groups.get("clock", {})
-        started = clock.get("started", {}).get("wall_ns", self._started_ns)
-        stopped = clock.get("stopped", {}).get("wall_ns", time_ns())
-        return {
-            "reason": None,
-            **({"problem": self._problem} if self._problem else {}),
-            "devices": [
-                _with_samples(device, samples, started, stopped)
-                for device, samples in self._devices
-            ],
-        }
 
+class _Gpu:
+    """A GPU, and its samples: columns of equal length, None where a question was not asked or not answered.
 
-def _without_samples(reason: str) -> dict[str, Any]:
-    return {"reason": reason, "devices": []}
+    `handle`: None where NVML does not report it.
+    """
 
-
-def _device(nvml: Any, ordinal: int, bus_id: str) -> tuple[dict[str, Any], GpuSamples | None]:
-    """The constant fields of a GPU, and what samples the others; None where NVML does not report it."""
-    facts = Facts()
-    facts.values.update(ordinal=ordinal, bus_id=bus_id)
-    handle = facts.find("samples", lambda: _handle(nvml, bus_id))
-    if handle is None:
-        return facts.as_group(), None
-    facts.ask_each(
-        {
-            "name": lambda: str(nvml.nvmlDeviceGetName(handle)),
-            "sm_clock_max_hz": lambda: (
-                nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * HZ_PER_MHZ
+    def __init__(self, nvml: Any, ordinal: int, bus_id: str) -> None:
+        self._nvml = nvml
+        self._facts = facts = Facts()
+        facts.values.update(ordinal=ordinal, bus_id=bus_id)
+        handle = self.handle = facts.find("samples", lambda: _handle(nvml, bus_id))
+        self._questions: dict[str, Callable[[], float]] = {
+            "gpu_utilization_ratio": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+            "memory_used_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
+            "sm_clock_hz": lambda: (
+                int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)) * _HZ_PER_MHZ
             ),
-            "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
-            "memory_total_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            "throttle_reasons": self._throttle_reasons,
+            "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
         }
-    )
-    return facts.as_group(), GpuSamples(nvml, handle)
+        self._columns: dict[str, list[Any]] = {name: [] for name in ("t_ns", *self._questions)}
+        if handle is not None:
+            facts.ask_each({
+                "name": lambda: str(nvml.nvmlDeviceGetName(handle)),
+                "sm_clock_max_hz": lambda: (
+                    nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * _HZ_PER_MHZ
+                ),
+                "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+                "memory_total_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+            })  # fmt: skip
+
+    def take(self) -> None:
+        """Add one sample."""
+        if self.handle is None:
+            return
+        self._columns["t_ns"].append(time_ns())
+        for field, question in self._questions.items():
+            answer = None
+            if field not in self._facts.missing:
+                try:
+                    answer = question()
+                except Exception as error:
+                    if all(value is None for value in self._columns[field]):
+                        self._facts.missing[field] = reason_of(error)
+            self._columns[field].append(answer)
+
+    def described(self, started_ns: int, stopped_ns: int) -> dict[str, Any]:
+        """The fields of the GPU, with the samples of a time span. A field without any answer is named in `missing` instead."""
+        facts = self._facts
+        if self.handle is None:
+            return facts.as_group()
+        samples = dict(self._columns)
+        for field in self._questions:
+            if all(value is None for value in samples[field]):
+                del samples[field]
+                facts.missing.setdefault(field, "the window closed before it was sampled")
+        facts.values["samples"] = samples
+        facts.ask("other_processes", lambda: self._other_processes(started_ns, stopped_ns))
+        return facts.as_group()
+
+    def _throttle_reasons(self) -> int:
+        try:
+            return int(self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle))
+        except Exception:
+            # Drivers before 535, and their packages, name the same bits throttle reasons.
+            return int(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle))
+
+    def _other_processes(self, started_ns: int, stopped_ns: int) -> list[dict[str, Any]]:
+        """The other processes now, and how much each used the GPU between two Unix times, if NVML says.
+
+        Raises `NoAnswerError` where they are unknown.
+        """
+        nvml, handle = self._nvml, self.handle
+        running = (
+            *nvml.nvmlDeviceGetComputeRunningProcesses(handle),
+            *_optional(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)),
+        )
+        listed = {int(each.pid): getattr(each, "usedGpuMemory", None) for each in running}
+        if os.getpid() not in listed:
+            raise NoAnswerError(
+                "NVML does not list this process, as in some containers, so its list is incomplete"
+            )
+        # NVML keeps a few samples of each process, stamped in Unix microseconds.
+        uses = _optional(lambda: nvml.nvmlDeviceGetProcessUtilization(handle, started_ns // 1000))
+        percents: defaultdict[int, list[int]] = defaultdict(list)
+        for use in uses:
+            if started_ns <= use.timeStamp * 1000 <= stopped_ns and use.smUtil <= _MOST_PERCENT:
+                percents[int(use.pid)].append(use.smUtil)
+        return [
+            {
+                "pid": pid,
+                "memory_bytes": None if used is None else int(used),
+                "utilization_ratio": round(fmean(percents[pid]) / 100, 4)
+                if percents[pid]
+                else None,
+            }
+            for pid, used in sorted(listed.items())
+            if not is_own(pid)
+        ][:_MOST_PROCESSES]
 
 
 def _handle(nvml: Any, bus_id: str) -> Any:
@@ -146,86 +224,29 @@ def _handle(nvml: Any, bus_id: str) -> Any:
         # A GPU that cannot be divided has no such mode.
         is_divided = False
     if is_divided:
-        raise NoAnswerError(_IS_DIVIDED)
+        raise NoAnswerError("the GPU is divided by MIG, and NVML reports all its parts together")
     return handle
 
 
-def _with_samples(
-    device: dict[str, Any], samples: GpuSamples | None, started_ns: int, stopped_ns: int
-) -> dict[str, Any]:
-    if samples is None:
-        return device
-    facts = Facts()
-    facts.ask("samples", lambda: samples.between(started_ns, stopped_ns))
-    facts.ask(
-        "other_processes",
-        lambda: other_processes(samples.nvml, samples.handle, started_ns, stopped_ns),
-    )
-    missing = {**device.get("missing", {}), **samples.missing, **facts.missing}
-    return {**device, **facts.values, **({"missing": missing} if missing else {})}
-
-
-INTERVAL_SECONDS: Final = 0.1
-"""NVML updates utilization at most six times a second (nvml.h)."""
-_STOP_TIMEOUT_SECONDS: Final = 2.0
-"""A driver that hangs must not hold up the script; others answer within milliseconds."""
-HZ_PER_MHZ: Final = 1_000_000
-
-
-class GpuSamples:
-    """The samples of one GPU: columns of equal length, None where a question was not asked or not answered.
-
-    `t_ns`: Unix nanoseconds. `missing`: fields without a column, and the reasons.
-    """
-
-    def __init__(self, nvml: Any, handle: Any) -> None:
-        self.nvml = nvml
-        self.handle = handle
-        self.missing: dict[str, str] = {}
-        self._questions: dict[str, Callable[[], float]] = {
-            "gpu_utilization_ratio": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
-            "memory_used_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
-            "sm_clock_hz": lambda: (
-                int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)) * HZ_PER_MHZ
-            ),
-            "throttle_reasons": self._throttle_reasons,
-            "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-        }
-        self._columns: dict[str, list[Any]] = {"t_ns": [], **{name: [] for name in self._questions}}
-
-    def take(self) -> None:
-        """Add one sample."""
-        sample: dict[str, Any] = {"t_ns": time_ns()}
-        for field, question in self._questions.items():
-            if field not in self.missing:
-                sample[field] = self._answer(field, question)
-        for field, column in self._columns.items():
-            column.append(sample.get(field))
-
-    def between(self, started_ns: int, stopped_ns: int) -> dict[str, list[Any]]:
-        """The samples of a time span, by field. A field without any answer is named in `missing` instead."""
-        # The thread may still be running, where it did not end in time.
-        columns = {field: list(column) for field, column in self._columns.items()}
-        length = min(map(len, columns.values()))
-        kept = [i for i in range(length) if started_ns <= columns["t_ns"][i] <= stopped_ns]
-        samples = {field: [column[i] for i in kept] for field, column in columns.items()}
-        for field in self._questions:
-            if all(value is None for value in samples[field]):
-                del samples[field]
-                self.missing.setdefault(field, "the window closed before it was sampled")
-        return samples
-
-    def _answer(self, field: str, question: Callable[[], float]) -> float | None:
+def is_own(pid: int) -> bool:
+    """Whether it is this process, or one that it started."""
+    visited = set()
+    while pid > 1 and pid not in visited:
+        visited.add(pid)
+        if pid == os.getpid():
+            return True
         try:
-            return question()
-        except Exception as error:
-            if all(value is None for value in self._columns[field]):
-                self.missing[field] = reason_of(error)
-            return None
+            stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+            # The name of the program comes first, in parentheses, and may hold any character.
+            pid = int(stat.rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+    return False
 
-    def _throttle_reasons(self) -> int:
-        try:
-            return int(self.nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle))
-        except Exception:
-            # Drivers before 535, and their packages, name the same bits throttle reasons.
-            return int(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle))
+
+def _optional(ask: Callable[[], Iterable[Any]]) -> Sequence[Any]:
+    """An answer that a GPU or driver may lack; an empty list may come as an error."""
+    try:
+        return list(ask())
+    except Exception:
+        return ()

@@ -20,16 +20,20 @@ is. The clock itself is a number in the kernel: reading that of a thread that ha
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import threading
 import time
 from array import array
 from collections.abc import Callable
-from itertools import chain, starmap, tee
+from contextlib import suppress
+from functools import partial
+from itertools import chain, compress, starmap, tee
 from threading import get_ident, main_thread
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from traceview.capture.process.around import Patches, around
 from traceview.capture.process.own_threads import OWN_THREADS, own_thread
 from traceview.capture.process.python_code import CodePlaces, Origin, callers, origin_of
 from traceview.capture.sidecar.file import reason_of
@@ -64,18 +68,19 @@ class Stacks:
         self.keys: dict[tuple[int, ...], int] = {}
         self.of_user: set[int] = set()
         """Those that reach code of the user."""
-        self.codes: dict[int, CodeType] = {}
-        """By id; what is kept here cannot give its id to another."""
         self._places = places
-        self._is_user: dict[int, bool] = {}
-        self._is_standard: dict[int, bool] = {}
-        self._origins: dict[int, Origin] = {}
+        self._known: dict[int, tuple[CodeType, Origin, bool, bool]] = {}
+        """Code by id, where it is from, and whether it is the user's or of the standard library. What is kept here cannot
+        give its id to another."""
 
-    def learn(self, frame: FrameType | None) -> None:
-        """Know the code of a stack, of which no sample is taken."""
-        for caller in callers(frame):
-            if id(caller.f_code) not in self._is_user:
-                self._learn(id(caller.f_code), caller.f_code)
+    def learn(self, code: CodeType) -> tuple[CodeType, Origin, bool, bool]:
+        """Know code before, which takes longer than a sample."""
+        known = self._known.get(id(code))
+        if known is None:
+            origin, places = origin_of(code), self._places
+            is_standard = origin.file is not None and places.kind(origin.file) == "standard"
+            known = self._known[id(code)] = code, origin, origin.is_user(places), is_standard
+        return known
 
     def number_of(self, frame: FrameType | None) -> int:
         """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
@@ -83,17 +88,14 @@ class Stacks:
         It says nothing if all of it is in the standard library: the thread serves, or waits for work.
         """
         key: list[int] = []
-        is_user, is_standard = False, True
+        is_user, is_all_standard = False, True
         while frame is not None and len(key) < 2 * MOST_FRAMES and not is_user:
             code = frame.f_code
-            place = id(code)
-            if place not in self._is_user:
-                self._learn(place, code)
-            is_user = self._is_user[place]
-            is_standard &= self._is_standard[place]
-            key += (place, frame.f_lasti)
+            _, _, is_user, is_standard = self._known.get(id(code)) or self.learn(code)
+            is_all_standard &= is_standard
+            key += (id(code), frame.f_lasti)
             frame = frame.f_back
-        if not key or (is_standard and not is_user):
+        if not key or (is_all_standard and not is_user):
             return NOT_KEPT
         number = self.keys.get(tuple(key))
         if number is None:
@@ -104,12 +106,6 @@ class Stacks:
                 self.of_user.add(number)
         return number
 
-    def _learn(self, place: int, code: CodeType) -> None:
-        self.codes[place] = code
-        origin = self._origins[place] = origin_of(code)
-        self._is_standard[place] = origin.file is not None and self._places.is_standard(origin.file)
-        self._is_user[place] = origin.is_user(self._places)
-
     def described(self) -> dict[str, list[Any]]:
         """Tables of texts, frames and stacks, by their numbers.
 
@@ -118,21 +114,20 @@ class Stacks:
         files: dict[str, int] = {}
         functions: dict[str, int] = {}
         frames: dict[tuple[int, int, int, int], int] = {}
-        lines: dict[tuple[int, int], int] = {}
+        number_of: dict[tuple[int, int], int] = {}
         stacks: list[list[int]] = [[] for _ in self.keys]
         for key, number in list(self.keys.items()):
-            stack = stacks[number]
-            for place, instruction in zip(key[::2], key[1::2], strict=True):
-                if (place, instruction) not in lines:
-                    lines[place, instruction] = _line_of(self.codes[place], instruction)
-                origin = self._origins[place]
-                frame = (
-                    files.setdefault(origin.shown(self._places), len(files)),
-                    functions.setdefault(origin.function, len(functions)),
-                    origin.line_of(lines[place, instruction]),
-                    int(self._is_user[place]),
-                )
-                stack.append(frames.setdefault(frame, len(frames)))
+            for place in zip(key[::2], key[1::2], strict=True):
+                if place not in number_of:
+                    code, origin, is_user, _ = self._known[place[0]]
+                    frame = (
+                        files.setdefault(origin.shown(self._places), len(files)),
+                        functions.setdefault(origin.function, len(functions)),
+                        origin.line_of(_line_of(code, place[1])),
+                        int(is_user),
+                    )
+                    number_of[place] = frames.setdefault(frame, len(frames))
+                stacks[number].append(number_of[place])
         return {
             "files": list(files),
             "functions": list(functions),
@@ -159,11 +154,8 @@ class StackSamples:
     """
 
     def __init__(self) -> None:
-        self.t_ns = array("q")
-        self.thread = array("i")
-        self.stack = array("i")
-        self.cpu_us = array("q")
-        self.late_us = array("i")
+        self.t_ns, self.thread, self.stack = array("q"), array("i"), array("i")
+        self.cpu_us, self.late_us = array("q"), array("i")
         self.threads: dict[int, int] = {}
         """Number of each thread by its identifier, which is the address that pthread_self returns."""
 
@@ -177,38 +169,103 @@ class StackSamples:
 
     def halve(self) -> None:
         """Drop every second round; samples of one round have the same time."""
-        kept, is_dropped, before = [], True, None
-        for row, t_ns in enumerate(self.t_ns):
-            if t_ns != before:
-                is_dropped, before = not is_dropped, t_ns
-            if not is_dropped:
-                kept.append(row)
-        self.t_ns = array("q", (self.t_ns[row] for row in kept))
-        self.thread = array("i", (self.thread[row] for row in kept))
-        self.stack = array("i", (self.stack[row] for row in kept))
-        self.cpu_us = array("q", (self.cpu_us[row] for row in kept))
-        self.late_us = array("i", (self.late_us[row] for row in kept))
+        rounds = {t_ns: number for number, t_ns in enumerate(dict.fromkeys(self.t_ns))}
+        is_kept = [not rounds[t_ns] % 2 for t_ns in self.t_ns]
+        for name in ("t_ns", "thread", "stack", "cpu_us", "late_us"):
+            column = getattr(self, name)
+            setattr(self, name, array(column.typecode, compress(column, is_kept)))
 
 
 class SwitchInterval:
-    """The time that a thread may keep the GIL where others want it: the script's, or a short one meanwhile."""
+    """The time that a thread may keep the GIL where others want it: the script's, or `SOON_SECONDS` if that is shorter."""
 
     def __init__(self) -> None:
         self._before: float | None = None
         self._short = SOON_SECONDS
 
-    def shorten(self) -> None:
-        """Make it `SOON_SECONDS`, or leave it where the script's own is shorter."""
-        if self._before is None and sys.getswitchinterval() > SOON_SECONDS:
-            self._before = sys.getswitchinterval()
+    def set(self, *, is_short: bool) -> None:
+        """Make it short, or the script's again, unless the script has set another one meanwhile."""
+        now = sys.getswitchinterval()
+        if is_short and self._before is None and now > SOON_SECONDS:
+            self._before = now
             sys.setswitchinterval(SOON_SECONDS)
             self._short = sys.getswitchinterval()
+        elif not is_short and self._before is not None:
+            before, self._before = self._before, None
+            if now == self._short:
+                sys.setswitchinterval(before)
 
-    def restore(self) -> None:
-        """Make it the script's again, unless the script has set another one meanwhile."""
-        before, self._before = self._before, None
-        if before is not None and sys.getswitchinterval() == self._short:
-            sys.setswitchinterval(before)
+
+_LEAST_NS: Final = 100_000
+"""Young collections are shorter, and come after every few hundred new objects."""
+_SWITCH: Final = gc.enable, gc.disable
+
+
+class Collections:
+    """The garbage collections from `start` to `stop`, which keep the lock, and are kept out of the thread that samples.
+
+    Python collects in the thread that makes one object too many, and runs finalizers of the script there, of which some wait
+    for other threads.
+
+    While they are held, what the script switches on or off is remembered: it sees, and gets afterwards, what it has chosen.
+
+    Attributes:
+        spans: Of each that took long: Unix time of its start, its length, both in nanoseconds, and its generation.
+    """
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[int, int, int]] = []
+        self._started_ns = 0
+        self._patches = Patches()
+        self._is_on = False
+        self._is_wanted = True
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def start(self) -> None:
+        """Be called at the start and the end of every collection, and where the script switches them."""
+        self._is_on, self._is_wanted = True, gc.isenabled()
+        gc.callbacks.append(self._called)
+        for name, is_on in (("enable", True), ("disable", False)):
+            # Before it is done, so that no round in between does the opposite.
+            chosen = partial(setattr, self, "_is_wanted", is_on)
+            self._patches.put(gc, name, around(getattr(gc, name), chosen, self._seen))
+        self._patches.put(gc, "isenabled", around(gc.isenabled, lambda: True, self._seen))
+
+    def stop(self) -> None:
+        """Be called no longer."""
+        self._is_on = False
+        with suppress(ValueError):
+            gc.callbacks.remove(self._called)
+        self._patches.undo()
+
+    def hold(self) -> None:
+        """From here on none begins."""
+        _SWITCH[1]()
+
+    def release(self) -> None:
+        """They begin again as the script has chosen."""
+        is_on = False
+        while is_on != self._is_wanted:
+            # Another thread may choose meanwhile.
+            is_on = self._is_wanted
+            _SWITCH[0 if is_on else 1]()
+
+    def _forked(self) -> None:
+        """This is a child, without the thread that holds them."""
+        if self._is_on:
+            self.stop()
+            self.release()
+
+    def _seen(self, _token: Any, _result: Any, _error: BaseException | None) -> bool:
+        return self._is_wanted
+
+    def _called(self, phase: str, info: dict[str, Any]) -> None:
+        now_ns = time.time_ns()
+        if phase == "start":
+            self._started_ns = now_ns
+        elif self._started_ns and now_ns - self._started_ns >= _LEAST_NS:
+            self.spans.append((self._started_ns, now_ns - self._started_ns, info["generation"]))
 
 
 class StackSampler:
@@ -217,7 +274,9 @@ class StackSampler:
     `cost_ns`: processor time of its thread.
     """
 
-    def __init__(self, places: CodePlaces, is_open: Callable[[], bool]) -> None:
+    def __init__(
+        self, places: CodePlaces, is_open: Callable[[], bool], garbage: Collections
+    ) -> None:
         self.stacks = Stacks(places)
         self.interval_ns = INTERVAL_NS
         self.round_count = 0
@@ -226,12 +285,12 @@ class StackSampler:
         self.names: dict[int, tuple[str, int | None]] = {}
         """Name and native identifier of each thread that Python itself started, by identifier."""
         self._is_open = is_open
+        self._garbage = garbage
         self._is_stopping = False
-        self._is_collecting = False
         self._spent_ns = 0
         self._phase = 0.0
         self._due_ns = time.time_ns()
-        self._samples = StackSamples()
+        self.samples = StackSamples()
         self._switch_interval = SwitchInterval()
         self._is_shared = False
         """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
@@ -245,7 +304,8 @@ class StackSampler:
         try:
             for ident, frame in sys._current_frames().items():
                 if self._is_of_script(ident):
-                    self.stacks.learn(frame)
+                    for caller in callers(frame):
+                        self.stacks.learn(caller.f_code)
                     self._clocks.cpu_us(ident)
         except Exception as error:
             self.problem = reason_of(error)
@@ -254,7 +314,7 @@ class StackSampler:
         """Begin; the first sample is taken as soon as it is a small share of the time since now."""
         self._begun_ns = time.monotonic_ns()
         # Not in the thread: what it does to begin makes objects.
-        self._hold_garbage()
+        self._garbage.hold()
         self._thread.start()
 
     def stop(self) -> None:
@@ -262,10 +322,6 @@ class StackSampler:
         self._is_stopping = True
         if self._thread.ident is not None:
             self._thread.join(_STOP_TIMEOUT_SECONDS)
-
-    def samples(self) -> StackSamples:
-        """All samples, after `stop`."""
-        return self._samples
 
     def _run(self) -> None:
         try:
@@ -275,9 +331,8 @@ class StackSampler:
         except Exception as error:
             self.problem = reason_of(error)
         finally:
-            self._switch_interval.restore()
-            if self._is_collecting:
-                gc.enable()
+            self._switch_interval.set(is_short=False)
+            self._garbage.release()
             self.cost_ns += time.thread_time_ns()
 
     def _round(self) -> None:
@@ -285,12 +340,9 @@ class StackSampler:
             return
         self._sample()
         self.round_count += 1
-        if self._is_shared:
-            self._switch_interval.restore()
-        else:
-            self._switch_interval.shorten()
-        if len(self._samples.t_ns) >= MOST_SAMPLES:
-            self._samples.halve()
+        self._switch_interval.set(is_short=not self._is_shared)
+        if len(self.samples.t_ns) >= MOST_SAMPLES:
+            self.samples.halve()
             self.interval_ns *= 2
 
     def _rest(self) -> None:
@@ -308,15 +360,9 @@ class StackSampler:
         rest_s = rest_ns / 1e9
         self._due_ns = time.time_ns() + int(rest_ns)
         # Between the rounds the thread makes no object that could begin a collection.
-        if self._is_collecting:
-            gc.enable()
+        self._garbage.release()
         time.sleep(rest_s)
-        self._hold_garbage()
-
-    def _hold_garbage(self) -> None:
-        """Collect no garbage in this thread: finalizers of the script would run here, and some wait for others."""
-        self._is_collecting = gc.isenabled()
-        gc.disable()
+        self._garbage.hold()
 
     def _sample(self) -> None:
         """Sample every thread once. The frames are let go at the end, with what the script's variables hold."""
@@ -334,11 +380,11 @@ class StackSampler:
                 has_moved = self._places.setdefault(ident, place) != place
                 self._is_shared |= has_moved or stack in self.stacks.of_user
             if stack != NOT_KEPT:
-                self._samples.add(t_ns, ident, stack, self._clocks.cpu_us(ident), late_us)
+                self.samples.add(t_ns, ident, stack, self._clocks.cpu_us(ident), late_us)
 
     def _is_of_script(self, ident: int) -> bool:
         """Whether it is no thread of traceview. Native threads that call Python have no name."""
-        if ident not in self.names and ident not in self._samples.threads:
+        if ident not in self.names and ident not in self.samples.threads:
             for thread in threading.enumerate():
                 # A native thread that has asked Python who it is stands among them as a dummy.
                 if thread.ident is not None and not isinstance(thread, threading._DummyThread):
@@ -358,32 +404,22 @@ class ThreadClocks:
 
     def cpu_us(self, ident: int) -> int:
         """Microseconds of processor time that a thread has taken; `UNKNOWN` where that is not known, or it has ended."""
-        if ident in self._clocks:
+        for is_known in (True, False):
             try:
-                return _read_us(self._clocks[ident])
-            except OSError:
+                if not is_known:
+                    self._clocks.update(_clocks_now())
+                return time.clock_gettime_ns(self._clocks[ident]) // 1000
+            except (KeyError, OSError):
                 # It has ended, and another thread may have its address.
-                del self._clocks[ident]
-        try:
-            self._clocks.update(_clocks_now())
-            return _read_us(self._clocks[ident])
-        except (KeyError, OSError):
-            return UNKNOWN
-
-
-def _read_us(clock: int) -> int:
-    return time.clock_gettime_ns(clock) // 1000
+                self._clocks.pop(ident, None)
+        return UNKNOWN
 
 
 def _clocks_now() -> dict[int, int]:
     """The clock of each thread that is in Python; empty where the system has none, or Python has no GIL."""
-    if not hasattr(time, "pthread_getcpuclockid") or not _has_lock():
+    has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
+    if not hasattr(time, "pthread_getcpuclockid") or not has_lock:
         return {}
     # Nothing of this runs before `dict` does, and nothing in it is code of Python, which could let go of the GIL.
     idents, same_idents = tee(chain.from_iterable(starmap(sys._current_frames, ((),))))
     return dict(zip(idents, map(time.pthread_getcpuclockid, same_idents), strict=False))
-
-
-def _has_lock() -> bool:
-    is_enabled = getattr(sys, "_is_gil_enabled", None)
-    return is_enabled is None or bool(is_enabled())

@@ -14,10 +14,9 @@ from time import time_ns
 from typing import Any, Final
 
 from traceview.capture.process.python_code import CodePlaces
-from traceview.capture.sampling.garbage import CollectionClock
-from traceview.capture.sampling.python_sampling import StackSampler
+from traceview.capture.sampling.python_sampling import Collections, StackSampler
+from traceview.capture.sidecar.environment import masked_thread
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.sidecar.secrets import masked_thread
 
 NOT_ASKED: Final = "switched off (--without python, or python=False)"
 
@@ -28,14 +27,14 @@ class PythonListener(WindowListener):
     The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
     time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
     and stacks, and `samples`, three columns. `cpu` and `late` are two more. `collections`: the garbage
-    collections, see `CollectionClock`.
+    collections, see `Collections`.
     """
 
     def __init__(self, *, is_wanted: bool = True) -> None:
         self._is_wanted = is_wanted
         self._pid = os.getpid()
         self._sampler: StackSampler | None = None
-        self._collections = CollectionClock()
+        self._collections = Collections()
         self._started_ns = 0
 
     def opening(self, sidecar: Sidecar) -> None:
@@ -43,27 +42,25 @@ class PythonListener(WindowListener):
         if not self._is_wanted:
             sidecar.add("python", {"reason": NOT_ASKED})
             return
-        self._sampler = StackSampler(
-            CodePlaces(),
-            lambda: sidecar.state == "recording" and "stopped" not in sidecar.groups["clock"],
-        )
+        self._sampler = StackSampler(CodePlaces(), lambda: sidecar.is_recording, self._collections)
         self._sampler.learn()
 
     def opened(self, sidecar: Sidecar) -> None:
         """Begin to sample."""
         if self._sampler is not None:
             self._started_ns = time_ns()
-            self._sampler.start()
             self._collections.start()
+            self._sampler.start()
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Stop, and keep the samples."""
-        self._collections.stop()
         sampler, self._sampler = self._sampler, None
         if sampler is None or os.getpid() != self._pid:
             # A child that was forked in the window does not have the thread.
+            self._collections.stop()
             return
         sampler.stop()
+        self._collections.stop()
         clock = sidecar.groups.get("clock", {})
         stopped_ns = clock.get("stopped", {}).get("wall_ns", time_ns())
         described = _described(sampler, max(stopped_ns - self._started_ns, 0))
@@ -71,16 +68,19 @@ class PythonListener(WindowListener):
 
     def finished(self) -> None:
         """Stop where the profile failed."""
-        self._collections.stop()
         if self._sampler is not None and os.getpid() == self._pid:
             self._sampler.stop()
+        self._collections.stop()
 
 
 def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
-    samples = sampler.samples()
+    samples = sampler.samples
     reason = (
         "no thread ran code of the script" if sampler.round_count else "the window was too short"
     )
+    # The first time, and what follows as distances, which compress better.
+    distances = array("q", [*samples.t_ns[:1], *(b - a for a, b in pairwise(samples.t_ns))])
+    names = [(ident, *sampler.names.get(ident, (None, None))) for ident in samples.threads]
     return {
         "reason": None if samples.t_ns else sampler.problem or reason,
         **({"problem": sampler.problem} if sampler.problem else {}),
@@ -89,31 +89,14 @@ def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
         "window_ns": window_ns,
         "cost_ns": sampler.cost_ns,
         "threads": [
-            {
-                "ident": ident,
-                "name": None if name is None else masked_thread(name),
-                "native_id": native_id,
-            }
-            for ident in samples.threads
-            for name, native_id in [sampler.names.get(ident, (None, None))]
+            {"ident": ident, "name": name and masked_thread(name), "native_id": native_id}
+            for ident, name, native_id in names
         ],
         "stacks": _compressed(json.dumps(sampler.stacks.described()).encode()),
-        "samples": _compressed(
-            b"".join(
-                map(
-                    _little_endian,
-                    (_differences(samples.t_ns), samples.thread, samples.stack),
-                )
-            )
-        ),
+        "samples": _compressed(*map(_little_endian, (distances, samples.thread, samples.stack))),
         "cpu": _compressed(_little_endian(samples.cpu_us)),
         "late": _compressed(_little_endian(samples.late_us)),
     }
-
-
-def _differences(t_ns: array[int]) -> array[int]:
-    """The first time, and what follows as distances, which compress better."""
-    return array("q", [*t_ns[:1], *(later - earlier for earlier, later in pairwise(t_ns))])
 
 
 def _little_endian(column: array[int]) -> bytes:
@@ -122,5 +105,5 @@ def _little_endian(column: array[int]) -> bytes:
     return column.tobytes()
 
 
-def _compressed(content: bytes) -> str:
-    return b64encode(zlib.compress(content)).decode("ascii")
+def _compressed(*contents: bytes) -> str:
+    return b64encode(zlib.compress(b"".join(contents))).decode("ascii")

@@ -85,23 +85,22 @@ def place_of(environment: Mapping[str, str]) -> Place | None:
         config = json.loads(environment.get("TF_CONFIG", ""))
         cluster, task = config["cluster"], config["task"]
         own = Task(str(task["type"]), int(task["index"]))
-        indices = {str(role): _indices(cluster[role]) for role in sorted(cluster)}
-        tasks = [Task(role, index) for role, numbers in indices.items() for index in numbers]
+        # A cluster that leaves tasks out is an object, with the index as key.
+        indices = {
+            str(role): [
+                *map(int, addresses if isinstance(addresses, dict) else range(len(addresses)))
+            ]
+            for role, addresses in sorted(cluster.items())
+        }
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None
+    tasks = [Task(role, index) for role, numbers in indices.items() for index in numbers]
     if own.index < 0 or not {own, *tasks} - {own}:
         return None
     partners = tuple(task for task in tasks if task.role != _EVALUATOR)
     is_alone = own not in partners or len(partners) < 2 or _SERVER in cluster
     sizes = {role: len(numbers) for role, numbers in indices.items()}
     return Place(own, json.dumps(cluster, sort_keys=True), () if is_alone else partners, sizes)
-
-
-def _indices(addresses: Any) -> list[int]:
-    # A cluster that leaves tasks out is an object, with the index as key.
-    return (
-        [int(key) for key in addresses] if isinstance(addresses, dict) else [*range(len(addresses))]
-    )
 
 
 class StopRiskListener(WindowListener):
@@ -120,7 +119,6 @@ class StopRiskListener(WindowListener):
 ROLE: Final = "rank"
 PROCESS: Final = "process"
 _JAX: Final = "jax._src.distributed"
-_SEVERAL: Final = 2
 _VARIABLES: Final = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
@@ -130,39 +128,31 @@ _VARIABLES: Final = (
 )
 """Rank and number of ranks by launcher: the closest to the script first, because srun may start mpirun."""
 
-_DIGITS: Final = 7
+_RANK: Final = re.compile(r"\d{1,6}", re.ASCII)
 """No cluster has a million ranks."""
 
 
 def rank_of(environment: Mapping[str, str]) -> tuple[int, int] | None:
     """The rank of this process, counted from 0, and the number of ranks; None if it is alone."""
-    for rank, size in _VARIABLES:
-        number, count = _count(environment.get(rank)), _count(environment.get(size))
-        if number is not None and count is not None and max(number, 1) < count:
-            return number, count
+    for names in _VARIABLES:
+        texts = [environment.get(name, "") for name in names]
+        if all(map(_RANK.fullmatch, texts)):
+            number, count = map(int, texts)
+            if max(number, 1) < count:
+                return number, count
     return None
 
 
 def own_place(environment: Mapping[str, str]) -> Place | None:
     """The place of this process in the cluster of JAX or TF_CONFIG, else among the ranks of its launcher."""
-    place = _place_in_jax() or place_of(environment)
-    rank = rank_of(environment)
+    # The processes of `jax.distributed` run the same programs at the same time.
+    state = getattr(sys.modules.get(_JAX), "global_state", None)
+    count = getattr(state, "num_processes", None) or 1
+    if state is not None and state.client is not None and count > 1:
+        partners = tuple(Task(PROCESS, number) for number in range(count))
+        job = f"{count} processes of {state.coordinator_address}"
+        return Place(partners[state.process_id], job, partners, {PROCESS: count})
+    place, rank = place_of(environment), rank_of(environment)
     if place is not None or rank is None:
         return place
     return Place(Task(ROLE, rank[0]), "", (), {})
-
-
-def _place_in_jax() -> Place | None:
-    """The place among the processes of `jax.distributed`, which run the same programs at the same time."""
-    state = getattr(sys.modules.get(_JAX), "global_state", None)
-    count = getattr(state, "num_processes", None) or 1
-    if state is None or state.client is None or count < _SEVERAL:
-        return None
-    partners = tuple(Task(PROCESS, number) for number in range(count))
-    job = f"{count} processes of {state.coordinator_address}"
-    return Place(partners[state.process_id], job, partners, {PROCESS: count})
-
-
-def _count(text: str | None) -> int | None:
-    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) < _DIGITS
-    return int(text or 0) if is_number else None

@@ -26,6 +26,11 @@ class Sidecar:
     state: State = "waiting"
     groups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether the profile runs, and has not been asked to stop."""
+        return self.state == "recording" and "stopped" not in self.groups.get("clock", {})
+
     def add(self, group: str, values: Mapping[str, Any]) -> None:
         """Set fields of a group, replacing only those of the same name."""
         self.groups[group] = {**self.groups.get(group, {}), **values}
@@ -71,12 +76,11 @@ class Facts:
         self.values: dict[str, Any] = {}
         self.missing: dict[str, str] = {}
 
-    def ask(self, field: str, question: Callable[[], Any]) -> Any:
-        """Set a field to the answer and return it; None without an answer."""
+    def ask(self, field: str, question: Callable[[], Any]) -> None:
+        """Set a field to the answer, where there is one."""
         answer = self.find(field, question)
         if answer is not None:
             self.values[field] = answer
-        return answer
 
     def ask_each(self, questions: Mapping[str, Callable[[], Any]]) -> None:
         """Ask one question per field."""
@@ -85,16 +89,15 @@ class Facts:
 
     def find(self, field: str, question: Callable[[], Any]) -> Any:
         """The answer, without setting the field; None, with the reason in `missing`, without an answer."""
+        answer, reason = None, "not known to this TensorFlow"
         try:
             answer = question()
-        except NoAnswerError as reason:
-            self.missing[field] = str(reason)
-            return None
+        except NoAnswerError as absent:
+            reason = str(absent)
         except Exception as error:
-            self.missing[field] = reason_of(error)
-            return None
+            reason = reason_of(error)
         if answer is None:
-            self.missing[field] = "not known to this TensorFlow"
+            self.missing[field] = reason
         return answer
 
     def as_group(self) -> dict[str, Any]:
@@ -117,6 +120,17 @@ def write_whole(path: Path, content: bytes) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of this host runs; so do those of other users, of which nothing else is known."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def reason_of(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -80,39 +80,33 @@ def _check(function: str, status: int) -> None:
 def loaded_versions(maps: Path = _MAPS) -> dict[str, Any]:
     """Versions of the CUDA libraries that this process has loaded, as they report them."""
     try:
-        paths = _loaded_libraries(maps)
-    except NoAnswerError as reason:
-        return {"missing": {"loaded": str(reason)}}
-    return answers({
-        "cuda": lambda: cuda_version(_reported(paths, "libcudart.so", "cudaRuntimeGetVersion")),
-        "cudnn": lambda: _cudnn_version(_function(paths, "libcudnn.so", "cudnnGetVersion")()),
-        "nccl": lambda: nccl_version(_reported(paths, "libnccl.so", "ncclGetVersion")),
-    })  # fmt: skip
-
-
-def _loaded_libraries(maps: Path) -> list[str]:
-    try:
         text = maps.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError as error:
-        raise NoAnswerError(f"{maps} cannot be read") from error
+    except OSError:
+        return {"missing": {"loaded": f"{maps} cannot be read"}}
     paths = {line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line}
-    return sorted(path for path in paths if path.startswith("/"))
 
+    def reported(stem: str, name: str) -> int:
+        """What a function of a library answers: by a pointer, or as its result, where no pointer is asked for."""
+        found = (path for path in sorted(paths) if Path(path).name.startswith(stem))
+        path = next((path for path in found if path.startswith("/")), None)
+        if path is None:
+            raise NoAnswerError("the library is not loaded in this process")
+        function = ctypes.CDLL(path, mode=_LOADED_ONLY)[name]
+        if name == "cudnnGetVersion":
+            return int(function())
+        version = ctypes.c_int(0)
+        status = function(ctypes.byref(version))
+        if status != 0:
+            raise NoAnswerError(f"{name} returns {status}")
+        return version.value
 
-def _function(paths: list[str], stem: str, name: str) -> Callable[..., int]:
-    path = next((path for path in paths if Path(path).name.startswith(stem)), None)
-    if path is None:
-        raise NoAnswerError("the library is not loaded in this process")
-    function: Callable[..., int] = ctypes.CDLL(path, mode=_LOADED_ONLY)[name]
-    return function
-
-
-def _reported(paths: list[str], stem: str, name: str) -> int:
-    version = ctypes.c_int(0)
-    status = _function(paths, stem, name)(ctypes.byref(version))
-    if status != 0:
-        raise NoAnswerError(f"{name} returns {status}")
-    return version.value
+    return answers({
+        "cuda": lambda: cuda_version(reported("libcudart.so", "cudaRuntimeGetVersion")),
+        # cudnn_version.h: major × 1000 + minor × 100 + patch up to 8, × 10000 since 9.
+        "cudnn": lambda: dotted(reported("libcudnn.so", "cudnnGetVersion"), 90_000),
+        # nccl.h: the same up to 2.8, and since 2.9.
+        "nccl": lambda: dotted(reported("libnccl.so", "ncclGetVersion"), 10_000),
+    })  # fmt: skip
 
 
 def cuda_version(number: int) -> str:
@@ -120,28 +114,14 @@ def cuda_version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _cudnn_version(number: int) -> str:
-    # cudnn_version.h: major × 1000 + minor × 100 + patch up to 8, × 10000 since 9.
-    return _dotted(number, 10_000 if number >= 90_000 else 1000)
-
-
-def nccl_version(number: int) -> str:
-    """`2.21.5` from 22105."""
-    # nccl.h: major × 1000 + minor × 100 + patch up to 2.8, × 10000 since 2.9.
-    return _dotted(number, 10_000 if number >= 10_000 else 1000)
-
-
-def _dotted(number: int, major: int) -> str:
+def dotted(number: int, least: int) -> str:
+    """`2.21.5` from 22105, and `2.8.4` from 2804, which is below the `least` number of the newer form."""
+    major = 10_000 if number >= least else 1000
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
 _FALLBACK_MAX_LINKS: Final = 18
 """NVLinks of one GPU; nvml.h, NVML_NVLINK_MAX_LINKS since Hopper."""
-
-
-def describe_driver(nvml: Any) -> dict[str, Any]:
-    """The version of the driver."""
-    return answers({"driver": lambda: decoded(nvml.nvmlSystemGetDriverVersion())})
 
 
 def describe_links(nvml: Any) -> dict[str, Any]:

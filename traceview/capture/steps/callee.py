@@ -1,10 +1,6 @@
 """Describes what the script calls: whether its calls are steps or evaluation, what it is named, and how often it ran.
 
 `Recognizer` is what the rest of a capture asks, whatever the framework; `Callee` is what TensorFlow calls.
-
-A call between two recorded steps that gets an iterator or a distributed dataset has other input than the steps, and so has
-one after a batch of another iterator than theirs: that is evaluation. If the next step takes its batch from that iterator
-too, the call only prepared this batch.
 """
 
 from __future__ import annotations
@@ -15,13 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
-from time import monotonic, perf_counter_ns
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from time import monotonic
+from typing import Any, ClassVar, Final, Literal
 from weakref import WeakKeyDictionary
 
-from traceview.capture.steps.eager_steps import EagerSteps
 from traceview.capture.steps.graphs import computes_gradients, traces
-from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow
 
 Kind = Literal["function", "replicas", "keras", "eager"]
@@ -57,8 +51,12 @@ class Callee:
     is_train: bool = False
     has_replicas: bool = False
     is_chosen: bool | None = None
+    applies: bool = False
+    """Whether an optimizer of Keras was applied in it."""
     is_part: bool = False
-    """Whether another function trains in turn with it, and ends the step of both."""
+    """Whether something else ends the step that it begins: what trains in turn with it, or updates after micro-batches."""
+    is_update: bool = False
+    """Whether it ends the steps of micro-batches."""
     calls: int = 0
     step_count: int = 0
     is_of_keras: bool = False
@@ -106,7 +104,7 @@ class Callee:
     def is_step(self) -> bool:
         """Whether each call is one step or more, or the last part of one."""
         if self.is_chosen is None:
-            return self.is_train and not self.is_part
+            return self.is_update or (self.is_train and not self.is_part)
         return self.is_chosen
 
     @property
@@ -124,11 +122,8 @@ class Callee:
 
 def name_of(function: Any) -> str:
     """The name of a function, or of its class without one."""
-    for attribute in ("__name__", "_name"):
-        name = getattr(function, attribute, None)
-        if isinstance(name, str):
-            return name
-    return type(function).__name__
+    name = getattr(function, "__name__", None) or getattr(function, "_name", None)
+    return name if isinstance(name, str) else type(function).__name__
 
 
 def name_of_model(model: Any) -> str:
@@ -172,8 +167,8 @@ class Recognizer(ABC):
         """When training began, which is when the framework first ran something, by the monotonic clock."""
         self.on_begin: list[Callable[[], None]] = []
         """Called once, then."""
-        self.eager = EagerSteps(window, lambda: False)
-        """Steps outside of functions, of which only TensorFlow has some."""
+        self.eager_gradients = 0
+        """How many gradients were computed outside of functions, as only TensorFlow does."""
         self._beginning = Lock()
 
     @property
@@ -185,6 +180,10 @@ class Recognizer(ABC):
     def current(self) -> Any:
         """What was called and has not returned, where that is seen."""
         return None
+
+    def finish(self) -> None:
+        """The run has ended: nothing begins any more."""
+        self.on_begin.clear()
 
     def functions_of(self, _name: str) -> list[Any]:
         """The traced `tf.function`s that the steps of this name call, where the framework has some."""
@@ -212,44 +211,3 @@ class Recognizer(ABC):
         """What was called how often, most frequent first, one line each."""
         called = sorted(self.callees, key=lambda callee: -callee.calls)
         return [f"{each.name} ({each.words}) × {each.calls}" for each in called if each.calls]
-
-
-class _Call(NamedTuple):
-    """A call that has returned. `iterator`: the one asked before it, by its `id`, or None if it got its input itself."""
-
-    function: str
-    iterator: int | None
-    begun_ns: int
-    ended_ns: int
-
-
-class CallsBetween:
-    """The calls since the last step. `inputs` knows the iterators."""
-
-    def __init__(self, inputs: StepInputs) -> None:
-        self._inputs = inputs
-        self._calls: list[_Call] = []
-        self._iterator: int | None = None
-        self._begun_ns = 0
-
-    def begin(self, *arguments: object) -> bool:
-        """A call that is no step begins; whether it may be evaluation."""
-        if self._inputs.holds_source(arguments):
-            self._iterator = None
-        elif self._inputs.has_other_input:
-            self._iterator = self._inputs.last_asked
-        else:
-            return False
-        self._begun_ns = perf_counter_ns()
-        return True
-
-    def returned(self, function: str) -> None:
-        """That call has returned."""
-        self._calls.append(_Call(function, self._iterator, self._begun_ns, perf_counter_ns()))
-
-    def end(self, window: StepWindow) -> None:
-        """The next step is called, and has its batch: report what was evaluated before it."""
-        calls, self._calls = self._calls, []
-        for call in calls:
-            if call.iterator is None or call.iterator != self._inputs.last_asked:
-                window.evaluated(call.function, call.begun_ns, call.ended_ns)

@@ -7,6 +7,7 @@ dimension that is not known is left out, unless that is the first of a tensor an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -75,29 +76,25 @@ class _Found:
         ops = graph.get_operations()
         self._visits.add(len(ops))
         for op in ops:
-            count = _FLOPS_OF.get(op.type)
-            if count is not None:
-                self._add(op, _known(count, op, shapes), calls)
+            if op.type in _FLOPS_OF:
+                self._add(op, shapes, calls)
             for _, inner in inner_graphs(op, graph) if len(calls) < DEEPEST else ():
                 given = [shapes.of(tensor) for tensor in op.inputs][-len(inner.inputs) :]
-                own = _Shapes(self._examples, _given(inner.inputs, given))
+                known = zip(inner.inputs, given, strict=False)
+                own = _Shapes(self._examples, {a.name: sizes for a, sizes in known if sizes})
                 self.visit(inner, own, (*calls, op.name))
                 shapes.called(op, [own.of(tensor) for tensor in inner.outputs])
 
-    def _add(self, op: Any, flops: int | None, calls: tuple[str, ...]) -> None:
+    def _add(self, op: Any, shapes: _Shapes, calls: tuple[str, ...]) -> None:
+        flops = None
+        with suppress(TypeError, ValueError, IndexError, KeyError):
+            counted = _FLOPS_OF[op.type](op, shapes)
+            flops = counted if 0 < counted <= _LARGEST else None
         for each in _fused(op):
             for shown in names_of(each, calls):
                 if shown in self.flops or len(self.flops) < MOST_OPS:
                     is_other = self.flops.setdefault(shown, flops) != flops
                     self.flops[shown] = None if is_other else flops
-
-
-def _known(count: Callable[[Any, _Shapes], int], op: Any, shapes: _Shapes) -> int | None:
-    try:
-        flops = count(op, shapes)
-    except (TypeError, ValueError, IndexError, KeyError):
-        return None
-    return flops if 0 < flops <= _LARGEST else None
 
 
 def _fused(op: Any) -> Iterator[Any]:
@@ -174,12 +171,6 @@ class _Shapes:
 
     def _of_examples(self, sizes: list[Any]) -> _Sizes:
         return None if self._examples is None else [self._examples, *sizes[1:]]
-
-
-def _given(arguments: Sequence[Any], sizes: Sequence[_Sizes]) -> dict[str, _Sizes]:
-    """The shapes of the arguments of a graph, as far as its caller knows them."""
-    pairs = zip(arguments, sizes, strict=False)
-    return {argument.name: known for argument, known in pairs if known is not None}
 
 
 def _is_sum_of_broadcast(op: Any) -> bool:

@@ -34,27 +34,32 @@ class Place:
         return f"{self.module}.{self.class_name}.{self.method}"
 
 
+_EAGER: Final = "tensorflow.python.eager"
+_KERAS: Final = "keras.src.backend.tensorflow.trainer"
 FUNCTION_CALL: Final = Place(
-    "tensorflow.python.eager.polymorphic_function.polymorphic_function", "Function", "__call__"
+    f"{_EAGER}.polymorphic_function.polymorphic_function", "Function", "__call__"
 )
 CONCRETE_CALL: Final = Place(
-    "tensorflow.python.eager.polymorphic_function.concrete_function", "ConcreteFunction", "__call__"
+    f"{_EAGER}.polymorphic_function.concrete_function", "ConcreteFunction", "__call__"
 )
 STRATEGY_RUN: Final = Place("tensorflow.python.distribute.distribute_lib", "StrategyBase", "run")
-GRADIENT: Final = Place("tensorflow.python.eager.backprop", "GradientTape", "gradient")
-TAPE: Final = Place("tensorflow.python.eager.backprop", "GradientTape", "__enter__")
+GRADIENT: Final = Place(f"{_EAGER}.backprop", "GradientTape", "gradient")
+TAPE: Final = Place(f"{_EAGER}.backprop", "GradientTape", "__enter__")
 DISTRIBUTED_NEXT: Final = Place(
     "tensorflow.python.distribute.input_lib", "DistributedIteratorBase", "__next__"
 )
 DATASET_NEXT: Final = Place("tensorflow.python.data.ops.iterator_ops", "OwnedIterator", "__next__")
-KERAS_3: Final = Place(
-    "keras.src.backend.tensorflow.trainer", "TensorFlowTrainer", "make_train_function"
+TRAINERS: Final = (
+    Place(_KERAS, "TensorFlowTrainer", "make_train_function"),
+    Place("keras.src.engine.training", "Model", "make_train_function", is_optional=True),
+    Place("tf_keras.src.engine.training", "Model", "make_train_function"),
 )
-KERAS_3_EPOCH: Final = Place(
-    "keras.src.backend.tensorflow.trainer", "TFEpochIterator", "__next__", is_optional=True
+KERAS_EPOCH: Final = Place(_KERAS, "TFEpochIterator", "__next__", is_optional=True)
+OPTIMIZERS: Final = (
+    Place("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply", is_optional=True),
+    Place("keras.src.optimizers.optimizer", "Optimizer", "apply_gradients", is_optional=True),
+    Place("tf_keras.src.optimizers.optimizer", "Optimizer", "apply_gradients"),
 )
-KERAS_2: Final = Place("keras.src.engine.training", "Model", "make_train_function", True)
-TF_KERAS: Final = Place("tf_keras.src.engine.training", "Model", "make_train_function")
 
 INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
 
@@ -99,8 +104,7 @@ class Hooks:
         pairs = self._pairs()
         self._pending = {place: pairs[place] for place in places or pairs}
         self._patches = Patches()
-        self._awaited = {place.module for place in self._pending}
-        self._watch = ImportWatch(lambda: self._awaited, self.patch)
+        self._watch = ImportWatch({place.module for place in self._pending}, self._patch)
 
     def install(self) -> None:
         """Hook every place whose module is loaded, and the others as soon as they are imported."""
@@ -112,9 +116,8 @@ class Hooks:
         self._pending.clear()
         self._patches.undo()
 
-    def patch(self, module: ModuleType) -> None:
+    def _patch(self, module: ModuleType) -> None:
         """Hook the places of a module that was just imported."""
-        self._awaited = self._awaited - {module.__name__}
         for place in [place for place in self._pending if place.module == module.__name__]:
             before, after = self._pending.pop(place)
             owner = getattr(module, place.class_name, None)
@@ -129,16 +132,15 @@ class Hooks:
         asks, trains = (self._asks, self._answered), (_itself, self._made_train_function)
         return {
             FUNCTION_CALL: (self._calls, ended),
-            CONCRETE_CALL: (self._calls_concrete, ended),
+            CONCRETE_CALL: (self._calls, ended),
             STRATEGY_RUN: (self._runs, ended),
             GRADIENT: (_moment(observer.gradient_reached), ended),
             TAPE: (_moment(observer.tape_begins), ended),
             DISTRIBUTED_NEXT: asks,
             DATASET_NEXT: asks,
-            KERAS_3: trains,
-            KERAS_3_EPOCH: (self._epoch_asks, self._epoch_answered),
-            KERAS_2: trains,
-            TF_KERAS: trains,
+            KERAS_EPOCH: (self._epoch_asks, self._epoch_answered),
+            **dict.fromkeys(TRAINERS, trains),
+            **dict.fromkeys(OPTIMIZERS, (_moment(observer.optimizer_reached), ended)),
         }
 
     # What happens before and after each. The first lines also run for every nested call, so they stay short.
@@ -153,12 +155,6 @@ class Hooks:
     def _ended(self, call: Call, result: Any, error: BaseException | None) -> Any:
         self._observer.end(call, error)
         return result
-
-    def _calls_concrete(self, function: Any, /, *args: Any, **kwargs: Any) -> Call | None:
-        observer = self._observer
-        if observer.is_idle:
-            return observer.begin(observer.concrete_function(function), 1, args, kwargs)
-        return None
 
     def _runs(self, _strategy: Any, /, *args: Any, **kwargs: Any) -> Call | None:
         observer = self._observer

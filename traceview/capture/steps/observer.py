@@ -7,7 +7,12 @@ recognized can name what was called. Gradients computed outside any call are the
 
 Where calls of step functions in several threads overlap in time, the steps are those of the thread that came first.
 
-Two functions that train in turn, as those of a GAN, make one step together.
+A call between two recorded steps that gets an iterator or a distributed dataset has other input than the steps, and so has
+one after a batch of another iterator than theirs: that is evaluation. If the next step takes its batch from that iterator
+too, the call only prepared this batch.
+
+Two functions that train in turn, as those of a GAN, make one step together. So do calls that compute gradients and apply no
+optimizer, together with what applies one: micro-batches.
 """
 
 from __future__ import annotations
@@ -15,16 +20,15 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from threading import current_thread, get_ident, main_thread
 from threading import enumerate as threads
+from time import perf_counter_ns
 from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
 from traceview.capture.steps.callee import (
     KERAS,
     Callee,
-    CallsBetween,
     Kind,
     Recognizer,
     micro_batches,
@@ -32,25 +36,96 @@ from traceview.capture.steps.callee import (
     name_of_concrete,
     name_of_model,
 )
-from traceview.capture.steps.eager_steps import EAGER_STEP, EagerSteps
 from traceview.capture.steps.graphs import traces, updates_alone
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow, is_end_of_data
 
+EAGER_STEP: Final = "GradientTape"
+"""The name of steps that no call surrounds."""
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 """MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
 
 
 class Call:
-    """An outermost call that has begun, from `Observer.begin` to `Observer.end`."""
+    """An outermost call that has begun, from `Observer.begin` to `Observer.end`.
 
-    __slots__ = ("callee", "count", "is_between", "thread", "was_step")
+    Where it may be evaluation, it has a time at which it began, and as `iterator` the one asked before it, by its `id`, or
+    None if it got its input itself.
+    """
+
+    __slots__ = ("begun_ns", "callee", "count", "ended_ns", "iterator", "thread", "was_step")
 
     def __init__(self, callee: Callee, count: int, thread: int) -> None:
         self.callee = callee
         self.count = count
         self.thread = thread
-        self.was_step = self.is_between = False
+        self.was_step = False
+        self.begun_ns = self.ended_ns = 0
+        self.iterator: int | None = None
+
+
+class EagerSteps:
+    """Recognizes steps that no call surrounds, of one thread: of a loop that computes gradients outside any function.
+
+    What comes next ends such a step: the next request for input, or the next `GradientTape`; where an optimizer of Keras is
+    applied, what comes next after that. What runs between two requests for input and computes no gradient is evaluation.
+
+    `count` is called at the end of each; it says whether steps like that count.
+    """
+
+    def __init__(self, window: StepWindow, count: Callable[[], bool]) -> None:
+        self.is_off = False
+        """Whether a step function was recognized: gradients outside of it are no steps then."""
+        self._window = window
+        self._count = count
+        self._is_counted = self._has_gradient = self._is_complete = self.ends_by_update = False
+        self._iterator: int | None = None
+
+    def gradient_computed(self) -> None:
+        """A gradient was computed that belongs to the step."""
+        self._has_gradient = not self.is_off
+        self._is_complete = not self.ends_by_update
+
+    def applied(self) -> bool:
+        """An optimizer was applied; whether what ended so far were micro-batches, and no steps."""
+        is_known = self.is_off or self.ends_by_update
+        is_first = self._window.state == "waiting" and not is_known
+        if is_first and self._window.next_number:
+            self._window.count_from(0)
+        self.ends_by_update |= is_first
+        self._is_complete = True
+        return is_first
+
+    def input_begins(self, iterator: object) -> None:
+        """The loop asks an iterator for input."""
+        if self._has_gradient:
+            self._end_step()
+        elif self._is_counted and self._iterator == id(iterator) and not self.is_off:
+            self._window.abandon()
+        self._iterator = id(iterator)
+
+    def call_begins(self) -> None:
+        """The loop begins to compute a gradient."""
+        if self._has_gradient:
+            self._end_step()
+        if self._is_counted and not self.is_off:
+            self._window.begin()
+
+    def finish(self) -> None:
+        """The run has ended: its last step has an unknown end."""
+        if self._has_gradient and self._is_counted and self._window.state == "recording":
+            self._window.abandon()
+        elif self._has_gradient and self._is_counted:
+            self._end_step()
+        self._has_gradient = False
+
+    def _end_step(self) -> None:
+        if not self._is_complete:
+            return
+        self._has_gradient = False
+        self._is_counted = not self.is_off and self._count()
+        if self._is_counted:
+            self._window.end(EAGER_STEP)
 
 
 class Observer(Recognizer):
@@ -69,15 +144,15 @@ class Observer(Recognizer):
     ) -> None:
         super().__init__(window, names)
         self.inputs = inputs
-        self.between = CallsBetween(inputs)
+        self._between: list[Call] = []
+        """What may have evaluated since the last step."""
         self.open: dict[int, Callee] = {}
         """What each thread has called, by the thread."""
         self._callees: list[Callee] = []
         self.eager = EagerSteps(window, self._count_eager_step)
         self._elsewhere: Counter[str] = Counter()
         """Calls of step functions that overlapped with a step of another thread, by name."""
-        self._functions: dict[int, tuple[ref[Any], Callee]] = {}
-        self._by_name: dict[str, Callee] = {}
+        self._of_function: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
         self._executing_eagerly: Callable[[], bool] | None = None
         self._main = main_thread().ident
         self._last = self._main
@@ -139,36 +214,23 @@ class Observer(Recognizer):
     # Callees
 
     def function(self, function: Any) -> Callee:
-        """The callee of a `tf.function` object."""
-        known = self._functions.get(id(function))
-        if known is not None and known[0]() is function:
-            return known[1]
-        callee = self._new(name_of(function), "function")
-        self._remember(function, callee)
-        module = getattr(getattr(function, "_python_function", None), "__module__", None)
-        callee.is_of_keras = str(module).partition(".")[0] in KERAS
-        callee.learns()
-        return callee
-
-    def concrete_function(self, function: Any) -> Callee:
-        """The callee of a concrete function: that of the `tf.function` of its name, if one is known."""
-        known = self._functions.get(id(function))
-        if known is not None and known[0]() is function:
-            return known[1]
-        name = name_of_concrete(function)
-        same = (each for each in self._callees if (each.name, each.kind) == (name, "function"))
-        callee = next(same, None) or self._new(name, "function")
-        self._remember(function, callee)
-        callee.learns()
+        """The callee of a `tf.function` object, and of a concrete function, which may be one of it by its name."""
+        callee = self._of_function.get(function)
+        if callee is None:
+            is_concrete = hasattr(function, "captured_inputs")
+            name = name_of_concrete(function) if is_concrete else name_of(function)
+            callee = self._named(name, "function") if is_concrete else self._new(name, "function")
+            self._of_function[function] = callee
+            callee.calls_function(function)
+            callee.learns()
+            module = getattr(getattr(function, "_python_function", None), "__module__", None)
+            callee.is_of_keras |= str(module).partition(".")[0] in KERAS
         return callee
 
     def replica_function(self, function: Any) -> Callee:
         """The callee of a function given to `Strategy.run` outside any `tf.function`."""
-        name = name_of(function)
-        callee = self._by_name.get(name)
-        if callee is None:
-            callee = self._by_name[name] = self._new(name, "replicas")
-            callee.has_replicas = True
+        callee = self._named(name_of(function), "replicas")
+        callee.has_replicas = True
         return callee
 
     def keras_model(self, model: Any) -> Callee:
@@ -191,6 +253,8 @@ class Observer(Recognizer):
         callee.calls += 1
         if window.state == "waiting" and callee.is_train:
             self._find_pair(callee)
+        if callee.is_part:
+            self.eager.call_begins()
         if not callee.is_step and not callee.is_part:
             self._begin_other(call, given)
         elif self._may_step(ident):
@@ -198,7 +262,7 @@ class Observer(Recognizer):
             window.begin(count)
             if window.state == "recording":
                 callee.learns()
-                self.between.end(window)
+                self._step_called()
                 self.inputs.given(given)
             self.inputs.step_begins()
         self.open[ident] = callee
@@ -214,8 +278,11 @@ class Observer(Recognizer):
         is_unsure = not callee.is_train or window.state == "recording"
         if is_unsure and callee.learns() and (callee.is_step or callee.is_part):
             window.traced()
-        if window.state == "waiting" and callee.is_train:
-            self._trained.append(callee)
+        if window.state == "waiting":
+            if callee.is_train:
+                self._trained.append(callee)
+            elif callee.applies and not callee.is_update:
+                callee.is_update = self._find_parts()
         if error is not None:
             if call.was_step or is_end_of_data(error):
                 window.fail(callee.name, error, call.count)
@@ -228,8 +295,11 @@ class Observer(Recognizer):
             window.end(callee.name, call.count)
         elif callee.is_step:
             self._elsewhere[callee.name] += 1
-        elif call.is_between:
-            self.between.returned(callee.between_name)
+        elif callee.is_part:
+            self.eager.gradient_computed()
+        elif call.begun_ns:
+            call.ended_ns = perf_counter_ns()
+            self._between.append(call)
             # Its input was not that of a step, which has not begun.
             window.abandon()
 
@@ -245,15 +315,38 @@ class Observer(Recognizer):
                 first.is_part, first.step_count, self._pair = True, 0, (first, callee)
                 self.window.count_from(self.window.next_number - 2)
 
+    def _find_parts(self) -> bool:
+        """Something updates variables: make parts of the calls that compute gradients alone. Whether there are such calls."""
+        parts = [
+            each
+            for each in self._callees
+            if each.is_step and each.kind in ("function", "replicas") and not each.applies
+        ]
+        if not parts or self.names:
+            return False
+        for each in parts:
+            each.is_part, each.step_count = True, 0
+        self.window.count_from(0)
+        return True
+
     def _begin_other(self, call: Call, given: tuple[object, ...]) -> None:
         """The call is no step, as far as is known."""
-        window = self.window
         if not self.is_between_steps:
             return
-        if window.state == "recording":
-            call.is_between = self.between.begin(*given)
+        if self.window.state == "recording":
+            has_source = self.inputs.holds_source(given)
+            if has_source or self.inputs.has_other_input:
+                call.iterator = None if has_source else self.inputs.last_asked
+                call.begun_ns = perf_counter_ns()
         elif call.callee.is_evaluation:
-            window.abandon()
+            self.window.abandon()
+
+    def _step_called(self) -> None:
+        """A recorded step is called, and has its batch: report what was evaluated before it."""
+        calls, self._between = self._between, []
+        for call in calls:
+            if call.iterator is None or call.iterator != self.inputs.last_asked:
+                self.window.evaluated(call.callee.between_name, call.begun_ns, call.ended_ns)
 
     def _may_step(self, ident: int) -> bool:
         """Whether a call of a step function in this thread is a step."""
@@ -318,14 +411,27 @@ class Observer(Recognizer):
         elif self.is_idle:
             self.begin_training()
             if self.is_between_steps:
+                self.eager_gradients += 1
                 self.eager.gradient_computed()
+
+    def optimizer_reached(self) -> None:
+        """An optimizer of Keras is applied."""
+        callee = self._open_here()
+        if callee is not None:
+            callee.applies = True
+        elif self.is_between_steps:
+            if self.window.state == "waiting" and self._find_parts():
+                self.eager.is_off = False
+                self.eager.gradient_computed()
+            if self.eager.applied():
+                self._named(EAGER_STEP, "eager").step_count = 0
 
     # Between calls
 
     def tape_begins(self) -> None:
         """`GradientTape.__enter__` is called."""
         if self.is_between_steps:
-            self.eager.tape_begins()
+            self.eager.call_begins()
 
     def input_begins(self, iterator: object) -> bool:
         """An iterator is asked for input; whether that may be the input of the next step."""
@@ -335,6 +441,10 @@ class Observer(Recognizer):
         self.window.input_begins()
         self.inputs.asked(iterator, is_recorded=self.window.state == "recording")
         return True
+
+    def finish(self) -> None:
+        """The run has ended."""
+        self.eager.finish()
 
     # Results
 
@@ -351,11 +461,9 @@ class Observer(Recognizer):
         return list(dict.fromkeys(functions))
 
     def with_parts(self, names: Iterable[str]) -> list[str]:
-        """These names of step functions, each once, and those of other functions that are a part of the same steps."""
-        known = dict.fromkeys(names)
-        if self._pair is not None and self._pair[1].name in known:
-            known[self._pair[0].name] = None
-        return [*known]
+        """These names of step functions, each once, and those of functions that are a part of steps."""
+        parts = (callee.name for callee in self._callees if callee.is_part)
+        return [*dict.fromkeys((*names, *parts))]
 
     def models(self) -> list[Any]:
         """The Keras models that are trained."""
@@ -363,7 +471,7 @@ class Observer(Recognizer):
 
     def summary(self) -> list[str]:
         """What was called how often, and gradients that are no step."""
-        lines, eager = super().summary(), self.eager.gradients
+        lines, eager = super().summary(), self.eager_gradients
         if eager and not any(callee.kind == "eager" for callee in self.callees):
             lines.append(f"GradientTape.gradient outside any function × {eager}")
         return lines
@@ -373,13 +481,17 @@ class Observer(Recognizer):
         steps = self.step_functions
         if self._first not in (None, self._main):
             yield "another thread than the main one trains; its steps were counted"
-        if self._pair is not None:
-            first, second = self._pair
+        parts = [callee for callee in self._callees if callee.is_part]
+        for part in parts:
+            times = round(part.calls / max(sum(step.step_count for step in steps), 1))
+            calls = "a call" if times < 2 else f"about {times} calls"
             yield (
-                f"a step is a call of {first.name} and one of {second.name}, which train in turn; --step-function NAME "
-                "counts the calls of one of them"
+                f"a step is {calls} of {part.name} and {self._end_of(part)}; --step-function NAME counts the calls of one of them"
             )
         for callee in steps:
+            times = round(self.eager_gradients / callee.step_count)
+            if callee.kind == "eager" and self.eager.ends_by_update and times > 1:
+                yield f"a step is about {times} gradients and an update by the optimizer"
             if callee.runs_per_call > 1:
                 yield (
                     f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in "
@@ -399,27 +511,30 @@ class Observer(Recognizer):
 
     # Inside
 
+    def _end_of(self, part: Callee) -> str:
+        if self._pair is not None and part is self._pair[0]:
+            return f"one of {self._pair[1].name}, which train in turn"
+        update = next((callee.name for callee in self._callees if callee.is_update), None)
+        return (
+            f"one of {update}, which updates variables" if update else "an update by the optimizer"
+        )
+
     def _updates(self, callee: Callee) -> bool:
         return any(updates_alone(traces(function)[-1]) for function in callee.step_graphs())
 
     def _count_eager_step(self) -> bool:
-        callee = self._by_name.get(EAGER_STEP)
-        if callee is None:
-            callee = self._by_name[EAGER_STEP] = self._new(EAGER_STEP, "eager")
-            callee.is_train = True
+        callee = self._named(EAGER_STEP, "eager")
+        callee.is_train = True
         callee.calls += 1
         callee.step_count += callee.is_step
         if self.window.state == "recording":
-            self.between.end(self.window)
+            self._step_called()
         self.inputs.step_begins()
         return callee.is_step
 
-    def _remember(self, function: Any, callee: Callee) -> None:
-        """A function object belongs to this callee."""
-        callee.calls_function(function)
-        key = id(function)
-        with suppress(TypeError):  # what cannot be referred to weakly is looked up each time
-            self._functions[key] = (ref(function, lambda _: self._functions.pop(key, None)), callee)
+    def _named(self, name: str, kind: Kind) -> Callee:
+        same = (each for each in self._callees if (each.name, each.kind) == (name, kind))
+        return next(same, None) or self._new(name, kind)
 
     def _new(self, name: str, kind: Kind) -> Callee:
         callee = Callee(name, kind)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
 
@@ -40,14 +39,6 @@ Sizes = tuple[str, int, int | None]
 """What showed them, and the examples of a step: of all replicas, and of each."""
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A dataset that the steps read. `strategy`: the one that distributes it, or None."""
-
-    dataset: Any
-    strategy: Any
-
-
 class StepInputs:
     """What the recorded steps are given, until `forget`."""
 
@@ -56,22 +47,33 @@ class StepInputs:
         self._of_tensors: Counter[frozenset[int]] = Counter()
         self.last_asked = self._input_of_steps = 0
         """The iterators that were asked last, and before the last step, by their `id`."""
-        self._given: dict[int, _Source] = {}
-        self._asked: dict[int, _Source] = {}
+        # Datasets with the strategy that distributes them, or None, by their `id`.
+        self._given: dict[int, tuple[Any, Any]] = {}
+        self._asked: dict[int, tuple[Any, Any]] = {}
 
     # Called by the hooks; whatever the script hands over, nothing may be raised
 
     def given(self, *arguments: object) -> None:
         """A recorded step is called with these."""
         with suppress(Exception):
-            self._note(arguments)
+            sizes = []
+            for leaf in _leaves(arguments, _DEEPEST):
+                sizes.append(_sizes_of(leaf))
+                if not sizes[-1]:
+                    self._given.update(_sources(leaf))
+            of_replicas = {each for each in sizes if len(each) > 1}
+            of_tensors = frozenset(each[0] for each in sizes if len(each) == 1)
+            if len(of_replicas) == 1:
+                self._of_replicas.update(of_replicas)
+            elif of_tensors:
+                self._of_tensors[of_tensors] += 1
 
     def asked(self, iterator: object, *, is_recorded: bool) -> None:
         """The loop asks this iterator for a batch, of a recorded step or not."""
         self.last_asked = id(iterator)
         if is_recorded:
             with suppress(Exception):
-                self._add(self._asked, iterator)
+                self._asked.update(_sources(iterator))
 
     def step_begins(self) -> None:
         """A step is called: what was asked for last was its input."""
@@ -84,10 +86,9 @@ class StepInputs:
 
     def holds_source(self, *arguments: object) -> bool:
         """Whether an iterator or a distributed dataset is among these."""
-        others: list[object] = []
         with suppress(Exception):
-            list(_leading(arguments, _DEEPEST, others.append))
-        return any(type(value).__name__ in _SOURCES for value in others)
+            return any(type(leaf).__name__ in _SOURCES for leaf in _leaves(arguments, _DEEPEST))
+        return False
 
     def forget(self) -> None:
         """Let go of the datasets."""
@@ -99,59 +100,33 @@ class StepInputs:
     def strategies(self) -> list[Any]:
         """The strategies that distribute what the steps read."""
         sources = (*self._given.values(), *self._asked.values())
-        return [source.strategy for source in sources if source.strategy is not None]
+        return [strategy for _, strategy in sources if strategy is not None]
 
     def sizes(self, replicas: int, local_replicas: int) -> Sizes:
         """Examples of one step of `replicas`, of which this process runs `local_replicas`; raises `NoAnswerError`."""
+        reason = None
         ways: tuple[Callable[[], Sizes | None], ...] = (
-            lambda: self._of_sources(self._given, replicas),
+            lambda: _of_sources(self._given, replicas),
             lambda: self._of_arguments(replicas, local_replicas),
-            lambda: self._of_sources(self._asked, replicas),
+            lambda: _of_sources(self._asked, replicas),
         )
-        reasons = []
-        for way in ways:
+        for found in ways:
             try:
-                found = way()
+                sizes = found()
             except NoAnswerError as absent:
-                reasons.append(str(absent))
+                reason = reason or absent
                 continue
-            if found is not None:
-                return found
-        raise NoAnswerError(
-            reasons[0] if reasons else "no recorded step was given a tensor or an iterator"
-        )
-
-    # Inside
-
-    def _note(self, arguments: object) -> None:
-        of_tensors: set[int] = set()
-        of_replicas: set[tuple[int, ...]] = set()
-        for sizes in _leading(arguments, _DEEPEST, self._given_source):
-            if len(sizes) > 1:
-                of_replicas.add(sizes)
-            else:
-                of_tensors.add(sizes[0])
-        if len(of_replicas) == 1:
-            self._of_replicas.update(of_replicas)
-        elif of_tensors:
-            self._of_tensors[frozenset(of_tensors)] += 1
-
-    def _given_source(self, value: object) -> None:
-        self._add(self._given, value)
-
-    def _add(self, sources: dict[int, _Source], value: Any) -> None:
-        for source in _sources(value):
-            sources[id(source.dataset)] = source
+            if sizes is not None:
+                return sizes
+        raise reason or NoAnswerError("no recorded step was given a tensor or an iterator")
 
     def _of_arguments(self, replicas: int, local_replicas: int) -> Sizes | None:
         if self._of_replicas:
             sizes = self._of_replicas.most_common(1)[0][0]
         elif self._of_tensors:
-            firsts = self._of_tensors.most_common(1)[0][0]
-            if len(firsts) != 1:
-                dimensions = sorted(firsts)
-                raise NoAnswerError(f"the arguments differ in their first dimension: {dimensions}")
-            sizes = tuple(firsts)
+            sizes = tuple(sorted(self._of_tensors.most_common(1)[0][0]))
+            if len(sizes) > 1:
+                raise NoAnswerError(f"the arguments differ in their first dimension: {list(sizes)}")
         else:
             return None
         if len(sizes) != local_replicas:
@@ -164,29 +139,34 @@ class StepInputs:
             raise NoAnswerError(f"the replicas of this worker get {sum(sizes)} examples")
         return "arguments", total, sizes[0] if len(set(sizes)) == 1 else None
 
-    def _of_sources(self, sources: Mapping[int, _Source], replicas: int) -> Sizes | None:
-        found: set[Sizes] = set()
-        for source in sources.values():
-            size, is_split = _of_dataset(source.dataset)
-            if source.strategy is None:
-                found.add(("dataset", size, size if replicas == 1 else None))
-            elif is_split:
-                found.add(("dataset", size, None if size % replicas else size // replicas))
-            else:
-                found.add(("dataset", size * replicas, size))
-        if len(found) > 1:
-            totals = sorted({total for _, total, _ in found})
-            raise NoAnswerError(f"the steps read several datasets; their batch sizes are {totals}")
-        return next(iter(found), None)
+
+def _of_sources(sources: Mapping[int, tuple[Any, Any]], replicas: int) -> Sizes | None:
+    found: set[Sizes] = set()
+    for dataset, strategy in sources.values():
+        size, is_split = _of_dataset(dataset)
+        if strategy is None:
+            found.add(("dataset", size, size if replicas == 1 else None))
+        elif is_split:
+            found.add(("dataset", size, None if size % replicas else size // replicas))
+        else:
+            found.add(("dataset", size * replicas, size))
+    if len(found) > 1:
+        totals = sorted({total for _, total, _ in found})
+        raise NoAnswerError(f"the steps read several datasets; their batch sizes are {totals}")
+    return next(iter(found), None)
 
 
 def _of_dataset(dataset: Any) -> tuple[int, bool]:
     """The size of its batches, and whether replicas share a batch."""
+    # By this TensorFlow divides batches among replicas (ComputeBatchSize); -1 where it knows none.
+    module = import_module("tensorflow.python.data.experimental.ops.distribute")
     is_split = False
     while True:
-        size = _batch_size(dataset)
-        if size > 0:
-            return size, is_split
+        # The elements may be scalars.
+        with suppress(IndexError):
+            size = int(module.compute_batch_size(dataset))
+            if size > 0:
+                return size, is_split
         kind = type(dataset).__name__
         inputs: Any = dataset._inputs() if kind in _KEEP_BATCHES else ()
         if len(inputs) != 1:
@@ -195,53 +175,29 @@ def _of_dataset(dataset: Any) -> tuple[int, bool]:
         (dataset,) = inputs
 
 
-def _sources(value: Any) -> Iterator[_Source]:
-    """The datasets of an iterator or a distributed dataset; none of anything else."""
+def _sources(value: Any) -> dict[int, tuple[Any, Any]]:
+    """The datasets of an iterator or a distributed dataset, and their strategy; none of anything else."""
     datasets = _SOURCES.get(type(value).__name__)
-    if datasets is not None:
-        strategy = getattr(value, "_strategy", None)
-        for dataset in datasets(value):
-            yield _Source(dataset, strategy)
+    strategy = getattr(value, "_strategy", None)
+    return {id(each): (each, strategy) for each in (datasets(value) if datasets else ())}
 
 
-def _batch_size(dataset: Any) -> int:
-    """The size by which TensorFlow divides batches among replicas (ComputeBatchSize); -1 where it knows none."""
-    module = import_module("tensorflow.python.data.experimental.ops.distribute")
-    try:
-        return int(module.compute_batch_size(dataset))
-    except IndexError:  # the elements are scalars
-        return -1
+def _leaves(value: Any, depth: int) -> Iterator[Any]:
+    """What a structure of lists and dicts holds."""
+    if not isinstance(value, (list, tuple, dict)):
+        yield value
+    elif depth:
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(part, depth - 1)
 
 
-def _leading(
-    value: Any, depth: int, other: Callable[[object], None] | None = None
-) -> Iterator[tuple[int, ...]]:
-    """First dimensions of each tensor in a structure, one per replica; `other` is called with what is no tensor."""
-    if isinstance(value, (list, tuple)):
-        values: Any = value
-    elif isinstance(value, dict):
-        values = value.values()
-    elif type(value).__name__ == _PER_REPLICA:
-        sizes = tuple(size for part in value.values for size in _of_tensor(part))
-        if len(sizes) == len(value.values):
-            yield sizes
-        return
-    else:
-        sizes = _of_tensor(value)
-        if sizes:
-            yield sizes
-        elif other is not None:
-            other(value)
-        return
-    if depth:
-        for part in values:
-            yield from _leading(part, depth - 1, other)
-
-
-def _of_tensor(value: Any) -> tuple[int, ...]:
-    """The first dimension; empty for scalars, for what is no tensor, and for variables."""
+def _sizes_of(value: Any) -> tuple[int, ...]:
+    """The first dimension of a tensor, one for each replica; empty for scalars, for what is no tensor, and for variables."""
+    if type(value).__name__ == _PER_REPLICA:
+        sizes = tuple(size for part in value.values for size in _sizes_of(part))
+        return sizes if len(sizes) == len(value.values) else ()
     shape = getattr(value, "shape", None)
     if shape is None or hasattr(value, "assign") or not hasattr(value, "dtype"):
         return ()
-    sizes = tuple(shape)
-    return (int(sizes[0]),) if sizes and sizes[0] is not None else ()
+    first = next(iter(tuple(shape)), None)
+    return () if first is None else (int(first),)

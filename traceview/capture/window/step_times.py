@@ -1,8 +1,7 @@
-"""Compares step times with and without the profiler, and says whether the difference exceeds their spread.
+"""Describes the calls that are in the profile, and compares step times with and without the profiler.
 
 A step that takes its input from a full buffer is short whatever the profiler does, and buffers fill while the first
-step is traced or the profile starts. So steps that wait for input are compared with such steps only, and the others
-with the others.
+step is traced or the profile starts. So the wait for input is left out of what is compared.
 """
 
 from __future__ import annotations
@@ -11,34 +10,42 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import median, quantiles
-from typing import Any, Final, NamedTuple
-
-from traceview.capture.window.recorded_calls import RecordedCall
+from typing import Any, Final
 
 _FEWEST: Final = 3
 """Fewer steps have no meaningful median or quartiles."""
-
 _LEAST_SPREAD: Final = 0.02
 """Where step times vary by less than this, an overhead within their spread is small."""
 
-_WAITING_RATIO: Final = 0.1
-"""From this share of its time on, a step waits for input."""
-_ALIKE_WAITS: Final = 2
-"""Steps that wait for input are compared if one side waits at most so many times as long as the other; a choice of ours."""
-_LEAST_WAIT_NS: Final = 50_000
-"""A call for input that takes less found it ready; XProf draws the line there, too."""
+
+@dataclass
+class RecordedCall:
+    """A call in the profile: `count` steps from `number` on; `begun_ns` by the monotonic clock.
+
+    `input_ns`: from asking for the input to the call, 0 where the call itself asks. `is_edge`: it is no requested step, or
+    no step followed it in time. `is_traced`: a `tf.function` was traced in it. `error`: the class of the exception by which it
+    ended.
+    """
+
+    number: int
+    count: int
+    function: str
+    begun_ns: int
+    input_ns: int
+    ended_ns: int
+    is_edge: bool = False
+    is_traced: bool = False
+    error: str | None = None
 
 
-class TimedStep(NamedTuple):
-    """A step of `ns` nanoseconds, of which it waited `input_ns` for its input."""
+@dataclass
+class Evaluation:
+    """What was evaluated in the profile after step `after`: calls by function, and when, by the monotonic clock."""
 
-    ns: float
-    input_ns: float = 0
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether its input was not ready."""
-        return self.input_ns >= max(_WAITING_RATIO * self.ns, _LEAST_WAIT_NS)
+    after: int
+    functions: dict[str, int]
+    begun_ns: int
+    ended_ns: int
 
 
 @dataclass(frozen=True)
@@ -65,42 +72,33 @@ class Times:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Times without and with the profiler. `is_comparable`: in both, steps waited for input, or in both they had it ready."""
+    """Times without and with the profiler, waits for input left out. `step_ns`: median of a whole step without it."""
 
-    is_comparable: bool
+    step_ns: int | None
     unprofiled: Times
     profiled: Times
 
     @classmethod
-    def of(cls, unprofiled: Sequence[TimedStep], profiled: Sequence[TimedStep]) -> StepTimes:
-        """Take the steps that can be compared, or all where there are too few of them on one side."""
-        alike = [
-            [
-                [step.ns for step in steps if step.is_waiting is is_waiting]
-                for steps in (unprofiled, profiled)
-            ]
-            for is_waiting in (False, True)
-        ]
-        before, after = max(alike, key=lambda times: min(map(len, times)))
-        is_comparable = min(len(before), len(after)) >= _FEWEST
-        if is_comparable and (before, after) == (alike[True][0], alike[True][1]):
-            # A full buffer delays a step less than a slow pipeline; that is not the profiler.
-            waits = [
-                median(step.input_ns for step in steps if step.is_waiting)
-                for steps in (unprofiled, profiled)
-            ]
-            is_comparable = max(waits) <= _ALIKE_WAITS * min(waits)
-        if not is_comparable:
-            before, after = [step.ns for step in unprofiled], [step.ns for step in profiled]
-        return cls(is_comparable, Times.of(before), Times.of(after))
+    def of(cls, before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> StepTimes:
+        """Those of the newest calls without the profile, and of those in it.
+
+        Calls that traced are left out, and so is the first recorded one, in which the profile starts.
+        """
+        unprofiled, profiled = _timed_steps([*before, *calls[:1]]), _timed_steps(calls[1:])
+        whole = Times.of([step_ns for step_ns, _ in unprofiled])
+        own = (
+            Times.of([step_ns - input_ns for step_ns, input_ns in s])
+            for s in (unprofiled, profiled)
+        )
+        return cls(whole.ns, *own)
 
     @property
-    def overhead_ratio(self) -> float | None:
-        """What profiling adds to a step, as a share of the unprofiled step; None with too few steps that compare."""
-        before, after = self.unprofiled.ns, self.profiled.ns
-        if not self.is_comparable or not before or after is None:
+    def ratio(self) -> float | None:
+        """What profiling adds to a step, as a share of the unprofiled step; None with too few steps."""
+        before, after = self.unprofiled, self.profiled
+        if not self.step_ns or before.quartiles_ns is None or after.quartiles_ns is None:
             return None
-        return after / before - 1
+        return ((after.ns or 0) - (before.ns or 0)) / self.step_ns
 
     @property
     def spread_ratio(self) -> float | None:
@@ -109,40 +107,33 @@ class StepTimes:
         A difference of the medians within it may be chance.
         """
         before, after = self.unprofiled.quartiles_ns, self.profiled.quartiles_ns
-        if not self.unprofiled.ns or before is None or after is None:
+        if not self.step_ns or before is None or after is None:
             return None
-        return (before[1] - before[0] + after[1] - after[0]) / 2 / self.unprofiled.ns
+        return (before[1] - before[0] + after[1] - after[0]) / 2 / self.step_ns
 
     def as_json(self) -> dict[str, Any]:
         """The group `overhead` of the sidecar."""
-        return {**asdict(self), "ratio": self.overhead_ratio, "spread_ratio": self.spread_ratio}
+        return {**asdict(self), "ratio": self.ratio, "spread_ratio": self.spread_ratio}
 
     def __str__(self) -> str:
         """The overhead in one line, or why there is none."""
-        ratio, spread = self.overhead_ratio, self.spread_ratio
-        if spread is None:
+        ratio, spread = self.ratio, self.spread_ratio
+        if ratio is None or spread is None:
             return "note: too few steps to measure the overhead of the profiler"
-        if ratio is None:
-            start = "overhead: not measurable, steps waited for input only before the profile or only in it"
-        elif ratio > spread:
-            start = f"overhead: {ratio:+.0%} per step"
+        if ratio > spread:
+            start = f"{ratio:+.0%} per step"
         elif spread >= max(_LEAST_SPREAD, -ratio):
-            start = f"overhead: less than the spread of step times with and without it (mean IQR {spread:.0%})"
+            start = (
+                f"less than the spread of step times with and without it (mean IQR {spread:.0%})"
+            )
         elif spread >= _LEAST_SPREAD:
-            start = f"overhead: not measurable, because steps with the profiler were {-ratio:.0%} shorter"
+            start = f"not measurable, because steps with the profiler were {-ratio:.0%} shorter"
         else:
-            start = "overhead: too small to measure"
+            start = "too small to measure"
         return (
-            f"{start}. Median step: {self.unprofiled} without the profiler, {self.profiled} with it"
+            f"overhead: {start}. Median step without its wait for input: {self.unprofiled} without the profiler, "
+            f"{self.profiled} with it"
         )
-
-
-def step_times(before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> StepTimes:
-    """Step times of the newest calls without the profile, and of those in it.
-
-    Calls that traced are left out, and so is the first recorded one, in which the profile starts.
-    """
-    return StepTimes.of(_timed_steps([*before, *calls[:1]]), _timed_steps(calls[1:]))
 
 
 def longest_ns(before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> int:
@@ -156,10 +147,10 @@ def longest_ns(before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) ->
     return max([*between, *(call.ended_ns - call.begun_ns for call in calls)])
 
 
-def _timed_steps(calls: Sequence[RecordedCall]) -> list[TimedStep]:
-    """Nanoseconds per step between calls that follow each other."""
+def _timed_steps(calls: Sequence[RecordedCall]) -> list[tuple[float, float]]:
+    """Nanoseconds per step between calls that follow each other, and how many of them it waited for its input."""
     return [
-        TimedStep((after.begun_ns - call.begun_ns) / call.count, call.input_ns / call.count)
+        ((after.begun_ns - call.begun_ns) / call.count, call.input_ns / call.count)
         for call, after in pairwise(calls)
         if not call.is_traced
     ]

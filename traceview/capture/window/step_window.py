@@ -14,13 +14,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from threading import RLock
 from time import monotonic, perf_counter_ns
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from traceview.base.errors import TraceviewError
 from traceview.capture.process.own_threads import Ticker
 from traceview.capture.window.ranges import StepRange
-from traceview.capture.window.recorded_calls import Evaluation, RecordedCall
-from traceview.capture.window.step_times import StepTimes, longest_ns, step_times
+from traceview.capture.window.step_times import Evaluation, RecordedCall, StepTimes, longest_ns
 
 State = Literal["waiting", "recording", "closed"]
 
@@ -38,40 +37,15 @@ def is_end_of_data(error: BaseException) -> bool:
     return isinstance(error, StopIteration) or type(error).__name__ == "OutOfRangeError"
 
 
-class OpenMarker(Protocol):
-    """A step marker that is open."""
-
-    def finish(self, number: int) -> None:
-        """Close it as the marker of step `number`."""
-
-    def abandon(self) -> None:
-        """Close it as the marker of no step."""
-
-
-class Recording(Protocol):
-    """Does what the window decides; every method may raise."""
-
-    def open(self) -> None:
-        """Start the profile."""
-
-    def synchronise(self) -> None:
-        """Wait until the devices have done what was asked of them."""
-
-    def close(self) -> None:
-        """Stop the profile and keep it."""
-
-    def marker(self) -> OpenMarker:
-        """Open a marker now."""
-
-
 class StepWindow:
-    """The part of a run in which `recording` records `steps`."""
+    """The part of a run in which `recording` records `steps`.
+
+    `recording` does what the window decides: it can `open` the profile, `synchronise` the devices, `close`, which keeps the
+    profile, and open a `marker`, which ends by `finish(number)` or, as that of no step, by `abandon()`. All of them may raise.
+    """
 
     def __init__(
-        self,
-        steps: StepRange,
-        recording: Recording,
-        clock_ns: Callable[[], int] = perf_counter_ns,
+        self, steps: StepRange, recording: Any, clock_ns: Callable[[], int] = perf_counter_ns
     ) -> None:
         self.steps = steps
         self.state: State = "waiting"
@@ -90,7 +64,7 @@ class StepWindow:
         self._input_ns: int | None = None
         """From the request for input to the call of the step that has begun; None before the call."""
         self._is_traced = False
-        self._marker: OpenMarker | None = None
+        self._marker: Any = None
         self._edge_s: float | None = None
         """Until when the edge step is waited for, by the monotonic clock."""
         # Starting a thread takes 0.2 ms, and tens of milliseconds when all cores are busy. So it starts before the first
@@ -129,23 +103,20 @@ class StepWindow:
         if number + 2 * ahead <= self.steps.first or self.state == "closed":
             return
         self._edge_s = None
-        if self.state == "waiting":
-            self._prepare(number, ahead)
+        if self.state == "waiting" and number >= self.steps.last:
+            self.state = "closed"
+        elif self.state == "waiting" and self.steps.opens_at(number, ahead):
+            self._open()
         self._mark()
 
     def end(self, function: str, count: int = 1) -> None:
         """The call has returned."""
-        number = self.next_number
-        self.next_number = number + count
-        begun_ns, input_ns = self._is_over()
-        is_traced, self._is_traced = self._is_traced, False
+        call = self._ended(function, count)
         if self.state == "waiting":
-            call = RecordedCall(number, count, function, begun_ns, input_ns, begun_ns)
-            call.is_traced = is_traced or number == 0
+            call.is_traced |= call.number == 0
             self._before.append(call)
         elif self.state == "recording":
-            call = RecordedCall(number, count, function, begun_ns, input_ns, self._clock_ns())
-            call.is_traced = is_traced
+            call.ended_ns = self._clock_ns()
             self._record(call)
 
     def fail(self, function: str, error: BaseException, count: int = 1) -> None:
@@ -156,14 +127,14 @@ class StepWindow:
         if is_end_of_data(error):
             self.abandon()
             return
-        number = self.next_number
-        self.next_number = number + count
         self.failed_steps += count
-        begun_ns, input_ns = self._is_over()
-        self._is_traced = False
+        call = self._ended(function, count)
         if self.state == "recording" and self._marker is not None:
-            call = RecordedCall(number, count, function, begun_ns, input_ns, self._clock_ns())
-            call.error = type(error).__name__
+            call.ended_ns, call.is_traced, call.error = (
+                self._clock_ns(),
+                False,
+                type(error).__name__,
+            )
             self._record(call)
 
     def abandon(self) -> None:
@@ -227,24 +198,23 @@ class StepWindow:
     @property
     def got(self) -> tuple[int, int] | None:
         """The recorded range: first step and first step left out, without edges and calls that were cut."""
-        whole = [call for call in self.calls if not call.is_edge and not call.is_cut]
+        whole = [call for call in self.calls if not (call.is_edge or call.error)]
         return (whole[0].number, whole[-1].number + whole[-1].count) if whole else None
 
     @property
     def cut_calls(self) -> list[RecordedCall]:
         """Requested calls that ended by an exception."""
-        return [call for call in self.calls if call.is_cut and not call.is_edge]
+        return [call for call in self.calls if call.error and not call.is_edge]
 
     @property
     def is_whole(self) -> bool:
         """Whether all requested steps were recorded."""
-        got = self.got
-        is_all = got is not None and got[0] <= self.steps.first and got[1] >= self.steps.last
-        return is_all and not self.cut_calls
+        first, last = self.got or (self.steps.last, 0)
+        return first <= self.steps.first and last >= self.steps.last and not self.cut_calls
 
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
-        return step_times(self._before, self.calls)
+        return StepTimes.of(self._before, self.calls)
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
@@ -255,7 +225,7 @@ class StepWindow:
             "is_whole": self.is_whole,
             "edge_steps": [n for c in edges for n in range(c.number, c.number + c.count)],
             "traced_steps": [call.number for call in self.calls if call.is_traced],
-            "cut_steps": [call.number for call in self.calls if call.is_cut],
+            "cut_steps": [call.number for call in self.calls if call.error],
             "steps_per_call": sorted({call.count for call in self.calls}),
             "calls": [asdict(call) for call in self.calls],
             "evaluations": [asdict(evaluation) for evaluation in self.evaluations],
@@ -263,17 +233,17 @@ class StepWindow:
 
     # Inside
 
-    def _is_over(self) -> tuple[int, int]:
-        """The step that has begun is over: when it began, and how long it then took to the call."""
-        times = self._begun_ns, self._input_ns or 0
-        self._begun_ns, self._input_ns = 0, None
-        return times
+    def _ended(self, function: str, count: int) -> RecordedCall:
+        """The call that has begun is over."""
+        number, self.next_number = self.next_number, self.next_number + count
+        begun_ns, input_ns = self._begun_ns, self._input_ns or 0
+        call = RecordedCall(number, count, function, begun_ns, input_ns, begun_ns)
+        call.is_traced, self._is_traced = self._is_traced, False
+        self._is_over()
+        return call
 
-    def _prepare(self, number: int, ahead: int) -> None:
-        if number >= self.steps.last:
-            self.state = "closed"
-        elif self.steps.opens_at(number, ahead):
-            self._open()
+    def _is_over(self) -> None:
+        self._begun_ns, self._input_ns = 0, None
 
     def _open(self) -> None:
         with self._lock:
@@ -286,26 +256,19 @@ class StepWindow:
                 # Another profile was running: when ours starts at last, its first step is the edge.
                 self._is_late = True
 
-    def _attempt(self, action: Callable[[], None]) -> bool:
-        """Do it; a failure must not end the script that is being recorded."""
+    def _attempt(self, action: Callable[[], Any]) -> Any:
+        """Do it; a failure must not end the script that is being recorded, and gives None."""
         try:
-            action()
+            return action() or True
         except Exception as error:
-            self._add_failure(error)
-            return False
-        return True
-
-    def _add_failure(self, error: Exception) -> None:
-        message = error.message if isinstance(error, TraceviewError) else repr(error)
-        if message not in self.failures:
-            self.failures.append(message)
+            message = error.message if isinstance(error, TraceviewError) else repr(error)
+            if message not in self.failures:
+                self.failures.append(message)
+            return None
 
     def _mark(self) -> None:
         if self.state == "recording" and self._marker is None:
-            try:
-                self._marker = self._recording.marker()
-            except Exception as error:
-                self._add_failure(error)
+            self._marker = self._attempt(self._recording.marker)
 
     def _abandon_marker(self) -> None:
         marker, self._marker = self._marker, None
@@ -343,7 +306,7 @@ class StepWindow:
     def _leave_out_last(self) -> None:
         """Nothing shows where the last call ends; if it is the only one, it is better than nothing."""
         *others, last = self.calls
-        if any(not call.is_edge and not call.is_cut for call in others):
+        if any(not (call.is_edge or call.error) for call in others):
             self.unfollowed = last
             last.is_edge = True
 

@@ -11,11 +11,11 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from traceview.base.errors import TraceviewError, UsageError
-from traceview.capture.launch.saying import VARIABLE, name_runs, say
-from traceview.capture.launch.variable import hang_seconds, omitted
+from traceview.capture.launch.command import become, command_of, end_as, run
+from traceview.capture.process.saying import VARIABLE, name_runs, say
 from traceview.capture.record.destination import DEFAULT_OUT
 from traceview.capture.record.settings import Settings
-from traceview.capture.window.ranges import DEFAULT_STEPS, StepRange
+from traceview.capture.window.ranges import DEFAULT_STEPS
 from traceview.cli.options import (
     argument,
     choice,
@@ -116,32 +116,19 @@ def capture(
         return
     if script is None and not demo:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
-    settings = Settings(
-        out=out,
-        steps=StepRange.parse(steps or DEFAULT_STEPS),
-        run=run,
-        without=omitted(without or ()),
-        step_functions=tuple(step_function or ()),
-        on_hang_s=None if on_hang is None else hang_seconds(on_hang),
-    )
+    settings = Settings.of(out, steps, run, without, step_function, on_hang)
     if script is None:
         slowdowns = [Slowdown(kind) for kind in slowdown or ()]
         command = demo_command(settings.steps.last, devices, slowdowns)
     else:
-        from traceview.capture.launch.programs import command_of
-
         command = command_of(script, arguments or [], is_module=module)
     if analyze or demo:
         _run(command, settings)
-    from traceview.capture.launch.command import become
-
     become(command, settings)
 
 
 def _run(command: list[str], settings: Settings) -> NoReturn:
     """Run a command, print the reports of the runs below it, and end as it ended."""
-    from traceview.capture.launch.command import end_as, run
-
     code, runs = run(command, settings)
     for folder in runs:
         _print_report(folder)

@@ -1,0 +1,111 @@
+"""Adds to the sidecar how busy the cores of the machine were while the window was open, and what each thread had of them (Linux).
+
+`/proc/stat` counts the time of all processes since boot, in ticks of 10 ms on most systems (proc(5)). How long each thread
+ran, and how long it waited for a core, `thread_clocks.c` asks the kernel; a profile shows neither: an op of a thread that has no
+core is only longer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from base64 import b64encode
+from contextlib import suppress
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from struct import iter_unpack
+from types import ModuleType
+from typing import Final, NamedTuple
+
+from traceview.capture.sidecar.file import Sidecar, WindowListener
+
+_STAT: Final = Path("/proc/stat")
+_IDLE: Final = (3, 4)
+"""Places of the times in which a core had nothing to do, or only waited for a disk."""
+_COUNTED: Final = 8
+"""Times of guests, which come after these, are counted in them."""
+
+
+class _Reading(NamedTuple):
+    at_ns: int
+    busy_ns: int
+    own_ns: int
+
+
+class MachineLoadListener(WindowListener):
+    """Adds the group `load`, where the system counts the times of its cores."""
+
+    def __init__(self) -> None:
+        self._begun: _Reading | None = None
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Read the times as the window opens."""
+        self._begun = _reading()
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Add what was counted since."""
+        begun, ended = self._begun, _reading()
+        if begun is None or ended is None:
+            return
+        elapsed, busy, own = (now - then for now, then in zip(ended, begun, strict=True))
+        group = {"elapsed_ns": elapsed, "busy_ns": busy, "own_ns": own, "cores": os.cpu_count()}
+        sidecar.add("load", group)
+
+
+def _reading() -> _Reading | None:
+    """The times now; None where the system does not show them."""
+    try:
+        first = _STAT.read_text("ascii").splitlines()[0].split()
+        times = [int(ticks) for ticks in first[1 : 1 + _COUNTED]]
+        tick_ns = 10**9 // os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return None
+    if len(times) < _COUNTED:
+        return None
+    busy = sum(ticks for place, ticks in enumerate(times) if place not in _IDLE)
+    return _Reading(time.monotonic_ns(), busy * tick_ns, time.process_time_ns())
+
+
+INTERVAL_NS: Final = 4_000_000
+"""The kernel brings the clock of a running thread up to date every 1 to 4 ms."""
+_CLOCKS: ModuleType | None = None
+with suppress(ImportError):
+    _CLOCKS = import_module("traceview.capture.sampling.thread_clocks")
+
+
+class ThreadTimesListener(WindowListener):
+    """Notes the clocks of all threads from the start of the profile to its stop.
+
+    The group holds `rows`, a compressed text of int64 in five columns, by thread and time: Unix nanoseconds, number of the thread, what pthread_self returns in it (0 where
+    not known), and nanoseconds that it ran and waited until then, each as the difference from the row before. A thread has a row for each round in which a clock of it had moved.
+    Where the kernel does not count, there is no group.
+    """
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Begin to note."""
+        if _CLOCKS is not None:
+            _CLOCKS.start(INTERVAL_NS)
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Stop, and keep what was noted."""
+        rows = b"" if _CLOCKS is None else _CLOCKS.stop()
+        if rows:
+            sidecar.add("threads", _described(rows))
+
+    def finished(self) -> None:
+        """Stop where the profile failed."""
+        if _CLOCKS is not None:
+            _CLOCKS.stop()
+
+
+def _described(noted: bytes) -> dict[str, str]:
+    rows = sorted(iter_unpack("=qqqqq", noted), key=lambda row: (row[1], row[0]))
+    # As differences, which compress better.
+    packed = b"".join(
+        (value - before).to_bytes(8, "little", signed=True)
+        for column in zip(*rows, strict=True)
+        for before, value in pairwise((0, *column))
+    )
+    return {"rows": b64encode(zlib.compress(packed)).decode("ascii")}
