@@ -21,7 +21,7 @@ from tests.sidecars import write_sidecar
 from traceview.base.errors import UsageError
 from traceview.cli.options import picoseconds, word_of
 from traceview.cli.output import Target
-from traceview.cli.tables import TABLES
+from traceview.cli.table import TABLES
 from traceview.export import formats
 from traceview.ledger.states import IDLE_STATES, KEYS
 

@@ -13,7 +13,7 @@ from tests.charts import MS
 from tests.reports import full_report, step
 from traceview.analysis.gpu_time.step_tables import step_times
 from traceview.document.figures import StepTimes
-from traceview.document.html.figures_svg import drawn
+from traceview.document.html.parts import drawn
 from traceview.document.model import Document
 from traceview.report.build import analyze
 from traceview.report.document import document_of, view_of

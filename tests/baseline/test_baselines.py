@@ -10,8 +10,8 @@ import pytest
 from tests.command import Command
 from tests.reports import bare_report, full_report
 from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.comparison.baselines import baseline_called, checked_name, file_content
 from traceview.comparison.build import compare
+from traceview.comparison.history import baseline_called, checked_name, file_content
 from traceview.report import saved
 from traceview.report.build import analyze
 from traceview.report.saved import load_report

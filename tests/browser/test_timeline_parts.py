@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from traceview.document.html.asset_files import asset
+from traceview.document.html.printer import asset
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from tests.ci.action import ROOT
-from traceview.comparison.conditions import condition_of
-from traceview.comparison.gate import budget_in
+from traceview.comparison.gate import budget_in, condition_of
 
 TEXT = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from traceview.document.html.asset_files import (
+from traceview.document.html.printer import (
     SCRIPTS,
     STYLES,
     asset,

@@ -9,7 +9,7 @@ from tests.charts import strip as strip_of
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Strips
 from traceview.document.page import Page
-from traceview.document.strip import strip_lines
+from traceview.document.terminal import strip_lines
 
 
 def alike(**parts: int) -> UtilizationStrip:

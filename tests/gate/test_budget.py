@@ -9,8 +9,8 @@ import pytest
 
 from tests.reports import full_report
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
-from traceview.comparison.baselines import FILES, file_content
 from traceview.comparison.gate import asked_conditions, baseline_of, budget_in
+from traceview.comparison.history import FILES, file_content
 from traceview.report.saved import load_report, to_json
 
 

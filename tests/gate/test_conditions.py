@@ -8,7 +8,7 @@ import pytest
 
 from tests.reports import full_report
 from traceview.base.errors import UsageError
-from traceview.comparison.conditions import QUERIES, condition_of, written
+from traceview.comparison.gate import QUERIES, condition_of, written
 
 MS = 10**9
 

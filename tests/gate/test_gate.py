@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from scripts.step_noise import RECORDED, recorded
 from tests.charts import MS
 from tests.reports import bare_report, finding, full_report, loss, of_run, step_of_states
-from traceview.comparison.conditions import condition_of
-from traceview.comparison.gate import Subject, judged, outcome_of
+from traceview.comparison.gate import Subject, condition_of, judged, outcome_of
 from traceview.comparison.model import GateResult, JudgedRow, Judgement
 from traceview.comparison.noise import Difference, Level
 from traceview.report.model import Report

@@ -13,8 +13,7 @@ from msgspec import json, structs
 
 from tests.gate.test_gate import judge, side
 from tests.hostile import HOSTILE
-from traceview.comparison.conditions import condition_of
-from traceview.comparison.gate import judged
+from traceview.comparison.gate import condition_of, judged
 from traceview.comparison.gate_document import (
     MOST_ANNOTATIONS,
     annotation_lines,

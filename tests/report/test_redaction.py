@@ -40,9 +40,14 @@ from traceview.report.build import analyze
 from traceview.report.document import document_of
 from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report
-from traceview.report.pseudonyms import Pseudonyms
-from traceview.report.public_names import library_words, op_types, setting_words
-from traceview.report.redaction import redacted, redacted_record
+from traceview.report.redaction import (
+    Pseudonyms,
+    library_words,
+    op_types,
+    redacted,
+    redacted_record,
+    setting_words,
+)
 from traceview.report.saved import to_json
 from traceview.trace.sidecar.hang import Hang
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from traceview.comparison.noise import DEVICE_SPREAD, REPLICA_SPREAD, Level, step_level
-from traceview.watch.facts import StepChange, change_since
+from traceview.watch.follow import StepChange, change_since
 
 
 def levels(*lengths: float, noise: float = 0.001) -> list[Level | None]:

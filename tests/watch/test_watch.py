@@ -19,11 +19,9 @@ from tests.command import Command, Done
 from traceview.base.errors import UsageError
 from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
-from traceview.watch import commands
-from traceview.watch.commands import OnFinding, run_commands
-from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts
-from traceview.watch.follow import Follower, Unreadable
-from traceview.watch.metrics import NewestRun, metrics_text
+from traceview.watch import metrics
+from traceview.watch.follow import DeviceFacts, FindingFacts, Follower, RunFacts, Unreadable
+from traceview.watch.metrics import NewestRun, OnFinding, metrics_text, run_commands
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -330,7 +328,7 @@ def test_no_text_of_a_trace_becomes_a_command(
 def test_a_command_that_hangs_is_ended_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(metrics, "PATIENCE_S", 0.3)
     alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
     (wrong,) = run_commands((alarm,), NewestRun("job", "logs", facts(), None, 1, 0))
     assert "took longer than 0.3 s and was ended" in wrong

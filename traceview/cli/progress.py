@@ -1,17 +1,19 @@
-"""Shows on standard error, after a second, what a command works on."""
+"""Shows on standard error, after a second, what a command works on, and at its end, for `--timings`, where the time went."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from shutil import get_terminal_size
 from threading import Event, Thread
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from traceview.base.location import Location
-from traceview.base.timing import Stages, measured
+from traceview.base.timing import Stages, measured, stage
+from traceview.cli import STARTED
 from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
@@ -104,3 +106,47 @@ def _size(path: Location, run: str | None) -> str:
         return numbers.size(sum(file.stat().st_size for file in chosen.paths))
     except (TraceviewError, OSError):
         return ""
+
+
+_LEAST_SECONDS: Final = 0.0005
+_START: Final = "starting"
+_REST: Final = "all else"
+
+
+@contextmanager
+def said() -> Iterator[None]:
+    """Prints the stages of what runs inside, with the start of the process before them."""
+    begun = perf_counter()
+    with measured() as stages:
+        try:
+            with stage(_REST):
+                yield
+        finally:
+            seconds = {_START: begun - STARTED, **stages.seconds}
+            rest = seconds.pop(_REST)
+            if sys.stderr is not None:
+                sys.stderr.write("\n".join(_lines(seconds, dict(stages.beside), rest)) + "\n")
+
+
+def _lines(seconds: Mapping[str, float], beside: Mapping[str, float], rest: float) -> Iterator[str]:
+    """The sum of the stages, and a line for each; `beside`: those of a second thread, in a column of their own."""
+    names = dict.fromkeys((*seconds, *beside, _REST))
+    seconds = {**seconds, _REST: rest}
+    total = f"traceview: {sum(seconds.values()):.3f} s, of which"
+    if not beside:
+        yield total
+        yield from (f"{_cell(seconds, name)}  {name}" for name in names if _takes(seconds, name))
+        return
+    yield f"{total} (beside: what a second thread did meanwhile)"
+    yield f"{'':11}{'beside':>11}"
+    for name in names:
+        if _takes(seconds, name) or _takes(beside, name):
+            yield f"{_cell(seconds, name)}{_cell(beside, name)}  {name}"
+
+
+def _takes(seconds: Mapping[str, float], name: str) -> bool:
+    return seconds.get(name, 0.0) > _LEAST_SECONDS
+
+
+def _cell(seconds: Mapping[str, float], name: str) -> str:
+    return f"{seconds[name]:9.3f} s" if _takes(seconds, name) else " " * 11

@@ -1,10 +1,12 @@
-"""Makes the reports that commands show and compare: of runs, or saved ones."""
+"""Makes the reports that commands show and compare: of runs, saved ones, or those of hangs."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,12 +17,15 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import given_options, hosts_read_by, step_range
-from traceview.report.given import is_saved_report, report_at
+from traceview.cli.output import Target
+from traceview.report.formats import is_saved_report, report_at
+from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
     from traceview.report.model import Report
     from traceview.trace.model import Trace
+    from traceview.trace.sidecar.hang import Hang
 
 _OF_RUNS: Final = ("run", "steps", "window", "salvage", "workers")
 """Options that a saved report can no longer follow."""
@@ -47,8 +52,7 @@ def reports_at(
 
 def redacted_alike(reports: Sequence[Report]) -> list[Report]:
     """The reports with pseudonyms, the same for the same name."""
-    from traceview.report.pseudonyms import Pseudonyms
-    from traceview.report.redaction import redacted
+    from traceview.report.redaction import Pseudonyms, redacted
 
     names = Pseudonyms()
     return [redacted(report, names) for report in reports]
@@ -152,3 +156,51 @@ class Source(Struct, frozen=True):
 
             window, steps = self.choices["window"], self.choices["steps"]
             yield context, report_of(context, window=window, steps=steps, is_for_screen=True)
+
+
+def show_hangs(
+    target: Target, logdir: Location, width: int | None, *, as_json: bool, is_redacted: bool
+) -> bool:
+    """Print the reports of hangs below a folder in which there is no trace; whether there are any.
+
+    Raises `TraceFormatError` for a report that is none.
+    """
+    hangs = list(_hangs_below(logdir))
+    if is_redacted:
+        from traceview.report.redaction import redacted_record
+
+        hangs = [redacted_record(hang) for hang in hangs]
+    _write(target, hangs, width, as_json=as_json)
+    return bool(hangs)
+
+
+def _write(target: Target, hangs: list[Hang], width: int | None, *, as_json: bool) -> None:
+    from traceview.analysis.machine.hang.section import content_of, hang_document
+    from traceview.document.json_text import dumped
+
+    if as_json and hangs:
+        target.write(dumped({"schema_version": 1, "hangs": list(map(content_of, hangs))}))
+    elif not as_json:
+        for hang in hangs:
+            target.write_sections([hang_document(hang)], width)
+
+
+def _hangs_below(folder: Location) -> Iterator[Hang]:
+    """The reports in a folder and those below it, and the stacks of processes in which no Python can run."""
+    from traceview.trace.sidecar.hang import hang_files, hang_of_stacks, read_hang, stack_files
+
+    if is_remote(folder):
+        for below, _, _ in folder.walk():
+            yield from map(read_hang, hang_files(below))
+        return
+    try:
+        is_folder = folder.is_dir()
+    except OSError:  # a name that no file can have
+        is_folder = False
+    if not is_folder:
+        return
+    for directory, _, _ in sorted(os.walk(str(folder))):
+        for path in hang_files(Path(directory)):
+            yield read_hang(path)
+        for path in stack_files(Path(directory)):
+            yield hang_of_stacks(path)

@@ -19,8 +19,7 @@ from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
-from traceview.cli.table import Answer, Choice, arranged
-from traceview.cli.tables import TABLES, TableKind
+from traceview.cli.table import TABLES, Answer, Choice, TableKind, arranged
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown

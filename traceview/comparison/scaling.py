@@ -17,7 +17,7 @@ from traceview.base.record import (
     VersionText,
 )
 from traceview.base.version import VERSION
-from traceview.comparison.jobs import BLOCKING, differing_among
+from traceview.comparison.build import BLOCKING, differing_among
 from traceview.comparison.model import LONGEST_VALUE
 from traceview.comparison.sides import Side, step_time_ps
 from traceview.document import model as doc

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from traceview.capture.check.checks import Check, examine
-from traceview.cli.output import Target
+from traceview.cli.output import Target, say
 from traceview.document import numbers
 from traceview.document.page import Page
 
@@ -30,7 +30,7 @@ def show_checks(script: Path | None, out: Path) -> None:
     """Run every check and print the result; ends the command with 8 if one failed. `script`: read, never run."""
     target = Target(None)
     if sys.stderr.isatty():
-        typer.echo("traceview: recording a trial profile", err=True)
+        say("recording a trial profile")
     checks = list(examine(script, out))
     color, unicode = target.has_color, target.has_unicode
     target.write(render(checks, width=target.width(None), color=color, unicode=unicode))

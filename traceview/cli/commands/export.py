@@ -18,9 +18,8 @@ from traceview.cli.options import (
     option,
     reads_run,
 )
-from traceview.cli.output import Bundle, Target
+from traceview.cli.output import Bundle, Target, say
 from traceview.cli.report_source import Source
-from traceview.document.sanitize import sanitize
 from traceview.export.formats import check_pyarrow
 from traceview.store.address import location_of
 
@@ -72,13 +71,10 @@ def export(
         trace = _write_tables(context, logdir, asked, to, force=force)
     if trace.other_runs and context.params["run"] is None:
         count = len(trace.other_runs) + 1
-        typer.echo(
-            f"traceview: run {sanitize(trace.run)} of {count} runs; --run NAME chooses another",
-            err=True,
-        )
+        say(f"run {trace.run} of {count} runs; --run NAME chooses another")
     if str(asked) != "-":
         advice = ": open it at https://ui.perfetto.dev" if to == "perfetto" else ""
-        typer.echo(f"traceview: wrote {asked}{advice}", err=True)
+        say(f"wrote {asked}{advice}")
 
 
 def _write_trace(

@@ -11,7 +11,6 @@ import typer
 
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.base.location import Location
-from traceview.cli.errors import say
 from traceview.cli.options import (
     Force,
     Output,
@@ -26,7 +25,7 @@ from traceview.cli.options import (
     given_options,
     option,
 )
-from traceview.cli.output import TERMINAL, Bundle, Target, format_of, write_file
+from traceview.cli.output import TERMINAL, Bundle, Target, format_of, say, write_file
 from traceview.cli.report_source import redacted_alike, reports_at
 from traceview.store.address import location_of
 
@@ -209,7 +208,7 @@ def _save(
     name: str, reports: list[Report], folder: Path | None, *, is_redacted: bool, force: bool
 ) -> None:
     """Save captures as a baseline."""
-    from traceview.comparison.baselines import DEFAULT_FOLDER, FILES, checked_name, file_content
+    from traceview.comparison.history import DEFAULT_FOLDER, FILES, checked_name, file_content
     from traceview.comparison.sides import Side
     from traceview.document.numbers import size
 

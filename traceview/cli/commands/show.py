@@ -26,17 +26,16 @@ from traceview.cli.options import (
     reads_run,
     word_of,
 )
-from traceview.cli.output import Target
+from traceview.cli.output import Target, say
 from traceview.cli.report_source import Source
 from traceview.cli.table import (
     FORMATS,
+    TABLES,
     Answer,
     Choice,
     checked_format,
     content,
 )
-from traceview.cli.tables import TABLES
-from traceview.document.sanitize import sanitize
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ def show(
             with stage("writing"):
                 target.write_parts(content(target, format_, answer, width))
     if answer.remark:
-        typer.echo(f"traceview: {answer.remark}", err=True)
+        say(answer.remark)
     if answer.code:
         raise typer.Exit(answer.code)
 
@@ -168,8 +167,9 @@ def _warn(trace: Trace) -> None:
     """Say on standard error what the rows lack because a file is damaged."""
     for problem in trace.problems:
         if problem.code == "damaged-file":
-            damage = f"damaged, so events and whole devices may be lost: {problem.host}: {problem.sentence}"
-            typer.echo(f"traceview: {sanitize(damage)}", err=True)
+            say(
+                f"damaged, so events and whole devices may be lost: {problem.host}: {problem.sentence}"
+            )
 
 
 def _answer(
@@ -228,7 +228,7 @@ def _about(request: Request) -> dict[str, Any]:
 def _show_hang(target: Target, logdir: Location, format_: str, width: int | None) -> None:
     """Print the reports of hangs below a folder."""
     from traceview.base.errors import TraceNotFoundError
-    from traceview.cli.hang import show_hangs
+    from traceview.cli.report_source import show_hangs
 
     if format_ not in ("terminal", "json"):
         raise UsageError(

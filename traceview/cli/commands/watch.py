@@ -16,16 +16,14 @@ from traceview.base.errors import (
     UsageError,
 )
 from traceview.base.location import Location
-from traceview.cli.errors import say
 from traceview.cli.options import argument, flag, option
-from traceview.cli.output import Target, write_file
+from traceview.cli.output import Target, say, write_file
 from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
 
 if TYPE_CHECKING:
-    from traceview.watch.commands import OnFinding
     from traceview.watch.follow import Follower, Memory, News, Unreadable
-    from traceview.watch.metrics import NewestRun, Telemetry
+    from traceview.watch.metrics import NewestRun, OnFinding, Telemetry
 
 PAIRS: Final = ("on_finding",)
 """Options of two values."""
@@ -94,7 +92,7 @@ def watch(
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
     from traceview.capture.window.ranges import parse_duration
-    from traceview.cli.termination import terminable
+    from traceview.cli.output import terminable
     from traceview.trace.reading.locate import find_runs
     from traceview.watch.follow import Follower
 
@@ -239,8 +237,8 @@ class _Outputs(Struct):
 
     def report(self, job: _Job, news: News) -> None:
         """Print the line of a run, then run commands and renew metrics."""
-        from traceview.watch.commands import run_commands
-        from traceview.watch.facts import line_of
+        from traceview.watch.follow import line_of
+        from traceview.watch.metrics import run_commands
 
         facts = news.facts
         job.run_count += 1
@@ -316,7 +314,7 @@ class _Outputs(Struct):
 
 def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
     from traceview.report.build import check_codes
-    from traceview.watch.commands import OnFinding
+    from traceview.watch.metrics import OnFinding
 
     commands = tuple(OnFinding(code.lower(), command) for code, command in pairs or ())
     check_codes([command.code for command in commands])
