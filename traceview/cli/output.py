@@ -20,8 +20,8 @@ from traceview.document.sanitize import sanitize
 
 if TYPE_CHECKING:
     from traceview.document.model import Section
+    from traceview.report.document import Invocation
     from traceview.report.model import Report
-    from traceview.report.summary import Invocation
 
 _PREFIX: Final = ".traceview_partial-"
 

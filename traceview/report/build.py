@@ -25,13 +25,13 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.version import VERSION
 from traceview.ledger.table import Ledger
-from traceview.report.command import reproducing
 from traceview.report.model import (
     SCHEMA_VERSION,
     Report,
     ReportFile,
     ReportWindow,
     Source,
+    reproducing,
 )
 from traceview.report.verdict import by_rank, verdict_of
 from traceview.trace.model import Trace, damaged_hosts

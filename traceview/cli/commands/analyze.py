@@ -67,7 +67,7 @@ def analyze(
 
             target.write(to_json(report).encode())
             return
-        from traceview.report.summary import Invocation
+        from traceview.report.document import Invocation
 
         options = " --redact" if redact else ""
         if source.is_saved:

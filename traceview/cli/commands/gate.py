@@ -156,16 +156,6 @@ def gate(
         raise typer.Exit(result.exit_code)
 
 
-def _junit(result: GateResult) -> bytes:
-    from datetime import datetime, timezone
-    from socket import gethostname
-
-    from traceview.comparison.gate_document import junit_xml
-
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    return junit_xml(result, timestamp=now, hostname=gethostname())
-
-
 def _annotate(result: GateResult) -> None:
     from traceview.comparison.gate_document import annotation_lines
 
@@ -178,9 +168,11 @@ def _problems_beside(
 ) -> Iterator[TraceviewError]:
     """Write the verdict to the files that are asked for beside the output, and say which cannot be written."""
     if junit is not None:
+        from traceview.comparison.gate_document import junit_xml
+
         try:
             Target.of(junit, *sources, force=True)
-            write_file(junit, [_junit(result)])
+            write_file(junit, [junit_xml(result)])
         except TraceviewError as error:
             yield error
     if has_summary:
