@@ -105,8 +105,8 @@ def capture(
 ) -> None:
     """Run a training script and record some of its steps.
 
-    This process becomes the script, or the command; every Python process of it or below it that trains captures itself.
-    The last line of the output names the run. --check reads the script, does not run it, and exits with 8 if a check failed.
+    traceview becomes the script or the command; each Python process that trains in it captures itself. The last line of
+    the output names the run. --check runs nothing, and exits with 8 if a check failed.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """

@@ -26,8 +26,7 @@ def history(
 ) -> None:
     """List saved reports in order, with the changes of the step time.
 
-    Reports are ordered by when their runs were recorded. Those with other devices or another batch size are series of
-    their own. Of series without a change at most 5% get a mark.
+    Other devices or batch sizes are series of their own. Of series without a change at most 5% get a mark.
 
     Example: traceview history reports/ -o history.html
     """

@@ -85,9 +85,8 @@ def watch(
 ) -> None:
     """Print a line for each new run as it lands, until Ctrl-C.
 
-    A line has the median step time, how much of the GPU time is compute, whether the step takes longer than in the runs
-    before, and the verdict. Files that still grow are waited for. Commands get what is known of the run in variables,
-    such as TRACEVIEW_TITLE; they run for runs that come while traceview watches, with --once or --state for each line.
+    A line has the median step time, the share of compute, the change against the runs before, and the verdict. Commands
+    read TRACEVIEW_TITLE and other variables, which docs/runs.md lists.
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
