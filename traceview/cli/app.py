@@ -66,7 +66,7 @@ class _Commands(Mapping[str, Any]):
 
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
-"""What a shell reports of a program that SIGPIPE ended, as `head` ends most programs whose output it reads."""
+"""Exit code that a shell reports of a program that SIGPIPE ended, as `head` ends most programs whose output it reads."""
 
 _MEANT: Final = re.compile(r"(?:Did you mean|Possible options:) (?P<names>.*)")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from shutil import get_terminal_size
 from threading import Event, Thread
 from time import perf_counter
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from traceview.store.ranges import Transfer
 
 PATIENCE_SECONDS: Final = 1.0
-"""What takes less needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
+"""Shorter work needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
 _EVERY_SECONDS: Final = 0.2
 
 
 @contextmanager
-def reading(path: Location, run: str | None, *, is_here: bool = True) -> Iterator[None]:
+def reading(path: Location, *, is_here: bool = True) -> Iterator[None]:
     """Shows on standard error the stage of the work on a run, if that is a terminal and the work takes long.
 
     `is_here`: this process reads the files, so it sees how much of a file in a store has been transferred.
@@ -39,7 +38,7 @@ def reading(path: Location, run: str | None, *, is_here: bool = True) -> Iterato
         with counted() as transfer, _shown(lambda: _transferred(transfer)):
             yield
         return
-    with _shown(cache(lambda: _size(path, run))):
+    with _shown(str):
         yield
 
 
@@ -94,18 +93,6 @@ def _transferred(transfer: Transfer) -> str:
     if not transfer.total_bytes:
         return ""
     return f"{numbers.size(transfer.done_bytes)} of {numbers.size(transfer.total_bytes)}"
-
-
-def _size(path: Location, run: str | None) -> str:
-    from traceview.base.errors import TraceviewError
-    from traceview.document import numbers
-    from traceview.trace.reading.locate import choose_run, find_runs
-
-    try:
-        chosen, _ = choose_run(find_runs(path), run)
-        return numbers.size(sum(file.stat().st_size for file in chosen.paths))
-    except (TraceviewError, OSError):
-        return ""
 
 
 _LEAST_SECONDS: Final = 0.0005

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import typer
 from msgspec import Struct
@@ -16,7 +16,7 @@ from msgspec import Struct
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
-from traceview.cli.options import given_options, hosts_read_by, step_range
+from traceview.cli.options import OF_RUN, given_options, hosts_read_by, step_range
 from traceview.cli.output import Target
 from traceview.report.formats import is_saved_report, report_at
 from traceview.store.address import is_remote
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from traceview.report.model import Report
     from traceview.trace.model import Trace
     from traceview.trace.sidecar.hang import Hang
-
-_OF_RUNS: Final = ("run", "steps", "window", "salvage", "workers")
-"""Options that a saved report can no longer follow."""
 
 
 def _import_quietly(module: str) -> None:
@@ -45,7 +42,7 @@ def reports_at(
 
     reports = []
     for place in places:
-        with reading(place, run):
+        with reading(place):
             reports.append(report_at(place, run=run, salvage=salvage))
     return reports
 
@@ -59,7 +56,7 @@ def redacted_alike(reports: Sequence[Report]) -> list[Report]:
 
 
 class Source(Struct, frozen=True):
-    """What LOGDIR names and the options that choose a part of it; made before any work, so that errors come first."""
+    """The run that LOGDIR names and the options that choose a part of it; read before any work, so that errors come first."""
 
     logdir: Location
     is_saved: bool
@@ -74,7 +71,7 @@ class Source(Struct, frozen=True):
         given = context.params
         is_saved = is_saved_report(logdir)
         for name, shown in given_options(context) if is_saved else ():
-            if name in _OF_RUNS:
+            if name in OF_RUN:
                 raise UsageError(
                     f"{shown} needs a trace, and {logdir} is a saved report",
                     hint="give the log directory instead",
@@ -131,7 +128,7 @@ class Source(Struct, frozen=True):
         with suppress(RuntimeError):
             Thread(target=_import_quietly, args=(needed_next,), daemon=True).start()
         readers = hosts_read_by(self.workers)
-        with reading(self.logdir, self.run, is_here=readers is None):
+        with reading(self.logdir, is_here=readers is None):
             yield load(
                 self.logdir,
                 run=self.run,
@@ -142,7 +139,7 @@ class Source(Struct, frozen=True):
 
     @contextmanager
     def context(self) -> Iterator[Context]:
-        """What all rows of the window are made from."""
+        """The context of all rows of the window."""
         with self.trace() as trace:
             from traceview.report.build import context_of
 
@@ -150,7 +147,7 @@ class Source(Struct, frozen=True):
 
     @contextmanager
     def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
-        """What is drawn of the window, with its report: that of a screen, which has all findings."""
+        """The context of the window with its report for a screen, which has all findings."""
         with self.context() as context:
             from traceview.report.build import report_of
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from traceview.trace.device.table import Column, Table
 
 FORMATS: Final = ("terminal", "csv", "json", "parquet")
-"""What a table can be written as."""
+"""Formats of a table."""
 _UNITS: Final = ("", "_ps", "_ps_per_step", "_ratio", "_count")
 """Endings that the name of a column for `--sort` may lack."""
 
@@ -98,7 +98,7 @@ def arranged(rows: Table, kind: TableKind, choice: Choice, top: int | None) -> T
 
 
 def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
-    """What orders the rows: numbers from the largest, texts by the alphabet, and what is missing last."""
+    """Sort keys of the rows: numbers from the largest, texts by the alphabet, missing values last."""
     if not sort:
         return [(False, 0)] * rows.count
     column = _column_called(rows, sort)
@@ -134,7 +134,7 @@ def checked_format(asked: str | None, target: Target) -> str:
 def content(
     target: Target, format_: str, answer: Answer, width: int | None
 ) -> Iterable[str | bytes]:
-    """What is written, part by part."""
+    """The output, part by part."""
     rows = answer.rows
     if format_ == "parquet":
         from traceview.export import parquet
@@ -158,7 +158,7 @@ def content(
 
 
 def _head(answer: Answer) -> Iterator[str]:
-    """What the rows are of, how many there are, and in which order."""
+    """The source, number and order of the rows."""
     from traceview.document import numbers
 
     yield from answer.head

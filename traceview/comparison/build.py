@@ -115,7 +115,7 @@ def _long_steps(before: Side, after: Side) -> Iterator[str]:
 
 
 Source = Trace | Report | str | Location
-"""What a report is made of, or is."""
+"""A report, or the source of one."""
 
 
 def reports_of(sources: Sequence[Source]) -> list[Report]:
@@ -245,7 +245,7 @@ _VERSIONS: Final = {
 
 
 def conditions_of(before: Sequence[Report], after: Sequence[Report]) -> list[Condition]:
-    """What differs between the sides or among the captures of a side, what makes a comparison pointless first."""
+    """The differences between sides, or among captures of a side; blocking ones come first."""
     sides = [[_facts(report) for report in side] for side in (before, after)]
     conditions = []
     for name in dict.fromkeys(name for side in sides for facts in side for name in facts):
@@ -257,7 +257,7 @@ def conditions_of(before: Sequence[Report], after: Sequence[Report]) -> list[Con
 
 
 def blocking_words(conditions: Iterable[Condition]) -> str:
-    """What makes the steps of both sides other work, or work on other hardware: `batch: 128 before, 256 after`."""
+    """The blocking conditions in words: `batch: 128 before, 256 after`."""
     return "; ".join(
         f"{row.name}: {row.before} before, {row.after} after"
         for row in conditions
@@ -266,7 +266,7 @@ def blocking_words(conditions: Iterable[Condition]) -> str:
 
 
 def differing_among(reports: Sequence[Report]) -> dict[str, list[str]]:
-    """What is not the same of all runs, by its name: the values in the order of the runs; the number of devices is left out."""
+    """By name the values in which runs differ, in the order of the runs; without the number of devices."""
     values: dict[str, dict[str, None]] = {}
     for facts in map(_facts, reports):
         for name, value in facts.items():
@@ -284,11 +284,11 @@ BLOCKING: Final = (
     "batch",
     "steps per call",
 )
-"""What makes another step, or another machine."""
+"""Facts that make step times incomparable: another step, or another machine."""
 
 
 def _facts(report: Report) -> dict[str, str]:
-    """What the steps of a report depend on, in words."""
+    """The facts that the steps of a report depend on, in words."""
     facts: dict[str, str] = {}
     devices = report.results.device_time.devices if report.results.device_time else ()
     if devices:
@@ -354,7 +354,7 @@ _LEAST_COMMON_OPS: Final = 0.2
 _NAMES: Final = 2
 """Of an op, from the end: those before them depend on the function that runs the model."""
 _COMPILER: Final = "XLA"
-"""What this decides makes other ops of the same work."""
+"""The fact that explains other ops for the same work."""
 _FRAMEWORKS: Final = ("tensorflow", "jax")
 _NUMBERS: Final = re.compile(r"[\d_.]+")
 

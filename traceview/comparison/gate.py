@@ -54,7 +54,7 @@ _VERDICTS: Final = {
     "no_verdict": ("no_verdict", NO_VERDICT),
     "holds": ("passed", HOLDS),
 }
-"""What a gate says by the worst outcome of its conditions, the worst first."""
+"""The outcome and exit code of a gate by the worst outcome of its conditions, the worst first."""
 _FIRST: Final = tuple(_VERDICTS)
 _DECIDES: Final[tuple[Outcome, ...]] = ("fails", "no_verdict", "holds", "unknown")
 """Which of the outcomes of its rows a condition has."""
@@ -70,7 +70,7 @@ _TOO_FEW_STEPS: Final = "a single step says nothing of noise: capture ten or mor
 # Budgets
 
 OF_BASELINE: Final = "step_time:+5%"
-"""What a gate asks for as well where a baseline is given and no condition is about a change."""
+"""The condition that a gate adds where a baseline is given and no condition is about a change."""
 
 
 class Budget(Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,7 +172,7 @@ def judged(
     *,
     earlier: Sequence[Sequence[Level]] = (),
 ) -> GateResult:
-    """What the conditions say of the captures of a side.
+    """Judge the captures of a side by conditions.
 
     `baseline`: what changes are compared with. `earlier`: steps of earlier runs of the job, in groups without a change.
     Changes between runs that cannot be compared are not judged.
@@ -403,7 +403,7 @@ class Value(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """What a key asks of a report: at least one value."""
+    """The values of a report that a key stands for: at least one."""
 
     quantity: Quantity
     values: Callable[[Report], list[Value]]
@@ -503,7 +503,7 @@ def _is_meant(finding: Finding, code: str) -> bool:
 
 
 class Condition(Struct, frozen=True):
-    """What has to hold of a key.
+    """A requirement on the values of a key.
 
     `sign`: an operator with its `limit` in the smallest unit of the key; `absent`; `+` or `-`, what the value may rise or fall
     by against the baseline, of whose value `is_relative` makes the limit a share. `device`: the only one that is meant.

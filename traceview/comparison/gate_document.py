@@ -101,7 +101,7 @@ def _notes(result: GateResult) -> Iterator[str]:
 
 
 def _notes_of(judgement: Judgement) -> Iterator[str]:
-    """What the table has no room for: reasons, and rows that are not listed."""
+    """Notes beside the table: reasons, and rows that are not listed."""
     hidden = len(judgement.rows) - MOST_ROWS
     if hidden > 0 and judgement.outcome != "holds":
         yield f"{judgement.condition}: {numbers.plural(hidden, 'more row')} not listed."
@@ -139,7 +139,7 @@ def annotation_lines(result: GateResult) -> Iterator[str]:
 
 
 def lines_of(judgement: Judgement) -> list[str]:
-    """What was measured in each row that does not hold, and why a row has no value; outside of a table."""
+    """The rows that do not hold, each as a line: the value, or why there is none."""
     rows = [_row(row) for row in judgement.rows if row.outcome != "holds"]
     hidden = len(rows) - MOST_ROWS
     return [*rows[:MOST_ROWS], *([f"{hidden} more"] if hidden > 0 else [])]

@@ -172,7 +172,7 @@ def history_of(folder: Folder) -> History:
 
 
 def _setup(report: Report) -> tuple[str, int | None]:
-    """What has to be the same for step times to be comparable."""
+    """The set-up of a run: only step times of one set-up compare."""
     return devices_of(report), _batch_size(report)
 
 
@@ -328,24 +328,6 @@ def saved_reports(folder: Path) -> Folder:
             kept.append(saved)
         known.add(traces)
     return Folder(folder, tuple(kept), tuple(left_out))
-
-
-def with_newest(folder: Folder, most: int) -> Folder:
-    """The newest `most` reports of each series; the files of the others are deleted, and nothing else.
-
-    Raises `UsageError` where one cannot be.
-    """
-    setups: dict[tuple[str, int | None], list[SavedReport]] = {}
-    for saved in folder.reports:
-        setups.setdefault(_setup(saved.report), []).append(saved)
-    deleted = {saved.path for series in setups.values() for saved in series[:-most]}
-    for path in deleted:
-        try:
-            path.unlink()
-        except OSError as error:
-            raise UsageError(f"cannot delete {path}: {error.strerror or error}") from error
-    kept = tuple(saved for saved in folder.reports if saved.path not in deleted)
-    return Folder(folder.path, kept, folder.left_out)
 
 
 def _candidates(folder: Path) -> Iterator[Path]:

@@ -356,7 +356,7 @@ def bar_text(bar: doc.Bar, width: int) -> Text:
 
 
 def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
-    """What the letters of bars mean, the most frequent first."""
+    """The legend of the letters of bars, the most frequent first."""
     looks = doc.bar_looks(columns)
     page.facts(
         [Text.assemble((letter_of(look), look.ink), f" {look.words}") for look in looks],
@@ -380,7 +380,7 @@ _MOSTLY_BUSY: Final = 0.5
 """From this share of a slice on its character is the full one."""
 
 _THIN: Final = "less than half busy"
-"""What the second character says of a slice."""
+"""Meaning of the second character."""
 
 _CHARACTERS: Final = {
     "compute": (("█", "▂"), ("#", "+")),
@@ -437,7 +437,7 @@ def _strip(page: Page, strip: UtilizationStrip, length: int) -> Text:
 
 
 def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
-    """What the busy part of some slices is mostly, and its share of them."""
+    """The largest busy part of some slices, and its share of them."""
     parts = {
         "compute": sum(strip.compute_ps[slices]),
         "collective": sum(strip.collective_ps[slices]),
@@ -450,7 +450,7 @@ def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
 
 
 def _strip_legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
-    """What the characters in `used` mean, each of them once, and how long one of them is."""
+    """The legend of the characters in `used`, and how long one of them is."""
     facts = []
     for part in _CHARACTERS:
         look = PARTS[part]

@@ -124,7 +124,7 @@ def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link
 
 
 def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
-    """What to look at: a gap that shows its cost, else its worst step, else the median step, else the window.
+    """The span to look at: a gap that shows its cost, else its worst step, else the median step, else the window.
 
     The first device that it names is framed, and others that it is about or that work beside it are opened; None without
     a device.
@@ -291,7 +291,7 @@ _MEANINGS: Final = (Shown("term", itemgetter(0)), Shown("meaning", itemgetter(1)
 
 
 def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.Section]:
-    """What was recorded, its files with their checksums, and what words mean."""
+    """The recording, its files with their checksums, and definitions."""
     yield doc.Section("about", "About this run", doc.facts(*summary.about))
     if view.is_brief:
         return

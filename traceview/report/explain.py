@@ -30,13 +30,13 @@ def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
 
 
 def explain_section(rule: Rule) -> doc.Section:
-    """What a finding means, when it is made, what shows it and what to change."""
+    """A finding: its meaning, limits, evidence and advice."""
     facts = (phrase(f"{label}: ", text) for label, text in entry(rule))
     return doc.Section(rule.code, rule.code, doc.notes(*facts), lead=severities(rule))
 
 
 def explain_state(state: Look) -> doc.Section:
-    """What a state of a device means, and the table that shows when a device was in it."""
+    """A state of a device: its meaning, and the table that shows it."""
     table, option = table_of(BY_KEY[state.key])
     return doc.Section(
         state.key,
@@ -51,7 +51,7 @@ def explain_state(state: Look) -> doc.Section:
 
 
 def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
-    """What there is to say of a rule, with its label; `…` stands for what a finding fills in."""
+    """The facts of a rule, each with its label; `…` stands for what a finding fills in."""
     yield "Meaning", _joined([rule.meaning])
     if rule.notes:
         yield "May add", _joined(rule.notes.values())

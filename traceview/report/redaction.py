@@ -210,7 +210,7 @@ class Pseudonyms:
         return self._numbers[key]
 
     def shown(self, kind: TextKind | None, text: str) -> str:
-        """What is shown instead of a text of this kind; without a kind nothing of it is."""
+        """The pseudonym of a text of this kind; without a kind all of it is hidden."""
         if not text:
             return text
         if kind is None or kind in _HIDDEN:
@@ -345,7 +345,7 @@ class Pseudonyms:
         return f"{hidden} ({', '.join(codes)})" if codes else hidden
 
     def words(self, text: str) -> str:
-        """What is ours stays."""
+        """Our own words stay."""
         return text
 
 

@@ -127,7 +127,7 @@ class SeenRun(Struct, frozen=True):
 
 
 class Memory(Struct, forbid_unknown_fields=True):
-    """What a later call needs to know: the runs seen, the facts of the last of them, oldest first, and those waited for."""
+    """The memory of a later call: the runs seen, the facts of the last of them, oldest first, and those waited for."""
 
     seen: tuple[SeenRun, ...] = ()
     last: tuple[RunFacts, ...] = ()
@@ -171,7 +171,7 @@ class Follower:
 
     @property
     def memory(self) -> Memory:
-        """What a later watch needs to know; runs that are gone are forgotten."""
+        """The memory of a later watch; runs that are gone are forgotten."""
         there = self._arrivals.sizes
         seen = tuple(SeenRun(run, files) for run, files in self._seen.items() if run in there)
         waiting = tuple(map(self._arrivals.quiet, self.incomplete))
@@ -184,7 +184,7 @@ class Follower:
             self._history = frozenset(self._arrivals.sizes)
 
     def look(self) -> Iterator[News | Unreadable]:
-        """What has come since the last look. Raises `StoreError` if a store cannot be asked."""
+        """The runs since the last look. Raises `StoreError` if a store cannot be asked."""
         arrived = [
             arrival
             for arrival in self._arrivals.look()
@@ -294,7 +294,7 @@ class RunFacts(Struct, frozen=True):
 
 
 def facts_of(trace: Trace, report: Report) -> RunFacts:
-    """What is kept of a run."""
+    """The facts that are kept of a run."""
     steps, ledger = report.results.steps, report.results.ledger
     used = capture_steps(report)
     starts = [host.profile_start_ns for host in trace.hosts if host.profile_start_ns is not None]

@@ -19,7 +19,7 @@ from traceview.document.sanitize import encodable, sanitize
 from traceview.watch.follow import FindingFacts, RunFacts, StepChange
 
 FIRST_LINE: Final = "# Written by traceview watch"
-"""What a file begins with that may be replaced."""
+"""The first line of a file that may be replaced."""
 EXTRA: Final = "pip install 'traceview[otel]'"
 
 _NS_PER_S: Final = 10**9
@@ -226,7 +226,7 @@ class OnFinding(Struct, frozen=True):
 
 
 def variables(run: NewestRun, finding: FindingFacts) -> Mapping[str, str]:
-    """What a command is given: texts on one line, without control characters; empty where nothing is known."""
+    """The variables of a command: texts on one line, without control characters; empty where nothing is known."""
     facts, change = run.facts, run.change
     known = {
         "JOB": run.job,

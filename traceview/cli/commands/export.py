@@ -15,13 +15,12 @@ from traceview.cli.options import (
     Logdir,
     choice,
     flag,
-    option,
+    place,
     reads_run,
 )
 from traceview.cli.output import Bundle, Target, say
 from traceview.cli.report_source import Source
 from traceview.export.formats import check_pyarrow
-from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _NAMES: Final = {"perfetto": "trace.pftrace", "parquet": "tables", "csv": "tables"}
-"""What a run can be written as, and the name of the file or folder."""
+"""Formats of a run, and the name of the file or folder."""
 _COMPRESSED: Final = ".gz"
 _OF_TABLES: Final = (".csv", ".parquet")
 _JSON: Final = ".json"
@@ -45,14 +44,13 @@ def export(
     ] = "perfetto",
     output: Annotated[
         Location | None,
-        option(
+        place(
             "PATH",
             "File to write, - for standard output; for tables a folder. By default "
             + ", ".join(f"{name} ({to})" for to, name in _NAMES.items())
             + ".",
             "--output",
             "-o",
-            parser=location_of,
         ),
     ] = None,
     force: Annotated[bool, flag("Replace what exists.", "--force")] = False,

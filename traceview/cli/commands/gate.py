@@ -18,16 +18,16 @@ from traceview.cli.options import (
     Run,
     Salvage,
     Width,
-    argument,
     flag,
     folder_of,
     format_option,
     given_options,
     option,
+    place,
+    place_argument,
 )
 from traceview.cli.output import TERMINAL, Bundle, Target, format_of, say, write_file
 from traceview.cli.report_source import redacted_alike, reports_at
-from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.comparison.model import GateResult
@@ -51,16 +51,13 @@ def gate(
     context: typer.Context,
     subjects: Annotated[
         list[Location] | None,
-        argument(
-            "[LOGDIR]...", "Log directory, run or report.json of each capture.", parser=location_of
-        ),
+        place_argument("[LOGDIR]...", "Log directory, run or report.json of each capture."),
     ] = None,
     require: Annotated[
         list[str] | None, option("CONDITION", "A condition that has to hold. Repeatable.")
     ] = None,
     budget: Annotated[
-        Location | None,
-        option("FILE", "TOML file with a list of conditions: require.", parser=location_of),
+        Location | None, place("FILE", "TOML file with a list of conditions: require.")
     ] = None,
     baseline: Annotated[
         str | None, option("NAME|PATH", "Compare with this, by default to step_time:+5%.")
@@ -79,9 +76,7 @@ def gate(
     run: Run = None,
     format_: Annotated[str | None, format_option(*_FORMATS)] = None,
     output: Output = None,
-    junit: Annotated[
-        Location | None, option("FILE", "Write JUnit XML, too; replaces FILE.", parser=location_of)
-    ] = None,
+    junit: Annotated[Location | None, place("FILE", "Write JUnit XML, too; replaces FILE.")] = None,
     github: Annotated[
         bool, flag("Annotate and summarize for GitHub Actions, too.", "--github")
     ] = False,

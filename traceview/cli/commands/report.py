@@ -21,13 +21,13 @@ from traceview.cli.options import (
     flag,
     given_options,
     option,
+    place,
     reads_run,
 )
 from traceview.cli.output import Bundle, Target, checked_place, say, write_file
 from traceview.cli.report_source import Source
 from traceview.document.sanitize import sanitize
 from traceview.report.formats import DOCUMENTS, DocumentFormat
-from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.report.model import Report
@@ -45,13 +45,7 @@ def report(
     logdir: Subject,
     output: Annotated[
         Location | None,
-        option(
-            "DIR",
-            "Folder, or with --format or a known ending a file.",
-            "--output",
-            "-o",
-            parser=location_of,
-        ),
+        place("DIR", "Folder, or with --format or a known ending a file.", "--output", "-o"),
     ] = None,
     format_: Annotated[
         str | None,

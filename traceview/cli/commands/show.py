@@ -23,6 +23,7 @@ from traceview.cli.options import (
     listed,
     option,
     picoseconds,
+    place_argument,
     reads_run,
     word_of,
 )
@@ -36,7 +37,6 @@ from traceview.cli.table import (
     checked_format,
     content,
 )
-from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.cli.rows import Request
@@ -48,7 +48,7 @@ WITHOUT_TRACE: Final = {
     RUNS: "the runs below a log directory: hosts, devices and sizes",
     HANG: "where a job hangs: the reports of capture --on-hang",
 }
-"""What can be shown beside the tables of a trace, and what it is."""
+"""Tables that need no trace."""
 
 NAMES: Final = (*TABLES, *WITHOUT_TRACE)
 
@@ -68,14 +68,7 @@ def show(
             autocompletion=lambda: list(NAMES),
         ),
     ],
-    logdir: Annotated[
-        Location,
-        argument(
-            "LOGDIR",
-            "Log directory, run or .xplane.pb.",
-            parser=location_of,
-        ),
-    ],
+    logdir: Annotated[Location, place_argument("LOGDIR", "Log directory, run or .xplane.pb.")],
     device: Devices = None,
     state: Annotated[
         list[str] | None, option("STATE", "Only gaps, ops, copies or findings of this state.")
@@ -198,7 +191,7 @@ def _answer(
 
 
 def _head(request: Request) -> Iterator[str]:
-    """What the rows are of."""
+    """The run and window of the rows."""
     from traceview.document import numbers
 
     yield f"run {request.trace.run}"
@@ -208,7 +201,7 @@ def _head(request: Request) -> Iterator[str]:
 
 
 def _about(request: Request) -> dict[str, Any]:
-    """The same as data."""
+    """The run and windows of the rows as data."""
     trace = request.trace
     return {
         "logdir": str(trace.logdir),

@@ -16,7 +16,7 @@ from traceview.base.errors import (
     UsageError,
 )
 from traceview.base.location import Location
-from traceview.cli.options import argument, flag, option
+from traceview.cli.options import argument, flag, option, place
 from traceview.cli.output import Target, say, write_file
 from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
@@ -59,11 +59,10 @@ def watch(
     ] = None,
     prometheus: Annotated[
         Location | None,
-        option(
+        place(
             "FILE",
             "Keep what the newest run says in FILE, for Prometheus' text-file collector.",
             "--prometheus",
-            parser=location_of,
         ),
     ] = None,
     otel: Annotated[
@@ -75,11 +74,10 @@ def watch(
     ] = False,
     state: Annotated[
         Location | None,
-        option(
+        place(
             "FILE",
             "Keep in FILE which runs were reported, so that a later call goes on from there.",
             "--state",
-            parser=location_of,
         ),
     ] = None,
 ) -> None:
@@ -183,7 +181,7 @@ class _Outputs(Struct):
     state: Location | None
     is_all_new: bool
     others: dict[str, Memory] = field(default_factory=dict)
-    """What the state says of log directories that this call does not watch."""
+    """The state of log directories that this call does not watch."""
     is_once: bool = False
     telemetry: Telemetry | None = None
     unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
@@ -231,7 +229,7 @@ class _Outputs(Struct):
         return True
 
     def prefix(self, job: _Job) -> str:
-        """What begins a line about a job: its name, where there are several."""
+        """The beginning of a line about a job: its name, where there are several."""
         return f"{job.name}: " if len(self.jobs) > 1 else ""
 
     def report(self, job: _Job, news: News) -> None:
@@ -340,7 +338,7 @@ def _first_bytes(path: Location, count: int) -> bytes:
 
 
 def _read_state(path: Location) -> dict[str, Memory]:
-    """What an earlier call kept, by log directory; nothing without one. Raises `TraceFormatError` for another file."""
+    """The memory of an earlier call, by log directory; empty without one. Raises `TraceFormatError` for another file."""
     import json
 
     from msgspec import ValidationError, convert

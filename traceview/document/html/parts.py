@@ -44,7 +44,7 @@ _SEPARATORS: Final = ("/", "::", "_")
 
 
 def shown(value: object) -> object:
-    """What a template writes for a value: text is sanitized and cut; markup of our own stays as it is."""
+    """The text that a template writes for a value: it is sanitized and cut; markup of our own stays as it is."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return cut(value, LONGEST_TEXT)

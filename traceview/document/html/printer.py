@@ -121,7 +121,7 @@ class _Page:
         return f'<a class="show" href="#timeline" data-at="{self._at(span)}">{drawing}</a>'
 
     def strips(self, block: doc.Strips) -> Markup:
-        """What stands in the place of a timeline that is not drawn, as where no script may run."""
+        """The strips, in the place of a timeline that is not drawn or where no script may run."""
         page = Page(_STRIP_WIDTH)
         strip_lines(page, block)
         text = page.render().strip("\n")
