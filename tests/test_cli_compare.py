@@ -99,14 +99,6 @@ def test_every_format_says_the_same(
         assert "+16.0 ms" in shown
 
 
-def test_saved_reports_give_the_same(
-    command: Command, runs: tuple[str, str], saved: tuple[str, str]
-) -> None:
-    of_runs = json.loads(command("compare", *runs, "--format", "json").out)
-    of_saved = json.loads(command("compare", *saved, "--format", "json").out)
-    assert of_saved == of_runs
-
-
 def recorded_again(path: str, folder: Path, name: str) -> str:
     """A saved report as of another run with the same times."""
     data = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -134,22 +126,6 @@ def test_several_captures_of_each_side(
     alone = json.loads(command("compare", *runs, "--format", "json").out)
     assert data["step"]["difference_ps"] == alone["step"]["difference_ps"]
     assert not any("One capture of a side" in limit for limit in data["limits"])
-
-
-def test_a_capture_that_is_given_again_counts_once(
-    command: Command, runs: tuple[str, str], saved: tuple[str, str]
-) -> None:
-    before, after = runs
-    again = ("--before", before, "--before", saved[0], "--after", after)
-    asked = ("--format", "json")
-    alone = json.loads(command("compare", *runs, *asked).out)
-    done = command("compare", *runs, *again, *asked)
-    data = json.loads(done.out)
-    said = "A capture that is given again counts once"
-    assert data["limits"][0] == said
-    assert data | {"limits": alone["limits"]} == alone
-    screen = " ".join(command("compare", *runs, *again).out.split())
-    assert said in screen
 
 
 def test_a_run_on_both_sides(

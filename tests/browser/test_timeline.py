@@ -181,30 +181,6 @@ def test_a_link_shows_its_place(page_of: PageOf) -> None:
     assert page.evaluate("document.activeElement.className") == "tv-canvas"
 
 
-def test_of_very_many_devices_those_that_stand_out_come_first(page_of: PageOf) -> None:
-    page = page_of(rendered(many(24, outliers=("GPU:0", "GPU:7", "GPU:20"))))
-
-    def height() -> float:
-        box = page.locator(".tv-canvas").bounding_box()
-        assert box is not None
-        return box["height"]
-
-    count = page.locator(".tv-tools > span")
-    few = height()
-    assert count.inner_text() == "3 of 24 devices: those that stand out, and one like the others"
-    page.evaluate(
-        """() => document.dispatchEvent(new CustomEvent("traceview:show",
-            {detail: {device: 11, start_ps: 40e9, end_ps: 50e9, others: []}}))"""
-    )
-    # What a link leads to is there.
-    assert count.inner_text().startswith("4 of 24 devices")
-    page.get_by_role("button", name="All 24 devices").press("Enter")
-    assert count.inner_text() == "24 of 24 devices"
-    assert height() > few + 20 * 19
-    page.get_by_role("button", name="Those that stand out").click()
-    assert count.inner_text().startswith("4 of 24 devices")
-
-
 def test_paper_has_the_timeline_in_light_colours(page_of: PageOf) -> None:
     drawn = "document.querySelector('.tv-canvas').toDataURL()"
     light = page_of(rendered(full_document())).evaluate(drawn)

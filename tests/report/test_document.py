@@ -91,25 +91,6 @@ def test_a_gap_that_shows_little_of_the_cost_is_not_shown() -> None:
     assert shown.span.end_ps - shown.span.start_ps == median.duration_ps
 
 
-def test_a_straggler_leads_to_its_work_and_not_to_what_it_waits_for() -> None:
-    report = full_report()
-    assert report.results.idle is not None
-    assert report.results.steps is not None
-    waiting = tuple(
-        replace(row, gaps=tuple(replace(gap, state="device_wait") for gap in row.gaps))
-        for row in report.results.idle.devices
-    )
-    results = replace(report.results, idle=replace(report.results.idle, devices=waiting))
-    late = finding(code="straggler-gpu", devices=("GPU:1",), loss=loss(0.1, "compute"))
-    (shown,) = shown_findings(replace(report, results=results, findings=(late,)))
-    median = median_step(report.results.steps.steps)
-    assert median is not None
-    assert shown.span is not None
-    assert shown.span.device == "GPU:1"
-    assert shown.span.end_ps - shown.span.start_ps == median.duration_ps
-    assert shown.links == (Link("GPU:1", "device GPU:1"),)
-
-
 OTHERS = ("GPU:1",)
 """The other device in use."""
 
