@@ -366,6 +366,14 @@ def _noise_words(
     return None
 
 
+# The language of conditions. A key is a query on the report: `QUERIES` has them all. KEY[GPU:0] is of one device.
+#
+# condition = KEY OPERATOR LIMIT | KEY ":" CHANGE | "finding:" CODE "absent"
+# OPERATOR  = "<=" | ">=" | "<" | ">"
+# LIMIT     = NUMBER [UNIT]
+# CHANGE    = ("+" | "-") NUMBER ("%" | [UNIT])
+
+
 Quantity: TypeAlias = Literal["time", "bytes", "ratio", "number"]
 """`time` is picoseconds."""
 
@@ -555,15 +563,17 @@ def _condition(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if match is None:
         raise UsageError("it is no key with a limit", hint=_EXAMPLE)
-    key, device, way, change = match["key"], match["device"] or "", match["way"], match["change"]
+    key, device, way, unit = match["key"], match["device"] or "", match["way"], ""
     if key.startswith("finding"):
         code = _code(key.partition(":")[2].strip())
         if device or way:
             raise UsageError("a finding has a limit, no device and no change", hint=_EXAMPLE)
-        query = Query("ratio", partial(_finding, code, not match["absent"]))
-        key, factor = f"{_FINDING}{code}", None
+        key, query = (
+            f"{_FINDING}{code}",
+            Query("ratio", partial(_finding, code, not match["absent"])),
+        )
     else:
-        key, factor = _known_key(key)
+        key, unit = _known_key(key)
         query = QUERIES[key]
         if match["absent"]:
             raise UsageError("only a finding can be absent", hint=_EXAMPLE)
@@ -571,26 +581,29 @@ def _condition(text: str) -> Condition:
             raise UsageError(f"{key} is of the run, not of a device")
     if match["absent"]:
         return Condition(text, key, query, "absent")
-    if not way:
-        return Condition(
-            text, key, query, match["sign"], limit_of(match["limit"], query, factor), device=device
-        )
-    is_relative = change.endswith("%")
-    limit = limit_of(change, Query("ratio", query.values) if is_relative else query, factor)
-    return Condition(text, key, query, way, limit, is_relative, device)
+    limit, is_relative = match["limit"] or match["change"], bool(way) and text.endswith("%")
+    return Condition(
+        text,
+        key,
+        query,
+        way or match["sign"],
+        _limit(limit, "ratio" if is_relative else query.quantity, unit),
+        is_relative,
+        device,
+    )
 
 
-def _known_key(text: str) -> tuple[str, Fraction | None]:
-    """The key, and what the unit at its end stands for; raises `UsageError`, with the keys that are near."""
+def _known_key(text: str) -> tuple[str, str]:
+    """The key, and the unit at its end; raises `UsageError`, with the keys that are near."""
     if text in QUERIES:
-        return text, None
-    key, _, unit = text.rpartition("_")
+        return text, ""
+    key, _, ending = text.rpartition("_")
     units = _UNITS[QUERIES[key].quantity] if key in QUERIES else {}
-    by_ending = {name.lower(): factor for name, factor in units.items()}
-    if unit in by_ending:
-        return key, by_ending[unit]
-    hint = did_you_mean(text, QUERIES, "docs/runs.md lists the keys")
-    raise UsageError(f"no key is called {text}", hint=hint)
+    unit = next((unit for unit in units if unit.lower() == ending), None)
+    if unit is None:
+        hint = did_you_mean(text, QUERIES, "docs/runs.md lists the keys")
+        raise UsageError(f"no key is called {text}", hint=hint)
+    return key, unit
 
 
 def _code(text: str) -> str:
@@ -601,30 +614,31 @@ def _code(text: str) -> str:
     return code
 
 
-def limit_of(text: str, query: Query, factor: Fraction | None = None) -> Fraction:
+def _limit(text: str, quantity: Quantity, unit: str) -> Fraction:
     """The limit that a text states, in the smallest unit of the quantity; raises `UsageError` for any other text.
 
-    `factor`: what the unit at the end of the key stands for.
+    `unit`: that of a limit without one.
     """
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is no number")
-    number, units = Fraction(match["number"]), _UNITS[query.quantity]
-    if match["unit"]:
-        if match["unit"] not in units:
+    number, units = Fraction(match["number"]), _UNITS[quantity]
+    unit = match["unit"] or unit
+    if unit:
+        if unit not in units:
             known = f"; units here: {', '.join(units)}" if units else "; this key has no unit"
             raise UsageError(f"{text!r}: no such unit{known}")
-        return number * units[match["unit"]]
-    if factor is None and query.quantity in ("time", "bytes"):
+        return number * units[unit]
+    if quantity in ("time", "bytes"):
         raise UsageError(f"{text!r} has no unit", hint=f"write one of {', '.join(units)}")
-    if query.quantity == "ratio" and abs(number) > 1:
+    if quantity == "ratio" and abs(number) > 1:
         # Read as it is written, such a limit would hold for every value, or for none.
         meant = f"{float(abs(number)) * 100:.10g}%"
         raise UsageError(
             f"{match['number']} would be {meant}, and a share is at most 100%",
             hint=f"write {match['number']}%",
         )
-    return number * (factor or 1)
+    return number
 
 
 def written(value: float | Fraction, quantity: Quantity) -> str:
