@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
+from tests.hangs import STEP, hang, worker
+from traceview.analysis.machine.hang.section import content_of, write_up
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -95,26 +98,6 @@ def test_damage_is_an_error_and_salvage_is_not(command: Command, loop: str, tmp_
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--no-such-option",),
-        ("--format", "yaml"),
-        ("--window", "minutes"),
-        ("--width", "10"),
-        ("--top", "-1"),
-        ("--steps", "100:"),
-        ("--output", "no/such/folder/report.txt"),
-        ("--output", "."),
-    ],
-)
-def test_usage_errors(command: Command, loop: str, arguments: tuple[str, ...]) -> None:
-    done = command("analyze", loop, *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert "rror" in done.err
-    assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize(
     ("steps", "numbers"),
     [("4:6", [4, 5]), (":5", [3, 4]), ("7:", [7, 8]), (" 4 : 5 ", [4]), ("0:100", [*range(3, 9)])],
 )
@@ -141,22 +124,6 @@ def test_bad_steps_say_how(command: Command, loop: str, steps: str, hint: str) -
     done = command("analyze", loop, f"--steps={steps}")
     assert done.code == 2
     assert f"hint: {hint}" in done.err
-
-
-def test_where_no_device_was_recorded_the_section_says_so(command: Command, tmp_path: Path) -> None:
-    SCENARIOS["slow_map"]().write(tmp_path)
-    assert "Devices  The trace holds no device." in command("analyze", str(tmp_path), "--full").out
-    assert (
-        "Step anatomy: the trace holds no device event.\n" in command("analyze", str(tmp_path)).out
-    )
-
-
-def test_a_run_is_chosen_by_name(command: Command, tmp_path: Path) -> None:
-    for name in ("run1", "run2"):
-        SCENARIOS["D"]().write(tmp_path, name)
-    report = json.loads(command("analyze", str(tmp_path), "--format", "json", "--run", "run1").out)
-    assert (report["source"]["run"], report["source"]["other_runs"]) == ("run1", ["run2"])
-    assert command("analyze", str(tmp_path), "--run", "run3").code == 3
 
 
 def test_the_ending_of_the_file_chooses_the_format(
@@ -209,23 +176,42 @@ def test_an_existing_file_stays(command: Command, loop: str, tmp_path: Path) -> 
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.txt"]
 
 
-def test_a_link_stays_a_link(command: Command, loop: str, tmp_path: Path) -> None:
-    (tmp_path / "old.txt").write_text("old")
-    (tmp_path / "link.txt").symlink_to("old.txt")
-    command("analyze", loop, "-o", str(tmp_path / "link.txt"), "--force")
-    assert (tmp_path / "link.txt").is_symlink()
-    assert (tmp_path / "old.txt").read_text("utf-8").startswith("run ")
+# Hangs
 
 
-def test_nothing_is_left_of_a_file_that_could_not_be_written(
-    command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+ROOT = Path(__file__).resolve().parent.parent
+RUN = ROOT / "fixtures" / "custom-loop-2"
 
-    monkeypatch.setattr(Path, "replace", full)
-    done = command("analyze", loop, "-o", str(tmp_path / "report.txt"))
-    assert (done.code, list(tmp_path.iterdir())) == (2, [])
-    assert done.err == (
-        f"traceview: error: cannot write {tmp_path / 'report.txt'}: No space left on device\n"
-    )
+
+def write(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    case = hang(STEP, task="worker 0", workers=(worker(),))
+    (folder / "gpu1.hang.json").write_bytes(write_up(content_of(case))[0][".json"])
+
+
+def test_a_hang_without_a_trace_is_shown(tmp_path: Path, command: Command) -> None:
+    write(tmp_path / "logs" / "plugins" / "profile" / "run")
+    shown = command("analyze", str(tmp_path / "logs"), "--width", "160")
+    assert "No step has ended for 60 s since step 41 ended at 08:00:00 UTC." in shown.out
+    assert "worker 1 did not reach a collective" in shown.out
+    data = json.loads(command("analyze", str(tmp_path / "logs"), "--format", "json").out)
+    assert data["hangs"][0]["findings"][0]["code"] == "hang"
+    redacted = command("analyze", str(tmp_path / "logs"), "--redact").out
+    assert "worker 1 did not reach a collective" in redacted
+    assert "write_summary" not in redacted
+    assert "gpu1" not in redacted
+
+
+def test_a_hang_beside_a_trace_is_a_finding_of_its_report(tmp_path: Path, command: Command) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(RUN, run)
+    (trace,) = run.rglob("*.xplane.pb")
+    write(trace.parent)
+    report = json.loads(command("analyze", str(run), "--format", "json").out)
+    assert "hang" in [finding["code"] for finding in report["findings"]]
+    assert report["results"]["hangs"]["hangs"][0]["step_function"] == "train_step"
+    full = command("analyze", str(run), "--full", "--width", "160").out
+    assert "No step has ended for 60 s since step 41 ended" in full
+    (trace.parent / "gpu1.hang.json").write_text("{}", encoding="utf-8")
+    damaged = json.loads(command("analyze", str(run), "--format", "json").out)
+    assert "hang-unreadable" in [problem["code"] for problem in damaged["capture"]["problems"]]

@@ -99,28 +99,6 @@ def test_every_format_says_the_same(
         assert "+16.0 ms" in shown
 
 
-def test_the_page_has_both_steps_on_one_scale(
-    command: Command, runs: tuple[str, str], tmp_path: Path
-) -> None:
-    page = tmp_path / "c.html"
-    command("compare", *runs, "-o", str(page))
-    html = page.read_text(encoding="utf-8")
-    assert "before: GPU:0–3" in html
-    assert "after: GPU:0–3" in html
-    # 29.1 of 44.9 ms.
-    assert '<span style="width:64.8' in html
-    assert '<span style="width:100.00%">' in html
-    assert "What to change first" not in html
-
-
-def test_saved_reports_give_the_same(
-    command: Command, runs: tuple[str, str], saved: tuple[str, str]
-) -> None:
-    of_runs = json.loads(command("compare", *runs, "--format", "json").out)
-    of_saved = json.loads(command("compare", *saved, "--format", "json").out)
-    assert of_saved == of_runs
-
-
 def recorded_again(path: str, folder: Path, name: str) -> str:
     """A saved report as of another run with the same times."""
     data = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -150,22 +128,6 @@ def test_several_captures_of_each_side(
     assert not any("One capture of a side" in limit for limit in data["limits"])
 
 
-def test_a_capture_that_is_given_again_counts_once(
-    command: Command, runs: tuple[str, str], saved: tuple[str, str]
-) -> None:
-    before, after = runs
-    again = ("--before", before, "--before", saved[0], "--after", after)
-    asked = ("--format", "json")
-    alone = json.loads(command("compare", *runs, *asked).out)
-    done = command("compare", *runs, *again, *asked)
-    data = json.loads(done.out)
-    said = "A capture that is given again counts once"
-    assert data["limits"][0] == said
-    assert data | {"limits": alone["limits"]} == alone
-    screen = " ".join(command("compare", *runs, *again).out.split())
-    assert said in screen
-
-
 def test_a_run_on_both_sides(
     command: Command, runs: tuple[str, str], saved: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -181,13 +143,6 @@ def test_a_run_on_both_sides(
     assert "is on both sides, which hides a difference" in shared["limits"][0]
 
 
-@pytest.mark.parametrize("missing", [[], ["logs"]])
-def test_both_sides_have_to_be_named(command: Command, missing: list[str]) -> None:
-    done = command("compare", *missing)
-    assert done.code == 2
-    assert ("AFTER" if missing else "BEFORE") in done.err
-
-
 def test_other_devices_are_refused_with_the_reason(command: Command, tmp_path: Path) -> None:
     before, after = (str(side[0]) for side in PAIRS["gpu_gone"]().write(tmp_path))
     done = command("compare", before, after)
@@ -197,22 +152,6 @@ def test_other_devices_are_refused_with_the_reason(command: Command, tmp_path: P
         "hint: --force compares them all the same\n"
     )
     assert command("compare", before, after, "--force").code == 0
-
-
-def test_replicas_are_not_compared_with_gpus(command: Command, runs: tuple[str, str]) -> None:
-    done = command("compare", str(FIXTURES / "custom-loop-4"), runs[0])
-    assert done.code == 7
-    assert "kind of devices: replica before, GPU after" in done.err
-
-
-def test_the_noise_of_replicas_covers_runs(command: Command) -> None:
-    run = str(FIXTURES / "custom-loop-2")
-    done = command("compare", run, run, "--format", "json")
-    data = json.loads(done.out)
-    assert data["step"]["direction"] == "none"
-    assert data["step"]["basis"] == "assumed"
-    assert data["step"]["least_shown_ratio"] > 0.3
-    assert "5.6% are assumed" in data["limits"][0]
 
 
 def test_runs_without_steps_are_refused(command: Command, tmp_path: Path) -> None:
@@ -258,17 +197,6 @@ def test_in_python(runs: tuple[str, str]) -> None:
 def _one_gpu(folder: Path) -> Path:
     SCENARIOS["plain"]().write(folder)
     return folder
-
-
-def test_scaling_does_not_replace_what_it_reads(
-    command: Command, saved: tuple[str, str], tmp_path: Path
-) -> None:
-    own = tmp_path / "own.json"
-    own.write_bytes(Path(saved[0]).read_bytes())
-    one = str(_one_gpu(tmp_path / "one"))
-    done = command("compare", one, str(own), "--scaling", "-o", str(own), "--force")
-    assert (done.code, "is what the command reads" in done.err) == (2, True)
-    assert own.read_bytes() == Path(saved[0]).read_bytes()
 
 
 def test_output_that_cannot_be_written_is_one_exit_code(

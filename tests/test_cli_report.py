@@ -133,14 +133,6 @@ def test_wrong_usage_is_said_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_where_the_folder_should_be(command: Command, loop: str, tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("mine")
-    done = command("report", loop, "-o", str(tmp_path / "out"))
-    assert done.code == 2
-    assert "is a file" in done.err
-    assert (tmp_path / "out").read_text() == "mine"
-
-
 @pytest.mark.parametrize("name", [one.name for one in DOCUMENTS])
 def test_a_saved_report_is_rendered_as_it_was(
     command: Command, loop: str, tmp_path: Path, name: str
@@ -152,15 +144,6 @@ def test_a_saved_report_is_rendered_as_it_was(
     saved = str(out / "report.json")
     assert command("report", saved, "--format", name, "-o", str(again)).code == 0
     assert again.read_bytes() == (out / document.file_name).read_bytes()
-
-
-def test_a_saved_report_on_a_terminal(command: Command, loop: str, tmp_path: Path) -> None:
-    saved = tmp_path / "report.json"
-    command("analyze", loop, "-o", str(saved))
-    text = command("analyze", str(saved), "--full").out
-    assert "Longest gaps" in text
-    assert command("analyze", str(saved), "--full", "--format", "terminal").out == text
-    assert command("analyze", str(saved), "--format", "json").out == saved.read_text("utf-8")
 
 
 @pytest.mark.parametrize("options", [("--steps", "1:2"), ("--run", "a"), ("--salvage",)])
@@ -175,18 +158,6 @@ def test_a_saved_report_cannot_follow_options_of_traces(
         assert f"{options[0]} needs a trace" in done.err
 
 
-@pytest.mark.parametrize(("name", "code"), [("no.json", 3), ("page.json", 4), ("trace.json", 4)])
-def test_what_is_not_a_saved_report(
-    command: Command, tmp_path: Path, name: str, code: int, loop: str
-) -> None:
-    (tmp_path / "page.json").write_text("<!DOCTYPE html>")
-    (trace,) = Path(loop).rglob("*.xplane.pb")
-    (tmp_path / "trace.json").write_bytes(trace.read_bytes())
-    done = command("analyze", str(tmp_path / name))
-    assert (done.code, done.out) == (code, "")
-    assert done.err.startswith(f"traceview: error: {tmp_path / name}: ")
-
-
 def test_a_saved_report_is_opened_in_no_viewer_of_traces(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,15 +169,6 @@ def test_a_saved_report_is_opened_in_no_viewer_of_traces(
     done = command("report", str(saved), "--open", "perfetto")
     assert (done.code, done.out) == (2, "")
     assert "--open perfetto needs a trace" in done.err
-
-
-def test_a_saved_report_is_written_by_the_ending(
-    command: Command, loop: str, tmp_path: Path
-) -> None:
-    saved = str(tmp_path / "report.json")
-    assert command("analyze", loop, "-o", saved).code == 0
-    assert command("report", saved, "-o", str(tmp_path / "a.md")).code == 0
-    assert (tmp_path / "a.md").read_text("utf-8").startswith("# WARNING ")
 
 
 def test_reports_are_not_written_among_the_runs_that_are_read(

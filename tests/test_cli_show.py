@@ -19,11 +19,10 @@ from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.command import Command
 from tests.sidecars import write_sidecar
 from traceview.base.errors import UsageError
-from traceview.cli.options import picoseconds, word_of
+from traceview.cli.options import picoseconds
 from traceview.cli.output import Target
-from traceview.cli.tables import TABLES
+from traceview.cli.table import TABLES
 from traceview.export import formats
-from traceview.ledger.states import IDLE_STATES, KEYS
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -342,21 +341,6 @@ def test_a_terminal_is_shown_the_longest_gaps_only(command: Command, tmp_path: P
     assert len(rows_of(command, "gaps", str(tmp_path))) == 29
 
 
-@pytest.mark.parametrize("window", ["auto", "devices", "trace"])
-@pytest.mark.parametrize("name", ["A", "B", "G", "host_runs_ahead", "first_step_traces"])
-def test_states_sum_to_the_step(
-    name: str, window: str, command: Command, logs_of: Callable[[str], str]
-) -> None:
-    rows = rows_of(command, "steps", logs_of(name), "--window", window)
-    assert len(rows) >= 4
-    # The window from the first to the last device event may begin and end within a step.
-    ends = {rows[0]["number"], rows[-1]["number"]} if window == "devices" else set()
-    for row in rows:
-        total = sum(int(row[f"{key}_ps"]) for key in KEYS)
-        length_ps = int(row["duration_ps"])
-        assert total == length_ps or (row["number"] in ends and total < length_ps)
-
-
 def test_of_many_steps_the_first_and_last_are_shown(command: Command, tmp_path: Path) -> None:
     """1,000 steps of 2 ms, of which number 500 is 100 times as long."""
     trace = new_trace(length_ms=2300)
@@ -399,18 +383,6 @@ def test_classes_directions_and_states_are_chosen(
     assert "unused-gpu (" in command("show", "findings", findings).out
 
 
-def test_the_runs_are_a_table_too(command: Command, fixtures: Path) -> None:
-    rows = rows_of(command, "runs", str(fixtures))
-    assert len(rows) == 8
-    assert [row["run"] for row in rows if row["is_default"] == "True"] == [
-        "slow-input-2/2026_11_21_07_57_19"
-    ]
-    sizes = [
-        int(row["bytes"]) for row in rows_of(command, "runs", str(fixtures), "--sort", "bytes")
-    ]
-    assert sizes == sorted(sizes, reverse=True)
-
-
 def test_no_hang_is_an_error(command: Command, tmp_path: Path) -> None:
     done = command("show", "hang", str(tmp_path))
     assert (done.code, done.out) == (3, "")
@@ -435,13 +407,3 @@ def test_lengths_of_time(text: str, expected: int | None) -> None:
         return
     with pytest.raises(UsageError, match="not a length of time"):
         picoseconds("--min", text)
-
-
-def test_a_word_may_be_given_by_its_display_name() -> None:
-    states = [state.key for state in IDLE_STATES]
-    read = word_of("--state", states, {"not known": "unknown"})
-    assert [read(state) for state in states] == states
-    assert read("Not known") == "unknown"
-    with pytest.raises(UsageError, match="--state inputs: no such choice") as caught:
-        read("inputs")
-    assert caught.value.hint == f"did you mean input? one of {', '.join(states)}"

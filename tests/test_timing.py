@@ -10,7 +10,7 @@ from tests.command import Command
 from traceview.analysis import parallel
 from traceview.base import timing
 from traceview.base.timing import measured, stage
-from traceview.cli import timings
+from traceview.cli import progress
 
 FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "custom-loop-2"
 
@@ -51,7 +51,7 @@ def test_timings_show_the_second_thread_in_a_column(
     monkeypatch.setattr(parallel, "_FEWEST_EVENTS", 0)
     monkeypatch.setattr(parallel, "FEWEST_PER_DEVICE", 0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr(timings, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_LEAST_SECONDS", 0.0)
     done = command("--timings", "analyze", str(FIXTURE))
     assert done.code == 0, done.err
     head, columns, *rows = done.err.strip("\n").splitlines()

@@ -19,7 +19,7 @@ from scripts.crosscheck.xprof import ask
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context, Options
 from traceview.base.errors import TraceviewError
-from traceview.cli.termination import terminable
+from traceview.cli.output import terminable
 from traceview.document.terminal import render_section
 from traceview.export.viewers import xprof_module
 from traceview.report.build import report_of

@@ -16,11 +16,10 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from scripts.docs.words import first_paragraph, words
 from traceview.base import errors
-from traceview.cli.app import app
-from traceview.cli.commands.capture_check import FAILED_CHECK
+from traceview.cli.app import INTERRUPTED, app
+from traceview.cli.commands.capture import FAILED_CHECK
 from traceview.cli.commands.show import WITHOUT_TRACE
-from traceview.cli.errors import INTERRUPTED
-from traceview.cli.tables import TABLES
+from traceview.cli.table import TABLES
 from traceview.document.vocabulary import STATES
 
 _HEAD = """\

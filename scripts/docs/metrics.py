@@ -24,7 +24,7 @@ jq '.results.ledger.share_by_state' report.json
 traceview explain --schema report | jq '."$defs".DeviceTimeRow.properties.busy_ps'
 ```
 
-The last command gives type and meaning of a key. [method.md](method.md) defines how each number is computed.
+The last command gives type and meaning of a key. [method.md](method.md) defines the numbers.
 
 ## Rules
 
@@ -50,19 +50,12 @@ _END = "This page is made from the records in the code by `python -m scripts.doc
 
 
 def page() -> str:
-    """The whole page: the rules, then the keys of each object, in groups by topic."""
-    blocks, topic = [_HEAD], ""
+    """The whole page: the rules, then the keys of each object."""
+    blocks = [_HEAD]
     for record, places in _places(Report, "$").items():
         path = places[0].removeprefix("$").removeprefix(".")
-        parts = path.split(".")
-        heading = parts[0].removesuffix("[]")
-        if heading == "results" and len(parts) > 1:
-            heading = ".".join(parts[:2])
         if any(part in path for part in _FOR_SCHEMA_ONLY):
             continue
-        if heading != topic or not path:
-            topic = heading
-            blocks.append(f"### {heading or 'The report'}")
         keys = ", ".join(code(field.encode_name) for field in fields_of(record))
         blocks.append(
             f"{code(path or '$')} (`{record.__name__}`): {_first_sentence(record)} {keys}"

@@ -27,7 +27,7 @@ from traceview.analysis.measures.step_report import (
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Ordinal, Slower, StateName
 from traceview.document.figures import StepTimes
-from traceview.document.html.figures_svg import drawn
+from traceview.document.html.parts import drawn
 from traceview.document.model import Document
 from traceview.report.build import analyze
 from traceview.report.document import document_of, view_of

@@ -9,9 +9,9 @@ import pytest
 
 from tests.command import Command
 from tests.reports import bare_report, full_report
-from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.comparison.baselines import baseline_called, checked_name, file_content
+from traceview.base.errors import TraceFormatError, UsageError
 from traceview.comparison.build import compare
+from traceview.comparison.history import baseline_called, checked_name, file_content
 from traceview.report import saved
 from traceview.report.build import analyze
 from traceview.report.saved import load_report
@@ -105,40 +105,3 @@ def test_names() -> None:
     for name in ("../x", "a/b", "", ".hidden", "-x", "a b", "a~2", "a" * 65, "é"):
         with pytest.raises(UsageError, match="cannot name a baseline"):
             checked_name(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("mian", "did you mean main?"),
-        ("v1", "did you mean v1.2?"),
-        ("else", "there is main, v1.2"),
-    ],
-)
-def test_an_unknown_name_leads_to_the_nearest(name: str, hint: str, folder: Path) -> None:
-    for known in ("main", "v1.2"):
-        (folder / known).mkdir(parents=True)
-        (folder / known / "1.json.gz").write_text("{}")
-    with pytest.raises(TraceviewError) as caught:
-        baseline_called(folder, name)
-    assert caught.value.hint == hint
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["gate", "--save", "main"], "missing argument 'LOGDIR'"),
-        (["gate", "a", "b", "--run", "x"], "--run goes with one LOGDIR"),
-        (["gate", "logs", "--save", "a", "--github"], "--github and --save exclude each other"),
-        (["gate", "logs", "--redact", "--require", "busy_ratio >= 0"], "--redact needs --save"),
-        (["gate", "logs", "--save", "a", "--dir", ""], "the name of the folder is empty"),
-        (["history", ""], "the name of the folder is empty"),
-        (["compare", "", "logs"], "the path is empty"),
-    ],
-)
-def test_wrong_usage_is_one_line(
-    arguments: list[str], message: str, command: Command, folder: Path
-) -> None:
-    done = command(*arguments)
-    assert (done.code, done.out) == (2, "")
-    assert message in done.err.splitlines()[0]

@@ -23,7 +23,7 @@ from traceview.capture.check.checks import (
     try_profile,
 )
 from traceview.cli.app import app
-from traceview.cli.commands.capture_check import STATUSES, render
+from traceview.cli.commands.capture import STATUSES, render
 
 FOUR = "".join(f"GPU {n}: NVIDIA H200 (UUID: GPU-{n})\\n" for n in range(4))
 SEES_ALL = Trial("2.21.0", 4, 4, has_events=True)

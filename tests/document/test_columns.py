@@ -1,10 +1,12 @@
-"""Tests how the values of a column are written: in one unit, and with a dash where nothing was measured."""
+"""Tests how values are written: columns in one unit, recorded text without harm, names for all that is classified, JSON in parts."""
 
 from __future__ import annotations
 
 import pytest
 
+from traceview.document import json_text
 from traceview.document.columns import cell_texts
+from traceview.document.json_text import dumped, dumped_with_rows
 from traceview.document.model import (
     Bar,
     Column,
@@ -19,7 +21,13 @@ from traceview.document.model import (
     table,
     times,
 )
-from traceview.document.vocabulary import STATES
+from traceview.document.sanitize import encodable, sanitize, shortened
+from traceview.document.vocabulary import (
+    PARTS,
+    STATES,
+    thread_name,
+    thread_words,
+)
 
 MS = 10**9
 
@@ -55,3 +63,66 @@ def test_a_table_has_no_column_without_a_value() -> None:
     (only,) = table("label", [counts("a", [0, 1]), *empty])
     assert [column.heading for column in only.columns] == ["a"]
     assert table("label", empty) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "ascii_text"),
+    [
+        ("model/dense:MatMul", "model/dense:MatMul"),
+        ("a\nb\x1b[1m\u202e", r"a\nb\x1b[1m\u202e"),
+        ("µ – é", r"u - \xe9"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_ascii(text: str, ascii_text: str) -> None:
+    assert sanitize(text, unicode=False) == ascii_text
+
+
+def test_the_middle_of_a_long_text_is_left_out() -> None:
+    text = sanitize("a" * 5000 + "b" * 5000)
+    assert (len(text), text[0], text[-1]) == (2001, "a", "b")
+    assert shortened("abcdefghij", 5) == "ab…ij"
+
+
+def test_a_lone_surrogate_is_replaced() -> None:
+    assert encodable("a\udcff").encode() == "a\ufffd".encode()
+
+
+def test_looks_can_be_told_apart() -> None:
+    for classified in (STATES, PARTS):
+        letters = [look.letter for look in classified.values()]
+        assert all(letters)
+        assert len(set(letters)) == len(letters)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "cell"),
+    [
+        ("traceview", "Python thread", "Python thread"),
+        ("python3.11", "Python thread", "Python thread"),
+        ("tf_Compute/17", "thread tf_Compute/17", "tf_Compute/17"),
+        ("traceview_worker", "thread traceview_worker", "traceview_worker"),
+    ],
+)
+def test_a_thread_that_bears_the_name_of_the_program_is_one_of_python(
+    name: str, words: str, cell: str
+) -> None:
+    assert thread_words(name) == words
+    assert thread_name(name) == cell
+
+
+ROWS = [
+    {"name": 'a\n  "rows": []', "nested": {"empty": [], "pair": [1, None]}},
+    {"name": "\ud800", "nested": {}},
+    {"name": "µ", "nested": {}},
+]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+@pytest.mark.parametrize("at_once", [1, 2, 4])
+def test_rows_in_parts(count: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_text, "_ROWS_AT_ONCE", at_once)
+    value = {"logdir": '/a\n  "rows": []', "windows": [], "rows": ROWS[:count], "left_out": 3}
+    parts = list(dumped_with_rows({**value, "rows": []}, iter(ROWS[:count])))
+    assert b"".join(parts) == dumped(value)
+    assert len(parts) == -(-count // at_once) + 1

@@ -9,36 +9,34 @@ import re
 import zlib
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from scripts.scenarios import SCENARIOS
-from tests.charts import lanes_of
-from tests.documents import bare_document, finding, full_document
+from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
-from traceview.document.figures import Lanes, merged_sentence
-from traceview.document.html.parts import LONGEST_NAME, LONGEST_TEXT, cut
-from traceview.document.html.parts import name as cell_name
-from traceview.document.html.printer import MOST_BYTES, render
+from traceview.document.html.parts import LONGEST_NAME
+from traceview.document.html.printer import (
+    MOST_BYTES,
+    SCRIPTS,
+    STYLES,
+    asset,
+    bar_colours,
+    colours,
+    render,
+    script,
+)
 from traceview.document.model import (
     Document,
-    Findings,
-    Link,
     Section,
     Span,
-    Timeline,
-    device_anchor,
     devices,
-    links,
     spans,
     table,
 )
-from traceview.report.build import analyze
-from traceview.report.formats import html
+from traceview.document.vocabulary import COLOURS
 
 MS = 10**9
 
@@ -118,36 +116,6 @@ def test_only_the_scripts_of_the_page_may_run(document: Document) -> None:
     assert len(scripts) == (3 if document.sections[2].id == "devices" else 2)
 
 
-def test_what_the_capture_lacks_comes_after_what_is_wrong() -> None:
-    about_capture = finding(1, "info", code="few-steps", is_about_capture=True)
-    block = Findings((about_capture, finding(2)))
-    root = page_of(with_sections(Section("findings", "Findings", (block,), is_folded=False)))
-    findings = root.one("section", id="findings")
-    assert [box.attributes["id"] for box in findings.all("details")] == ["finding-2", "finding-1"]
-    assert findings.one("h3").text == "About the capture"
-
-
-def test_a_link_to_what_is_not_there_is_text() -> None:
-    keys = ["GPU:0"]
-    (block,) = table(
-        "label",
-        (
-            devices("device", keys),
-            links("see", [(Link("finding 9", "finding 9"), Link("steps", "steps"))]),
-        ),
-    )
-    root = page_of(with_sections(Section("a", "A", (block,))))
-    assert targets(root.one("table")) == []
-    assert root.one("tbody").text.endswith("finding 9, steps")
-
-
-def test_a_row_has_its_id_once() -> None:
-    columns, anchors = (devices("device", ["GPU:0"]),), [device_anchor("GPU:0")]
-    blocks = (*table("first", columns, anchors=anchors), *table("second", columns, anchors=anchors))
-    root = page_of(with_sections(Section("a", "A", blocks)))
-    assert [row.attributes.get("id") for row in root.all("tr")] == [None, "device-1", None, None]
-
-
 def test_spans_need_a_timeline() -> None:
     (block,) = table("label", (devices("device", ["GPU:0"]), spans("", [Span("GPU:0", 0, MS)])))
     section = Section("a", "A", (block,))
@@ -159,18 +127,6 @@ def test_spans_need_a_timeline() -> None:
     (block,) = table("label", (devices("device", ["GPU:0"]), spans("", [several])))
     root = page_of(with_sections(drawn, Section("a", "A", (block,))))
     assert root.one("table").one("a", class_="show").attributes["data-at"] == "1,2,3,0"
-
-
-def test_strips_stand_in_the_place_of_a_timeline() -> None:
-    drawn = full_document().sections[0]
-    # Below a timeline they are shown where no script may run.
-    assert "█" in page_of(with_sections(drawn)).one("pre", class_="strips").text
-    without = structs.replace(drawn, blocks=(Timeline(None), drawn.blocks[1]))
-    root = page_of(with_sections(without))
-    assert "█" in root.one("pre", class_="strips").text
-    assert root.one("p", id="timeline").text == (
-        "No timeline: the report was saved without it; traceview report LOGDIR -o DIR draws it."
-    )
 
 
 def data_of(root: Element) -> dict[str, Any]:
@@ -188,22 +144,6 @@ def test_the_figure_holds_its_data() -> None:
     assert data["states"]["latency"] == ["latency", "T", "launch latency", True]
     assert data["thread_states"]["latency"] == ["host", "T", "launch latency", False]
     assert data["activities"]["compute"] == ["compute", "", "compute", False]
-
-
-def test_what_was_merged_is_stated() -> None:
-    assert merged_sentence(lanes_of("GPU:0")) == (
-        "Slices shorter than 20.0 ms are merged with their neighbours: "
-        "13 slices show 24 events; times stay exact."
-    )
-    assert merged_sentence(Lanes((), (), 3, ())) == "3 more devices are not drawn."
-
-
-def test_devices_that_are_no_outliers_are_listed_on_request() -> None:
-    drawn = full_document().sections[0]
-    (block, _) = drawn.blocks
-    chosen = structs.replace(block, outliers=("GPU:1",))
-    section = structs.replace(drawn, blocks=(chosen,))
-    assert data_of(page_of(with_sections(section)))["folded"] == [0]
 
 
 def is_of_two_lines(element: Element) -> bool:
@@ -229,20 +169,6 @@ def test_hostile_names_are_text(text: str) -> None:
     assert shapes[0] == shapes[1]
     body = page[page.index("<body") : page.rindex("</main>")]
     assert all(character.isprintable() or character == "\n" for character in body)
-
-
-def test_a_long_name_is_cut_and_its_length_stated() -> None:
-    root = page_of(full_document(lambda _: "x" * 100_000))
-    texts = [element.text for tag in ("td", "p", "dd") for element in root.all(tag)]
-    assert max(map(len, texts)) < 3 * LONGEST_TEXT
-    assert any("(100,000 characters)" in text for text in texts)
-
-
-def test_cut() -> None:
-    assert cut("a" * 10, 10) == "a" * 10
-    assert cut("a" * 20 + "b" * 80, 30) == "a" * 20 + "…" + "b" * 10 + " (100 characters)"
-    assert cut("\u202e\n", 10) == r"\u202e\n"
-    assert str(cell_name("a/<b")) == "a/<wbr>&lt;b"
 
 
 @pytest.mark.parametrize("device_count", [1, 8, 64, 512])
@@ -281,15 +207,22 @@ def test_a_page_that_is_too_long_has_fewer_rows() -> None:
     )
 
 
-@pytest.mark.parametrize("scenario", ["two_hosts", "hostile_names", "slower_gpu", "no_steps"])
-def test_scenarios_are_pages(scenario: str, tmp_path: Path) -> None:
-    SCENARIOS[scenario]().write(tmp_path)
-    report = analyze(tmp_path, lanes=True)
-    page = html(report)
-    root = parsed(page)
-    assert page == html(report)
-    assert len(page.encode()) <= MOST_BYTES
-    for element in root.all("table"):
-        assert len({len(row.children) for row in element.all("tr")}) == 1
-    for number, found in enumerate(report.findings, start=1):
-        assert found.code in root.one("details", id=f"finding-{number}").text
+# Scripts and style sheets
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_two_parts_of_a_script_give_the_same_name(name: str) -> None:
+    # JavaScript would take the later of two functions without a word.
+    given = re.findall(r"^(?:async )?(?:function|const|let) (\w+)", script(name), re.MULTILINE)
+    assert len(given) == len(set(given))
+
+
+def test_every_colour_that_is_used_is_defined() -> None:
+    scripts = list(map(script, SCRIPTS))
+    sheets = [bar_colours(), *map(asset, STYLES)]
+    used = set(re.findall(r"var\(--tv-([\w-]+)\)", "".join((*sheets, *scripts))))
+    assert used
+    assert used <= set(COLOURS)
+    assert (
+        colours().count("--tv-compute:") == 3
+    )  # on light, and on dark by the system or the reader

@@ -10,10 +10,9 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from scripts.scenarios import SCENARIOS
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
-from traceview.document.markdown import MOST_BYTES, code, fenced, prose, render
+from traceview.document.markdown import MOST_BYTES, code, prose, render
 from traceview.document.model import Document
 from traceview.document.phrase import name
 from traceview.report.build import analyze
@@ -131,20 +130,6 @@ def test_a_sentence_is_no_markup(sentence: str, written: str) -> None:
     assert prose(sentence) == written
 
 
-def test_a_fence_is_longer_than_those_inside() -> None:
-    assert fenced(["a", "````"]) == "`````text\na\n````\n`````"
-
-
-@pytest.mark.parametrize("device_count", [1, 8, 64, 512])
-def test_many_devices_fit(device_count: int) -> None:
-    page = render(full_document(device_count=device_count, most_rows=64))
-    assert len(page.encode()) <= MOST_BYTES
-    assert "Cut at" not in page
-    rows = next(table for table in tables(page) if "kernels" in table[0])[1:]
-    assert len(rows) == min(device_count, 64)
-    assert (f"{device_count - 64} of {device_count} rows" in page) == (device_count > 64)
-
-
 def test_a_page_that_is_too_long_names_what_it_left_out() -> None:
     page = render(full_document(), most_bytes=5000)
     assert len(page.encode()) <= 5000
@@ -155,14 +140,3 @@ def test_a_page_that_is_too_long_names_what_it_left_out() -> None:
     assert not any(f"<b>{title}</b>" in page for title in titles)
     assert prose(full_document().summary.answer) in page
     assert "Cut at" not in render(full_document())
-
-
-@pytest.mark.parametrize("name", ["two_hosts", "hostile_names", "slower_gpu", "no_steps"])
-def test_scenarios_are_pages(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    page = render(document_of(analyze(tmp_path)))
-    assert len(page.encode()) <= MOST_BYTES
-    assert "\n\n\n" not in page
-    for table in tables(page):
-        assert len({len(row) for row in table}) == 1
-    assert all(token.type not in ("link_open", "image") for token in tokens(page))

@@ -56,57 +56,6 @@ def test_only_nothing_is_0_percent_and_only_all_is_100(ratio: float | None, text
 
 
 @pytest.mark.parametrize(
-    ("ratio", "text"),
-    [(None, "–"), (0.0004, "0%"), (0.2, "+20.0%"), (-0.031, "-3.1%"), (1.5, "+150%")],
-)
-def test_a_signed_share_says_more_or_less(ratio: float | None, text: str) -> None:
-    assert numbers.signed_share(ratio) == text
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "text"),
-    [
-        ("window_ps", 10**9, "1.00 ms"),
-        ("profile_ns", 10**6, "1.00 ms"),
-        ("memory_held_bytes", 256_000_000, "256 MB"),
-        ("h2d_bytes", 36, "36 B"),
-        ("busy_ratio", 0.5, "50.0%"),
-        ("compute_ratio_to_busiest", 0.125, "12.5%"),
-        ("used_count", 1367, "1,367"),
-        ("status", "empty", "empty"),
-        ("input_ps_per_step", 11_800_000_000, "11.8 ms"),
-        ("h2d_bytes_per_step", 1_000_000, "1.00 MB"),
-        ("bus_bytes_per_second", 22_200_000_000, "22.2 GB/s"),
-        ("score", 3.14159, "3.14"),
-        ("median_step_ps", None, "–"),
-    ],
-)
-def test_a_measured_value_has_the_unit_of_its_key(
-    key: str, value: float | str | None, text: str
-) -> None:
-    assert numbers.measured(key, value) == text
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ([], "–"),
-        ([None, 6_000_000_000], "6.00 ms"),
-        ([6_000_000_000, 6_000_000_001], "6.00 ms"),
-        ([6_000_000_000, 0], "0 to 6.00 ms"),
-    ],
-)
-def test_a_range_of_times(values: list[int | None], text: str) -> None:
-    assert numbers.time_range(values) == text
-
-
-def test_a_range_of_shares() -> None:
-    assert numbers.share_range([0.577, None, 0.579]) == "57.7–57.9%"
-    assert numbers.share_range([0.5, 0.5]) == "50.0%"
-    assert numbers.share_range([]) == "–"
-
-
-@pytest.mark.parametrize(
     ("ns", "text"),
     [
         (None, None),
@@ -159,11 +108,3 @@ def test_devices_are_joined_by_their_numbers(keys: list[str], text: str) -> None
 )
 def test_a_long_list_is_cut(names: list[str], text: str) -> None:
     assert numbers.listed(names) == text
-
-
-def test_a_list_may_be_cut_sooner() -> None:
-    assert numbers.listed([*"abcde"], most=3) == "a, b, c and 2 more"
-
-
-def test_a_noun_agrees_with_its_number() -> None:
-    assert [numbers.plural(n, "step") for n in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]

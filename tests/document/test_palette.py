@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from tests.colour_vision import SIGHTS, ciede2000, contrast, difference
+from tests.colour_vision import SIGHTS, contrast, difference
 from traceview.document.vocabulary import (
     COLOURS,
     PARTS,
@@ -35,24 +35,6 @@ def close_pairs(looks: Mapping[str, Look], sight: str, ground: int) -> list[tupl
         )
         < LEAST_DIFFERENCE
     ]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
-        ((50, -1.0, 2.0), (50, 0.0, 0.0), 2.3669),
-        ((50, 2.5, 0.0), (73, 25.0, -18.0), 27.1492),
-        ((22.7233, 20.0904, -46.6940), (23.0331, 14.9730, -42.5619), 2.0373),
-        ((2.0776, 0.0795, -1.1350), (0.9033, -0.0636, -0.5514), 0.9082),
-    ],
-)
-def test_the_measure_is_right(
-    first: tuple[float, float, float], second: tuple[float, float, float], expected: float
-) -> None:
-    # Test data of Sharma, Wu and Dalal.
-    assert ciede2000(first, second) == pytest.approx(expected, abs=5e-5)
-    assert contrast("#ffffff", "#000000") == pytest.approx(21)
 
 
 @pytest.mark.parametrize("style", [style for style in SLICE_COLOURS if style not in NO_SLICE])
@@ -85,10 +67,3 @@ def test_a_slice_differs_from_the_empty_row(sight: str, ground: int) -> None:
         and (apart := difference(colour, COLOURS["row"][ground], sight)) < 5
     ]
     assert close == []
-
-
-def test_letters_cannot_be_mistaken() -> None:
-    letters = [look.letter for look in STATES.values()]
-    assert not set(letters) & set("l1O0|")
-    assert all(letter.isupper() or not letter.isalnum() for letter in letters)
-    assert STATES["latency"].letter == "T"

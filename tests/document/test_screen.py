@@ -115,12 +115,6 @@ def test_whole_output(width: int, golden: Golden) -> None:
     golden(f"screen-{width}.txt", shown(screen(), width))
 
 
-def test_whole_output_in_ascii(golden: Golden) -> None:
-    text = shown(screen(), unicode=False)
-    assert text.isascii()
-    golden("screen-80-ascii.txt", text)
-
-
 def test_colours_are_all_that_colour_adds() -> None:
     coloured = render_screen(screen(), width=80, color=True)
     assert ESCAPES.search(coloured)
@@ -145,16 +139,6 @@ def test_what_is_too_much_is_counted() -> None:
     counted = re.search(r"^\+ (\d+) more findings: ", text, re.M)
     assert counted
     assert int(counted[1]) + text.count("WARNING") == 3 + 4
-
-
-def test_a_long_path_leaves_the_commands_whole() -> None:
-    path = "/data/" + "x" * 300
-    content = screen(
-        next_command=f"traceview show gaps {path} --cause input",
-        full_command=f"traceview analyze {path} --full",
-    )
-    fits(content)
-    assert f"Next:\ntraceview show gaps {path} --cause input\n" in shown(content)
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "表" * 300], ids=range(len(HOSTILE) + 1))
@@ -191,11 +175,6 @@ def test_bars_share_one_scale() -> None:
     assert set(long) == {"#"}
 
 
-def test_a_small_part_has_a_small_bar() -> None:
-    (bar,) = bars(shown(screen(anatomy=(row("GPU:0", 100 * MS, compute=99, input=1),))))
-    assert bar.count("I") <= 1
-
-
 def test_numbers_add_up_to_the_step() -> None:
     """Parts that have no room are one number."""
     parts = dict.fromkeys(("compute", "communication", "input", "sync", "launch", "between"), 8)
@@ -215,13 +194,6 @@ def test_every_letter_is_explained() -> None:
     assert "B Python between steps" in text
     without = text.replace(line, "")
     assert unexplained(without.splitlines())
-
-
-def test_a_bar_of_alike_devices_says_that_it_is_a_mean() -> None:
-    """Its numbers are those of none of them."""
-    both = replace(row("GPU:0, 1", compute=50), devices=("GPU:0", "GPU:1"))
-    assert "\nmean of GPU:0, 1  ##" in shown(screen(anatomy=(both,)))
-    assert "\nGPU:0  ##" in shown(screen(anatomy=(row("GPU:0", compute=50),)))
 
 
 def test_a_large_part_is_never_other_time() -> None:

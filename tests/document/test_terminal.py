@@ -8,25 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
 from rich.cells import cell_len
 
-from tests.documents import bare_document, finding, full_document
+from tests.charts import SLICE_COUNT
+from tests.charts import strip as strip_of
+from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
+from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import (
     Column,
     Document,
-    Findings,
     Section,
+    Strips,
     counts,
-    names,
     notes,
     shares,
     table,
     words,
 )
+from traceview.document.page import Page
 from traceview.document.screen import MOST_FULL_LINES, render
-from traceview.document.terminal import render_section
+from traceview.document.terminal import render_section, shortened_names, strip_lines
 from traceview.report.build import analyze
 from traceview.report.document import document_of
 
@@ -51,18 +53,6 @@ def test_whole_output(document: Callable[[], Document], width: int, golden: Gold
     golden(f"{document.__name__}-{width}.txt", shown(document(), width))
 
 
-def test_whole_output_in_ascii(golden: Golden) -> None:
-    text = shown(full_document(), 80, unicode=False)
-    assert text.isascii()
-    golden("full_document-80-ascii.txt", text)
-
-
-def test_colours_are_all_that_colour_adds() -> None:
-    coloured = render(full_document(), width=100, color=True)
-    assert ESCAPES.search(coloured)
-    assert ESCAPES.sub("", coloured) == shown(full_document())
-
-
 @pytest.mark.parametrize("width", [1, 40, 47, 60, 80, 100, 120, 250])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_no_line_is_wider_than_the_page(width: int, unicode: bool) -> None:
@@ -72,16 +62,6 @@ def test_no_line_is_wider_than_the_page(width: int, unicode: bool) -> None:
         # A command is never broken.
         assert [line for line in too_wide if not line.startswith("traceview ")] == []
         assert [line for line in lines if line != line.rstrip()] == []
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
-def test_real_traces_fit(name: str, shared_traces: Path) -> None:
-    document = document_of(analyze(shared_traces / name), is_brief=True)
-    for width in (60, 80, 120):
-        lines = shown(document, width).splitlines()
-        # A command is never broken.
-        assert all(cell_len(line) <= width or "traceview " in line for line in lines)
 
 
 @pytest.mark.shared
@@ -97,19 +77,6 @@ def test_all_of_eight_gpus_is_120_lines(name: str, width: int, shared_traces: Pa
         assert f"\n{section.title}" in page or section.command in page
 
 
-def test_many_devices_and_findings_are_120_lines() -> None:
-    every = tuple(finding(number) for number in range(1, 31))
-    document = full_document(device_count=64, most_rows=16)
-    sections = tuple(
-        structs.replace(section, blocks=(Findings(every),)) if section.id == "findings" else section
-        for section in document.sections
-    )
-    for width in (60, 80, 120):
-        page = shown(structs.replace(document, sections=sections), width)
-        assert len(page.splitlines()) <= MOST_FULL_LINES
-        assert "20 more findings: traceview show findings logs" in page
-
-
 @pytest.mark.parametrize("unicode", [True, False])
 @pytest.mark.parametrize("text", LONG, ids=range(len(LONG)))
 def test_hostile_names_do_no_harm(text: str, unicode: bool) -> None:
@@ -120,10 +87,6 @@ def test_hostile_names_do_no_harm(text: str, unicode: bool) -> None:
     page.encode("utf-8")
     coloured = render(document, width=80, color=True, unicode=unicode)
     assert ESCAPES.sub("", coloured) == page
-
-
-def test_markup_of_a_name_is_text() -> None:
-    assert "[red]GPU:0[/red]" in shown(full_document(lambda name: f"[red]{name}[/red]"))
 
 
 # Tables
@@ -161,19 +124,6 @@ def test_a_heading_is_broken_before_a_column_goes() -> None:
     ]
 
 
-def test_names_stay_readable_as_long_as_other_columns_can_go() -> None:
-    columns = (
-        words("gap", ["1"]),
-        names("op", ["gradient_tape/model/dense_12/MatMul/Assign"]),
-        words("note", ["n" * 12], priority=1),
-    )
-    assert lines_of(columns, 44)[:2] == [
-        "gap  op                         note",
-        f"1    gradient…12/MatMul/Assign  {'n' * 12}",
-    ]
-    assert lines_of(columns, 40)[:2] == ["gap  op", "1    gradient_tap…dense_12/MatMul/Assign"]
-
-
 def test_what_is_least_important_goes_first() -> None:
     rest = [shares(f"column_{n}", [0.5], priority=n) for n in (3, 1, 2)]
     for name, headings in (
@@ -182,17 +132,6 @@ def test_what_is_least_important_goes_first() -> None:
     ):
         first, *_ = lines_of([words("row", [name]), *rest], 40)
         assert re.split("  +", first) == headings
-
-
-def test_columns_that_always_stay_go_from_the_right_where_nothing_else_helps() -> None:
-    columns = [counts(f"count {n}", [10**8]) for n in range(5)]
-    lines = lines_of(columns, 40)
-    assert lines == [
-        "    count 0      count 1      count 2",
-        "100,000,000  100,000,000  100,000,000",
-        "Not shown at 40 columns: count 3, count",
-        "4; --width 63 shows all.",
-    ]
 
 
 # Other blocks
@@ -210,3 +149,80 @@ def test_a_command_in_a_sentence_is_never_broken(width: int) -> None:
     assert command in line
     assert all(cell_len(other) <= width for other in lines if other is not line)
     assert " ".join(" ".join(lines).split()).endswith(note.replace("`", ""))
+
+
+# Shortened names
+
+
+@pytest.mark.parametrize("width", [24, 40, 60])
+def test_names_that_differ_in_the_middle(width: int) -> None:
+    start = "StatefulPartitionedCall/gradient_tape/model/transformer_encoder/layer"
+    names = [
+        f"{start}_{n}/attention_{letter}/dense/MatMul/MatMul_1/{'x' * 60}"
+        for n in range(12)
+        for letter in "ab"
+    ]
+    shown = shortened_names(Page(80), names, width)
+    assert len(set(shown.values())) == len(names)
+    assert max(map(cell_len, shown.values())) <= width
+
+
+def test_names_that_fit_stay_as_they_are() -> None:
+    assert shortened_names(Page(80), ["a/b", "a/c"], 3) == {"a/b": "a/b", "a/c": "a/c"}
+
+
+def test_names_without_end_are_told_apart_as_far_as_there_is_room() -> None:
+    """Each begins with all that are shorter."""
+    names = ["a" * length for length in range(1, 2000)]
+    assert max(map(cell_len, shortened_names(Page(80), names, 40).values())) <= 40
+
+
+# Strips
+
+
+def alike(**parts: int) -> UtilizationStrip:
+    """240 slices of 100 ps, each with so many picoseconds of a part."""
+    slices = {
+        part: (parts.get(part, 0),) * SLICE_COUNT for part in ("compute", "collective", "copy")
+    }
+    idle = (100 - sum(parts.values()),) * SLICE_COUNT
+    return UtilizationStrip(
+        "GPU:0", 0, 24_000, slices["compute"], slices["collective"], slices["copy"], idle
+    )
+
+
+def strip_lines_of(*strips: UtilizationStrip, width: int = 80, unicode: bool = True) -> list[str]:
+    page = Page(width, unicode=unicode)
+    devices = tuple(strip.device for strip in strips)
+    strip_lines(page, Strips(UtilizationStrips(SLICE_COUNT, strips), devices))
+    return page.render().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("parts", "characters"),
+    [
+        ({"compute": 50}, "█#"),
+        ({"compute": 49}, "▂+"),
+        ({"compute": 20, "collective": 40}, "▒%"),
+        ({"compute": 20, "collective": 21}, "░:"),
+        ({"copy": 60, "compute": 40}, "≡="),
+        ({"copy": 1}, "─-"),
+        ({}, "·."),
+    ],
+)
+def test_a_character_shows_what_a_slice_is_mostly_and_how_full(
+    parts: dict[str, int], characters: str
+) -> None:
+    is_thin = 0 < sum(parts.values()) < 50
+    for unicode, character in zip((True, False), characters, strict=True):
+        axis, strip, legend = strip_lines_of(alike(**parts), unicode=unicode)
+        assert axis == f"       0{'24.0 ns':>59}"
+        assert strip == f"GPU:0  {character * 60}"
+        assert legend.startswith(f"{character} ")
+        assert legend.count(character) == 1
+        assert ("less than half busy" in legend) == is_thin
+
+
+def test_wide_names_leave_room() -> None:
+    _, strip, *_ = strip_lines_of(strip_of("表" * 30), width=40)
+    assert strip.count("█") >= 12

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from tests.charts import MS
 from tests.command import Command
 from tests.gate.test_gate import with_steps
-from tests.hostile import HOSTILE
 from tests.html_page import parsed
 from tests.reports import bare_report, device
 from traceview.analysis.machine.capture_quality import HostCapture
@@ -81,15 +80,6 @@ def test_the_order_and_the_change(folder: Path, command: Command) -> None:
     assert "in at most 5.0% of such series" in " ".join(done.out.split())
 
 
-def test_no_change(tmp_path: Path, command: Command) -> None:
-    for day in range(5):
-        save(tmp_path / "few", f"{day}.json", on_day(day, 20 + day % 2))
-    assert (
-        "5 reports: no change of the step time shown."
-        in command("history", str(tmp_path / "few")).out
-    )
-
-
 def test_runs_on_other_devices_are_a_series_of_their_own(folder: Path, command: Command) -> None:
     save(folder, "other.json", on_day(20, 10, "A100"))
     data = json.loads(command("history", str(folder), "--format", "json").out)
@@ -129,12 +119,6 @@ def test_the_page_draws_the_step_times(folder: Path, command: Command, tmp_path:
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_markdown(folder: Path, command: Command) -> None:
-    text = command("history", str(folder), "--format", "markdown").out
-    assert text.startswith("## History\n\n12 reports: the step time changed once.")
-    assert text.count("\n| 1970-01-") == 12
-
-
 def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
     (folder / "cut.json").write_text("{")
     (folder / "host.traceview.json").write_text("{}")
@@ -148,19 +132,6 @@ def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
     assert "cut.json is left out: byte 1: not JSON: the file ends too early." in text
     assert "copy.json is left out: another file has a report on its trace." in text
     assert "host.traceview.json" not in text
-
-
-def test_hostile_names_are_text(tmp_path: Path, command: Command) -> None:
-    folder = tmp_path / "hostile"
-    for day, text in enumerate(HOSTILE):
-        report = on_day(day, 20)
-        save(folder, f"{day}.json", replace(report, source=replace(report.source, run=text)))
-    page = tmp_path / "page.html"
-    assert command("history", str(folder), "-o", str(page)).code == 0
-    parsed(page.read_text("utf-8"))
-    assert "<script>alert" not in page.read_text("utf-8")
-    out = command("history", str(folder), "--width", "200").out
-    assert all(character.isprintable() or character == "\n" for character in out)
 
 
 @pytest.mark.parametrize(
@@ -193,20 +164,3 @@ def test_nothing_to_show(
     done = command("history", str(folder))
     assert (done.code, done.out) == (code, "")
     assert message in done.err.splitlines()[0]
-
-
-def test_only_the_newest_reports_of_each_series_are_kept(command: Command, tmp_path: Path) -> None:
-    folder = tmp_path / "reports"
-    for day in range(5):
-        save(folder, f"v100-{4 - day}.json", on_day(day, 100))
-    for day in range(2):
-        save(folder, f"a100-{day}.json", on_day(10 + day, 100, model="A100"))
-    (folder / "notes.json").write_text("{}")
-    (folder / "page.html").write_text("page")
-    assert command("history", str(folder), "--keep", "0").code == 2
-    done = command("history", str(folder), "--keep", "2")
-    assert done.code == 0
-    kept = ["a100-0.json", "a100-1.json", "notes.json", "page.html", "v100-0.json", "v100-1.json"]
-    assert sorted(path.name for path in folder.iterdir()) == kept
-    assert "run2" not in done.out
-    assert "run3" in done.out

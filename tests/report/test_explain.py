@@ -11,7 +11,7 @@ from traceview.analysis.rules.rule import Rule
 from traceview.document.phrase import plain
 from traceview.document.terminal import render_section
 from traceview.document.vocabulary import STATES
-from traceview.report.explain import entry, explain_list, explain_section
+from traceview.report.explain import entry, explain_list
 
 RULE = Rule(
     code="slow-host",
@@ -55,22 +55,3 @@ def test_what_there_is_to_say_of_a_rule_has_no_placeholder(rule: Rule) -> None:
         assert text.strip()
         assert not re.search(r"[{}]|\[[ ,]", text), text
     assert {"Meaning", "Reported from", "Advice", "Example"} <= said.keys()
-
-
-@pytest.mark.parametrize("width", [40, 80, 200])
-def test_an_entry_says_everything_of_a_rule(width: int) -> None:
-    lines = render_section(explain_section(RULE), width=width, color=False).splitlines()
-    assert max(map(len, (line for line in lines if "LOGDIR" not in line))) <= width
-    text = " ".join(" ".join(lines).split())
-    for part in (
-        "warning or critical",
-        "Meaning: The host is slow.",
-        "May add: It is … slow.",
-        "Reported from: 5.0% of the GPU time, and 20.0 µs at least",
-        "Evidence: time of the host",
-        "Advice: Use tf.function. Look at traceview show gaps LOGDIR.",
-        "Advice for JAX: Use jax.jit.",
-        "Example: GPU:0 waits 8.00 of 50.0 ms (16%) for the host",
-        "few-workers",
-    ):
-        assert part in text

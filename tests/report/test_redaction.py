@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count, cycle
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
-from msgspec.structs import replace
 
 from scripts.cuda_trace import CudaTrace
-from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, new_trace
 from tests.command import Command
-from tests.hostile import HOSTILE, with_texts
 from tests.reports import full_report
 from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Evidence
 from traceview.base.record import (
     KEY,
-    OpName,
     Record,
     TextKind,
     fields_of,
@@ -35,14 +30,13 @@ from traceview.base.record import (
     records_of,
 )
 from traceview.capture.sidecar.environment import VARIABLES
-from traceview.document import screen as terminal
-from traceview.report.build import analyze
-from traceview.report.document import document_of
-from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report
-from traceview.report.pseudonyms import Pseudonyms
-from traceview.report.public_names import library_words, op_types, setting_words
-from traceview.report.redaction import redacted, redacted_record
+from traceview.report.redaction import (
+    Pseudonyms,
+    op_types,
+    redacted,
+    redacted_record,
+)
 from traceview.report.saved import to_json
 from traceview.trace.sidecar.hang import Hang
 
@@ -50,63 +44,78 @@ SECRETS = re.compile("acme|mallory|gandalf|zebra|bob\\b|hush", re.IGNORECASE)
 ADDRESS = "10.20.30.40:8470"
 
 
-def pages(report: Report) -> Iterator[str]:
-    """The report in every form."""
-    for document in DOCUMENTS:
-        content: str | bytes = document.render(report)
-        yield content if isinstance(content, str) else content.decode(errors="replace")
-    yield terminal.render(document_of(report), width=200, color=False, most_lines=10**6)
+PUBLIC_BEGINNINGS = (
+    "",
+    "2.21.0-",
+    "CUDA_ERROR_",
+    "Cijk_Ailk_Bljk_",
+    "EagerLocalExecute: ",
+    "GPU:0/",
+    "Iterator::",
+    "MatMul/",
+    "NVIDIA ",
+    "cu",
+    "gemm_",
+    "tf_",
+    "worker ",
+)
 
 
 def filled(
     type_: inspect.Type,
     place: str,
     numbers: Iterator[int],
+    beginnings: Iterator[str],
     sources: dict[str, str],
     kind: TextKind | None = None,
 ) -> Any:
     """A value of a type in which every text that is not ours is a secret of its own; `sources` has the field of each."""
     if isinstance(type_, inspect.Metadata):
-        return filled(type_.type, place, numbers, sources, kind_of_text(type_.extra))
+        return filled(type_.type, place, numbers, beginnings, sources, kind_of_text(type_.extra))
     if isinstance(type_, inspect.UnionType):
         texts = [member for member in type_.types if inspect.StrType in map(type, parts_of(member))]
-        return filled((*texts, *type_.types)[0], place, numbers, sources)
+        return filled((*texts, *type_.types)[0], place, numbers, beginnings, sources)
     if isinstance(type_, inspect.LiteralType):
         return type_.values[0]
     if isinstance(type_, inspect.VarTupleType):
-        return (filled(type_.item_type, place, numbers, sources),)
+        return (filled(type_.item_type, place, numbers, beginnings, sources),)
     if isinstance(type_, inspect.DictType):
-        key = filled(type_.key_type, f"{place}{{}}", numbers, sources)
-        return {key: filled(type_.value_type, place, numbers, sources)}
+        key = filled(type_.key_type, f"{place}{{}}", numbers, beginnings, sources)
+        return {key: filled(type_.value_type, place, numbers, beginnings, sources)}
     if isinstance(type_, inspect.StructType):
         name = type_.cls.__name__
         return type_.cls(
             **{
-                field.name: filled(field.type, f"{name}.{field.name}", numbers, sources)
+                field.name: filled(field.type, f"{name}.{field.name}", numbers, beginnings, sources)
                 for field in type_.fields
             }
         )
     if isinstance(type_, inspect.StrType) and (kind == "words" or type_.pattern == KEY):
         return "key"
     if isinstance(type_, inspect.StrType):
-        secret = f"zebra{next(numbers)}"
+        secret = f"{next(beginnings)}zebra{next(numbers)}"
         sources[secret] = place
         return secret
     kinds = {inspect.IntType: 1, inspect.FloatType: 0.5, inspect.BoolType: True}
     return kinds.get(type(type_))
 
 
-def test_nothing_is_left_of_any_field() -> None:
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(
+        st.builds("{}{}".format, st.sampled_from(PUBLIC_BEGINNINGS), st.text()),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_nothing_is_left_of_any_field(beginnings: list[str]) -> None:
+    """However a name begins."""
     sources: dict[str, str] = {}
-    report = filled(inspect.type_info(Report), "", count(1), sources)
+    report = filled(inspect.type_info(Report), "", count(1), cycle(beginnings), sources)
     left = set(re.findall(r"zebra\d+", to_json(redacted_record(report))))
-    assert {sources[secret] for secret in left} == set()
+    of_number = {secret[secret.rindex("zebra") :]: place for secret, place in sources.items()}
+    assert {of_number[secret] for secret in left} == set()
     assert len(sources) >= 190
-
-
-def test_every_kind_of_text_has_its_pseudonym() -> None:
-    for kind in {*get_args(TextKind)} - {"words"}:
-        assert "zebra" not in Pseudonyms().shown(kind, "zebra 7")
 
 
 def untyped_in(type_: inspect.Type, is_typed: bool = False) -> bool:
@@ -131,27 +140,6 @@ def test_every_text_says_what_it_is(root: type[Record]) -> None:
     assert untyped == []
 
 
-class Untyped(Record, frozen=True):
-    """A record whose author forgot what its texts are.
-
-    Attributes:
-        text: Any text.
-        texts: More of them.
-        op: An op.
-    """
-
-    text: str
-    texts: dict[str, tuple[str, ...]]
-    op: OpName
-
-
-def test_a_text_that_says_not_what_it_is_is_not_printed() -> None:
-    """Though every word of it is a public one."""
-    secret = "The device waits for input"
-    hidden = redacted_record(Untyped(secret, {"idle": (secret, "input")}, "input/MatMul"))
-    assert hidden == Untyped("text_1", {"text_2": ("text_1", "text_3")}, "op_1/MatMul")
-
-
 def test_a_name_that_another_field_says_the_kind_of() -> None:
     """What says none is hidden."""
     rows = (
@@ -164,111 +152,6 @@ def test_a_name_that_another_field_says_the_kind_of() -> None:
         Evidence("method", "none", None, "host_1", value_is="words"),
         Evidence("op", "text_1", None, "worker 3", where_is="task"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "shown"),
-    [
-        ("host", "device", "host_1"),
-        ("device", "device/GPU:3", "host_1/GPU:3"),
-        ("op", "loss/share/MatMul:MatMul", "op_1/op_2/MatMul:MatMul"),
-        ("kernel", "step", "kernel_1"),
-        ("function", "share", "function_1"),
-        ("line", "the/step.py:3 in share", "line_1"),
-        ("path", "the/step.py", "path_1"),
-        ("thread", "input", "thread_1"),
-        ("stage", "Iterator::Root::Input", "Iterator::Root::stage_1"),
-        ("task", "the worker", "task_1"),
-        ("message", "no GPU was recorded", "message_1"),
-    ],
-)
-def test_what_a_name_is_made_of_does_not_matter(kind: TextKind, name: str, shown: str) -> None:
-    assert Pseudonyms().shown(kind, name) == shown
-
-
-def test_a_name_made_of_words_of_ours_is_hidden_in_the_whole_report(tmp_path: Path) -> None:
-    trace = new_trace("device")
-    for number in range(4):
-        start_ms = number * 50.0
-        trace.marker(number, round(start_ms * 1e9), round((start_ms + 49.9) * 1e9))
-        step = Step(trace, start_ms)
-        step.kernel(0, 20, 44, name="share", op="loss/share/MatMul:MatMul")
-        step.host("$the/step.py:88 share", 1, 19)
-    path = trace.write(tmp_path)
-    write_sidecar(path, {"placement": {"functions": [graph({"GPU:0": 5}, name="share")]}})
-    text = to_json(redacted(analyze(tmp_path, top=None)))
-    for name in (': "share"', '"host": "device"', "device.xplane", "loss/", "share/", "step.py"):
-        assert name not in text
-
-
-def is_of_others(type_: inspect.Type, record: Record) -> bool:
-    """Whether a field has texts that are not ours, or records."""
-    parts = list(parts_of(type_))
-    is_recorded = any(
-        isinstance(part, inspect.Metadata) and kind_of_text(part.extra, record) != "words"
-        for part in parts
-    )
-    is_open = any(isinstance(part, inspect.StrType) and part.pattern is None for part in parts)
-    return any(isinstance(part, inspect.StructType) for part in parts) or (is_open and is_recorded)
-
-
-def with_secrets(value: Any, secret: Callable[[str], str]) -> Any:
-    """The data with another text in the place of each that is not ours."""
-    if isinstance(value, Record):
-        changed = {
-            field.name: with_secrets(getattr(value, field.name), secret)
-            for field in fields_of(type(value))
-            if is_of_others(field.type, value)
-        }
-        return replace(value, **changed)
-    if isinstance(value, tuple):
-        return tuple(with_secrets(item, secret) for item in value)
-    if isinstance(value, dict):
-        return {
-            key if isinstance(item, Record) else with_secrets(key, secret): with_secrets(
-                item, secret
-            )
-            for key, item in value.items()
-        }
-    return secret(value) if isinstance(value, str) else value
-
-
-PUBLIC_BEGINNINGS = (
-    "",
-    "2.21.0-",
-    "CUDA_ERROR_",
-    "Cijk_Ailk_Bljk_",
-    "EagerLocalExecute: ",
-    "GPU:0/",
-    "Iterator::",
-    "MatMul/",
-    "NVIDIA ",
-    "cu",
-    "gemm_",
-    "tf_",
-    "worker ",
-)
-
-
-@settings(max_examples=8, deadline=None)
-@given(
-    st.lists(
-        st.builds("{}{}zebra{}".format, st.sampled_from(PUBLIC_BEGINNINGS), st.text(), st.text()),
-        min_size=1,
-        max_size=30,
-    )
-)
-def test_random_names_survive_in_no_form(texts: list[str]) -> None:
-    """In each field whose type does not say that the text is ours."""
-    parts, known = cycle(texts), dict[str, str]()
-
-    def secret(name: str) -> str:
-        return known.setdefault(name, f"{next(parts)}{len(known)}")
-
-    report: Report = with_secrets(full_report(), secret)
-    assert to_json(report).count("zebra") > 100
-    for page in pages(redacted(report)):
-        assert "zebra" not in page
 
 
 def secret_trace() -> CudaTrace:
@@ -356,49 +239,6 @@ def test_commands_hide_every_name(
     assert [SECRETS.findall(text) for text in texts] == [[]] * len(texts)
 
 
-def numbers_of(value: Any) -> Any:
-    """The data with every text taken out."""
-    if isinstance(value, dict):
-        return [numbers_of(item) for item in value.values()]
-    if isinstance(value, list):
-        return [numbers_of(item) for item in value]
-    return None if isinstance(value, str) else value
-
-
-@pytest.mark.parametrize("name", ["A", "B", "collectives_of_two_hosts", "data_parallel"])
-def test_numbers_stay(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    report = analyze(tmp_path)
-    before, after = (json.loads(to_json(whole)) for whole in (report, redacted(report)))
-    assert numbers_of(after) == numbers_of(before)
-    assert after["findings"][0]["code"] == before["findings"][0]["code"]
-
-
-@pytest.mark.parametrize("name", ["G", "launches_back_to_back", "throttled_gpu"])
-def test_evidence_keeps_what_it_measures(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    report = analyze(tmp_path)
-    before, after = (
-        [item.metric for finding in whole.findings for item in finding.evidence]
-        for whole in (report, redacted(report))
-    )
-    assert before
-    assert after == before
-
-
-def test_the_same_name_has_the_same_pseudonym_everywhere(tmp_path: Path) -> None:
-    SCENARIOS["collectives_of_two_hosts"]().write(tmp_path)
-    report = redacted(analyze(tmp_path))
-    found = report.results.device_time
-    assert found is not None
-    hosts = {row.host for row in found.devices}
-    assert hosts == {window.host for window in report.windows} == {"host_1", "host_2"}
-    devices = {row.device for row in found.devices}
-    assert all(set(finding.devices) <= devices for finding in report.findings)
-    assert all(device.startswith(("host_1/GPU:", "host_2/GPU:")) for device in devices)
-    assert redacted(analyze(tmp_path)) == report
-
-
 def test_a_name_has_one_pseudonym_in_tables_and_sentences() -> None:
     names = Pseudonyms()
     layer = names.op("encoder/attention")
@@ -433,14 +273,10 @@ def test_what_identifies_nothing_stays() -> None:
     "name",
     [
         "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_32x6_nn",
-        "volta_sgemm_128x64_nn",
-        "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4",
         "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
         "void cutlass::Kernel<cutlass_80_tensorop_bf16_s16816gemm_256x128>(Params)",
-        "Cijk_Ailk_Bljk_HHS_BH_MT128x128x32.kd",
         "Cijk_Ailk_Bljk_HHS_BH_MT64x64x32_MI16x16x4x1_SN_1LDSB0_ISA90a_WG16_16_1",
         "void Eigen::internal::EigenMetaKernel<Eigen::TensorMap<Eigen::Tensor<Eigen::half, 1, 1, int>, 16>, int>()",
-        "void cutlass::epilogue::thread::LinearCombinationRelu<float, 4>()",
         "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_NNT",
         "loop_add_fusion_3",
         "MemcpyH2D",
@@ -454,29 +290,19 @@ def test_kernels_of_libraries_stay(name: str) -> None:
     ("name", "shown"),
     [
         ("acme_kernel<float, 4>", "kernel_1<float, 4>"),
-        ("sgemm_acme_v2", "kernel_1"),
-        ("acme_secret_fusion_3", "kernel_1"),
         (
             "void Eigen::internal::Meta<Acme::F<float>>()",
             "void Eigen::internal::Meta<kernel_1<float>>()",
         ),
-        ("tensorflow::functor::Acme", "kernel_1"),
-        ("_ZN4acme6kernelEv", "kernel_1"),
         ("знак", "kernel_1"),
         ("cutlass::acme::SecretKernel", "kernel_1"),
-        ("cutlass::AcMeKernel", "kernel_1"),
-        ("Eigen::BoB", "kernel_1"),
         ("void cutlass_acme::Kernel<Params>()", "void kernel_1<Params>()"),
-        ("Eigen::internal::AcmeMetaKernel", "kernel_1"),
-        ("std::acme", "kernel_1"),
-        ("gemm_bob_nn", "kernel_1"),
         ("gemm_знак_nn", "kernel_1"),
         ("ampere_acme2_nn", "kernel_1"),
         ("Cijk_Ailk_Bljk_HHS_BH_acme", "kernel_1"),
         ("Cijk_Ailk_Bljk_HHS_BH_MT64x64x32_ACMESECRET", "kernel_1"),
         ("CUDA_ERROR_ACME_SECRET", "kernel_1"),
         ("gemm_5551234567_nn", "kernel_1"),
-        ("12 34", "kernel_1"),
     ],
 )
 def test_other_kernels_are_hidden(name: str, shown: str) -> None:
@@ -487,33 +313,22 @@ def test_other_kernels_are_hidden(name: str, shown: str) -> None:
     ("kind", "name", "shown"),
     [
         ("thread", "tf_data_iterator_get_next/8300", "tf_data_iterator_get_next/8300"),
-        ("thread", "tf_gpu_private_0/7", "tf_gpu_private_0/7"),
         ("thread", "Host Threads/12", "Host Threads/12"),
         ("thread", "tf_data_acme_project", "thread_1"),
-        ("thread", "tf_acme/7", "thread_1"),
         ("model", "NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
-        ("model", "NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"),
         ("model", "Tesla V100-SXM2-16GB", "Tesla V100-SXM2-16GB"),
         ("model", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 Laptop GPU"),
-        ("model", "AMD Instinct MI300X", "AMD Instinct MI300X"),
         ("model", "AMD Radeon RX 7900 XTX", "AMD Radeon RX 7900 XTX"),
-        ("model", "NVIDIA GH200 480GB", "NVIDIA GH200 480GB"),
         ("model", "NVIDIA H200 141GB HBM3e", "NVIDIA H200 141GB HBM3e"),
-        ("model", "NVIDIA TITAN V", "NVIDIA TITAN V"),
         ("model", "Acme Accelerator X1", "model_1"),
         ("model", "NVIDIA Bob2", "model_1"),
-        ("model", "ACME9000", "model_1"),
         ("bus", "00000000:07:00.0", "00000000:07:00.0"),
         ("bus", "gandalf:07", "bus_1"),
         ("setting", "0,1,2,3", "0,1,2,3"),
-        ("setting", "1", "1"),
-        ("setting", "0.5", "0.5"),
         ("setting", "true", "true"),
         ("setting", ADDRESS, "value_1"),
-        ("setting", "10.20.30.40", "value_1"),
         ("setting", "5551234567,5551234568", "value_1"),
         ("task", "worker 12", "worker 12"),
-        ("task", "chief", "chief"),
         ("task", "worker of mallory", "task_1"),
         ("version", "2.21.0-rc1", "2.21.0-rc1"),
         ("version", "2.21.0+acme", "version_1"),
@@ -529,37 +344,11 @@ def test_other_kernels_are_hidden(name: str, shown: str) -> None:
         ("event", "EagerLocalExecute: __inference_acme_1", "EagerLocalExecute: type_1"),
         ("event", "cuMemcpyHtoDAsync_v2", "cuMemcpyHtoDAsync_v2"),
         ("event", "cuAcmeLaunch", "event_1"),
-        ("event", "MemcpyH2D", "MemcpyH2D"),
         ("event", "$train.py:88 hush", "event_1"),
     ],
 )
 def test_what_is_of_known_form_stays(kind: TextKind, name: str, shown: str) -> None:
     assert Pseudonyms().shown(kind, name) == shown
-
-
-@pytest.mark.parametrize("name", sorted(SCENARIOS)[::12])
-def test_sentences_of_scenarios_stay_sentences_without_names(name: str, tmp_path: Path) -> None:
-    """Whatever the hosts are called; of the others test_every_run.py shows it."""
-    logs = tmp_path / "zebra"
-    SCENARIOS[name]().write(logs)
-    for path in [*logs.rglob("*.xplane.pb"), *logs.rglob("*.json")]:
-        path.rename(path.with_name(f"zebra-{path.name}"))
-    report = analyze(logs)
-    assert "zebra" in to_json(report)
-    hidden = redacted(report)
-    assert "zebra" not in to_json(hidden)
-    for finding in hidden.findings:
-        text = f"{finding.title} {finding.explanation} {finding.action} {finding.advice}"
-        assert not re.search(r"\b(?:text|sentence|message|value)_\d", text), text
-
-
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_names_are_hidden(text: str) -> None:
-    def change(field: str, whole: str) -> str:
-        return f"zebra{text}" if field in ("op", "kernel", "host", "thread", "run") else whole
-
-    report = redacted(with_texts(full_report(), change))
-    assert "zebra" not in to_json(report)
 
 
 def test_codes_of_errors_stay() -> None:
@@ -571,11 +360,6 @@ def test_codes_of_errors_stay() -> None:
 
 def test_every_variable_that_a_capture_notes_is_public() -> None:
     assert [name for name in VARIABLES if Pseudonyms().setting(name) != name] == []
-
-
-def test_names_that_users_choose_are_not_public() -> None:
-    for words in (library_words(), setting_words()):
-        assert words.isdisjoint(("acme", "gandalf", "mallory", "jupyter", "admin", "apikey"))
 
 
 def test_the_ops_are_those_of_tensorflow() -> None:

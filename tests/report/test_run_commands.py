@@ -8,20 +8,15 @@ from pathlib import Path
 import pytest
 
 from scripts.scenarios import SCENARIOS
-from tests.test_shell_quote import NAMES, read_back
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.sentences import RunCommands
 from traceview.document.markdown import render
-from traceview.document.phrase import Phrase, Token, phrase, plain
+from traceview.document.phrase import Token, phrase, plain
 from traceview.report.build import analyze
 from traceview.report.document import document_of, screen_of
 
 PLACEHOLDER = re.compile(r"\bLOGDIR\b|\b[A-Z]:[A-Z]\b|\bFILE\.csv")
-
-
-def commands_of(sentence: Phrase) -> list[str]:
-    return [token.text for token in sentence if token.kind == "code"]
 
 
 @pytest.mark.parametrize("name", ["slower_gpu", "late_shard", "plain", "sixteen_hosts_of_eight"])
@@ -31,21 +26,6 @@ def test_no_report_has_a_placeholder(name: str, tmp_path: Path) -> None:
     assert PLACEHOLDER.search(render(document_of(report))) is None
     for finding in screen_of(report).findings:
         assert PLACEHOLDER.search(plain(finding.action)) is None
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_commands_in_advice_name_the_run_in_any_words(name: str, tmp_path: Path) -> None:
-    advice = phrase(
-        "Look: `traceview show gaps LOGDIR --steps 3:4` and `traceview analyze LOGDIR`."
-    )
-    for is_only in (True, False):
-        commands = RunCommands(name, f"train/{name}", is_only)
-        gaps, whole = commands_of(commands.filled(advice))
-        run = [] if is_only else ["--run", name]
-        (logdir,) = read_back(gaps, tmp_path)[2:3]
-        assert read_back(gaps, tmp_path) == ["show", "gaps", logdir, *run, "--steps", "3:4"]
-        assert logdir.removeprefix("./") == name
-        assert read_back(whole, tmp_path) == ["analyze", logdir, *run]
 
 
 def test_a_recorded_name_is_no_command() -> None:

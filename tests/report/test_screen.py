@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
-from tests.reports import bare_report, full_report
+from tests.reports import full_report
 from traceview.document.model import Summary
 from traceview.document.phrase import plain
 from traceview.report.build import analyze
@@ -43,13 +43,6 @@ def test_commands_are_about_the_same_steps(tmp_path: Path) -> None:
     assert screen.full_command == f"traceview analyze {tmp_path} --steps 1:3 --full"
 
 
-def test_the_answer_is_not_repeated(tmp_path: Path) -> None:
-    screen = screen_of_scenario("waits_for_input", tmp_path)
-    assert "for input" in plain(screen.answer)
-    assert "prefetch" in plain(screen.action)
-    assert [row for row in screen.findings if "for input" in plain(row.title)] == []
-
-
 def test_information_is_counted_and_not_listed() -> None:
     screen = screen_of(full_report())
     assert plain(screen.answer) == "4 of 6 GPUs are unused."
@@ -57,14 +50,6 @@ def test_information_is_counted_and_not_listed() -> None:
         "GPU:2 is shared with 1 other process holding 537 MB"
     ]
     assert screen.hidden_count == 1
-
-
-def test_beside_no_problem_no_information_is_listed() -> None:
-    report = full_report()
-    (*_, information) = report.findings
-    verdict = replace(report.verdict, headline="No problem found: 2 GPUs, 75.0% busy.")
-    screen = screen_of(replace(report, verdict=verdict, findings=(information,)))
-    assert (screen.findings, screen.hidden_count, screen.next_command) == ((), 1, "")
 
 
 def test_the_capture_is_judged_in_one_line() -> None:
@@ -81,10 +66,3 @@ def test_the_capture_is_judged_in_one_line() -> None:
     assert (
         screen_of(replace(sound, capture=slow)).trust[2] == "the profiler makes steps 0.8% longer"
     )
-
-
-def test_a_report_without_numbers_has_a_screen() -> None:
-    screen = screen_of(bare_report())
-    assert plain(screen.answer) == bare_report().verdict.headline
-    assert screen.anatomy == ()
-    assert screen.trust[1] == "no steps found"

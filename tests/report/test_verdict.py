@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from scripts.scenarios.model import new_trace
-from tests.reports import bare_report, finding, full_report
+from tests.reports import finding, full_report
 from traceview.analysis.rules.finding import Finding, FindingLoss
 from traceview.report.model import Report, Verdict
 from traceview.report.verdict import by_rank, verdict_of
@@ -58,15 +58,6 @@ def test_what_is_critical_and_costs_no_time_comes_first(trace: Trace) -> None:
     assert made.finding == "no-gpu-plane"
 
 
-def test_a_warning_without_a_cost_comes_after_every_cost(trace: Trace) -> None:
-    throttled = finding(
-        code="gpu-throttled", severity="warning", title="GPU:2 is throttled", loss=None
-    )
-    capture = healthy_capture(full_report())
-    assert verdict(trace, capture, lost(0.06), throttled).finding == "input-bound"
-    assert verdict(trace, capture, throttled).finding == "gpu-throttled"
-
-
 def test_healthy_is_said_aloud(trace: Trace) -> None:
     capture = healthy_capture(full_report())
     made = verdict(trace, capture, input=0.02)
@@ -110,12 +101,3 @@ def test_one_step_is_said_first(trace: Trace) -> None:
     title = "GPU:0 waits 46.8 of 59.2 ms (79%) between recorded calls"
     made = verdict(trace, one, lost(0.79, title=title, severity="info"), python=0.79)
     assert made.headline == f"Only 1 step was recorded: {title}; capture ten."
-
-
-def test_nothing_is_said_of_devices_that_recorded_nothing(trace: Trace) -> None:
-    report = bare_report()
-    made = verdict_of(trace, report.capture, report.results, ())
-    assert (made.status, made.headline) == (
-        "unusable",
-        "1 device visible, none with a recorded event.",
-    )

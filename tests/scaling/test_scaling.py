@@ -88,24 +88,11 @@ def test_runs_that_differ_make_the_efficiency_uncertain() -> None:
     assert 70 < low < 100 * result.rows[1].efficiency_ratio < high < 90
 
 
-def test_one_batch_for_all_devices() -> None:
-    result = scaled(run(1, 40, 100, compute=40), run(2, 25, 100, compute=20, input=5))
-    assert [row.speedup for row in result.rows] == [1, 1.6]
-    assert result.rows[1].efficiency_ratio == 0.8
-    assert growing(result) == ["input"]
-
-
 def test_without_batch_sizes_it_says_so() -> None:
     result = scaled(run(1, 40, 100, compute=40), run(2, 50, None, compute=50))
     assert (result.basis, result.rows[1].speedup) == ("steps", 1.6)
     assert result.rows[1].examples_per_second is None
     assert "The batch size is not known of every run" in result.remarks[0]
-
-
-def test_a_run_given_again_counts_once() -> None:
-    result = scaled(*WEAK, WEAK[0])
-    assert result.rows == scaled(*WEAK).rows
-    assert result.remarks[0] == "A capture that is given again counts once."
 
 
 def precise(report: Report, policy: str) -> Report:

@@ -10,20 +10,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from configparser import ConfigParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.command import Command, Done
 from traceview.base.errors import UsageError
 from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
-from traceview.watch import commands
-from traceview.watch.commands import OnFinding, run_commands
-from traceview.watch.facts import DeviceFacts, FindingFacts, RunFacts
-from traceview.watch.follow import Follower, Unreadable
-from traceview.watch.metrics import NewestRun, metrics_text
+from traceview.comparison.noise import DEVICE_SPREAD, Level, step_level
+from traceview.watch import metrics
+from traceview.watch.follow import (
+    DeviceFacts,
+    FindingFacts,
+    Follower,
+    RunFacts,
+    StepChange,
+    Unreadable,
+    change_since,
+)
+from traceview.watch.metrics import NewestRun, OnFinding, metrics_text, run_commands
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -188,15 +195,6 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
     assert (done.code, "damaged" in done.out) == (0, True)
 
 
-def test_a_log_directory_may_come_later(logs: Path, tmp_path: Path) -> None:
-    later = tmp_path / "later"
-    follower = Follower(later, None, 5)
-    follower.begin()
-    assert [news(follower), follower.has_runs] == [[], False]
-    shutil.move(logs, later)
-    assert [news(follower), news(follower)] == [[], ["2026_01_01_00_00_00"]]
-
-
 def test_once_says_why_there_is_nothing(command: Command, tmp_path: Path) -> None:
     done = once(command, tmp_path / "none")
     assert (done.code, "no such file or directory" in done.err) == (3, True)
@@ -300,17 +298,6 @@ def test_a_command_runs_on_its_finding_only(command: Command, logs: Path, tmp_pa
     assert out.read_text() == "2026_01_01_00_00_00 input-bound critical 0.066959623\n"
 
 
-def test_a_command_that_fails_is_named(
-    command: Command, logs: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    done = once(command, logs, "--on-finding", "input-bound", "echo said; exit 3")
-    assert done.code == 0
-    assert done.out.count("\n") == 1  # what the command prints is no line of a run
-    assert done.err == (
-        "said\ntraceview: --on-finding input-bound: the command ended with exit code 3\n"
-    )
-
-
 def test_no_text_of_a_trace_becomes_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,7 +317,7 @@ def test_no_text_of_a_trace_becomes_a_command(
 def test_a_command_that_hangs_is_ended_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(metrics, "PATIENCE_S", 0.3)
     alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
     (wrong,) = run_commands((alarm,), NewestRun("job", "logs", facts(), None, 1, 0))
     assert "took longer than 0.3 s and was ended" in wrong
@@ -452,85 +439,38 @@ def test_lines_come_while_it_runs_and_ctrl_c_ends_it(
     assert (watching.returncode, out, err) == (130, "", "traceview: interrupted\n")
 
 
-def test_sigterm_ends_it(watching: subprocess.Popen[str]) -> None:
-    assert watching.stdout is not None
-    watching.stdout.readline()
-    watching.send_signal(signal.SIGTERM)
-    out, err = watching.communicate(timeout=10)
-    assert (watching.returncode, out, err) == (128 + signal.SIGTERM, "", "")
-
-
-def test_once_names_what_is_not_complete(command: Command, logs: Path, fixtures: Path) -> None:
-    file = land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
-    file.write_bytes(file.read_bytes()[:1000])
-    done = once(command, logs)
-    assert (done.code, done.err) == (0, "traceview: 2026_01_02_00_00_00 is not complete yet\n")
-    assert done.out.startswith("2026_01_01_00_00_00 · ")
-
-
-def test_a_full_disk_is_the_error_of_the_only_look(
-    command: Command, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After what could be done: the line, and the file in another place."""
-    disk = FullDisk(monkeypatch)
-    disk.is_full = True
-    done = once(command, logs, "--prometheus", str(tmp_path / "x.prom"))
-    assert done.code == 2
-    assert done.out.startswith("2026_01_01_00_00_00 · ")
-    assert done.err == (
-        f"traceview: error: cannot write {tmp_path / 'x.prom'}: No space left on device\n"
-    )
-
-
 # The units of docs/runs.md
 
 
-def block_of(language: str) -> str:
-    """The block of a language below the heading of the page."""
-    section = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8").partition("\n## Watch\n")[2]
-    return section.partition(f"```{language}\n")[2].partition("```")[0]
+# The change against the runs before
 
 
-def watched_once(words: list[str], command: Command, places: dict[str, Path]) -> Done:
-    """A command of the page, run for one look with other places."""
-    assert words[0].rpartition("/")[2] == "traceview"
-    for shown, place in places.items():
-        assert any(shown in word for word in words)
-        words = [word.replace(shown, str(place)) for word in words]
-    return command(*words[1:], "--once", "--every", "10ms")
+def levels(*lengths: float, noise: float = 0.001) -> list[Level | None]:
+    """Runs of ten steps that vary by a share of this length."""
+    random = np.random.default_rng(4)
+    return [step_level(length * (1 + noise * random.normal(size=10))) for length in lengths]
 
 
-class _Unit(ConfigParser):
-    """A unit, whose settings have capitals."""
-
-    def optionxform(self, optionstr: str) -> str:
-        return optionstr
-
-
-def test_the_unit_of_systemd_watches(logs: Path, command: Command, tmp_path: Path) -> None:
-    unit = _Unit(interpolation=None)
-    unit.read_string(block_of("ini"))
-    service = unit["Service"]
-    assert service["SuccessExitStatus"] == str(128 + signal.SIGTERM)
-    places = {"/data/logs": logs, "%S": tmp_path, "/var/lib/node_exporter": tmp_path}
-    (tmp_path / service["StateDirectory"]).mkdir()
-    done = watched_once(shlex.split(service["ExecStart"]), command, places)
-    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
-    assert (tmp_path / service["StateDirectory"] / "state.json").is_file()
-    assert 'job="train"' in (tmp_path / "traceview.prom").read_text(encoding="utf-8")
-    if verify := shutil.which("systemd-analyze"):
-        path = tmp_path / "traceview-watch.service"
-        program, _, rest = service["ExecStart"].partition(" ")
-        path.write_text(block_of("ini").replace(f"{program} {rest}", f"/bin/true {rest}"))
-        verified = subprocess.run([verify, "verify", path], capture_output=True, text=True)
-        assert (verified.returncode, verified.stderr) == (0, "")
+def since(*lengths: float, noise: float = 1e-5) -> StepChange:
+    """How the last of these runs differs from the others."""
+    *before, run = levels(*lengths, noise=noise)
+    change = change_since(run, before, DEVICE_SPREAD)
+    assert change is not None
+    return change
 
 
-def test_the_container_of_kubernetes_watches(logs: Path, command: Command) -> None:
-    shown = block_of("yaml")
-    words = re.search(r"^ +command: \[(.+)\]$", shown, re.MULTILINE)
-    assert words is not None
-    assert "mountPath: /logs}" in shown
-    done = watched_once(words[1].split(", "), command, {"/logs": logs})
-    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
-    assert (logs / "watch.json").is_file()
+@pytest.mark.parametrize(
+    ("lengths", "text"),
+    [
+        ((10, 10, 10, 12), "20.0% slower than the last 3 runs"),
+        ((10, 10, 10, 8), "20.0% faster than the last 3 runs"),
+        ((10, 10, 10, 10.1), "as the last 3 runs (within 2.0%)"),
+        ((10, 10.4), "no verdict yet: it takes 3 runs before"),
+        ((10, 13), "30.0% slower than the run before"),
+        ((9.2, 9.5, 9.2, 9.5, 9.4), "as the last 4 runs (within "),
+        ((9, 10, 11, 12), "no verdict: the last 3 runs differ too much (within "),
+        ((10, 10.1, 10.2), "no verdict yet: it takes 3 runs before"),
+    ],
+)
+def test_a_change_in_words(lengths: tuple[float, ...], text: str) -> None:
+    assert since(*lengths).text.startswith(text), since(*lengths).text

@@ -146,21 +146,3 @@ def test_a_collector_that_is_not_there_costs_a_line(fixtures: Path) -> None:
     assert done.stderr == (
         "traceview: the metrics of 2026_11_21_07_57_19 were not sent: the collector did not answer\n"
     )
-
-
-def test_without_the_packages_the_extra_is_named(fixtures: Path) -> None:
-    hide = "import sys; sys.modules['opentelemetry.sdk.metrics'] = None; "
-    code = f"{hide}from traceview.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "watch", str(fixtures), "--once", "--otel"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.splitlines()) == (
-        2,
-        [
-            "traceview: error: --otel needs the OpenTelemetry SDK",
-            "hint: pip install 'traceview[otel]'",
-        ],
-    )

@@ -1,15 +1,26 @@
-"""Lists the commands, in the order in which the help shows them, and imports those that are needed."""
+"""Lists the commands, imports those that are needed, and turns their errors into a line and an exit code."""
 
 from __future__ import annotations
 
+import gc
+import os
+import re
+import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Annotated, Any, Final
+from itertools import groupby
+from typing import Annotated, Any, Final, cast
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
+from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
 from traceview.base.version import VERSION
-from traceview.cli.errors import Command, CommandGroup
+from traceview.capture.process.saying import VARIABLE
+from traceview.cli.output import Target, abandon_stdout, say, warn
+from traceview.document.sanitize import sanitize
+from traceview.store.address import without_credentials
 
 _PANELS: Final = {
     "Record a run": "capture",
@@ -36,7 +47,7 @@ class _Commands(Mapping[str, Any]):
             function = getattr(module, name)
             settings = getattr(module, "CONTEXT_SETTINGS", None)
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(
+            alone.command(name, cls=_Command, rich_help_panel=panel, context_settings=settings)(
                 function
             )
             made = typer.main.get_command(alone)
@@ -53,9 +64,126 @@ class _Commands(Mapping[str, Any]):
         return len(_PANEL_OF)
 
 
-class _Group(CommandGroup):
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+"""Exit code that a shell reports of a program that SIGPIPE ended, as `head` ends most programs whose output it reads."""
+
+_MEANT: Final = re.compile(r"(?:Did you mean|Possible options:) (?P<names>.*)")
+_OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
+"""Typer's usage errors, without naming the click that each version of Typer brings along."""
+
+_LASTING: Final = ("capture", "watch")
+"""Commands that run a script of the user, or until the user ends them."""
+
+_UNCUT: Final = 1000
+"""More characters than any summary of a command has."""
+
+
+class _Command(TyperCommand):
+    """A command whose usage names its arguments as the help below does."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless it may run a script with a numpy without threads for linear algebra, and with one heap.
+
+        No command needs these threads, and starting them takes as long as importing numpy.
+        """
+        if self.name != "capture":
+            # What other commands start is no training.
+            os.environ.pop(VARIABLE, None)
+        if self.name in _LASTING:
+            gc.enable()
+        else:
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            from traceview.base.sweeping import SWEEPS
+
+            SWEEPS.share_one_heap()
+        return super().invoke(ctx)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`LOGDIR` for Typer's `{LOGDIR}`."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+
+class _Group(TyperGroup):
+    """The commands. Those that name the same panel, as `rich_help_panel`, follow each other in the help."""
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "commands": _Commands()})
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """A list for each panel, with the summaries of all commands in one column."""
+        width = max(map(len, self.commands), default=0)
+        named = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        for panel, commands in groupby(named, lambda pair: getattr(pair[1], "rich_help_panel", "")):
+            with formatter.section(panel):
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), command.get_short_help_str(_UNCUT))
+                        for name, command in commands
+                    ]
+                )
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Parse the options before the command; without any arguments show the help."""
+        if not args:
+            return super().make_context(info_name, args, parent, **extra)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except _OF_PARSING as error:
+            raise _shown(_usage_error(error)) from None
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; every error in it ends in a line and an exit code."""
+        try:
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except (typer.Exit, typer.Abort):
+            raise
+        except _OF_PARSING as error:
+            raise _shown(_usage_error(error)) from None
+        except TraceviewError as error:
+            raise _shown(error) from None
+        except KeyboardInterrupt:
+            # A script that was recorded may have written anything, and a watch its lines and metrics.
+            may_write = ctx.invoked_subcommand in ("capture", "watch")
+            say("interrupted" + ("" if may_write else "; nothing was written"))
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            abandon_stdout()
+            raise typer.Exit(PIPE_CLOSED) from None
+        except MemoryError:
+            say("error: not enough memory for this trace")
+            warn("hint: record fewer steps")
+            raise typer.Exit(TraceFormatError.exit_code) from None
+        except Exception:
+            traceback.print_exc()
+            say(f"this is a bug in traceview {VERSION}; please report it with the lines above")
+            raise typer.Exit(1) from None
+        return result
+
+
+def _shown(error: TraceviewError) -> typer.Exit:
+    """Show the error, and return what ends the command."""
+    say(f"error: {error.message}")
+    if error.hint:
+        warn(f"hint: {sanitize(error.hint)}")
+    return typer.Exit(error.exit_code)
+
+
+def _usage_error(error: Any) -> UsageError:
+    """The message of the parser on one line, with a hint at what was probably meant."""
+    text = without_credentials(error.format_message())
+    command = error.ctx.command_path if error.ctx else "traceview"
+    hint = f"see {command} --help"
+    meant = _MEANT.search(text)
+    if meant:
+        hint = f"did you mean {meant['names'].rstrip('?)')}?"
+        text = text[: meant.start()].rstrip(". (")
+    text = text.rstrip(".")
+    return UsageError(text[:1].lower() + text[1:], hint=hint)
 
 
 app = typer.Typer(
@@ -78,7 +206,6 @@ def _show_version(value: bool) -> None:
     import platform
     from importlib.metadata import version
 
-    from traceview.cli.output import Target
     from traceview.xplane.read import DECODER
 
     is_compiled = DECODER.__name__.endswith(".decode")
@@ -116,4 +243,4 @@ def traceview(
     Example: traceview analyze logs/
     """
     if timings:
-        context.with_resource(import_module("traceview.cli.timings").said())
+        context.with_resource(import_module("traceview.cli.progress").said())

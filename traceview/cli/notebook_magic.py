@@ -16,7 +16,7 @@ from traceview.capture.record.outcome import End
 from traceview.capture.record.settings import Settings
 from traceview.cli.output import Target
 from traceview.document.sanitize import sanitize
-from traceview.report.summary import Invocation
+from traceview.report.document import Invocation
 
 MAGIC: Final = "traceview"
 _EXAMPLE: Final = "%%traceview --steps 10:15 --out logs"

@@ -34,7 +34,7 @@ def option(
 def word_of(
     option: str, words: Collection[str], synonyms: Mapping[str, str] | None = None
 ) -> Callable[[str], str]:
-    """What reads the text of an option that has to be one of these words; raises `UsageError` for others.
+    """Make a parser of an option that has to be one of these words; it raises `UsageError` for others.
 
     `synonyms`: other texts in lower case, such as display names, and the word that each stands for.
     """
@@ -65,6 +65,16 @@ def argument(metavar: str, text: str, **settings: Any) -> Any:
     return typer.Argument(metavar=metavar, help=text, show_default=False, **settings)
 
 
+def place(metavar: str, text: str, *names: str) -> Any:
+    """An option whose value is a path or an address."""
+    return option(metavar, text, *names, parser=location_of)
+
+
+def place_argument(metavar: str, text: str) -> Any:
+    """A path or an address that is no option."""
+    return argument(metavar, text, parser=location_of)
+
+
 def folder_of(text: str) -> Path:
     """A folder on this machine; raises `UsageError` for an empty text."""
     if not text:
@@ -81,11 +91,11 @@ def output_folder(text: str) -> Path:
 
 Logdir = Annotated[
     Location,
-    argument("LOGDIR", "Log directory, a run in it, or one .xplane.pb.", parser=location_of),
+    place_argument("LOGDIR", "Log directory, a run in it, or one .xplane.pb."),
 ]
 Subject = Annotated[
     Location,
-    argument("LOGDIR", "Log directory, run, .xplane.pb or saved report.json.", parser=location_of),
+    place_argument("LOGDIR", "Log directory, run, .xplane.pb or saved report.json."),
 ]
 Run = Annotated[str | None, option("NAME", "Run to read; by default the newest.")]
 
@@ -97,7 +107,7 @@ def format_option(*names: str) -> Any:
 
 Output = Annotated[
     Location | None,
-    option("FILE", "Write to FILE instead of the terminal.", "--output", "-o", parser=location_of),
+    place("FILE", "Write to FILE instead of the terminal.", "--output", "-o"),
 ]
 Force = Annotated[bool, flag("Replace FILE if it exists.", "--force")]
 Redact = Annotated[bool, flag("Replace identifying names with stable pseudonyms.", "--redact")]
@@ -119,7 +129,7 @@ Width = Annotated[
 
 Full = Annotated[bool, flag("Print everything, not only the first screen.", "--full")]
 
-_OF_RUN: Final[Mapping[str, tuple[Any, Any]]] = {
+OF_RUN: Final[Mapping[str, tuple[Any, Any]]] = {
     "run": (Run, None),
     "steps": (Steps, None),
     "window": (Window, _WINDOWS[0]),
@@ -134,7 +144,7 @@ def reads_run(command: Callable[..., None]) -> Callable[..., None]:
     own = signature(command, eval_str=True)
     shared = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in _OF_RUN.items()
+        for name, (kind, default) in OF_RUN.items()
     ]
 
     @wraps(command)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from traceview.base.errors import OutputExistsError, UsageError
 from traceview.base.location import Location
+from traceview.document.sanitize import sanitize
 
 if TYPE_CHECKING:
     from traceview.document.model import Section
+    from traceview.report.document import Invocation
     from traceview.report.model import Report
-    from traceview.report.summary import Invocation
-
 
 _PREFIX: Final = ".traceview_partial-"
 
@@ -32,8 +34,6 @@ def private_folder(target: Location) -> Iterator[Path]:
     folder is removed. Raises `OSError` if it cannot be made.
     """
     import tempfile
-
-    from traceview.cli.termination import terminable
 
     with terminable():
         beside = Path(os.path.realpath(target)).parent if isinstance(target, Path) else None
@@ -370,3 +370,55 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
         raise
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+_SIGNALLED: Final = 128
+"""A shell reports a process that died of a signal with this plus the number of the signal."""
+_ENDING_SIGNALS: Final = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Turn SIGTERM and the end of the terminal into `SystemExit(128 + number)`, unless they are handled already."""
+    process = os.getpid()
+
+    def terminate(number: int, _frame: FrameType | None) -> Any:
+        if os.getpid() != process:
+            # A forked child ends as it would without us.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        raise SystemExit(_SIGNALLED + number)
+
+    handled = [number for number in _ENDING_SIGNALS if _take(number, terminate)]
+    try:
+        yield
+    finally:
+        for number in handled:
+            if signal.getsignal(number) is terminate:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _take(number: int, handler: Callable[[int, FrameType | None], Any]) -> bool:
+    """Handle a signal that is not handled yet; False if it is, or outside the main thread."""
+    if signal.getsignal(number) is not signal.SIG_DFL:
+        return False
+    try:
+        signal.signal(number, handler)
+    except ValueError:
+        return False
+    return True
+
+
+def say(text: str) -> None:
+    """Write one line to the error stream, whatever a trace has in its names."""
+    warn(f"traceview: {sanitize(text)}")
+
+
+def warn(line: str) -> None:
+    """Write a line to the error stream as it is."""
+    # A script that was recorded may have closed it.
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"{line}\n")

@@ -1,29 +1,30 @@
-"""Shows on standard error, after a second, what a command works on."""
+"""Shows on standard error, after a second, what a command works on, and at its end, for `--timings`, where the time went."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from shutil import get_terminal_size
 from threading import Event, Thread
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from traceview.base.location import Location
-from traceview.base.timing import Stages, measured
+from traceview.base.timing import Stages, measured, stage
+from traceview.cli import STARTED
 from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
     from traceview.store.ranges import Transfer
 
 PATIENCE_SECONDS: Final = 1.0
-"""What takes less needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
+"""Shorter work needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
 _EVERY_SECONDS: Final = 0.2
 
 
 @contextmanager
-def reading(path: Location, run: str | None, *, is_here: bool = True) -> Iterator[None]:
+def reading(path: Location, *, is_here: bool = True) -> Iterator[None]:
     """Shows on standard error the stage of the work on a run, if that is a terminal and the work takes long.
 
     `is_here`: this process reads the files, so it sees how much of a file in a store has been transferred.
@@ -37,7 +38,7 @@ def reading(path: Location, run: str | None, *, is_here: bool = True) -> Iterato
         with counted() as transfer, _shown(lambda: _transferred(transfer)):
             yield
         return
-    with _shown(cache(lambda: _size(path, run))):
+    with _shown(str):
         yield
 
 
@@ -94,13 +95,45 @@ def _transferred(transfer: Transfer) -> str:
     return f"{numbers.size(transfer.done_bytes)} of {numbers.size(transfer.total_bytes)}"
 
 
-def _size(path: Location, run: str | None) -> str:
-    from traceview.base.errors import TraceviewError
-    from traceview.document import numbers
-    from traceview.trace.reading.locate import choose_run, find_runs
+_LEAST_SECONDS: Final = 0.0005
+_START: Final = "starting"
+_REST: Final = "all else"
 
-    try:
-        chosen, _ = choose_run(find_runs(path), run)
-        return numbers.size(sum(file.stat().st_size for file in chosen.paths))
-    except (TraceviewError, OSError):
-        return ""
+
+@contextmanager
+def said() -> Iterator[None]:
+    """Prints the stages of what runs inside, with the start of the process before them."""
+    begun = perf_counter()
+    with measured() as stages:
+        try:
+            with stage(_REST):
+                yield
+        finally:
+            seconds = {_START: begun - STARTED, **stages.seconds}
+            rest = seconds.pop(_REST)
+            if sys.stderr is not None:
+                sys.stderr.write("\n".join(_lines(seconds, dict(stages.beside), rest)) + "\n")
+
+
+def _lines(seconds: Mapping[str, float], beside: Mapping[str, float], rest: float) -> Iterator[str]:
+    """The sum of the stages, and a line for each; `beside`: those of a second thread, in a column of their own."""
+    names = dict.fromkeys((*seconds, *beside, _REST))
+    seconds = {**seconds, _REST: rest}
+    total = f"traceview: {sum(seconds.values()):.3f} s, of which"
+    if not beside:
+        yield total
+        yield from (f"{_cell(seconds, name)}  {name}" for name in names if _takes(seconds, name))
+        return
+    yield f"{total} (beside: what a second thread did meanwhile)"
+    yield f"{'':11}{'beside':>11}"
+    for name in names:
+        if _takes(seconds, name) or _takes(beside, name):
+            yield f"{_cell(seconds, name)}{_cell(beside, name)}  {name}"
+
+
+def _takes(seconds: Mapping[str, float], name: str) -> bool:
+    return seconds.get(name, 0.0) > _LEAST_SECONDS
+
+
+def _cell(seconds: Mapping[str, float], name: str) -> str:
+    return f"{seconds[name]:9.3f} s" if _takes(seconds, name) else " " * 11

@@ -1,12 +1,14 @@
-"""Makes the reports that commands show and compare: of runs, or saved ones."""
+"""Makes the reports that commands show and compare: of runs, saved ones, or those of hangs."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import typer
 from msgspec import Struct
@@ -14,16 +16,16 @@ from msgspec import Struct
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
-from traceview.cli.options import given_options, hosts_read_by, step_range
-from traceview.report.given import is_saved_report, report_at
+from traceview.cli.options import OF_RUN, given_options, hosts_read_by, step_range
+from traceview.cli.output import Target
+from traceview.report.formats import is_saved_report, report_at
+from traceview.store.address import is_remote
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
     from traceview.report.model import Report
     from traceview.trace.model import Trace
-
-_OF_RUNS: Final = ("run", "steps", "window", "salvage", "workers")
-"""Options that a saved report can no longer follow."""
+    from traceview.trace.sidecar.hang import Hang
 
 
 def _import_quietly(module: str) -> None:
@@ -40,22 +42,21 @@ def reports_at(
 
     reports = []
     for place in places:
-        with reading(place, run):
+        with reading(place):
             reports.append(report_at(place, run=run, salvage=salvage))
     return reports
 
 
 def redacted_alike(reports: Sequence[Report]) -> list[Report]:
     """The reports with pseudonyms, the same for the same name."""
-    from traceview.report.pseudonyms import Pseudonyms
-    from traceview.report.redaction import redacted
+    from traceview.report.redaction import Pseudonyms, redacted
 
     names = Pseudonyms()
     return [redacted(report, names) for report in reports]
 
 
 class Source(Struct, frozen=True):
-    """What LOGDIR names and the options that choose a part of it; made before any work, so that errors come first."""
+    """The run that LOGDIR names and the options that choose a part of it; read before any work, so that errors come first."""
 
     logdir: Location
     is_saved: bool
@@ -70,7 +71,7 @@ class Source(Struct, frozen=True):
         given = context.params
         is_saved = is_saved_report(logdir)
         for name, shown in given_options(context) if is_saved else ():
-            if name in _OF_RUNS:
+            if name in OF_RUN:
                 raise UsageError(
                     f"{shown} needs a trace, and {logdir} is a saved report",
                     hint="give the log directory instead",
@@ -127,7 +128,7 @@ class Source(Struct, frozen=True):
         with suppress(RuntimeError):
             Thread(target=_import_quietly, args=(needed_next,), daemon=True).start()
         readers = hosts_read_by(self.workers)
-        with reading(self.logdir, self.run, is_here=readers is None):
+        with reading(self.logdir, is_here=readers is None):
             yield load(
                 self.logdir,
                 run=self.run,
@@ -138,7 +139,7 @@ class Source(Struct, frozen=True):
 
     @contextmanager
     def context(self) -> Iterator[Context]:
-        """What all rows of the window are made from."""
+        """The context of all rows of the window."""
         with self.trace() as trace:
             from traceview.report.build import context_of
 
@@ -146,9 +147,57 @@ class Source(Struct, frozen=True):
 
     @contextmanager
     def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
-        """What is drawn of the window, with its report: that of a screen, which has all findings."""
+        """The context of the window with its report for a screen, which has all findings."""
         with self.context() as context:
             from traceview.report.build import report_of
 
             window, steps = self.choices["window"], self.choices["steps"]
             yield context, report_of(context, window=window, steps=steps, is_for_screen=True)
+
+
+def show_hangs(
+    target: Target, logdir: Location, width: int | None, *, as_json: bool, is_redacted: bool
+) -> bool:
+    """Print the reports of hangs below a folder in which there is no trace; whether there are any.
+
+    Raises `TraceFormatError` for a report that is none.
+    """
+    hangs = list(_hangs_below(logdir))
+    if is_redacted:
+        from traceview.report.redaction import redacted_record
+
+        hangs = [redacted_record(hang) for hang in hangs]
+    _write(target, hangs, width, as_json=as_json)
+    return bool(hangs)
+
+
+def _write(target: Target, hangs: list[Hang], width: int | None, *, as_json: bool) -> None:
+    from traceview.analysis.machine.hang.section import content_of, hang_document
+    from traceview.document.json_text import dumped
+
+    if as_json and hangs:
+        target.write(dumped({"schema_version": 1, "hangs": list(map(content_of, hangs))}))
+    elif not as_json:
+        for hang in hangs:
+            target.write_sections([hang_document(hang)], width)
+
+
+def _hangs_below(folder: Location) -> Iterator[Hang]:
+    """The reports in a folder and those below it, and the stacks of processes in which no Python can run."""
+    from traceview.trace.sidecar.hang import hang_files, hang_of_stacks, read_hang, stack_files
+
+    if is_remote(folder):
+        for below, _, _ in folder.walk():
+            yield from map(read_hang, hang_files(below))
+        return
+    try:
+        is_folder = folder.is_dir()
+    except OSError:  # a name that no file can have
+        is_folder = False
+    if not is_folder:
+        return
+    for directory, _, _ in sorted(os.walk(str(folder))):
+        for path in hang_files(Path(directory)):
+            yield read_hang(path)
+        for path in stack_files(Path(directory)):
+            yield hang_of_stacks(path)

@@ -19,8 +19,7 @@ from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
-from traceview.cli.table import Answer, Choice, arranged
-from traceview.cli.tables import TABLES, TableKind
+from traceview.cli.table import TABLES, Answer, Choice, TableKind, arranged
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
@@ -42,7 +41,7 @@ from traceview.xplane.source import NOT_A_TRACE
 
 
 class Request(Struct, frozen=True, dict=True):
-    """What a table is asked of: a part of a trace, the `devices` to show, by key, and the rows to choose.
+    """The request for a table: a part of a trace, the `devices` to show, by key, and the rows to choose.
 
     `has_chosen`: the devices were named.
     """
@@ -57,12 +56,12 @@ class Request(Struct, frozen=True, dict=True):
 
     @cached_property
     def context(self) -> Context:
-        """What topics are computed from."""
+        """The context that topics are computed from."""
         return Context(self.trace, self.selection, Options(top=None))
 
     @cached_property
     def view(self) -> View:
-        """What sections are made from, without limits on their rows.
+        """The view that sections are made from, without limits on their rows.
 
         Of many devices only those that differ from the others have rows of their own, unless devices were named.
         """

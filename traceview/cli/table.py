@@ -1,4 +1,4 @@
-"""Chooses and sorts the rows of a table, and writes them in every format."""
+"""Lists the tables of `traceview show`; chooses and sorts their rows, and writes them in every format."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from msgspec import Struct
 from traceview.base.errors import UsageError
 from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
+from traceview.document.vocabulary import CLASSES, STATES
 from traceview.export.formats import check_pyarrow
+from traceview.ledger.states import IDLE_STATES
 
 if TYPE_CHECKING:
-    from traceview.cli.tables import TableKind
     from traceview.document.columns import Shown
     from traceview.document.model import Section
     from traceview.trace.device.table import Column, Table
 
 FORMATS: Final = ("terminal", "csv", "json", "parquet")
-"""What a table can be written as."""
+"""Formats of a table."""
 _UNITS: Final = ("", "_ps", "_ps_per_step", "_ratio", "_count")
 """Endings that the name of a column for `--sort` may lack."""
 
@@ -97,7 +98,7 @@ def arranged(rows: Table, kind: TableKind, choice: Choice, top: int | None) -> T
 
 
 def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
-    """What orders the rows: numbers from the largest, texts by the alphabet, and what is missing last."""
+    """Sort keys of the rows: numbers from the largest, texts by the alphabet, missing values last."""
     if not sort:
         return [(False, 0)] * rows.count
     column = _column_called(rows, sort)
@@ -133,7 +134,7 @@ def checked_format(asked: str | None, target: Target) -> str:
 def content(
     target: Target, format_: str, answer: Answer, width: int | None
 ) -> Iterable[str | bytes]:
-    """What is written, part by part."""
+    """The output, part by part."""
     rows = answer.rows
     if format_ == "parquet":
         from traceview.export import parquet
@@ -157,7 +158,7 @@ def content(
 
 
 def _head(answer: Answer) -> Iterator[str]:
-    """What the rows are of, how many there are, and in which order."""
+    """The source, number and order of the rows."""
     from traceview.document import numbers
 
     yield from answer.head
@@ -208,3 +209,81 @@ def _json(rows: Table, answer: Answer) -> Iterator[bytes]:
         },
         rows.rows(),
     )
+
+
+class TableKind(Struct, frozen=True):
+    """A table of a trace.
+
+    `summary`: what its rows are. `states`: what `--state` takes, by key its display name; empty where it has no meaning;
+    `state`: the column that holds them, "" where the rows are made for the states. `length`: the column that `--min` bounds,
+    or "". `sort`: the column that rows are sorted by. `within`: each value of this column has its own order and its own
+    `--top` rows. `things`: columns that together name what `--top` counts and the order is of, where it has several rows;
+    such a thing is as large as its largest row. `top`: so many on a terminal. `has_devices`: whether rows are about devices.
+    """
+
+    summary: str
+    states: Mapping[str, str] = {}
+    state: str = ""
+    length: str = ""
+    sort: str = ""
+    things: tuple[str, ...] = ()
+    within: str = ""
+    top: int | None = None
+    has_devices: bool = True
+
+
+def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
+    """Display names by key."""
+    return {key: looks[key].words for key in (looks if keys is None else keys)}
+
+
+TABLES: Final = {
+    "gaps": TableKind(
+        "when a device did nothing, and why",
+        states=_words(STATES, (state.key for state in IDLE_STATES)),
+        length="duration_ps",
+        top=20,
+    ),
+    "steps": TableKind(
+        "how long each step took, and what went into it",
+        length="duration_ps",
+        things=("host", "number"),
+        top=40,
+    ),
+    "devices": TableKind("how busy each device was, and with what"),
+    "ops": TableKind(
+        "every op and kernel",
+        states=_words(CLASSES),
+        state="class",
+        length="total_ps",
+        sort="total_ps",
+        within="device",
+        top=50,
+    ),
+    "layers": TableKind(
+        "which layers and lines take the compute",
+        length="compute_ps_per_step",
+        sort="compute_ps_per_step",
+        within="device",
+        top=50,
+    ),
+    "efficiency": TableKind("how many FLOP/s each device computes, and how far from its peak"),
+    "memory": TableKind(
+        "what fills the memory of GPUs at its peak", sort="bytes", within="device", top=50
+    ),
+    "input": TableKind("the stages of tf.data", length="self_ps", has_devices=False),
+    "copies": TableKind(
+        "what issues copies between host and GPUs",
+        states=_words(CLASSES, ("h2d", "d2h", "d2d")),
+        state="direction",
+        length="total_ps",
+        within="device",
+    ),
+    "collectives": TableKind(
+        "who waits in which collective", length="duration_ps", things=("collective",), top=10
+    ),
+    "balance": TableKind("how evenly the devices work"),
+    "findings": TableKind("what the report concludes", states=_words(STATES)),
+}
+"""The tables of a trace by name, in the order in which the help shows them. Rows on a terminal: the longest fit on one
+screen, with room for the rest of the answer."""

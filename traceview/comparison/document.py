@@ -56,7 +56,7 @@ _NOISE: Final = {
 
 
 def screen_of(comparison: Comparison) -> tuple[doc.Section, ...]:
-    """What a terminal of 24 lines shows: the verdict, its largest parts and ops, and how far it can be trusted."""
+    """The screen of a terminal of 24 lines: the verdict, its largest parts and ops, and how far it can be trusted."""
     findings = comparison.findings
     hidden = len(findings) - _BRIEF_NOTES
     more = f"{numbers.plural(hidden, 'more finding')} came, went or changed" if hidden > 0 else None
@@ -123,7 +123,7 @@ def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
 
 
 def _changed(comparison: Comparison) -> tuple[str, ...]:
-    """What else is not the same, in a fact or two."""
+    """Other differences of the sides, in a fact or two."""
     words = [row.words for row in comparison.conditions]
     if not words:
         return ()

@@ -101,7 +101,7 @@ def _notes(result: GateResult) -> Iterator[str]:
 
 
 def _notes_of(judgement: Judgement) -> Iterator[str]:
-    """What the table has no room for: reasons, and rows that are not listed."""
+    """Notes beside the table: reasons, and rows that are not listed."""
     hidden = len(judgement.rows) - MOST_ROWS
     if hidden > 0 and judgement.outcome != "holds":
         yield f"{judgement.condition}: {numbers.plural(hidden, 'more row')} not listed."
@@ -139,7 +139,7 @@ def annotation_lines(result: GateResult) -> Iterator[str]:
 
 
 def lines_of(judgement: Judgement) -> list[str]:
-    """What was measured in each row that does not hold, and why a row has no value; outside of a table."""
+    """The rows that do not hold, each as a line: the value, or why there is none."""
     rows = [_row(row) for row in judgement.rows if row.outcome != "holds"]
     hidden = len(rows) - MOST_ROWS
     return [*rows[:MOST_ROWS], *([f"{hidden} more"] if hidden > 0 else [])]
@@ -172,56 +172,29 @@ def summary(result: GateResult) -> str:
 # JUnit
 
 _FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_CLASS: Final = "traceview.gate"
 
 
-def junit_xml(result: GateResult, *, timestamp: str, hostname: str) -> bytes:
-    """The document. `timestamp`: when it was judged, `2026-11-22T14:00:00`; `hostname`: where.
-
-    A condition that does not hold is a failure, one that cannot be judged or has no verdict an error.
-    """
+def junit_xml(result: GateResult) -> bytes:
+    """The document: a condition that does not hold is a failure, one that cannot be judged or has no verdict an error."""
     counts = {
-        "tests": str(len(result.judgements)),
-        "failures": str(len(result.with_outcome("fails"))),
-        "errors": str(len(result.with_outcome("unknown", "no_verdict"))),
+        "tests": len(result.judgements),
+        "failures": len(result.with_outcome("fails")),
+        "errors": len(result.with_outcome("unknown", "no_verdict")),
     }
     root = ET.Element("testsuites")
-    suite = ET.SubElement(
-        root,
-        "testsuite",
-        {
-            "package": _CLASS,
-            "id": "0",
-            "name": "traceview gate",
-            "timestamp": timestamp,
-            "hostname": _text(hostname) or "localhost",
-            **counts,
-            "time": "0",
-        },
-    )
-    properties = ET.SubElement(suite, "properties")
-    for name, value in (
-        ("run", result.subject.run),
-        ("baseline", result.baseline.name if result.baseline else ""),
-        ("traceview_version", result.traceview_version),
-    ):
-        if value:
-            ET.SubElement(properties, "property", {"name": name, "value": _text(value)})
+    attributes = {"name": "traceview gate", **{name: str(count) for name, count in counts.items()}}
+    suite = ET.SubElement(root, "testsuite", attributes)
     for judgement in result.judgements:
         _add_case(suite, judgement)
     ET.SubElement(suite, "system-out").text = _text(headline(result))
-    ET.SubElement(suite, "system-err").text = ""
     ET.indent(root)
     whole: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return whole + b"\n"
 
 
 def _add_case(suite: ET.Element, judgement: Judgement) -> None:
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        {"name": _text(judgement.condition), "classname": _CLASS, "time": "0"},
-    )
+    attributes = {"name": _text(judgement.condition), "classname": "traceview.gate"}
+    case = ET.SubElement(suite, "testcase", attributes)
     if judgement.outcome == "holds":
         return
     lines = list(map(_text, lines_of(judgement)))

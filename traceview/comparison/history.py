@@ -6,6 +6,8 @@ The series is split where runs without a change would least often differ as much
 
 from __future__ import annotations
 
+import gzip
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import floor
@@ -16,7 +18,13 @@ from typing import Annotated, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.errors import TraceFormatError, TraceNotFoundError, TraceviewError, UsageError
+from traceview.base.errors import (
+    ComparisonError,
+    TraceFormatError,
+    TraceNotFoundError,
+    TraceviewError,
+    UsageError,
+)
 from traceview.base.record import (
     Count,
     Integer,
@@ -29,6 +37,7 @@ from traceview.base.record import (
     VersionText,
     one_of,
 )
+from traceview.base.text import did_you_mean
 from traceview.base.version import VERSION
 from traceview.comparison.noise import (
     CONFIDENCE,
@@ -38,17 +47,18 @@ from traceview.comparison.noise import (
     step_change,
 )
 from traceview.comparison.parts import state_noise
-from traceview.comparison.sides import CaptureSteps, capture_steps
+from traceview.comparison.sides import CaptureSteps, capture_steps, step_time_ps
 from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
 from traceview.document.figures import Trend, TrendPoint
+from traceview.document.json_text import encoded
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import KEYS
-from traceview.report.given import is_saved_report
-from traceview.report.model import Report, devices_of, started_ns, traces_of
+from traceview.report.formats import is_saved_report
+from traceview.report.model import Report, devices_of, started_ns, traces_of, why_absent
 from traceview.report.saved import load_report
 from traceview.trace.device.table import Table, record_columns, table
 
@@ -162,7 +172,7 @@ def history_of(folder: Folder) -> History:
 
 
 def _setup(report: Report) -> tuple[str, int | None]:
-    """What has to be the same for step times to be comparable."""
+    """The set-up of a run: only step times of one set-up compare."""
     return devices_of(report), _batch_size(report)
 
 
@@ -320,24 +330,6 @@ def saved_reports(folder: Path) -> Folder:
     return Folder(folder, tuple(kept), tuple(left_out))
 
 
-def with_newest(folder: Folder, most: int) -> Folder:
-    """The newest `most` reports of each series; the files of the others are deleted, and nothing else.
-
-    Raises `UsageError` where one cannot be.
-    """
-    setups: dict[tuple[str, int | None], list[SavedReport]] = {}
-    for saved in folder.reports:
-        setups.setdefault(_setup(saved.report), []).append(saved)
-    deleted = {saved.path for series in setups.values() for saved in series[:-most]}
-    for path in deleted:
-        try:
-            path.unlink()
-        except OSError as error:
-            raise UsageError(f"cannot delete {path}: {error.strerror or error}") from error
-    kept = tuple(saved for saved in folder.reports if saved.path not in deleted)
-    return Folder(folder.path, kept, folder.left_out)
-
-
 def _candidates(folder: Path) -> Iterator[Path]:
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         if is_saved_report(path) and path.is_file() and not path.name.endswith(_SIDECAR):
@@ -436,3 +428,50 @@ def _charts(history: History) -> Iterator[doc.Block]:
                 for row in rows
             ),
         )
+
+
+DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
+"""Where baselines are unless another folder is named: below the working directory, as other tools keep theirs."""
+
+FILES: Final = tuple(f"{number}.json.gz" for number in range(1, 100))
+"""The files of a baseline, in the order of its captures."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
+
+
+def checked_name(name: str) -> str:
+    """The name; raises `UsageError` for one that could name a folder elsewhere, or none at all."""
+    if _NAME.fullmatch(name):
+        return name
+    hint = "letters, digits, and . _ + - after the first: main, v1.2, 4-gpus"
+    raise UsageError(f"{name!r} cannot name a baseline", hint=hint)
+
+
+def file_content(report: Report) -> bytes:
+    """A capture as a file of a baseline, the same for the same report.
+
+    Raises `ComparisonError` where there are no steps to compare with.
+    """
+    if step_time_ps(report) is None:
+        steps = report.results.steps
+        reason = why_absent(report, "steps") if steps is None else "no step is used"
+        raise ComparisonError(f"the run has no step times to compare with: {reason}")
+    # Nothing is compared of a timeline, which is most of a report that has one.
+    small = replace(report, results=replace(report.results, lanes=None))
+    return gzip.compress(encoded(small), mtime=0)
+
+
+def baseline_called(folder: Path, name: str) -> tuple[Report, ...]:
+    """The captures of the baseline of this name.
+
+    Raises `TraceNotFoundError` if there is none, with the names that are near, and `TraceFormatError` if a file of it is
+    damaged.
+    """
+    own = folder / checked_name(name)
+    paths = [own / file for file in FILES if (own / file).is_file()]
+    if paths:
+        return tuple(map(load_report, paths))
+    known = sorted(path.parent.name for path in folder.glob(f"*/{FILES[0]}"))
+    hint = "traceview gate LOGDIR --save NAME makes one"
+    if known:
+        hint = did_you_mean(name, known, f"there is {numbers.beginning(known)}")
+    raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)

@@ -126,7 +126,7 @@ class DeviceState(Record, frozen=True):
 
 
 class StateDifference(DeviceState, frozen=True):
-    """The same as a mean over the devices; all states sum to the mean steps and to their difference.
+    """The mean difference of a state over the devices; all states sum to the mean steps and to their difference.
 
     Attributes:
         low_ps: Lower end of the 95% interval of the difference, picoseconds; null with a single step on a side.
@@ -147,7 +147,7 @@ class StateDifference(DeviceState, frozen=True):
 
 
 class DeviceDifference(Record, frozen=True):
-    """What a device did and waited for in the mean step of each side; the states sum to the steps.
+    """The mean step of a device by state on each side; the states sum to the steps.
 
     Attributes:
         device: Key of the device: after, or before where it is gone.
@@ -305,7 +305,7 @@ class JudgedSide(Record, frozen=True):
 
 
 class GateResult(Record, frozen=True):
-    """What a gate says of a run.
+    """The verdict of a gate on a run.
 
     Attributes:
         schema_version: Version of this schema.
@@ -336,7 +336,7 @@ class GateResult(Record, frozen=True):
 
 
 class Comparison(Record, frozen=True):
-    """What differs between two sides, by how much, how sure that is, and why.
+    """The difference of two sides: how much, how sure, and why.
 
     Attributes:
         schema_version: Version of this schema; it changes only when a key changes its meaning or goes.

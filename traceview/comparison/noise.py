@@ -22,7 +22,7 @@ from traceview.report.model import Report
 
 Direction: TypeAlias = Literal["slower", "faster", "none", "unknown"]
 Basis: TypeAlias = Literal["captures", "earlier", "assumed", "none"]
-"""What shows how much runs differ: the captures of the sides, earlier runs of the job, an assumption; none: nothing does."""
+"""Evidence of how much runs differ: the captures of the sides, earlier runs of the job, an assumption, or none."""
 
 CONFIDENCE: Final = 0.95
 """Share of intervals that hold the true difference."""
@@ -35,7 +35,7 @@ SHOW_NOTHING: Final = 9.0
 ENOUGH_RUNS: Final = 3
 """Captures of a side that show how much runs differ."""
 ENOUGH: Final = f"give {ENOUGH_RUNS} captures of each side"
-"""What to do where runs differ too much for a verdict."""
+"""Advice where runs differ too much for a verdict."""
 SLOWEST: Final = 3
 """One step in so many, the slowest, does not count for the typical step: what disturbs a machine makes steps longer."""
 _ROUNDING: Final = 1e-9
@@ -45,7 +45,7 @@ _MOST_LOGARITHM: Final = math.log(1e6)
 
 
 class RunSpread(Struct, frozen=True):
-    """What is assumed of how much runs of one program differ without a change.
+    """The assumed spread of runs of one program without a change.
 
     `ratio`: standard deviation of their steps, as a share of the step. `degrees`: degrees of freedom that this knowledge is
     worth; few make long intervals.
@@ -62,7 +62,7 @@ DEVICE_SPREAD: Final = RunSpread(ratio=0.04, degrees=4)
 
 
 def run_spread_of(reports: Iterable[Report]) -> RunSpread:
-    """What is assumed of runs on such devices."""
+    """The assumed spread of runs on such devices."""
     kinds = {
         device.kind
         for report in reports
@@ -73,7 +73,7 @@ def run_spread_of(reports: Iterable[Report]) -> RunSpread:
 
 
 class Level(Struct, frozen=True):
-    """What one capture says of a time. `variance`: of the value by the noise of its steps; None for a single step."""
+    """The estimate of a time from one capture. `variance`: of the value by the noise of its steps; None for a single step."""
 
     value: float
     variance: float | None = None

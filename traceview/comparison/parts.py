@@ -162,7 +162,7 @@ Status = Literal["slower", "faster", "new", "gone", "same"]
 
 
 class _Key(NamedTuple):
-    """What makes ops of two runs the same."""
+    """Identity of an op across runs."""
 
     class_: str
     op: str | None
@@ -338,7 +338,7 @@ def finding_differences(
     step_ps: int,
     states: Sequence[StateDifference],
 ) -> tuple[FindingDifference, ...]:
-    """What came first, then what went, then what costs another time; each by its share of the GPU time.
+    """New findings, then gone ones, then those of another cost, each by its share of the GPU time.
 
     A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
     finding whose states did not change beyond noise did not either: the step around it did. What the other side has inside

@@ -17,7 +17,7 @@ from traceview.base.record import (
     VersionText,
 )
 from traceview.base.version import VERSION
-from traceview.comparison.jobs import BLOCKING, differing_among
+from traceview.comparison.build import BLOCKING, differing_among
 from traceview.comparison.model import LONGEST_VALUE
 from traceview.comparison.sides import Side, step_time_ps
 from traceview.document import model as doc
@@ -31,7 +31,7 @@ from traceview.report.model import Report, why_absent
 SCALING_SCHEMA_VERSION: Final = 1
 
 _OTHER_WORK: Final = (*BLOCKING, "precision", "parameters")
-"""What makes the step of another run another step."""
+"""Facts in which runs with the same step do not differ."""
 
 
 class Efficiency(Record, frozen=True):
@@ -123,7 +123,7 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
 
 
 def _unlike(group: Sequence[Report]) -> Iterator[str]:
-    """What differs among runs on one number of devices."""
+    """Name the differences among runs on one number of devices."""
     differing = differing_among(group)
     sizes = sorted({size for report in group if (size := _batch_size([report])) is not None})
     if len(sizes) > 1:
@@ -139,7 +139,7 @@ def _values(values: Sequence[str]) -> str:
 
 
 def _unlike_groups(groups: Sequence[Sequence[Report]]) -> Iterator[str]:
-    """What differs between the numbers of devices, beside what has to."""
+    """Name the unintended differences between numbers of devices."""
     words = [
         f"{name}: {_values(values)}"
         for name, values in differing_among([group[0] for group in groups]).items()

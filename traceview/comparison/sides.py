@@ -43,7 +43,7 @@ class CaptureSteps(Struct, frozen=True, eq=False):
 
     @property
     def level(self) -> Level | None:
-        """What the estimate of a change needs of them."""
+        """Their level, for the estimate of a change."""
         return step_level(self.lengths_ps)
 
 
@@ -191,7 +191,7 @@ class Side(Struct, frozen=True, eq=False):
 
 
 def spread_of(before: Side, after: Side) -> RunSpread:
-    """What is assumed of how much runs on the devices of both sides differ."""
+    """The assumed spread of runs on the devices of both sides."""
     return run_spread_of((*before.reports, *after.reports))
 
 

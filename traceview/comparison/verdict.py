@@ -29,7 +29,7 @@ _DEVICE_SHARE: Final = 0.5
 _OP_SHARE: Final = 0.6
 """Of the difference of compute: an op with this much of it is named instead."""
 _CONSEQUENCES: Final = (State.DEVICE_WAIT, State.TURN, State.NO_WORK)
-"""What other devices make of a change of one: named after what that device does."""
+"""Waits that the change of another device causes: named after that change."""
 _MOST_DEVICES: Final = 60
 """Characters of a list of devices in a sentence."""
 _LONGEST_OP: Final = 50

@@ -30,7 +30,7 @@ LaneKind: TypeAlias = Literal["steps", "compute", "communication", "copies", "id
 
 
 class UtilizationStrip(Record, frozen=True):
-    """What one device did per slice of its window; the parts are exclusive as in device_time.
+    """The activity of one device per slice of its window; the parts are exclusive as in device_time.
 
     Attributes:
         device: Key of the device.
@@ -218,7 +218,7 @@ def _detail(lanes: Lanes) -> str:
 
 
 def merged_sentence(lanes: Lanes) -> str:
-    """What was merged or left out to make the picture; empty where nothing was."""
+    """State what was merged or left out of the picture; empty where nothing was."""
     resolutions = sorted({lane.resolution_ps for lane in lanes.lanes if lane.resolution_ps})
     sentences = []
     if resolutions:

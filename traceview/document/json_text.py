@@ -33,7 +33,7 @@ def dumped_with_rows(value: dict[str, Any], rows: Iterable[object]) -> Iterator[
 
 
 def encoded(value: object) -> bytes:
-    """The same on one line. What UTF-8 cannot hold, as a path may, is replaced."""
+    """The JSON on one line. Characters of a path that UTF-8 cannot hold are replaced."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -13,7 +13,7 @@ from traceview.document.page import Page
 from traceview.document.phrase import Sentence, Token, pieces
 from traceview.document.sanitize import sanitize, shortened
 from traceview.document.screen import add_anatomy
-from traceview.document.strip import strip_lines
+from traceview.document.terminal import strip_lines
 
 MOST_BYTES: Final = 60_000
 """A comment on GitHub holds 65,536 characters; something has to be left for what is written around a report."""

@@ -171,14 +171,14 @@ class Subheading(Struct, frozen=True):
 
 
 class Strips(Struct, frozen=True):
-    """What each device did when, a character per slice of time. A page with a timeline does without."""
+    """The activity of each device over time, a character per slice. A page with a timeline does without."""
 
     strips: UtilizationStrips
     devices: tuple[str, ...]
 
 
 class Timeline(Struct, frozen=True):
-    """What every device and thread did when, to be zoomed. In text the `Strips` stand in its place.
+    """The activity of every device and thread over time, to be zoomed. In text the `Strips` stand in its place.
 
     `lanes`: None where the report holds none, `reason` says why. `outliers`: the devices that are listed at first, the
     others on request; all where it is empty. `gaps`: the numbered gaps that a slice can lead to. `lines`: by the
@@ -223,7 +223,7 @@ class Finding(Struct, frozen=True):
 
     @property
     def anchor(self) -> str:
-        """What links lead to."""
+        """The targets of links."""
         return finding_anchor(self.number)
 
     @property
@@ -243,7 +243,7 @@ class Findings(Struct, frozen=True):
 Block: TypeAlias = (
     Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Trend | Icicle
 )
-"""What a section consists of. Charts are drawn on a page; in text the tables beside them have their numbers."""
+"""A part of a section. Charts are drawn on a page; in text the tables beside them have their numbers."""
 
 GRAPHIC: tuple[type[Block], ...] = (Timeline, Trend, Icicle)
 """Blocks that text leaves out."""
@@ -284,7 +284,7 @@ def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
 
 
 class AnatomyPart(Struct, frozen=True):
-    """What a device does or waits for in a step: its look, `words` that may name a device, its length and its share."""
+    """A state of a device in a step: its look, `words` that may name a device, its length and its share."""
 
     look: Look
     words: str
@@ -306,7 +306,7 @@ class AnatomyRow(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """What a document begins with, and all of the first screen of a terminal.
+    """The beginning of a document, and all of the first screen of a terminal.
 
     `captured`: what was recorded, in a few words; `about`: where, when and of which job. `answer`: what is wrong, or that
     nothing is; `label`: how bad; `action`: the one thing to do. `anatomy`: the mean step of each device by state;

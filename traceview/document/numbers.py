@@ -14,7 +14,7 @@ from typing import Final
 from traceview.base.text import first_of
 
 ABSENT: Final = "–"
-"""What stands where a trace holds no number; a zero would be a claim."""
+"""The sign for a number that a trace does not hold; a zero would be a claim."""
 
 TIMES: Final[Mapping[str, int]] = {"ps": 1, "ns": 10**3, "µs": 10**6, "ms": 10**9, "s": 10**12}
 SIZES: Final[Mapping[str, int]] = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

@@ -47,12 +47,12 @@ class Page(Struct):
 
     @property
     def between(self) -> str:
-        """What stands between facts."""
+        """The separator of facts."""
         return " · " if self.unicode else " | "
 
     @property
     def ellipsis(self) -> str:
-        """What stands for what is left out."""
+        """The ellipsis."""
         return "…" if self.unicode else "..."
 
     def text(self, text: str) -> str:
@@ -60,7 +60,7 @@ class Page(Struct):
         return sanitize(text, unicode=self.unicode)
 
     def styled(self, text: str, style: str = "") -> Text:
-        """The same, with a style."""
+        """`text` as this page can show it, with a style."""
         return Text(self.text(text), style)
 
     def phrase(self, sentence: Sentence, style: str = "") -> Text:

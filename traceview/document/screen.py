@@ -144,7 +144,7 @@ def _add_screen(page: Page, screen: doc.Summary, room: _Room) -> None:
 
 
 def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
-    """What was recorded on one line, the answer with what to do, and a bar per device."""
+    """Add the recorded run on one line, the answer with what to do, and a bar per device."""
     page.facts(_first_line(page, screen.captured))
     if room.gaps:
         page.gap()
@@ -242,7 +242,7 @@ def _label(row: doc.AnatomyRow) -> str:
 
 
 def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
-    """What the letters mean that bars have and no number below them names."""
+    """The legend of letters that bars have and no number below them names."""
     before = f"{_REST}: "
     room = width - cell_len(before) - 2
     pieces = [

@@ -13,10 +13,11 @@ from rich.text import Text
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import cell_texts
+from traceview.document.figures import UtilizationStrip
+from traceview.document.model import Strips
 from traceview.document.page import Page
 from traceview.document.phrase import Sentence, phrase
-from traceview.document.strip import strip_lines
-from traceview.document.vocabulary import Look
+from traceview.document.vocabulary import PARTS, Look
 
 _HEAD_OF_REST: Final = 0.8
 """Of a name whose start is left out: how much of what is shown is taken from the start of the rest."""
@@ -355,7 +356,7 @@ def bar_text(bar: doc.Bar, width: int) -> Text:
 
 
 def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
-    """What the letters of bars mean, the most frequent first."""
+    """The legend of the letters of bars, the most frequent first."""
     looks = doc.bar_looks(columns)
     page.facts(
         [Text.assemble((letter_of(look), look.ink), f" {look.words}") for look in looks],
@@ -366,3 +367,100 @@ def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
 def letter_of(look: Look) -> str:
     """The letter of a look in a bar."""
     return look.letter or look.words[:1].upper()
+
+
+# Strips: what each device did when, one character per slice of time, readable without colour
+
+
+NARROWEST_STRIP: Final = 20
+"""Fewer characters than this show nothing worth the line."""
+
+_WIDEST_NAME: Final = 28
+_MOSTLY_BUSY: Final = 0.5
+"""From this share of a slice on its character is the full one."""
+
+_THIN: Final = "less than half busy"
+"""Meaning of the second character."""
+
+_CHARACTERS: Final = {
+    "compute": (("█", "▂"), ("#", "+")),
+    "collective": (("▒", "░"), ("%", ":")),
+    "copies": (("≡", "─"), ("=", "-")),
+    "idle": (("·", "·"), (".", ".")),
+}
+"""By what the busy part of a slice mostly is: the character of one that is busy for half of it or more, and of another
+one; where there is only ASCII, the first is the letter of the part."""
+
+
+def strip_lines(page: Page, block: Strips) -> None:
+    """Add a strip per device below an axis, and the legend; nothing where a page is too narrow."""
+    by_device = {strip.device: strip for strip in block.strips.devices}
+    drawn = [by_device[device] for device in block.devices if device in by_device]
+    widest = min(_WIDEST_NAME, page.width - NARROWEST_STRIP - GAP)
+    names = [page.middle(strip.device, widest) for strip in drawn]
+    name_width = max(map(cell_len, names), default=0)
+    length = _fitting_length(block.strips.slice_count, page.width - name_width - GAP)
+    if not drawn or not length:
+        return
+    lengths = {strip.end_ps - strip.start_ps for strip in drawn}
+    window_ps = lengths.pop() if len(lengths) == 1 else None
+    if window_ps is not None:
+        axis = f"0{page.text(numbers.time(window_ps)).rjust(length - 1)}"
+        page.line(" " * (name_width + GAP), page.styled(axis, "dim"))
+    used: set[str] = set()
+    for name, strip in zip(names, drawn, strict=True):
+        line = _strip(page, strip, length)
+        used |= set(line.plain)
+        blank = " " * (name_width - cell_len(name) + GAP)
+        page.line(Text(name, "bold"), blank, line)
+    page.facts(_strip_legend(page, used, window_ps // length if window_ps else None), between="   ")
+
+
+def _fitting_length(slice_count: int, width: int) -> int:
+    """The most characters within `width` that stand for equally many slices each; 0 if hardly any."""
+    lengths = [n for n in range(NARROWEST_STRIP, width + 1) if slice_count and slice_count % n == 0]
+    return max(lengths, default=0)
+
+
+def _characters(page: Page, part: str) -> tuple[str, str]:
+    return _CHARACTERS[part][0 if page.unicode else 1]
+
+
+def _strip(page: Page, strip: UtilizationStrip, length: int) -> Text:
+    """The strip of a device in `length` characters; `length` divides its number of slices."""
+    per = len(strip.idle_ps) // length
+    result = Text()
+    for begin in range(0, per * length, per):
+        part, share = _busiest(strip, slice(begin, begin + per))
+        result.append(_characters(page, part)[share < _MOSTLY_BUSY], PARTS[part].ink)
+    return result
+
+
+def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
+    """The largest busy part of some slices, and its share of them."""
+    parts = {
+        "compute": sum(strip.compute_ps[slices]),
+        "collective": sum(strip.collective_ps[slices]),
+        "copies": sum(strip.copy_ps[slices]),
+    }
+    busy = sum(parts.values())
+    if busy == 0:
+        return "idle", 1.0
+    return max(parts, key=parts.__getitem__), busy / (busy + sum(strip.idle_ps[slices]))
+
+
+def _strip_legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
+    """The legend of the characters in `used`, and how long one of them is."""
+    facts = []
+    for part in _CHARACTERS:
+        look = PARTS[part]
+        full, thin = _characters(page, part)
+        if full in used:
+            facts.append(Text.assemble((full, look.ink), f" {look.words}"))
+            if thin in used and thin != full:
+                facts[-1] = Text.assemble(facts[-1], ", ", (thin, look.ink), f" {_THIN}")
+        elif thin in used:
+            facts.append(Text.assemble((thin, look.ink), f" {look.words}, {_THIN}"))
+    if character_ps is not None:
+        facts.append(page.styled(f"one character is {numbers.time(character_ps)}"))
+    return facts

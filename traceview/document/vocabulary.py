@@ -44,7 +44,7 @@ CLASSES: Final = _by_key(
     Look("d2d", "DtoD copies", "d2d", "cyan", "", "data was copied on or between devices"),
     Look("memset", "fills", "memset", "cyan", "", "memory was filled"),
 )
-"""What a device does, in the order in which exposed time is attributed."""
+"""Activities of a device, in the order in which exposed time is attributed."""
 
 _FAMILY: Final = {
     State.TURN: State.DEVICE_WAIT,
@@ -72,7 +72,7 @@ def _state(state: State) -> Look:
 
 
 STATES: Final = _by_key(*map(_state, State))
-"""What a device does or waits for; each instant of a device is one of these."""
+"""States of a device; each instant of it is in one of them."""
 
 
 PARTS: Final = _by_key(
@@ -81,7 +81,7 @@ PARTS: Final = _by_key(
     Look("copies", "copies and fills", "copies", "cyan", "=", "data was copied or memory filled"),
     Look("idle", "idle", "idle", "dim", ".", "nothing ran on the device"),
 )
-"""What a window is made of, where there is no room for every class."""
+"""Parts of a window, where there is no room for every class."""
 
 STEP_KINDS: Final = _by_key(
     Look("train", "step", "step"),
@@ -96,7 +96,7 @@ STATUSES: Final = _by_key(
     Look("memory_only", "memory, no kernel", "critical", "red"),
     Look("empty", "no event", "critical", "red"),
 )
-"""What a device did in the whole recording."""
+"""Statuses of a device in the whole recording."""
 
 SEVERITIES: Final = _by_key(
     Look("critical", "critical", "critical", "bold red"),
@@ -110,7 +110,7 @@ VERDICT_STATUSES: Final = _by_key(
     Look("unreliable", "unreliable", "degraded", "bold yellow"),
     Look("unusable", "unusable", "unusable", "bold red"),
 )
-"""What stands before a headline that no finding leads."""
+"""Labels of a headline that no finding leads."""
 
 QUALITIES: Final = _by_key(
     Look("ok", "ok, with remarks", "ok", "green"),
@@ -163,7 +163,7 @@ _GROUND_COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     "idle": ("#cfd5dd", "#3a4350"),
     "mark": ("#0b57c4", "#7fb2ff"),
 }
-"""What is no data: on a light ground, and on a dark one."""
+"""Colours of what is no data: on a light ground, and on a dark one."""
 
 SLICE_COLOURS: Final[Mapping[str, str]] = {
     "compute": "#209c61",
@@ -194,7 +194,7 @@ SLICE_COLOURS: Final[Mapping[str, str]] = {
     "slice-ink": "#10151c",
     "hatch": "#ffffff",
 }
-"""What is data, and the text on it: the same on both grounds, so that dark text can be read on every slice.
+"""Colours of data, and of the text on it: the same on both grounds, so that dark text can be read on every slice.
 
 Chosen by computation: any two that can be neighbours differ for people who see red and green alike, too
 (tests/document/test_palette.py). Copies to the device and the wait for one have one colour, as they are one part of a step.

@@ -25,13 +25,13 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.version import VERSION
 from traceview.ledger.table import Ledger
-from traceview.report.command import reproducing
 from traceview.report.model import (
     SCHEMA_VERSION,
     Report,
     ReportFile,
     ReportWindow,
     Source,
+    reproducing,
 )
 from traceview.report.verdict import by_rank, verdict_of
 from traceview.trace.model import Trace, damaged_hosts
@@ -118,7 +118,7 @@ def ledger_of(
 def context_of(
     trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
 ) -> Context:
-    """What tables of a trace are made from; raises `UsageError` as `analyze` does."""
+    """The context that tables of a trace are made from; raises `UsageError` as `analyze` does."""
     return Context(trace, select(trace, window, _step_range(steps)), Options(top=None))
 
 
@@ -157,7 +157,7 @@ def _with_lanes(
 
 
 def _findings(context: Context, topics: Sequence[Analysis[Any]]) -> tuple[Finding, ...]:
-    """What the topics conclude, by severity; what one finding explains stands inside it."""
+    """The findings of the topics, by severity; those that another one explains stand inside it."""
     lost = damaged_hosts(context.trace)
     made = [finding for topic in topics for finding in context.findings(topic)]
     for topic in topics:

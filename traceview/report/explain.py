@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import outline
@@ -10,8 +11,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, phrase, pieces
 from traceview.document.vocabulary import Look
-from traceview.ledger.states import BY_KEY
-from traceview.report.command import table_of
+from traceview.ledger.states import BY_KEY, State
 
 
 def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
@@ -30,13 +30,13 @@ def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
 
 
 def explain_section(rule: Rule) -> doc.Section:
-    """What a finding means, when it is made, what shows it and what to change."""
+    """A finding: its meaning, limits, evidence and advice."""
     facts = (phrase(f"{label}: ", text) for label, text in entry(rule))
     return doc.Section(rule.code, rule.code, doc.notes(*facts), lead=severities(rule))
 
 
 def explain_state(state: Look) -> doc.Section:
-    """What a state of a device means, and the table that shows when a device was in it."""
+    """A state of a device: its meaning, and the table that shows it."""
     table, option = table_of(BY_KEY[state.key])
     return doc.Section(
         state.key,
@@ -51,7 +51,7 @@ def explain_state(state: Look) -> doc.Section:
 
 
 def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
-    """What there is to say of a rule, with its label; `…` stands for what a finding fills in."""
+    """The facts of a rule, each with its label; `…` stands for what a finding fills in."""
     yield "Meaning", _joined([rule.meaning])
     if rule.notes:
         yield "May add", _joined(rule.notes.values())
@@ -80,3 +80,23 @@ def _joined(templates: Iterable[str]) -> Phrase:
 def severities(rule: Rule) -> str:
     """`warning or critical`."""
     return numbers.listed(rule.severities).replace(" and ", " or ")
+
+
+_TABLES: Final[Mapping[State, str]] = {
+    State.COMPUTE: "ops",
+    State.COMMUNICATION: "collectives",
+    State.DEVICE_WAIT: "collectives",
+    State.H2D: "copies",
+    State.D2H: "copies",
+    State.D2D: "copies",
+    State.INPUT: "input",
+    State.TURN: "balance",
+    State.NO_WORK: "devices",
+}
+"""By state the table of `traceview show` that has the evidence; all other states are of gaps."""
+
+
+def table_of(state: State) -> tuple[str, str]:
+    """The table that shows a state, and the option that chooses it there."""
+    table = _TABLES.get(state)
+    return (table, "") if table else ("gaps", f" --state {state.key}")

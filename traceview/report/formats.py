@@ -1,6 +1,6 @@
-"""Lists the documents that a report can be written as: one entry each; the commands know no other list.
+"""Lists the documents that a report can be written as, and reads the report that a path leads to.
 
-Commands import it at their start for the names, so each document imports what makes it when it is made.
+Commands import it at their start, so each part imports what it needs when it is used.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+
+from traceview.base.location import Location
 
 if TYPE_CHECKING:
     from traceview.report.model import Report
@@ -60,3 +62,27 @@ DOCUMENTS: Final = (
     DocumentFormat("json", "report.json", json),
 )
 """In the order in which they are written."""
+
+
+SAVED: Final = (".json", ".json.gz")
+"""Endings of saved reports."""
+
+
+def is_saved_report(path: Location) -> bool:
+    """Whether a path names a file of a saved report rather than a trace."""
+    return path.name.lower().endswith(SAVED) and not path.is_dir()
+
+
+def report_at(path: Location, *, run: str | None = None, salvage: bool = False) -> Report:
+    """The report that is saved in a file, or that a log directory, a run or a trace leads to.
+
+    Raises what `load_report` and `load` raise.
+    """
+    if is_saved_report(path):
+        from traceview.report.saved import load_report
+
+        return load_report(path)
+    from traceview.report.build import analyze
+    from traceview.trace.reading.load import load
+
+    return analyze(load(path, run=run, salvage=salvage))

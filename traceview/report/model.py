@@ -24,6 +24,7 @@ from traceview.base.record import (
     VersionText,
     Words,
 )
+from traceview.trace.windows import StepRange, WindowKind
 
 SCHEMA_VERSION: Final = 2
 
@@ -173,3 +174,23 @@ def reasons(report: Report) -> dict[str, str]:
 def why_absent(report: Report, topic: str) -> str:
     """The reason why the report has no result of this topic."""
     return report.skipped.get(topic, "not computed")
+
+
+FOLDER: Final = "report"
+"""The folder that the command writes to."""
+
+
+def reproducing(
+    logdir: str,
+    run: str,
+    *,
+    window: WindowKind,
+    steps: StepRange | None,
+) -> tuple[str, ...]:
+    """The arguments of `traceview report`, the program first, with every choice that is not the default one."""
+    choices = [] if window == "auto" else ["--window", window]
+    if steps is not None:
+        bounds = ("" if bound is None else str(bound) for bound in (steps.first, steps.last))
+        choices += ["--steps", ":".join(bounds)]
+    name = run.rpartition("/")[2]
+    return ("traceview", "report", logdir, "--run", name, *choices, "-o", FOLDER)

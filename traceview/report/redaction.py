@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
 from typing import Any, Final, TypeVar, cast
 
 from msgspec import inspect
@@ -20,7 +22,6 @@ from msgspec.structs import replace
 
 from traceview.base.record import Record, TextKind, kind_of_text
 from traceview.report.model import Report
-from traceview.report.pseudonyms import Pseudonyms
 from traceview.report.verdict import with_sentences
 
 R = TypeVar("R", bound=Record)
@@ -114,3 +115,354 @@ def _is_of_closed_form(text: str, type_: inspect.Type) -> bool:
         return text in type_.values
     pattern = type_.pattern if isinstance(type_, inspect.StrType) else None
     return pattern is not None and re.fullmatch(pattern, text) is not None
+
+
+# What stands for a name, the same for the same name. Numbers count in the order in which names appear; hashes of
+# likely names could be looked up.
+
+
+_TIMESTAMP: Final = re.compile(r"(?a)\d{4}_\d\d_\d\d(?:_\d\d)*")
+_RUN_FOLDERS: Final = frozenset(("train", "validation", "plugins", "profile"))
+_DEVICE_PART: Final = re.compile(
+    r"|job:(?:localhost|worker|chief|ps|evaluator)|(?:replica|task):\d+"
+    r"|(?:device:|physical_device:|logical_device:)?(?:XLA_)?(?:CPU|GPU|TPU):\d+",
+    re.ASCII,
+)
+_OP: Final = re.compile(r"(?P<name>.*?)(?P<colon>:(?P<type>[A-Za-z_][\w>-]*))?", re.DOTALL)
+_OP_WITH_TYPE: Final = re.compile(r"(?a)[^$\s][^\s]*:[A-Za-z_]\w*")
+_OP_PARTS: Final = re.compile(
+    r"(?:gradient_tape|while|cond|body|then|else|branch|replica|update|StatefulPartitionedCall"
+    r"|PartitionedCall)?(?:_\d{1,6})?",
+    re.ASCII,
+)
+_THREAD: Final = re.compile(
+    r"(?:main|python\d*|Host Threads|collective_ops|nccl_kernel_launch|tf(?:_(?:\d+|as|async|batch|cache|capture"
+    r"|collective|compile|compute|data|device|eigen|event|filter|get|gpu|grpc|inter|interleave|intra|iterator|legacy"
+    r"|manager|map|mgr|model|multi|nccl|next|numa|op|optional|parallel|pool|prefetch|private|resource|runner|save|shared"
+    r"|snapshot|thread|threadpool|tracker|xla))+)(?:\.\d+)?(?:/-?\d+)?",
+    re.IGNORECASE | re.ASCII,
+)
+"""Those of Python, of CUPTI and of TensorFlow, which puts `tf_` before its own; a pool can have a user's name."""
+
+_CALL: Final = re.compile(
+    r"EagerExecute|EagerKernelExecute|EagerLocalExecute|EagerCopyToDevice|FunctionRun|Profiled batch"
+    r"|ExecutorState::Process(?:Async)?(?:::Start|::Done)?|TFE_(?:Py_)?(?:FastPath)?Execute(?:Cancelable)?(?:_C)?"
+    r"|GetNextFromShard\d{0,6}|InstantiatedCapturedFunction::Run(?:Async|Instantiated)?|KernelAndDeviceFunc::Run"
+    r"|MakeTensorFromProto|TraceContext|ValidateInputTypeAndPlacement|block_until_ready|convert_to_tensor"
+    r"|(?:cu|cuda|hip)(?:Alloc|Async|Attribute|Cooperative|Copy|Create|Ctx|Destroy|Device|Dto[ADH]|Event|Exec|Ext?|Free|Func"
+    r"|Get|Graph|Host|Hto[AD]|Instantiate|Kernel|Launch|Load|Malloc|Managed|Memcpy|Memset|Mem|Module|Peer|Pool|Query"
+    r"|Record|Register|Set|Stream|Synchronize|Unload|Wait|With|D(?:8|16|32))+(?:_v\d)?(?:_ptsz)?"
+)
+"""Events of a host that TensorFlow and the drivers of GPUs name."""
+
+_KERNEL_WORD: Final = re.compile(r"(?a)[A-Za-z_~]\w*(?:::~?[A-Za-z_]\w*)*")
+_BETWEEN_WORDS: Final = re.compile(r"(?a)[\d\s<>()\[\]{},.:;&*+=|/$@#%'-]*")
+
+_BUS: Final = re.compile(
+    r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE | re.ASCII
+)
+_MODEL_WORD: Final = re.compile(
+    r"NVIDIA|GeForce|Quadro|Tesla|TITAN|RTX|GTX|RX|XTX|V|CMP|Super|Ti|Laptop|GPU|Ada|Generation|Graphics|Max|Q|PCIe?|NVL|MIG"
+    r"|AMD|Instinct|Radeon|Pro|VII|TPU|CPU|Xp?|gfx\w{3,4}"
+    r"|(?:MX|GB|GH|MI|SXM|HBM|NVL|GT|CMP|[ABDHKLMPTV])?\d{1,4}(?:GB|HX|XTX?|[A-Z])?",
+    re.IGNORECASE | re.ASCII,
+)
+"""Words and numbers in the names of GPUs: `NVIDIA A100-SXM4-80GB`."""
+
+_ERROR_CODE: Final = re.compile(
+    r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR(?P<words>(?:_[A-Z]+)+)|ERR_NVGPUCTRPERM"
+)
+_LONG_NUMBER: Final = re.compile(r"\d{10}")
+"""Of an account, a card, a telephone; no size in the name of a kernel is as long."""
+
+_VERSION: Final = re.compile(
+    r"(?a)v?\d+(?:\.\d+)*(?:[-.]?(?:rc|dev|post|a|b)\d*)*(?:-\d+-g[0-9a-f]+)?"
+)
+_PLAIN_VALUE: Final = re.compile(
+    r"-?\d{1,9}(?:\.\d{1,9})?|-?\d{1,3}(?:,-?\d{1,3})*|true|false|on|off|yes|no|",
+    re.IGNORECASE | re.ASCII,
+)
+"""A number, a list of small ones such as those of devices, or a switch; an address is none of these."""
+
+_TASK: Final = re.compile(r"(?a)(?:chief|coordinator|evaluator|master|ps|rank|worker)(?: \d{1,6})?")
+_HIDDEN: Final = frozenset(
+    ("argument", "axis", "function", "host", "line", "module", "path", "sentence")
+)
+"""Kinds of names of which nothing stays."""
+
+_OF_EVENTS: Final = frozenset(("op", "kernel", "event", "type"))
+"""Kinds of names that sections take each other's for: a layer in a table is an op, and in a sentence what a device does."""
+
+
+class Pseudonyms:
+    """The names of one report so far, and what is shown instead of each."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+
+    def _numbered(self, kind: str, name: str) -> str:
+        """`path_1`: nothing of the name stays. What is of one name has one pseudonym, called after the kind that it is first."""
+        key = ("event" if kind in _OF_EVENTS else kind, name)
+        if key not in self._numbers:
+            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._numbers[key] = f"{kind}_{self._counts[kind]}"
+        return self._numbers[key]
+
+    def shown(self, kind: TextKind | None, text: str) -> str:
+        """The pseudonym of a text of this kind; without a kind all of it is hidden."""
+        if not text:
+            return text
+        if kind is None or kind in _HIDDEN:
+            return self._numbered(kind or "text", text)
+        shown: str = getattr(self, kind)(text)
+        return shown
+
+    def model(self, name: str) -> str:
+        """`model_1`, unless every word of it is one of the names of GPUs."""
+        is_known = all(map(_MODEL_WORD.fullmatch, re.findall(r"[^\s:-]+", name)))
+        return name if is_known else self._numbered("model", name)
+
+    def bus(self, name: str) -> str:
+        """A PCI address stays."""
+        return name if _BUS.fullmatch(name) else self._numbered("bus", name)
+
+    def device(self, key: str) -> str:
+        """`host_1/GPU:0`: the number of the device stays; without one it is a host."""
+        host, _, device = key.rpartition("/")
+        if not _DEVICE_PART.fullmatch(device):
+            return self._numbered("host", key)
+        is_known = all(map(_DEVICE_PART.fullmatch, host.split("/")))
+        return key if is_known else f"{self._numbered('host', host)}/{device}"
+
+    def file(self, name: str) -> str:
+        """`host_1.xplane.pb`: the file of a host is called after it."""
+        stem, dot, rest = name.partition(".xplane.pb")
+        if dot and not rest:
+            return f"{self._numbered('host', stem)}{dot}"
+        return self._numbered("file", name)
+
+    def run(self, name: str) -> str:
+        """`run_1`, unless it is called after its time, as runs are."""
+        parts = [
+            part
+            if part in _RUN_FOLDERS or _TIMESTAMP.fullmatch(part)
+            else self._numbered("run", part)
+            for part in name.split("/")
+        ]
+        return "/".join(parts)
+
+    def op(self, name: str) -> str:
+        """`op_1/op_2/MatMul:MatMul`: scopes and layers go, names of TensorFlow's own ops stay."""
+        match = _OP.fullmatch(name)
+        bare, type_ = (match["name"], match["type"]) if match else (name, None)
+        parts = [
+            part if _OP_PARTS.fullmatch(part) or is_op_name(part) else self._numbered("op", part)
+            for part in bare.split("/")
+        ]
+        return "/".join(parts) + (f":{self.type(type_)}" if type_ else "")
+
+    def type(self, name: str) -> str:
+        """The type of an op stays if TensorFlow registers it."""
+        return name if is_op_name(name) else self._numbered("type", name)
+
+    def kernel(self, name: str) -> str:
+        """Words of a kernel's name stay if a known library uses them: cuBLAS, cuDNN, CUTLASS, Eigen, NCCL …"""
+
+        def word_of(match: re.Match[str]) -> str:
+            word = match[0]
+            return word if is_of_library(word) else self._numbered("kernel", word)
+
+        # What has no word, or other letters and signs than names of C++, is no kernel's name: hidden as a whole.
+        between, count = _KERNEL_WORD.subn("", name)
+        if not count or not _BETWEEN_WORDS.fullmatch(between) or _LONG_NUMBER.search(name):
+            return self._numbered("kernel", name)
+        return _KERNEL_WORD.sub(word_of, name)
+
+    def activity(self, name: str) -> str:
+        """The op or, without one, the kernel of a device event."""
+        is_op = "/" in name or (":" in name and "::" not in name and " " not in name)
+        return self.op(name) if is_op else self.kernel(name)
+
+    def slice(self, name: str) -> str:
+        """An iterator's stage, or else an op or a kernel."""
+        return self.stage(name) if name.startswith("Iterator::") else self.activity(name)
+
+    def thread(self, name: str) -> str:
+        """`thread_1`, unless TensorFlow or Python named it."""
+        is_known = _THREAD.fullmatch(name) is not None
+        return name if is_known else self._numbered("thread", name)
+
+    def threads(self, names: str) -> str:
+        """Several threads, with commas between them."""
+        return ", ".join(self.thread(name) for name in names.split(", "))
+
+    def task(self, name: str) -> str:
+        """The role and the number of a process stay."""
+        is_known = _TASK.fullmatch(name) is not None
+        return name if is_known else self._numbered("task", name)
+
+    def stage(self, name: str) -> str:
+        """`Iterator::Root::Prefetch::stage_1`: kinds of iterators stay."""
+        parts = [
+            part if is_stage_name(part) else self._numbered("stage", part)
+            for part in name.split("::")
+        ]
+        return "::".join(parts)
+
+    def event(self, names: str) -> str:
+        """Events of a host, ` > ` between them: ops, stages and calls of TensorFlow and of drivers stay."""
+        return " > ".join(map(self._event, names.split(" > ")))
+
+    def _event(self, name: str) -> str:
+        call, colon, op = name.partition(": ")
+        if _CALL.fullmatch(call):
+            return f"{call}: {self.type(op)}" if colon else call
+        if name.startswith("Iterator::"):
+            return self.stage(name)
+        if is_of_library(name) and not _LONG_NUMBER.search(name):
+            return name
+        is_op = is_op_name(name) or (_OP_WITH_TYPE.fullmatch(name) and "::" not in name)
+        return self.op(name) if is_op else self._numbered("event", name)
+
+    def setting(self, value: str) -> str:
+        """A setting stays if it is a number, a list of numbers, a switch or a public word."""
+        is_public = _PLAIN_VALUE.fullmatch(value) or value in setting_words()
+        return value if is_public else self._numbered("value", value)
+
+    def version(self, name: str) -> str:
+        """A version stays if it is written as versions are."""
+        return name if _VERSION.fullmatch(name) else self._numbered("version", name)
+
+    def message(self, text: str) -> str:
+        """`message_1 (CUDA_ERROR_OUT_OF_MEMORY)`: codes of errors of known libraries stay."""
+        codes = dict.fromkeys(
+            match[0]
+            for match in _ERROR_CODE.finditer(text)
+            if error_words().issuperset((match["words"] or "").split("_")[1:])
+        )
+        hidden = self._numbered("message", text)
+        return f"{hidden} ({', '.join(codes)})" if codes else hidden
+
+    def words(self, text: str) -> str:
+        """Our own words stay."""
+        return text
+
+
+# Names that identify nobody
+
+
+_OP_VERSION: Final = re.compile(r"(?:V[0-9]+)?$")
+_AFTER_TYPE: Final = re.compile(r"(?:_[0-9]{1,6}|Op::(?:Do)?Compute)$")
+_INDEXED: Final = re.compile(r"\[[0-9]{1,6}\]$")
+
+
+@cache
+def op_types() -> frozenset[str]:
+    """The ops that TensorFlow 2.21 registers (`TF_GetAllOpList`)."""
+    return _stored("tensorflow_ops.txt")
+
+
+@cache
+def library_words() -> frozenset[str]:
+    """Words in names of kernels: of Eigen, CUB, CUTLASS, cuBLAS, cuDNN, NCCL, rocBLAS and XLA's instructions."""
+    return _stored("library_words.txt")
+
+
+@cache
+def tensile_keys() -> frozenset[str]:
+    """Parameters of a kernel of Tensile in its name, before their values: `MT64x64x32`."""
+    return _stored("tensile_keys.txt")
+
+
+@cache
+def error_words() -> frozenset[str]:
+    """Words in the names of errors of CUDA's libraries, HIP and NCCL: `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`."""
+    return _stored("error_words.txt")
+
+
+@cache
+def setting_words() -> frozenset[str]:
+    """Variables, classes and values of settings that TensorFlow, Keras, JAX, CUDA and NCCL define."""
+    return _stored("setting_words.txt")
+
+
+@cache
+def stage_types() -> frozenset[str]:
+    """Kinds of iterators of tf.data: the ops that make datasets, without `Dataset` and version, and its own."""
+    ops = {_OP_VERSION.sub("", op).replace("Dataset", "") for op in op_types() if "Dataset" in op}
+    own = {"FiniteRepeat", "FiniteSkip", "FiniteTake", "ForeverRepeat", "Iterator", "Root"}
+    return frozenset(ops | own | {"EmptyRepeat", "EmptySkip", "EmptyTake", "InfiniteSkip"})
+
+
+def is_op_name(name: str) -> bool:
+    """Whether a name is a type of op, with a number or as a kernel: `MatMul`, `MatMul_1`, `MatMulOp::Compute`."""
+    return _AFTER_TYPE.sub("", name) in op_types()
+
+
+def is_stage_name(name: str) -> bool:
+    """Whether a part of the name of an iterator says its kind and nothing more: `Prefetch`, `FlatMap[0]`."""
+    return _OP_VERSION.sub("", _INDEXED.sub("", name)) in stage_types()
+
+
+def _stored(name: str) -> frozenset[str]:
+    text = files("traceview.report").joinpath(name).read_text(encoding="utf-8")
+    return frozenset(text.split())
+
+
+# Words in the names of kernels
+
+_CPP: Final = re.compile(
+    r"void|const|unsigned|signed|bool|char|short|int|long|float|double|half|__half|__nv_bfloat16|u?int\d+_t"
+    r"|u?int[234]|float[234]|half2|half_t|bfloat16(?:_t)?|true|false"
+)
+"""Words of C++ and of CUDA's types."""
+
+_NAMESPACE: Final = re.compile(
+    r"(?:Eigen|cub|thrust|cutlass|cute|cudnn|cublas|cufft|std|nccl|rccl|xla|stream_executor)\w*"
+)
+_BEGINNING: Final = re.compile(
+    r"(?:cutlass|cudnn|cublas|nccl|rccl|ampere|volta|turing|maxwell|pascal|hopper|blackwell|sm\d+|nvjet|memcpy|memset"
+    r"|__amd_rocclr|dgrad|wgrad|fprop|gemv|gemmk1|splitkreduce|winograd|[sdhc]?gemm|fusion|cudagraphexec|kd|params)",
+    re.IGNORECASE,
+)
+"""Namespaces, and the beginnings of other names, of CUDA's libraries, Eigen, NCCL, Tensile and XLA."""
+
+_XLA_FUSION: Final = re.compile(r"\w+_fusion(?:_\d+)?")
+_TENSILE: Final = re.compile(
+    r"Cijk_[A-D][i-m]+_[A-D][i-m]+(?P<tail>(?:_ISA\d+[a-f]|_[A-Z\d][A-Z\dnpx]*|_Bias|_UserArgs)*)"
+)
+_TENSILE_TYPES: Final = re.compile(r"[BCDFHISZ]{1,4}")
+_SHAPE: Final = re.compile(
+    r"(?<![A-Za-z])(?:[a-z]{2}|[A-Z]{2}|[nt]{3}|[NT]{3}|[hsdbz][hscdbt][hsdbzt]|nhwc|nchw|ndhwc|ncdhw)(?![A-Za-z])"
+)
+"""Letters for layouts and types: `nn`, `tnt`, `hsh`. They stand alone, and a single one (`coopA`) stands anywhere."""
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def is_of_library(word: str) -> bool:
+    """Whether a word begins as a library's names do and has no word that is not a library's.
+
+    `word`: an identifier of C++ with its namespaces.
+    """
+    tensile = _TENSILE.fullmatch(word)
+    if tensile:
+        keys = re.findall(r"[A-Z]+(?![a-z]{2})", tensile["tail"])
+        return all(key in tensile_keys() or _TENSILE_TYPES.fullmatch(key) for key in keys)
+    if _CPP.fullmatch(word):
+        return True
+    namespace, _, rest = word.partition("::")
+    begins = _NAMESPACE.fullmatch(namespace) if rest else _begins_as_library(word)
+    return (
+        bool(begins)
+        and word.isascii()
+        and all(map(_is_library_word, _WORD.findall(_SHAPE.sub("", word))))
+    )
+
+
+def _begins_as_library(word: str) -> bool:
+    return _BEGINNING.match(word) is not None or _XLA_FUSION.fullmatch(word) is not None
+
+
+def _is_library_word(word: str) -> bool:
+    return len(word) == 1 or word.lower() in library_words()

@@ -69,14 +69,14 @@ _WORD: Final = re.compile(r"(?:Invalid enum value|Expected `str` matching regex)
 
 
 class _Head(msgspec.Struct):
-    """What says whether this version can read the rest."""
+    """The keys that say whether this version can read the rest."""
 
     schema_version: Any
     traceview_version: Any = None
 
 
 def to_json(report: Report) -> str:
-    """The same text for the same report: two spaces of indent, a line break at the end, UTF-8 kept as it is.
+    """The report as text, always the same: two spaces of indent, a line break at the end, UTF-8 kept as it is.
 
     Each lane stands on one line: there are thousands of slices.
     """
@@ -143,7 +143,7 @@ def _content(path: Location) -> bytes:
 
 
 def _decompressed(path: Location, content: bytes) -> bytes:
-    """What a compressed report holds; a file that would fill the memory is refused."""
+    """The content of a compressed report; a file that would fill the memory is refused."""
     reader = zlib.decompressobj(_GZIP_FORMAT)
     try:
         whole = reader.decompress(content, MOST_DECOMPRESSED_BYTES)
@@ -225,7 +225,7 @@ def schema_of(root: type[Record], title: str) -> str:
 
 
 def _shortened(schema: Any) -> Any:
-    """The same schema without what says a thing twice: patterns beside choices, choices of one type or null."""
+    """The schema without repetitions: patterns beside choices, choices of one type or null."""
     if isinstance(schema, list):
         return [_shortened(item) for item in schema]
     if not isinstance(schema, dict):

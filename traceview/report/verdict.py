@@ -58,7 +58,7 @@ _WORDS: Final = {
 def verdict_of(
     trace: Trace, capture: Capture, results: Results, findings: Sequence[Finding]
 ) -> Verdict:
-    """What leads of findings in their order (`by_rank`): a critical finding without which no number means anything, the largest loss, or that all is well."""
+    """The verdict of findings in their order (`by_rank`): a critical finding without which no number means anything, the largest loss, or that all is well."""
     sums = results.ledger
     status, headline, leading = _leading(trace, capture, results, findings)
     share = sums.share_by_state if sums else {}

@@ -9,7 +9,6 @@ import typer
 from traceview.base.errors import TraceNotFoundError
 from traceview.base.text import shell_path
 from traceview.base.timing import stage
-from traceview.cli.hang import show_hangs
 from traceview.cli.options import (
     Force,
     Full,
@@ -21,7 +20,7 @@ from traceview.cli.options import (
     reads_run,
 )
 from traceview.cli.output import Target, format_of
-from traceview.cli.report_source import Source
+from traceview.cli.report_source import Source, show_hangs
 
 TERMINAL_TOP: Final = 5
 """Op rows per device on a terminal, where every row costs a line or two."""
@@ -68,7 +67,7 @@ def analyze(
 
             target.write(to_json(report).encode())
             return
-        from traceview.report.summary import Invocation
+        from traceview.report.document import Invocation
 
         options = " --redact" if redact else ""
         if source.is_saved:

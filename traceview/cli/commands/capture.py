@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -24,8 +25,11 @@ from traceview.cli.options import (
     option,
     output_folder,
 )
-from traceview.cli.output import abandon_stdout
+from traceview.cli.output import Target, abandon_stdout
 from traceview.demo.run import Slowdown, demo_command
+
+if TYPE_CHECKING:
+    from traceview.capture.check.checks import Check
 
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
@@ -101,15 +105,13 @@ def capture(
 ) -> None:
     """Run a training script and record some of its steps.
 
-    This process becomes the script, or the command; every Python process of it or below it that trains captures itself.
-    The last line of the output names the run. --check reads the script, does not run it, and exits with 8 if a check failed.
+    traceview becomes the script or the command; each Python process that trains in it captures itself. The last line of
+    the output names the run. --check runs nothing, and exits with 8 if a check failed.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
     check_mode(context)
     if check:
-        from traceview.cli.commands.capture_check import show_checks
-
         # TensorFlow is only imported to ask for its GPUs, which is no training.
         os.environ.pop(VARIABLE, None)
         show_checks(None if script is None else Path(script), out)
@@ -144,9 +146,8 @@ def _run(command: list[str], settings: Settings) -> NoReturn:
 def _print_report(run: Path) -> None:
     """Print the report of a run; a failure here does not change the exit code."""
     from traceview.cli.commands.analyze import TERMINAL_TOP
-    from traceview.cli.output import Target
     from traceview.report.build import analyze
-    from traceview.report.summary import Invocation
+    from traceview.report.document import Invocation
 
     try:
         report = analyze(run, top=TERMINAL_TOP)
@@ -156,3 +157,77 @@ def _print_report(run: Path) -> None:
     except BrokenPipeError:
         # The reader has closed the pipe; the run must still be named on stderr.
         abandon_stdout()
+
+
+# The checks of --check: a table with the fix below each row
+
+
+FAILED_CHECK: Final = 8
+STATUSES: Final = {
+    "failed": "bold red",
+    "warning": "bold yellow",
+    "ok": "green",
+    "not applicable": "dim",
+}
+"""The statuses of a check, worst first, and their styles."""
+
+
+def show_checks(script: Path | None, out: Path) -> None:
+    """Run every check and print the result; ends the command with 8 if one failed. `script`: read, never run."""
+    from traceview.capture.check.checks import examine
+
+    target = Target(None)
+    if sys.stderr.isatty():
+        say("recording a trial profile")
+    checks = list(examine(script, out))
+    color, unicode = target.has_color, target.has_unicode
+    target.write(render(checks, width=target.width(None), color=color, unicode=unicode))
+    if any(check.status == "failed" for check in checks):
+        raise typer.Exit(FAILED_CHECK)
+
+
+def render(checks: Sequence[Check], *, width: int, color: bool, unicode: bool = True) -> str:
+    """The table, and the number of checks by status."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    from traceview.document.page import Page
+
+    page = Page(width, color, unicode)
+    status_width = max((len(check.status) for check in checks), default=0)
+    name_width = max((cell_len(page.text(check.name)) for check in checks), default=0)
+    indent = status_width + name_width + 4
+    is_narrow = indent > page.width // 2
+    for check in checks:
+        status = page.styled(check.status, STATUSES.get(check.status, ""))
+        blank = Text(" " * (status_width - len(check.status) + 2))
+        name = page.styled(check.name, "bold" if check.status in ("failed", "warning") else "")
+        if is_narrow:
+            page.line(status, blank, name)
+            page.prose(check.detail, indent=2)
+        else:
+            page.prose(check.detail, indent=indent, label=Text().join([status, blank, name]))
+        if check.fix:
+            left = 2 if is_narrow else indent
+            page.prose(page.styled(f"fix: {check.fix}", "italic"), indent=left)
+    page.gap()
+    page.prose(_summary(checks))
+    return page.render()
+
+
+def _summary(checks: Sequence[Check]) -> str:
+    from traceview.document import numbers
+
+    counts = _counts(checks)
+    by_status = ", ".join(
+        numbers.plural(count, status) if status == "warning" else f"{count} {status}"
+        for status, count in counts.items()
+        if count
+    )
+    summary = f"{numbers.plural(len(checks), 'check')}: {by_status}"
+    has_problem = counts["failed"] or counts["warning"]
+    return summary if has_problem else f"No problem found. {summary}"
+
+
+def _counts(checks: Sequence[Check]) -> dict[str, int]:
+    return {status: sum(check.status == status for check in checks) for status in STATUSES}

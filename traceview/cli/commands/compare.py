@@ -7,10 +7,17 @@ from typing import Annotated, Final
 from traceview.base.errors import ComparisonError, UsageError
 from traceview.base.location import Location
 from traceview.cli.commands.gate import History
-from traceview.cli.options import Output, Redact, Width, argument, flag, format_option, option
+from traceview.cli.options import (
+    Output,
+    Redact,
+    Width,
+    flag,
+    format_option,
+    place,
+    place_argument,
+)
 from traceview.cli.output import TERMINAL, Target, format_of
 from traceview.cli.report_source import redacted_alike, reports_at
-from traceview.store.address import location_of
 
 _FORMATS: Final = ("terminal", "markdown", "html", "json")
 _ARGUMENT: Final = "Log directory, a run in it, or a saved report.json."
@@ -18,25 +25,18 @@ _ARGUMENT: Final = "Log directory, a run in it, or a saved report.json."
 
 def compare(
     before: Annotated[
-        Location | None,
-        argument("[BEFORE]", f"Capture before the change. {_ARGUMENT}", parser=location_of),
+        Location | None, place_argument("[BEFORE]", f"Capture before the change. {_ARGUMENT}")
     ] = None,
-    after: Annotated[
-        Location | None, argument("[AFTER]", "Capture after it.", parser=location_of)
-    ] = None,
+    after: Annotated[Location | None, place_argument("[AFTER]", "Capture after it.")] = None,
     further: Annotated[
-        list[Location] | None,
-        argument("[RUN]...", "Further runs, with --scaling.", parser=location_of),
+        list[Location] | None, place_argument("[RUN]...", "Further runs, with --scaling.")
     ] = None,
     more_before: Annotated[
         list[Location] | None,
-        option(
-            "PATH", "Another capture before the change. Repeatable.", "--before", parser=location_of
-        ),
+        place("PATH", "Another capture before the change. Repeatable.", "--before"),
     ] = None,
     more_after: Annotated[
-        list[Location] | None,
-        option("PATH", "Another capture after it. Repeatable.", "--after", parser=location_of),
+        list[Location] | None, place("PATH", "Another capture after it. Repeatable.", "--after")
     ] = None,
     scaling: Annotated[
         bool, flag("Compare runs on different numbers of devices instead.", "--scaling")

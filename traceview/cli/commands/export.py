@@ -15,14 +15,12 @@ from traceview.cli.options import (
     Logdir,
     choice,
     flag,
-    option,
+    place,
     reads_run,
 )
-from traceview.cli.output import Bundle, Target
+from traceview.cli.output import Bundle, Target, say
 from traceview.cli.report_source import Source
-from traceview.document.sanitize import sanitize
 from traceview.export.formats import check_pyarrow
-from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _NAMES: Final = {"perfetto": "trace.pftrace", "parquet": "tables", "csv": "tables"}
-"""What a run can be written as, and the name of the file or folder."""
+"""Formats of a run, and the name of the file or folder."""
 _COMPRESSED: Final = ".gz"
 _OF_TABLES: Final = (".csv", ".parquet")
 _JSON: Final = ".json"
@@ -46,14 +44,13 @@ def export(
     ] = "perfetto",
     output: Annotated[
         Location | None,
-        option(
+        place(
             "PATH",
             "File to write, - for standard output; for tables a folder. By default "
             + ", ".join(f"{name} ({to})" for to, name in _NAMES.items())
             + ".",
             "--output",
             "-o",
-            parser=location_of,
         ),
     ] = None,
     force: Annotated[bool, flag("Replace what exists.", "--force")] = False,
@@ -72,13 +69,10 @@ def export(
         trace = _write_tables(context, logdir, asked, to, force=force)
     if trace.other_runs and context.params["run"] is None:
         count = len(trace.other_runs) + 1
-        typer.echo(
-            f"traceview: run {sanitize(trace.run)} of {count} runs; --run NAME chooses another",
-            err=True,
-        )
+        say(f"run {trace.run} of {count} runs; --run NAME chooses another")
     if str(asked) != "-":
         advice = ": open it at https://ui.perfetto.dev" if to == "perfetto" else ""
-        typer.echo(f"traceview: wrote {asked}{advice}", err=True)
+        say(f"wrote {asked}{advice}")
 
 
 def _write_trace(

@@ -11,7 +11,6 @@ import typer
 
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.base.location import Location
-from traceview.cli.errors import say
 from traceview.cli.options import (
     Force,
     Output,
@@ -19,16 +18,16 @@ from traceview.cli.options import (
     Run,
     Salvage,
     Width,
-    argument,
     flag,
     folder_of,
     format_option,
     given_options,
     option,
+    place,
+    place_argument,
 )
-from traceview.cli.output import TERMINAL, Bundle, Target, format_of, write_file
+from traceview.cli.output import TERMINAL, Bundle, Target, format_of, say, write_file
 from traceview.cli.report_source import redacted_alike, reports_at
-from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.comparison.model import GateResult
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 
 _FORMATS: Final = ("terminal", "markdown", "json")
-
-_ALL_HOSTS: Final = "absent_hosts <= 0"
 
 _OF_SAVING: Final = ("subjects", "save", "folder", "run", "salvage", "redact", "force")
 """Options that --save takes."""
@@ -54,25 +51,18 @@ def gate(
     context: typer.Context,
     subjects: Annotated[
         list[Location] | None,
-        argument(
-            "[LOGDIR]...", "Log directory, run or report.json of each capture.", parser=location_of
-        ),
+        place_argument("[LOGDIR]...", "Log directory, run or report.json of each capture."),
     ] = None,
     require: Annotated[
         list[str] | None, option("CONDITION", "A condition that has to hold. Repeatable.")
     ] = None,
     budget: Annotated[
-        Location | None,
-        option("FILE", "TOML file with a list of conditions: require.", parser=location_of),
+        Location | None, place("FILE", "TOML file with a list of conditions: require.")
     ] = None,
     baseline: Annotated[
         str | None, option("NAME|PATH", "Compare with this, by default to step_time:+5%.")
     ] = None,
     history: History = None,
-    all_hosts: Annotated[
-        bool,
-        flag("Require absent_hosts <= 0: no host is missing or unreadable.", "--require-all-hosts"),
-    ] = False,
     save: Annotated[str | None, option("NAME", "Save the captures as a baseline instead.")] = None,
     folder: Annotated[
         Path | None,
@@ -86,9 +76,7 @@ def gate(
     run: Run = None,
     format_: Annotated[str | None, format_option(*_FORMATS)] = None,
     output: Output = None,
-    junit: Annotated[
-        Location | None, option("FILE", "Write JUnit XML, too; replaces FILE.", parser=location_of)
-    ] = None,
+    junit: Annotated[Location | None, place("FILE", "Write JUnit XML, too; replaces FILE.")] = None,
     github: Annotated[
         bool, flag("Annotate and summarize for GitHub Actions, too.", "--github")
     ] = False,
@@ -128,8 +116,7 @@ def gate(
 
     target = Target.of(output, *subjects, force=force)
     format_ = format_of(format_, target.path, _FORMATS)
-    required = [*(require or ()), *([_ALL_HOSTS] if all_hosts else [])]
-    conditions, asked_baseline = asked_conditions(required, budget, baseline)
+    conditions, asked_baseline = asked_conditions(require or (), budget, baseline)
     before = baseline_of(asked_baseline, folder) if asked_baseline else None
     reports = reports_at(subjects, run, salvage=salvage)
     result = judged(
@@ -157,16 +144,6 @@ def gate(
         raise typer.Exit(result.exit_code)
 
 
-def _junit(result: GateResult) -> bytes:
-    from datetime import datetime, timezone
-    from socket import gethostname
-
-    from traceview.comparison.gate_document import junit_xml
-
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-    return junit_xml(result, timestamp=now, hostname=gethostname())
-
-
 def _annotate(result: GateResult) -> None:
     from traceview.comparison.gate_document import annotation_lines
 
@@ -179,9 +156,11 @@ def _problems_beside(
 ) -> Iterator[TraceviewError]:
     """Write the verdict to the files that are asked for beside the output, and say which cannot be written."""
     if junit is not None:
+        from traceview.comparison.gate_document import junit_xml
+
         try:
             Target.of(junit, *sources, force=True)
-            write_file(junit, [_junit(result)])
+            write_file(junit, [junit_xml(result)])
         except TraceviewError as error:
             yield error
     if has_summary:
@@ -209,7 +188,7 @@ def _save(
     name: str, reports: list[Report], folder: Path | None, *, is_redacted: bool, force: bool
 ) -> None:
     """Save captures as a baseline."""
-    from traceview.comparison.baselines import DEFAULT_FOLDER, FILES, checked_name, file_content
+    from traceview.comparison.history import DEFAULT_FOLDER, FILES, checked_name, file_content
     from traceview.comparison.sides import Side
     from traceview.document.numbers import size
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final
 
-from traceview.cli.options import Force, Output, Width, argument, folder_of, format_option, option
+from traceview.cli.options import Force, Output, Width, argument, folder_of, format_option
 from traceview.cli.output import Target, format_of
 
 _FORMATS: Final = ("terminal", "markdown", "html", "csv", "json")
@@ -15,10 +15,6 @@ def history(
     folder: Annotated[
         Path, argument("DIR", "A folder of saved reports or baselines.", parser=folder_of)
     ],
-    keep: Annotated[
-        int | None,
-        option("N", "Delete the report files of all but the newest N runs of each series.", min=1),
-    ] = None,
     format_: Annotated[str | None, format_option(*_FORMATS)] = None,
     output: Output = None,
     force: Force = False,
@@ -26,8 +22,7 @@ def history(
 ) -> None:
     """List saved reports in order, with the changes of the step time.
 
-    Reports are ordered by when their runs were recorded. Those with other devices or another batch size are series of
-    their own. Of series without a change at most 5% get a mark.
+    Other devices or batch sizes are series of their own. Of series without a change at most 5% get a mark.
 
     Example: traceview history reports/ -o history.html
     """
@@ -36,13 +31,11 @@ def history(
         history_section,
         history_table,
         saved_reports,
-        with_newest,
     )
 
     target = Target.of(output, force=force)
     format_ = format_of(format_, target.path, _FORMATS)
-    reports = saved_reports(folder)
-    made = history_of(with_newest(reports, keep) if keep else reports)
+    made = history_of(saved_reports(folder))
     if format_ == "csv":
         from traceview.export import csv
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,13 +19,15 @@ from traceview.cli.options import (
     Subject,
     choice,
     flag,
+    given_options,
     option,
+    place,
     reads_run,
 )
-from traceview.cli.output import Bundle, Target, checked_place
+from traceview.cli.output import Bundle, Target, checked_place, say, write_file
 from traceview.cli.report_source import Source
+from traceview.document.sanitize import sanitize
 from traceview.report.formats import DOCUMENTS, DocumentFormat
-from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.report.model import Report
@@ -38,13 +45,7 @@ def report(
     logdir: Subject,
     output: Annotated[
         Location | None,
-        option(
-            "DIR",
-            "Folder, or with --format or a known ending a file.",
-            "--output",
-            "-o",
-            parser=location_of,
-        ),
+        place("DIR", "Folder, or with --format or a known ending a file.", "--output", "-o"),
     ] = None,
     format_: Annotated[
         str | None,
@@ -69,15 +70,13 @@ def report(
     if viewer is not None:
         if output is not None or format_ is not None:
             raise UsageError("--open and -o or --format exclude each other")
-        from traceview.cli.commands import viewing
-
         if viewer == "report":
-            viewing.show_report(lambda: _made(source, redact), port)
+            _show_report(lambda: _made(source, redact), port)
         else:
             if source.is_saved:
                 raise UsageError(f"--open {viewer} needs a trace, and {logdir} is a saved report")
-            viewing.check_options(context, viewer)
-            viewing.show_run(viewer, source, port)
+            _check_options(context, viewer)
+            _show_run(viewer, source, port)
         return
     if port is not None:
         raise UsageError("--port needs --open")
@@ -100,7 +99,7 @@ def report(
             target.write(document.render(made).encode())
         elif bundle:
             bundle.write({known.file_name: (known.render(made).encode(),) for known in DOCUMENTS})
-            typer.echo(f"traceview: wrote {', '.join(_FILES)} to {bundle.folder}", err=True)
+            say(f"wrote {', '.join(_FILES)} to {bundle.folder}")
 
 
 def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None:
@@ -130,3 +129,112 @@ def _chosen_document(name: str | None, path: Location | None) -> DocumentFormat 
         (each for each in DOCUMENTS if name == each.name or (not name and each.suffix == suffix)),
         None,
     )
+
+
+_OF_VIEWERS: Final = ("logdir", "viewer", "run", "port")
+_OF_PERFETTO: Final = ("logdir", "viewer", "run", "steps", "window", "salvage", "workers")
+
+
+def _check_options(context: typer.Context, viewer: str) -> None:
+    """Raise `UsageError` for an option that a viewer of traces cannot follow."""
+    known = _OF_PERFETTO if viewer == "perfetto" else _OF_VIEWERS
+    for name, shown in given_options(context):
+        if name not in known:
+            raise UsageError(f"{shown} has no meaning for --open {viewer}")
+
+
+def _show_report(make: Callable[[], Report], port: int | None) -> None:
+    """Open a report: from a temporary file, which outlives the command, or at a port until Ctrl-C."""
+    from traceview.report.formats import html
+
+    Target(None).check()
+    page = html(make()).encode()
+    if port is None:
+        try:
+            path = Path(tempfile.mkdtemp(prefix="traceview-")) / "report.html"
+            path.write_bytes(page)
+        except OSError as error:
+            raise _no_file(error) from error
+        _show(path.as_uri())
+        return
+    from traceview.export.page_server import serving_page
+
+    with _until_interrupted(), serving_page(page, _free_port(port)) as address:
+        say("serving the report; Ctrl-C stops")
+        _show(address)
+        Event().wait()
+
+
+def _show_run(viewer: str, source: Source, port: int | None) -> None:
+    """Serve a run in a viewer until Ctrl-C. The viewers read a copy, so they write nothing beside the trace."""
+    Target(None).check()
+    if viewer == "perfetto":
+        _show_in_perfetto(source)
+        return
+    from traceview.export.run_copy import check_readable, copied_run
+    from traceview.export.viewer_server import PORTS, serving
+    from traceview.export.viewers import check_tensorboard, xprof_module
+    from traceview.trace.reading.locate import choose_run, find_runs
+
+    chosen, _ = choose_run(find_runs(source.logdir), source.run)
+    if viewer == "tensorboard":
+        check_tensorboard()
+    else:
+        xprof_module()
+    check_readable(chosen)
+    free = _free_port(PORTS[viewer] if port is None else port)
+    with _until_interrupted(), copied_run(chosen) as copy, serving(viewer, copy, free) as served:
+        say(f"{served.name} shows a copy of run {chosen.name}; Ctrl-C stops")
+        _show(served.address)
+        served.wait()
+
+
+def _show_in_perfetto(source: Source) -> None:
+    """Serve a trace to the page ui.perfetto.dev, which reads it in the browser and sends it nowhere."""
+    from traceview.export import perfetto
+    from traceview.export.draw import drawn
+    from traceview.export.page_server import serving_to_perfetto
+
+    with _until_interrupted(), tempfile.TemporaryDirectory(prefix="traceview-") as folder:
+        path = Path(folder) / "trace.pftrace"
+        with source.analyzed_context() as (context, report):
+            write_file(path, perfetto.written(drawn(context, report)))
+        with serving_to_perfetto(path) as address:
+            say("serving the trace to ui.perfetto.dev; Ctrl-C stops")
+            _show(address)
+            Event().wait()
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """Ends what runs inside at Ctrl-C, which is no error, and cleans up at whatever else ends the command."""
+    import gc
+
+    from traceview.cli.output import terminable
+
+    # Commands that end soon collect no garbage; this one serves for hours.
+    gc.enable()
+    with terminable(), suppress(KeyboardInterrupt):
+        yield
+
+
+def _show(address: str) -> None:
+    """Print an address, and open it where there is a display."""
+    from traceview.export.page_server import show
+
+    Target(None).write(f"{sanitize(address)}\n")
+    if not show(address):
+        say("no display to open it on")
+
+
+def _no_file(error: OSError) -> UsageError:
+    return UsageError(f"cannot write a temporary file: {error.strerror or error}")
+
+
+def _free_port(wanted: int) -> int:
+    from traceview.export.viewer_server import free_port
+
+    port = free_port(wanted)
+    if wanted not in (0, port):
+        say(f"port {wanted} is taken; using {port}")
+    return port

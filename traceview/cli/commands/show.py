@@ -23,21 +23,20 @@ from traceview.cli.options import (
     listed,
     option,
     picoseconds,
+    place_argument,
     reads_run,
     word_of,
 )
-from traceview.cli.output import Target
+from traceview.cli.output import Target, say
 from traceview.cli.report_source import Source
 from traceview.cli.table import (
     FORMATS,
+    TABLES,
     Answer,
     Choice,
     checked_format,
     content,
 )
-from traceview.cli.tables import TABLES
-from traceview.document.sanitize import sanitize
-from traceview.store.address import location_of
 
 if TYPE_CHECKING:
     from traceview.cli.rows import Request
@@ -49,7 +48,7 @@ WITHOUT_TRACE: Final = {
     RUNS: "the runs below a log directory: hosts, devices and sizes",
     HANG: "where a job hangs: the reports of capture --on-hang",
 }
-"""What can be shown beside the tables of a trace, and what it is."""
+"""Tables that need no trace."""
 
 NAMES: Final = (*TABLES, *WITHOUT_TRACE)
 
@@ -69,14 +68,7 @@ def show(
             autocompletion=lambda: list(NAMES),
         ),
     ],
-    logdir: Annotated[
-        Location,
-        argument(
-            "LOGDIR",
-            "Log directory, run or .xplane.pb.",
-            parser=location_of,
-        ),
-    ],
+    logdir: Annotated[Location, place_argument("LOGDIR", "Log directory, run or .xplane.pb.")],
     device: Devices = None,
     state: Annotated[
         list[str] | None, option("STATE", "Only gaps, ops, copies or findings of this state.")
@@ -127,7 +119,7 @@ def show(
             with stage("writing"):
                 target.write_parts(content(target, format_, answer, width))
     if answer.remark:
-        typer.echo(f"traceview: {answer.remark}", err=True)
+        say(answer.remark)
     if answer.code:
         raise typer.Exit(answer.code)
 
@@ -168,8 +160,9 @@ def _warn(trace: Trace) -> None:
     """Say on standard error what the rows lack because a file is damaged."""
     for problem in trace.problems:
         if problem.code == "damaged-file":
-            damage = f"damaged, so events and whole devices may be lost: {problem.host}: {problem.sentence}"
-            typer.echo(f"traceview: {sanitize(damage)}", err=True)
+            say(
+                f"damaged, so events and whole devices may be lost: {problem.host}: {problem.sentence}"
+            )
 
 
 def _answer(
@@ -198,7 +191,7 @@ def _answer(
 
 
 def _head(request: Request) -> Iterator[str]:
-    """What the rows are of."""
+    """The run and window of the rows."""
     from traceview.document import numbers
 
     yield f"run {request.trace.run}"
@@ -208,7 +201,7 @@ def _head(request: Request) -> Iterator[str]:
 
 
 def _about(request: Request) -> dict[str, Any]:
-    """The same as data."""
+    """The run and windows of the rows as data."""
     trace = request.trace
     return {
         "logdir": str(trace.logdir),
@@ -228,7 +221,7 @@ def _about(request: Request) -> dict[str, Any]:
 def _show_hang(target: Target, logdir: Location, format_: str, width: int | None) -> None:
     """Print the reports of hangs below a folder."""
     from traceview.base.errors import TraceNotFoundError
-    from traceview.cli.hang import show_hangs
+    from traceview.cli.report_source import show_hangs
 
     if format_ not in ("terminal", "json"):
         raise UsageError(

@@ -16,16 +16,14 @@ from traceview.base.errors import (
     UsageError,
 )
 from traceview.base.location import Location
-from traceview.cli.errors import say
-from traceview.cli.options import argument, flag, option
-from traceview.cli.output import Target, write_file
+from traceview.cli.options import argument, flag, option, place
+from traceview.cli.output import Target, say, write_file
 from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
 
 if TYPE_CHECKING:
-    from traceview.watch.commands import OnFinding
     from traceview.watch.follow import Follower, Memory, News, Unreadable
-    from traceview.watch.metrics import NewestRun, Telemetry
+    from traceview.watch.metrics import NewestRun, OnFinding, Telemetry
 
 PAIRS: Final = ("on_finding",)
 """Options of two values."""
@@ -61,11 +59,10 @@ def watch(
     ] = None,
     prometheus: Annotated[
         Location | None,
-        option(
+        place(
             "FILE",
             "Keep what the newest run says in FILE, for Prometheus' text-file collector.",
             "--prometheus",
-            parser=location_of,
         ),
     ] = None,
     otel: Annotated[
@@ -77,24 +74,22 @@ def watch(
     ] = False,
     state: Annotated[
         Location | None,
-        option(
+        place(
             "FILE",
             "Keep in FILE which runs were reported, so that a later call goes on from there.",
             "--state",
-            parser=location_of,
         ),
     ] = None,
 ) -> None:
     """Print a line for each new run as it lands, until Ctrl-C.
 
-    A line has the median step time, how much of the GPU time is compute, whether the step takes longer than in the runs
-    before, and the verdict. Files that still grow are waited for. Commands get what is known of the run in variables,
-    such as TRACEVIEW_TITLE; they run for runs that come while traceview watches, with --once or --state for each line.
+    A line has the median step time, the share of compute, the change against the runs before, and the verdict. Commands
+    read TRACEVIEW_TITLE and other variables, which docs/runs.md lists.
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
     from traceview.capture.window.ranges import parse_duration
-    from traceview.cli.termination import terminable
+    from traceview.cli.output import terminable
     from traceview.trace.reading.locate import find_runs
     from traceview.watch.follow import Follower
 
@@ -186,7 +181,7 @@ class _Outputs(Struct):
     state: Location | None
     is_all_new: bool
     others: dict[str, Memory] = field(default_factory=dict)
-    """What the state says of log directories that this call does not watch."""
+    """The state of log directories that this call does not watch."""
     is_once: bool = False
     telemetry: Telemetry | None = None
     unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
@@ -234,13 +229,13 @@ class _Outputs(Struct):
         return True
 
     def prefix(self, job: _Job) -> str:
-        """What begins a line about a job: its name, where there are several."""
+        """The beginning of a line about a job: its name, where there are several."""
         return f"{job.name}: " if len(self.jobs) > 1 else ""
 
     def report(self, job: _Job, news: News) -> None:
         """Print the line of a run, then run commands and renew metrics."""
-        from traceview.watch.commands import run_commands
-        from traceview.watch.facts import line_of
+        from traceview.watch.follow import line_of
+        from traceview.watch.metrics import run_commands
 
         facts = news.facts
         job.run_count += 1
@@ -316,7 +311,7 @@ class _Outputs(Struct):
 
 def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
     from traceview.report.build import check_codes
-    from traceview.watch.commands import OnFinding
+    from traceview.watch.metrics import OnFinding
 
     commands = tuple(OnFinding(code.lower(), command) for code, command in pairs or ())
     check_codes([command.code for command in commands])
@@ -343,7 +338,7 @@ def _first_bytes(path: Location, count: int) -> bytes:
 
 
 def _read_state(path: Location) -> dict[str, Memory]:
-    """What an earlier call kept, by log directory; nothing without one. Raises `TraceFormatError` for another file."""
+    """The memory of an earlier call, by log directory; empty without one. Raises `TraceFormatError` for another file."""
     import json
 
     from msgspec import ValidationError, convert

@@ -1,21 +1,37 @@
-"""Writes parts of the page: text on one line, the mean step of each device, and the figure of the timeline."""
+"""Draws the parts of a page: names, sentences, the timeline, and small charts as SVG that take their colours from the page."""
 
 from __future__ import annotations
 
 import base64
 import json
 import zlib
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+from xml.sax import saxutils
 
 import msgspec
 from markupsafe import Markup, escape
 
 from traceview.document import numbers
-from traceview.document.figures import Lane, Lanes, legend, merged_sentence, of_host, window_offsets
+from traceview.document.columns import WRITE
+from traceview.document.figures import (
+    Figure,
+    Icicle,
+    IcicleSlice,
+    Lane,
+    Lanes,
+    Span,
+    StepBar,
+    StepTimes,
+    Trend,
+    legend,
+    merged_sentence,
+    of_host,
+    window_offsets,
+)
 from traceview.document.model import Timeline, gap_anchor
 from traceview.document.phrase import Sentence, pieces
-from traceview.document.sanitize import sanitize
+from traceview.document.sanitize import sanitize, shortened
 from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look, thread_name
 
 LONGEST_NAME: Final = 160
@@ -28,7 +44,7 @@ _SEPARATORS: Final = ("/", "::", "_")
 
 
 def shown(value: object) -> object:
-    """What a template writes for a value: text is sanitized and cut; markup of our own stays as it is."""
+    """The text that a template writes for a value: it is sanitized and cut; markup of our own stays as it is."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return cut(value, LONGEST_TEXT)
@@ -172,3 +188,223 @@ def _deflated(value: Any) -> str:
     """The data as JSON, deflated, in base 64: a fifth of the bytes, and nothing in it is markup."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+# Charts
+
+
+WIDTH: Final = 1040
+MOST_BARS: Final = 200
+"""Bars of steps; of more steps a bar is a few of them."""
+_MARKED_RATIO: Final = 0.1
+"""Of the bars: more slow ones than that need no mark to be found."""
+
+_LEFT: Final = 64.0
+_LONGEST_LABEL: Final = 44
+_HEIGHT: Final = 132.0
+_TOP: Final = 18.0
+_LABEL_FROM: Final = 46.0
+_LETTER_FROM: Final = 9.0
+_DIGIT: Final = 7.0
+
+_STRIPES: Final = (
+    '<defs><pattern id="tv-stripes" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<path class="stripe" d="M0 0V5"/></pattern></defs>'
+)
+
+Link = Callable[[Span | None, str], str]
+"""Wraps a drawing in a link into the timeline."""
+
+
+def drawn(figure: Figure, link: Link) -> str:
+    """The `svg` element."""
+    height = _TOP + _HEIGHT
+    if isinstance(figure, StepTimes):
+        height += 34 if len(figure.bars) > MOST_BARS else 20
+        # Its bars are links, which a picture cannot hold.
+        return _svg(_bars(figure, link), height, "Step times", role="group")
+    if isinstance(figure, Icicle):
+        depth = max((each.depth for each in figure.slices), default=0)
+        return _svg(_icicle(figure), (depth + 1) * _ROW + 4, figure.label)
+    return _svg(_trend(figure), height + 40, figure.label)
+
+
+def _svg(parts: Iterator[str], height: float, label: str, role: str = "img") -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {WIDTH} {height:.0f}"'
+        f' role="{role}" aria-label={saxutils.quoteattr(label)}>\n' + "\n".join(parts) + "\n</svg>"
+    )
+
+
+# Step times
+
+
+def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
+    """A bar per step; of many, a bar per few steps in which slow ones take the width of their share."""
+    size = -(-len(figure.bars) // MOST_BARS)
+    groups = [figure.bars[place : place + size] for place in range(0, len(figure.bars), size)]
+    most = max([figure.median_ps, *(bar.duration_ps for bar in figure.bars)])
+    bottom, scale = _TOP + _HEIGHT, _HEIGHT / max(most, 1)
+    each = min((WIDTH - _LEFT - 8) / max(len(groups), 1), 90.0)
+    digits = max(len(str(bar.number)) for bar in figure.bars)
+    every = max(1, -(-int(_DIGIT * digits + 6) // int(max(each, 1))))
+    slow_count = sum(any(bar.excess_ps for bar in group) for group in groups)
+    has_marks = slow_count <= max(len(groups) * _MARKED_RATIO, 1)
+    for place, group in enumerate(groups):
+        x, width = _LEFT + each * place, max(each - (2 if each > 5 else 0.4), 0.8)
+        slow = [bar for bar in group if bar.excess_ps]
+        usual = [bar for bar in group if not bar.excess_ps]
+        of_usual = width * len(usual) / len(group)
+        if usual:
+            yield link(usual[0].span, "".join(_bar(usual, x, of_usual, bottom, scale)))
+        if slow:
+            longest = max(slow, key=lambda bar: bar.duration_ps)
+            drawn = "".join(_bar(slow, x + of_usual, width - of_usual, bottom, scale))
+            yield link(longest.span, drawn)
+            top = bottom - longest.duration_ps * scale
+            if has_marks and width < _LABEL_FROM:
+                middle = x + of_usual + (width - of_usual) / 2
+                yield f'<path class="slow" d="M{middle - 4:.1f} {top - 9:.1f}h8l-4 6z"/>'
+        if place % every == 0:
+            yield _text(x + width / 2, bottom + 13, str(group[0].number), "middle soft")
+    line, right = bottom - figure.median_ps * scale, _LEFT + each * len(groups)
+    yield _STRIPES
+    yield f'<path class="median" d="M{_LEFT - 4:.1f} {line:.1f}H{right:.1f}"/>'
+    yield _text(_LEFT - 8, line - 3, "median", "end soft")
+    yield _text(_LEFT - 8, line + 9, numbers.time(figure.median_ps), "end soft")
+    yield _text(_LEFT - 8, bottom + 13, "step", "end soft")
+    if size > 1:
+        words = f"A bar is {size} steps. Slow steps among them take the part of its width that is their share."
+        yield _text(_LEFT, bottom + 29, words, "soft")
+
+
+def _bar(
+    bars: Sequence[StepBar], x: float, width: float, bottom: float, scale: float
+) -> Iterator[str]:
+    """Steps that are all slow or none is, as high as their mean; of slow ones what they take longer stands out."""
+    longest = max(bars, key=lambda bar: bar.duration_ps)
+    height = sum(bar.duration_ps for bar in bars) / len(bars) * scale
+    excess = sum(bar.excess_ps for bar in bars) / len(bars) * scale
+    yield f"<g><title>{saxutils.escape(_title(bars, longest))}</title>"
+    yield _rectangle(x, bottom - height + excess, width, height - excess, longest.look)
+    if excess:
+        look = longest.cause
+        yield _rectangle(x, bottom - height, width, excess, look)
+        middle = x + width / 2
+        if width >= _LABEL_FROM:
+            yield _text(
+                middle, bottom - height - 5, numbers.time(longest.duration_ps), "middle strong"
+            )
+        if look is not None and width >= _LETTER_FROM and excess >= _LETTER_FROM + 2:
+            yield _text(middle, bottom - height + excess / 2 + 4, look.letter, "middle on-slice")
+    yield "</g>"
+
+
+def _title(bars: Sequence[StepBar], longest: StepBar) -> str:
+    title = f"step {longest.number}: {numbers.time(longest.duration_ps)}"
+    if longest.excess_ps:
+        why = f", most of it {longest.cause.words}" if longest.cause else ""
+        title += f", {numbers.time(longest.excess_ps)} more than the median{why}"
+    if longest.look.key != "train":
+        title += f"; {longest.look.words}"
+    if len(bars) > 1:
+        which = "slow steps" if longest.excess_ps else "steps"
+        title = f"{len(bars)} {which} of {bars[0].number} to {bars[-1].number}; longest: {title}"
+    return title
+
+
+# Trend
+
+
+def _trend(figure: Trend) -> Iterator[str]:
+    """Points from zero on, so that what looks twice as high is; their levels, and what begins with a level."""
+    points, write = figure.points, WRITE[figure.kind]
+    most = max((max(point.value, point.level or 0) for point in points), default=0) or 1
+    bottom, scale = _TOP + _HEIGHT, _HEIGHT / most
+    each = min((WIDTH - _LEFT - 60) / max(len(points) - 1, 1), 120.0)
+    places = [
+        (_LEFT + 10 + each * place, bottom - point.value * scale)
+        for place, point in enumerate(points)
+    ]
+    yield f'<path class="axis" d="M{_LEFT:.1f} {_TOP:.1f}V{bottom:.1f}H{places[-1][0] + 10:.1f}"/>'
+    yield _text(_LEFT - 8, _TOP + 4, write(most), "end soft")
+    yield _text(_LEFT - 8, bottom + 4, "0", "end soft")
+    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    yield f'<path class="trend" d="M{line}"/>'
+    for place, (point, (x, y)) in enumerate(zip(points, places, strict=True)):
+        if point.level is not None and not (place and points[place - 1].level == point.level):
+            end = place
+            while end + 1 < len(points) and points[end + 1].level == point.level:
+                end += 1
+            level = bottom - point.level * scale
+            yield f'<path class="median" d="M{x - 4:.1f} {level:.1f}H{places[end][0] + 4:.1f}"/>'
+        title = f"{point.label}: {write(point.value)}"
+        title += f"; {point.mark}" if point.mark else ""
+        look = "point marked" if point.mark else "point"
+        yield (
+            f'<circle class="{look}" cx="{x:.1f}" cy="{y:.1f}" r="{4.5 if point.mark else 3:.1f}">'
+            f"<title>{_clean(title)}</title></circle>"
+        )
+        if point.mark:
+            yield _text(x, _TOP - 6, point.mark, "middle strong")
+    # The first label begins at its point, the others are centred on theirs.
+    longest = 1.5 * _DIGIT * max(len(point.label) for point in points) + 12
+    every = max(1, -(-int(longest) // int(max(each, 1.0))))
+    for place in range(0, len(points), every):
+        label = shortened(points[place].label, _LONGEST_LABEL)
+        yield _text(places[place][0], bottom + 15, label, "soft" if not place else "middle soft")
+    yield _text(_LEFT, bottom + 32, figure.label, "soft")
+
+
+# Icicle
+
+_ROW: Final = 22.0
+_LEAST_WIDTH: Final = 0.7
+_PALER: Final = 0.14
+"""How much paler a slice is than the one that it is inside of, down to the palest."""
+_PALEST: Final = 0.3
+
+
+def _icicle(figure: Icicle) -> Iterator[str]:
+    """A rectangle per slice; what would be narrower than a line is left out."""
+    for each in figure.slices:
+        if each.ratio * WIDTH >= _LEAST_WIDTH:
+            yield from _slice(each)
+
+
+def _slice(each: IcicleSlice) -> Iterator[str]:
+    x, y = each.begin_ratio * WIDTH, each.depth * _ROW
+    width = each.ratio * WIDTH
+    opacity = max(1 - _PALER * each.depth, _PALEST)
+    box = f'x="{x:.1f}" y="{y:.1f}" width="{max(width - 1, 0.5):.1f}" height="{_ROW - 1:.1f}"'
+    yield f"<g><title>{_clean(f'{each.name}: {each.words}')}</title>"
+    yield f'<rect style="fill:var(--tv-compute);fill-opacity:{opacity:.2f}" {box}/>'
+    room = int((width - 8) / _DIGIT)
+    if room > 2:
+        # On a pale slice the ink of the page is easier to read.
+        look = "on-slice" if opacity > _LIGHT_INK else ""
+        yield _text(x + 4, y + 15, shortened(each.name, room), look)
+    yield "</g>"
+
+
+_LIGHT_INK: Final = 0.8
+
+
+# Elements
+
+
+def _rectangle(x: float, y: float, width: float, height: float, look: Look | None) -> str:
+    box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0.5):.1f}"'
+    style = look.style if look else "unknown"
+    plain = f'<rect style="fill:var(--tv-{style})" {box}/>'
+    is_hatched = look is None or look.is_hatched
+    return f'{plain}<rect fill="url(#tv-stripes)" {box}/>' if is_hatched else plain
+
+
+def _text(x: float, y: float, text: str, look: str) -> str:
+    class_ = f' class="{look}"' if look else ""
+    return f'<text{class_} x="{x:.1f}" y="{y:.1f}">{_clean(text)}</text>' if text else ""
+
+
+def _clean(text: str) -> str:
+    return saxutils.escape(sanitize(text))

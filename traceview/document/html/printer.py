@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from importlib.resources import files
 from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -17,14 +18,13 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import cell_texts, is_absent
 from traceview.document.figures import Figure, StepTimes
-from traceview.document.html import figures_svg, parts
-from traceview.document.html.asset_files import STYLES, asset, bar_colours, colours, script
+from traceview.document.html import parts
 from traceview.document.html.parts import name as name_text
 from traceview.document.html.parts import prose, shown
 from traceview.document.page import Page
 from traceview.document.phrase import Sentence
-from traceview.document.strip import strip_lines
-from traceview.document.vocabulary import Look
+from traceview.document.terminal import strip_lines
+from traceview.document.vocabulary import COLOURS, Look
 
 MOST_BYTES: Final = 1_500_000
 """A page of this size is attached to a ticket and opened without a thought."""
@@ -105,7 +105,7 @@ class _Page:
 
     def chart(self, figure: Figure) -> Markup:
         """A chart as long as the page is wide, and what its colours mean."""
-        drawn = Markup(figures_svg.drawn(figure, self._link_of_drawing))
+        drawn = Markup(parts.drawn(figure, self._link_of_drawing))
         looks = [bar.cause for bar in figure.bars] if isinstance(figure, StepTimes) else []
         legend = Markup(" ").join(
             Markup('<span><i class="part {}"></i>{}</span>').format(look.style, look.words)
@@ -121,7 +121,7 @@ class _Page:
         return f'<a class="show" href="#timeline" data-at="{self._at(span)}">{drawing}</a>'
 
     def strips(self, block: doc.Strips) -> Markup:
-        """What stands in the place of a timeline that is not drawn, as where no script may run."""
+        """The strips, in the place of a timeline that is not drawn or where no script may run."""
         page = Page(_STRIP_WIDTH)
         strip_lines(page, block)
         text = page.render().strip("\n")
@@ -323,3 +323,57 @@ def _bar(bar: doc.Bar) -> Markup:
     return Markup('<span class="bar" role="img" aria-label="{0}" title="{0}">{1}</span>').format(
         title, parts
     )
+
+
+# Style sheets and scripts that a page carries inside it; each script is joined from small files
+
+
+ASSETS: Final = files("traceview.document.html") / "assets"
+
+STYLES: Final = ("timeline.css", "page.css")
+"""In the order of the page, after the colours."""
+
+SCRIPTS: Final = ("theme", "page", "timeline")
+"""Folders of files that make a script. A file uses the names of the others in its folder and of no other one."""
+
+_LIGHT, _DARK = 0, 1
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a file, by its path below `assets`."""
+    return ASSETS.joinpath(*name.split("/")).read_text(encoding="utf-8")
+
+
+@cache
+def script(name: str) -> str:
+    """The files of a folder as one function that runs at once, so that they share their names with nothing else."""
+    names = sorted(path.name for path in ASSETS.joinpath(name).iterdir())
+    # What the others define is there when the last one runs.
+    names.sort(key="main.js".__eq__)
+    parts = "\n".join(asset(f"{name}/{part}") for part in names)
+    return f'(() => {{\n"use strict";\n\n{parts}}})();\n'
+
+
+@cache
+def colours() -> str:
+    """A style sheet with the colours of the vocabulary as variables, by the system or by the choice of the reader.
+
+    Paper is light, whatever the reader chose.
+    """
+    light, dark = _variables(_LIGHT), _variables(_DARK)
+    return (
+        f":root {light}\n"
+        f'@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {dark} }}\n'
+        f'@media screen {{ :root[data-theme="dark"] {dark} }}\n'
+    )
+
+
+def _variables(ground: int) -> str:
+    return "{ " + " ".join(f"--tv-{name}: {both[ground]};" for name, both in COLOURS.items()) + " }"
+
+
+@cache
+def bar_colours() -> str:
+    """A style sheet that gives the pieces of bars their colours."""
+    return "".join(f".part.{name} {{ background: var(--tv-{name}); }}\n" for name in COLOURS)
