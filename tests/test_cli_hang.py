@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.command import Command
 from tests.hangs import STEP, hang, worker
-from traceview.analysis.machine.hang.section import content_of, write_up
+from traceview.analysis.machine.hang import content_of, write_up
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = ROOT / "fixtures" / "custom-loop-2"

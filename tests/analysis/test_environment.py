@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
+
+from msgspec.json import encode
 
 import traceview
 from scripts.scenarios import SCENARIOS
@@ -20,65 +24,28 @@ def environment_of(folder: Path) -> Environment:
 
 def test_every_group_reaches_the_report(tmp_path: Path) -> None:
     (path,) = SCENARIOS["plain"]().write(tmp_path)
-    write_sidecar(
-        path,
-        {
-            "command": {"script": ["t.py", "--key", "***"]},
-            "cluster": {"role": "worker", "index": 1, "sizes": {"worker": 2}},
-            "versions": {
-                "tensorflow": "2.21.0",
-                "driver": "550.54",
-            },
-            "strategy": mirrored("GPU:0", "GPU:1") | {"packs": 1, "bytes_per_pack": 0},
-            "batch": {"global": 64, "per_replica": 32, "found_by": "dataset"},
-            "training": {"parameters": 641, "gradient_bytes": 2564},
-            "precision": {"policy": {"keras": "mixed_float16"}},
-            "xla": {"auto_jit": "off"},
-            "variables": {"TF_GPU_THREAD_MODE": "gpu_private"},
-            "devices": {
-                "physical": [
-                    {
-                        "type": "GPU",
-                        "details": {"device_name": "V100"},
-                        "memory_growth": True,
-                    }
-                ],
-                "logical": ["/device:GPU:0"],
-            },
-            "links": {
-                "gpus": [{"pcie_generation_max": 4, "nvlinks": {"active": 2}}],
-            },
-            "cores": {"usable_count": 16},
-            "overhead": {"ratio": 0.25},
-        },
-    )
+    groups: dict[str, dict[str, Any]] = {
+        "command": {"script": ["t.py", "--key", "***"]},
+        "cluster": {"role": "worker", "index": 1, "sizes": {"worker": 2}},
+        "versions": {"tensorflow": "2.21.0", "driver": "550.54"},
+        "strategy": mirrored("GPU:0", "GPU:1") | {"packs": 1, "bytes_per_pack": 0},
+        "batch": {"global": 64, "per_replica": 32, "found_by": "dataset"},
+        "training": {"parameters": 641, "gradient_bytes": 2564},
+        "precision": {"policy": {"keras": "mixed_float16"}},
+        "xla": {"auto_jit": "off"},
+        "devices": {"logical": ["/device:GPU:0"]},
+        "cores": {"usable_count": 16},
+        "overhead": {"ratio": 0.25},
+    }
+    write_sidecar(path, {**groups, "variables": {"TF_GPU_THREAD_MODE": "gpu_private"}})
     environment = environment_of(tmp_path)
     (host,) = environment.hosts
-    assert environment.unknown == ()
-    assert (host.host, host.command.script[-1]) == ("host0", "***")
-    assert (host.cluster.role, host.cluster.index, host.cluster.sizes) == (
-        "worker",
-        1,
-        {"worker": 2},
-    )
-    assert (host.versions.tensorflow, host.versions.driver) == ("2.21.0", "550.54")
-    assert host.versions.nccl is None
-    assert (host.strategy.class_, host.strategy.replicas) == ("MirroredStrategy", 2)
-    assert (host.strategy.packs, host.strategy.bytes_per_pack) == (1, 0)
-    assert (host.batch.global_, host.batch.per_replica) == (64, 32)
-    assert (host.training.parameters, host.training.gradient_bytes) == (641, 2564)
-    assert host.precision.policy == {"keras": "mixed_float16"}
-    assert host.xla.auto_jit == "off"
+    assert (host.host, environment.unknown, host.versions.nccl) == ("host0", (), None)
     assert host.variables == {"TF_GPU_THREAD_MODE": "gpu_private"}
-    assert host.devices.physical is not None
-    (gpu,) = host.devices.physical
-    assert gpu.details is not None
-    assert (gpu.details.device_name, gpu.memory_growth) == ("V100", True)
-    assert host.devices.logical == ("/device:GPU:0",)
-    assert host.links.gpus is not None
-    assert host.links.gpus[0].nvlinks is not None
-    assert host.links.gpus[0].nvlinks.active == 2
-    assert (host.overhead.ratio, host.cores.usable_count) == (0.25, 16)
+    content = json.loads(encode(host))
+    for group, fields in groups.items():
+        kept = {key: content[group].get(key) for key in fields}
+        assert kept == fields, group
 
 
 def test_hosts_without_a_sidecar_are_named(tmp_path: Path) -> None:

@@ -295,27 +295,6 @@ def test_the_section_and_its_redaction(tmp_path: Path, command: Command) -> None
     )
 
 
-def test_the_table_has_the_options_of_the_others(tmp_path: Path, command: Command) -> None:
-    tensorflow(tmp_path, KERAS, gpus=2)
-    rows = json.loads(
-        command(
-            "show",
-            "layers",
-            str(tmp_path),
-            "--device",
-            "GPU:1",
-            "--min",
-            "10ms",
-            "--format",
-            "json",
-        ).out
-    )["rows"]
-    assert [(row["device"], row["layer"]) for row in rows] == [
-        ("GPU:1", "model"), ("GPU:1", "model/dense"), ("GPU:1", "model/out"),
-    ]  # fmt: skip
-    assert "model/dense" in command("show", "layers", str(tmp_path)).out
-
-
 # FLOPs and roofs
 
 F16 = 10

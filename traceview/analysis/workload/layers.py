@@ -320,22 +320,22 @@ _ROOF_COLUMNS: Final = (
     Shown("bound by", "bound", 3, "words", "what keeps it from being faster"),
     Shown("of the roof", "roof_ratio", 3, meaning="what its ops take at least over what they take"),
 )
-_INSIDE: Final = "· "
 
 
-def _labels(rows: Iterable[LayerTime]) -> Iterator[str]:
-    """Each layer below the one that it is inside of, further to the right, without the names of that."""
+def _nested(rows: Iterable[LayerTime]) -> Iterator[tuple[int, str]]:
+    """Of each layer how many of the rows above it is inside of, and its name without the names of those."""
     around: list[str] = []
     for row in rows:
-        if row.layer is None:
-            yield WITHOUT_LAYER if row.source_line else UNATTRIBUTED
-            continue
-        while around and not f"{row.layer}/".startswith(f"{around[-1]}/"):
+        layer = row.layer
+        while around and not (layer and f"{layer}/".startswith(f"{around[-1]}/")):
             around.pop()
-        inner = row.layer[len(around[-1]) + 1 :] if around else row.layer
-        yield _INSIDE * len(around) + (inner or row.layer.rpartition("/")[2])
-        if row.layer not in around:
-            around.append(row.layer)
+        if layer is None:
+            yield 0, WITHOUT_LAYER if row.source_line else UNATTRIBUTED
+            continue
+        inner = layer[len(around[-1]) + 1 :] if around else layer
+        yield len(around), inner or layer.rpartition("/")[2]
+        if layer not in around:
+            around.append(layer)
 
 
 def _shown_columns(rows: Sequence[LayerTime]) -> tuple[Shown, ...]:
@@ -355,7 +355,10 @@ def section(view: View, result: Layers) -> doc.Section:
     figure = () if view.is_brief else (icicle(result),)
     blocks = doc.table(
         "Compute by layer",
-        (doc.names("layer", _labels(rows)), *columns(rows, _shown_columns(result.rows))),
+        (
+            doc.names("layer", ["· " * depth + name for depth, name in _nested(rows)]),
+            *columns(rows, _shown_columns(result.rows)),
+        ),
         row_count=result.row_count,
         rest=view.command("show layers"),
     )
@@ -368,20 +371,13 @@ def icicle(result: Layers) -> doc.Icicle:
     """The layers by their share of the compute, those inside of each below it."""
     whole = max(result.compute_ps_per_step, 1)
     slices: list[doc.IcicleSlice] = []
-    # Layers that the row is inside of, and by depth where the next slice begins.
-    around: list[str] = []
-    next_ps = [0]
-    for row, label in zip(result.rows, _labels(result.rows), strict=True):
-        layer = row.layer
-        while around and not (layer and f"{layer}/".startswith(f"{around[-1]}/")):
-            around.pop()
-        depth, ps = len(around), row.compute_ps_per_step
-        begin = next_ps[depth]
-        name = label.removeprefix(_INSIDE * depth)
+    next_ps = [0]  # By depth where the next slice begins.
+    for row, (depth, label) in zip(result.rows, _nested(result.rows), strict=True):
+        ps, begin = row.compute_ps_per_step, next_ps[depth]
         words = [numbers.time(ps), f"{numbers.share(ps / whole)} of the compute", row.source_line]
         slices.append(
             doc.IcicleSlice(
-                name=name,
+                name=label,
                 words=", ".join(filter(None, words)),
                 depth=depth,
                 begin_ratio=begin / whole,
@@ -389,8 +385,6 @@ def icicle(result: Layers) -> doc.Icicle:
             )
         )
         next_ps[depth:] = [begin + ps, begin]
-        if layer is not None and layer not in around:
-            around.append(layer)
     return doc.Icicle("Compute by layer", tuple(slices))
 
 
