@@ -25,7 +25,6 @@ from traceview.analysis.machine.hang import (
 from traceview.analysis.machine.hang_causes import diagnose, phase_of
 from traceview.analysis.registry import RULES
 from traceview.document import markdown, terminal
-from traceview.report.redaction import redacted_record
 from traceview.trace.sidecar.hang import Hang, HangGpu, hang_of
 
 NEXT = "tensorflow/python/data/ops/iterator_ops.py:826 in __next__"
@@ -214,10 +213,3 @@ def test_every_form_says_the_same() -> None:
 def test_facts_become_the_report_that_they_are() -> None:
     case = hang(STEP, workers=(worker(),))
     assert hang_of(content_of(case)) == case
-
-
-def test_a_redacted_report_names_nobody() -> None:
-    case = hang(STEP, maker(), workers=(worker(host="secret"),), host="secret")
-    text = str(content_of(redacted_record(case)))
-    for name in ("secret", "train.py", "data.py", "read_batches", "write_summary", "train_step"):
-        assert name not in text

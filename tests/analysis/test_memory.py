@@ -29,7 +29,6 @@ from scripts.scenarios.memory import (
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.command import Command
 from traceview.analysis.measures.device_memory import DeviceMemory, Memory
-from traceview.report.redaction import redacted
 from traceview.trace.device.memory import Allocator, allocators
 from traceview.trace.device.op_names import split_op
 from traceview.trace.reading.load import load
@@ -254,18 +253,6 @@ def test_absurd_changes_stay_numbers_of_a_report(tmp_path: Path) -> None:
     assert traceview.load_report(tmp_path / "report.json").results == report.results
     (row,) = memory(tmp_path).devices
     assert row.unrecorded_bytes == 1 << 53
-
-
-def test_redaction_replaces_the_names_of_layers(tmp_path: Path) -> None:
-    SCENARIOS["memory_growing"]().write(tmp_path)
-    found = redacted(traceview.analyze(tmp_path)).results.memory
-    assert found is not None
-    assert [row.layer for row in found.layers if row.layer] == [
-        "op_1/op_2",
-        "op_3",
-        "op_1/op_4",
-        "op_1/op_4",
-    ]
 
 
 HOSTILE: list[Stats] = [

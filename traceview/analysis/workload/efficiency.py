@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from traceview.analysis.facts.kernels import cast_labels
 from traceview.analysis.facts.layers import label_places
@@ -140,7 +139,7 @@ def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array
     peaks = peaks_of(context.trace, device)
     fastest = max((peaks.get(each, 0) for each in _OF_TENSOR_UNITS), default=0)
     has_units = fastest > peaks.get(NumberFormat.FP32, fastest)
-    multiplies, precision = of.known_flops > 0, context.once(_kernel_precisions)
+    multiplies, precision = of.known_flops > 0, context.trace.once(label_precisions)
     is_small = of.duration_ps <= _SMALL_PS * of.count
     conditions = (
         np.isnan(of.flops),
@@ -154,10 +153,6 @@ def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array
 
 
 _OF_TENSOR_UNITS: Final = (NumberFormat.TF32, NumberFormat.BF16, NumberFormat.FP16)
-
-
-def _kernel_precisions(context: Context) -> npt.NDArray[np.uint8]:
-    return context.trace.once(label_precisions)
 
 
 # Finding

@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct, field
 
-from traceview.analysis.facts.layers import label_places
+from traceview.analysis.facts.layers import LabelPlaces, label_places
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.flops import FloatArray, flops_by_device
 from traceview.analysis.measures.label_times import time_by_label
@@ -196,7 +195,7 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
     count = sum(ledger.steps_of_device[device] or 1 for device in devices)
     gpu_ps = sum(ledger.gpu_ps_by_device[device] for device in devices)
     times = np.sum([of_label[device] for device in devices], axis=0)
-    cells = _means(_by_place(times, places.place, places.phase, len(places.places)), count)
+    cells = _cells(times, places, count)
     work = _work_by_place(context, devices, places.place, len(places.places))
     has_flops = bool(work[:, _WORK["flops"]].any())
     root = _Node()
@@ -240,22 +239,13 @@ def _work_by_place(
     return by_place
 
 
-def _by_place(
-    times: Int64Array, place: Int32Array, phase: npt.NDArray[np.uint8], place_count: int
-) -> Int64Array:
-    """Picoseconds by place and column of the phase, int64 `[places, 4]`."""
+def _cells(times: Int64Array, places: LabelPlaces, count: int) -> Int64Array:
+    """The mean of each place and column of the phase, int64 `[places, 4]`, so rounded that they sum to the mean of the sum."""
     column_of = np.full(len(Phase), _OTHER, dtype=np.int64)
-    for of_phase, column in _COLUMN_OF_PHASE.items():
-        column_of[of_phase] = column
-    cells = np.zeros((place_count, 4), dtype=np.int64)
-    np.add.at(cells, (place, column_of[phase]), times)
-    return cells
-
-
-def _means(cells: Int64Array, count: int) -> Int64Array:
-    """The mean of each cell, so rounded that they sum to the mean of the sum, rounded down."""
-    whole = np.cumsum(cells.ravel()) // count
-    return np.diff(whole, prepend=0).reshape(cells.shape)
+    column_of[list(_COLUMN_OF_PHASE)] = list(_COLUMN_OF_PHASE.values())
+    cells = np.zeros((len(places.places), 4), dtype=np.int64)
+    np.add.at(cells, (places.place, column_of[places.phase]), times)
+    return np.diff(np.cumsum(cells.ravel()) // count, prepend=0).reshape(cells.shape)
 
 
 def _shown(node: _Node) -> Iterator[_Node]:

@@ -302,7 +302,6 @@ _DEVICE_COLUMNS: Final = (
         meaning="free memory outside of the largest piece",
     ),
     Shown("growth per step", lambda row: row.growth and row.growth.bytes_per_step, 7, "bytes"),
-    Shown("interval", lambda row: _interval(row), 8),
 )
 _LAYER_COLUMNS: Final = (
     Shown("held by", lambda row: _holder(row), kind="words"),
@@ -312,18 +311,6 @@ _LAYER_COLUMNS: Final = (
     Shown("layers", "layer_count", 4),
     Shown("allocations", "count", 3),
 )
-
-
-def _interval(row: DeviceMemory) -> str | None:
-    """`-1.2 to 3.4 MB`, in which the growth of further steps lies."""
-    if row.growth is None or not row.growth.bytes_per_step:
-        return None
-    low, high = row.growth.low_bytes_per_step, row.growth.high_bytes_per_step
-    return f"{_signed(low)} to {_signed(high)}"
-
-
-def _signed(size: int) -> str:
-    return f"{'-' if size < 0 else ''}{numbers.size(abs(size))}"
 
 
 def _holder(row: HeldByLayer) -> Sentence:
