@@ -360,7 +360,9 @@ def diagnose(hang: Hang) -> list[Finding]:
                 title=waits.works, arguments=arguments, evidence=cores, confidence=sure
             )
         ]
-    title, action, notes, evidence = waits.end, "", [waits.end], cores
+    title: str = waits.end
+    notes: list[str] = [waits.end]
+    action, evidence = "", cores
     if waits.end == "worker":
         absent = absent_workers(hang)
         said = any(worker.state != "silent" for worker in absent)
