@@ -50,7 +50,7 @@ def conclusion(hang: Hang) -> tuple[str, str]:
     (finding,) = diagnose(hang)
     assert finding.evidence
     assert finding.severity in RULES[finding.code].severities
-    assert (finding.code == "long-pause") == (finding.severity == "info")
+    assert finding.code == ("long-pause" if finding.severity == "info" else "hang")
     return finding.confidence, f"{finding.code}: {finding.sentences[0]}"
 
 
