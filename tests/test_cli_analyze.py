@@ -11,7 +11,7 @@ import pytest
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.hangs import STEP, hang, worker
-from traceview.analysis.machine.hang.section import content_of, write_up
+from traceview.analysis.machine.hang import content_of, write_up
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 

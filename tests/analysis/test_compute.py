@@ -101,9 +101,11 @@ def test_products_off_the_tensor_cores(kernel: str, is_slow: bool, tmp_path: Pat
     for step in marked_steps(trace):
         step.kernel(0, 2, 34, name=kernel)
     trace.write(tmp_path)
-    slow = finding(traceview.analyze(tmp_path), "no-tensor-cores")
+    report = traceview.analyze(tmp_path)
+    slow = finding(report, "no-tensor-cores")
     assert (slow is not None) == is_slow
     if slow is not None:
+        assert finding(report, "low-precision-unused") is None, "that is explained"
         assert (
             slow.title
             == "GPU:0 loses 28.0 of 50.0 ms (56%) to float32 products off the tensor cores: MatMul"

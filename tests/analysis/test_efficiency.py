@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, U64, Plane, Ref, Stats
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
-from tests.command import Command
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import BF16, F32, ModuleWriter, add_programs
 from traceview.analysis.rules.finding import Finding
@@ -62,7 +60,6 @@ def test_a_program_by_hand(tmp_path: Path) -> None:
     assert row.flops_per_step == FLOPS, "two kernels of one product are not two products"
     assert row.flops_per_second == FLOPS * 100
     assert row.unknown_ratio == pytest.approx(0.2)
-    assert row.programs_ratio == 1
     assert row.peak_flops_per_second == pytest.approx(PEAK)
     assert row.peak_source == "table"
     assert row.mfu_ratio == pytest.approx(FLOPS / PEAK * PS_PER_S / (199.9 / 4 * MS))
@@ -152,7 +149,6 @@ def test_ops_by_the_names_of_the_capture(tmp_path: Path) -> None:
     row = only(tmp_path)
     assert row.flops_per_step == 7 * 10**9
     assert row.unknown_ratio == pytest.approx(3 / 10)
-    assert row.programs_ratio == 0
     assert row.peak_flops_per_second == pytest.approx(PEAK)
 
 
@@ -161,20 +157,6 @@ def test_nothing_is_said_of_a_trace_that_lacks_it(tmp_path: Path) -> None:
     report = traceview.analyze(tmp_path)
     assert report.results.efficiency is None
     assert report.skipped["efficiency"] == "no program and no capture says the FLOPs of what ran"
-
-
-def test_the_table_and_the_section(tmp_path: Path, command: Command) -> None:
-    program(tmp_path)
-    shown = " ".join(command("show", "efficiency", str(tmp_path)).out.split())
-    assert "3.44 TFLOP/s while a device computes, MFU 0.6%." in shown
-    assert "The FLOPs of 20.0% of the time of ops are not known." in shown
-    (row,) = json.loads(command("show", "efficiency", str(tmp_path), "--format", "json").out)[
-        "rows"
-    ]
-    assert (row["device"], row["flops_per_step"]) == ("GPU:0", FLOPS)
-    frame = traceview.load(tmp_path).table("efficiency")
-    assert frame["flops_per_step"].tolist() == [FLOPS]
-    assert "3.44 TFLOP/s" in command("analyze", str(tmp_path), "--full").out
 
 
 STEP_S = 0.1999 / 4

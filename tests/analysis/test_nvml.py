@@ -137,15 +137,6 @@ def test_gpu_shared(tmp_path: Path, fields: dict[str, Any], shared: bool) -> Non
         assert findings["gpu-shared"].confidence == ("high" if used else "medium")
 
 
-def test_a_neighbour_that_computes_and_holds_memory(tmp_path: Path) -> None:
-    other = process(memory_bytes=20 * 10**9, utilization_ratio=0.4)
-    findings = analyzed(tmp_path, gpu(utilization=0.9, other_processes=[other])).findings
-    assert list(findings) == ["gpu-shared"]
-    assert findings["gpu-shared"].title == "GPU:0 is shared with 1 other process holding 20.0 GB"
-    metrics = [evidence.metric for evidence in findings["gpu-shared"].evidence]
-    assert metrics == ["memory_ratio", "utilization_ratio"]
-
-
 def test_one_process_on_two_gpus_is_one(tmp_path: Path) -> None:
     other = process(memory_bytes=20 * 10**9)
     devices = [gpu(n, other_processes=[other]) for n in (0, 1)]

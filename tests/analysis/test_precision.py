@@ -42,17 +42,6 @@ def is_unused(report: Report) -> bool:
     return "low-precision-unused" in [finding.code for finding in report.findings]
 
 
-def test_overlapping_kernels_count_for_the_narrowest(tmp_path: Path) -> None:
-    row = of_gpu(analyzed(tmp_path, (FP32, 0, 10), (FP16, 4, 6), (NOTHING, 5, 12)))
-    assert {name: ps for name, ps in row.precision_ps.items() if ps} == {
-        "fp16": ms(2),
-        "fp32": ms(8),
-        "unknown": ms(2),
-    }
-    assert sum(row.precision_ps.values()) == row.compute_ps == ms(12)
-    assert row.tensor_core_ps == ms(2)
-
-
 @pytest.mark.parametrize(("fp16_ms", "expected"), [(9.99, True), (10, False)])
 def test_the_finding_starts_below_a_tenth(tmp_path: Path, fp16_ms: float, expected: bool) -> None:
     report = analyzed(tmp_path, (FP16, 0, fp16_ms), (FP32, fp16_ms, 100))
@@ -90,19 +79,6 @@ def test_only_gpus_with_tensor_cores_count(tmp_path: Path, stats: Stats, has: bo
     report = analyzed(tmp_path, (FP32, 0, 10), stats={"core_count": 80, **stats})
     assert of_gpu(report).has_tensor_cores is has
     assert is_unused(report) is (has is True)
-
-
-@pytest.mark.parametrize(
-    ("fp16_ms", "title"),
-    [
-        (0, "GPU:0 computes in float32 only"),
-        (5, "GPU:0 does 5.0% of the compute in 16 bits"),
-    ],
-)
-def test_title(tmp_path: Path, fp16_ms: float, title: str) -> None:
-    halves = [(FP16, 0, fp16_ms)] if fp16_ms else []
-    report = analyzed(tmp_path, *halves, (FP32, fp16_ms, 100))
-    assert title in [finding.title for finding in report.findings]
 
 
 def test_advice_fits_the_gpu(tmp_path: Path) -> None:

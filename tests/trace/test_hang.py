@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.hangs import STEP, hang, worker
-from traceview.analysis.machine.hang.section import content_of, write_up
+from traceview.analysis.machine.hang import content_of, write_up
 from traceview.base.errors import TraceFormatError
 from traceview.trace.sidecar.hang import hang_files, hang_of_stacks, read_hang, stack_files
 

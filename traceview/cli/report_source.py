@@ -172,7 +172,7 @@ def show_hangs(
 
 
 def _write(target: Target, hangs: list[Hang], width: int | None, *, as_json: bool) -> None:
-    from traceview.analysis.machine.hang.section import content_of, hang_document
+    from traceview.analysis.machine.hang import content_of, hang_document
     from traceview.document.json_text import dumped
 
     if as_json and hangs:

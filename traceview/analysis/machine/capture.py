@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from traceview.analysis.machine.capture_quality import (
@@ -312,7 +312,7 @@ def hosts_section(view: View, result: Capture) -> doc.Section | None:
             *table(
                 "Hosts",
                 [host for host in hosts if host in first],
-                (*_host_columns(view), *(() if view.is_brief else _recorded_columns(view))),
+                (*_host_columns(view), *(() if view.is_brief else _RECORDED)),
                 row_count=len(hosts),
                 rest=_IN_JSON,
             ),
@@ -396,18 +396,21 @@ def _busy(times: DeviceTime | None, host: HostCapture) -> str:
 def capture_section(view: View, result: Capture) -> doc.Section | None:
     """What limits the capture, which results are absent and why, and what each host recorded."""
     is_limited = bool(result.problems) or result.quality != "ok"
-    overhead = _overhead_sentence(view, result.hosts)
-    if view.is_brief and not is_limited and not overhead:
+    has_overhead = any(host.overhead_ratio is not None for host in result.hosts)
+    if view.is_brief and not is_limited and not has_overhead:
         return None
     blocks: tuple[doc.Block, ...] = (
         *_problems(view, result),
-        *doc.remarks(overhead, _python_sentence(result.hosts)),
+        *doc.remarks(*_cost_sentences(view, result.hosts)),
     )
     if not view.is_brief:
-        blocks = (*blocks, *_absent_results(view.skipped))
-    if not view.is_brief and len(result.hosts) == 1:
-        recorded = table("What the host recorded", result.hosts, _recorded_columns(view))
-        blocks = (*blocks, doc.Subheading("Recorded"), *recorded)
+        absent = [
+            f"{_TOPICS.get(of, of.replace('_', ' '))}: {why}" for of, why in view.skipped.items()
+        ]
+        blocks += (doc.Subheading("Not in this report"), *doc.notes(*absent)) if absent else ()
+        if len(result.hosts) == 1:
+            recorded = table("What the host recorded", result.hosts, _RECORDED)
+            blocks += (doc.Subheading("Recorded"), *recorded)
     quality = look_of(QUALITIES, result.quality).words
     lead = f"The capture is {quality}." if is_limited else "Nothing limits the capture."
     return doc.Section("capture", "Capture quality", blocks, lead=lead)
@@ -425,20 +428,20 @@ def _problems(view: View, result: Capture) -> tuple[doc.Block, ...]:
     return (*doc.notes(*sentences), *doc.remarks(rest))
 
 
-def _overhead_sentence(view: View, hosts: Sequence[HostCapture]) -> str | None:
-    """The largest overhead of the profiler that exceeds how much steps vary; else how much they vary."""
+def _cost_sentences(view: View, hosts: Sequence[HostCapture]) -> Iterator[str]:
+    """The largest overhead of the profiler, or how much steps vary if that is more; and the cost of sampling Python."""
     measured = measured_overhead(view, hosts)
-    if measured is not None:
-        return f"Profiler overhead: {numbers.share(measured)} of a step without it."
     ratios = {host.host: host.overhead_ratio for host in hosts if host.overhead_ratio is not None}
-    if not ratios:
-        return None
-    # The profiler makes no step shorter: where they were, they vary by that.
-    spreads = _step_spreads(view)
-    variation = max(max(spreads.get(host, 0.0), -ratio) for host, ratio in ratios.items())
-    return (
-        f"Profiler overhead: not measurable, because step times vary by {numbers.share(variation)}."
-    )
+    if measured is not None:
+        yield f"Profiler overhead: {numbers.share(measured)} of a step without it."
+    elif ratios:
+        # The profiler makes no step shorter: where they were, they vary by that.
+        spreads = _step_spreads(view)
+        vary = numbers.share(max(max(spreads.get(of, 0.0), -ratios[of]) for of in ratios))
+        yield f"Profiler overhead: not measurable, because step times vary by {vary}."
+    python = [host.python_cost_ratio for host in hosts if host.python_cost_ratio is not None]
+    if python:
+        yield f"Sampling Python stacks took {numbers.share(max(python))} of one core."
 
 
 def measured_overhead(view: View, hosts: Sequence[HostCapture]) -> float | None:
@@ -452,14 +455,6 @@ def measured_overhead(view: View, hosts: Sequence[HostCapture]) -> float | None:
     return max(measured, default=None)
 
 
-def _python_sentence(hosts: Sequence[HostCapture]) -> str | None:
-    """The largest cost of sampling Python."""
-    ratios = [host.python_cost_ratio for host in hosts if host.python_cost_ratio is not None]
-    if not ratios:
-        return None
-    return f"Sampling Python stacks took {numbers.share(max(ratios))} of one core."
-
-
 def _step_spreads(view: View) -> dict[str, float]:
     """By host how much its steps vary without the profiler, as a share of a step."""
     recorded = view.record("environment", Environment)
@@ -470,34 +465,14 @@ def _step_spreads(view: View) -> dict[str, float]:
     }
 
 
-def _absent_results(skipped: Mapping[str, str]) -> tuple[doc.Block, ...]:
-    sentences = [
-        f"{_TOPICS.get(name, name.replace('_', ' '))}: {reason}" for name, reason in skipped.items()
-    ]
-    return (doc.Subheading("Not in this report"), *doc.notes(*sentences)) if sentences else ()
-
-
-def _recorded_columns(view: View) -> tuple[Shown, ...]:
-    """How much a host recorded."""
-    return (
-        Shown("recorded", "duration_ps", 7),
-        Shown("events", "event_count", 7),
-        Shown("on devices", "device_event_count", 8),
-        Shown("dropped", "dropped_event_count", 7),
-        Shown("kernels without launch", "unlinked_ratio", 9),
-        Shown(
-            "profiler overhead",
-            lambda host: _overhead(view, host),
-            9,
-            "share",
-            meaning="how much longer a step took with the profiler",
-        ),
-    )
-
-
-def _overhead(view: View, host: HostCapture) -> float | str | None:
-    measured = measured_overhead(view, [host])
-    return "not measurable" if measured is None and host.overhead_ratio is not None else measured
+_RECORDED: Final = (
+    Shown("recorded", "duration_ps", 7),
+    Shown("events", "event_count", 7),
+    Shown("on devices", "device_event_count", 8),
+    Shown("dropped", "dropped_event_count", 7),
+    Shown("kernels without launch", "unlinked_ratio", 9),
+)
+"""How much a host recorded."""
 
 
 ANALYSIS: Final = Analysis[Capture](

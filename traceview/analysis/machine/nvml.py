@@ -1,4 +1,4 @@
-"""NVML: what the driver, or the profiler, sampled of the GPUs while the trace was recorded: shared, throttled, bound by memory."""
+"""NVML: what the driver, or the profiler, sampled of the GPUs while the trace was recorded: shared, or throttled."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 
 from traceview.analysis.facts.hardware import hardware_of
 from traceview.analysis.facts.run import throughput_of
-from traceview.analysis.machine.samples import BOUND_RATIO, StepSamples, samples_of_steps
+from traceview.analysis.machine.samples import samples_of_steps
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
-from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Argument, Number, Part, Size
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import Number, Part, Size
 from traceview.base.record import (
     Count,
     Hostname,
@@ -82,8 +82,6 @@ class NvmlRow(OfDevice, frozen=True):
             second together, for power is the mean of up to a second, and of fewer than five samples in steps.
         sm_active_ratio: While it computes, how much of the time multiprocessors were active, mean of the samples in the trace.
         dram_ratio: While it computes, what it reads and writes of its memory over the peak of that, mean likewise.
-        dram_bound_ratio: Share of these samples in which that is at least 60%.
-        dram_sample_count: Number of these samples.
         nvlink_ratio: In used steps, what it sends or receives by NVLink, whichever is more, over the peak, mean likewise.
         other_processes: Processes of other jobs; null if unknown.
         others_unknown: Why they are unknown; null if they are known.
@@ -105,8 +103,6 @@ class NvmlRow(OfDevice, frozen=True):
     joules_per_step: Ratio | None
     sm_active_ratio: Share | None
     dram_ratio: Share | None
-    dram_bound_ratio: Share | None
-    dram_sample_count: Count
     nvlink_ratio: Share | None
     other_processes: tuple[OtherProcess, ...] | None
     others_unknown: Message | None
@@ -200,7 +196,6 @@ def _row(
         clock_max_hz = hardware_of(trace, device).clock_max_hz if device is not None else None
     full_hz = GPU_THROTTLED.limits["full_clock_ratio"] * clock_max_hz if clock_max_hz else None
     of_steps = samples_of_steps(context, number, device, counters, throttle_names, full_hz)
-    of_steps = of_steps or _NOT_IN_STEPS
     key = f"GPU:{ordinal}"
     samples = gpu.samples if gpu is not None else _NO_SAMPLES
     reasons = samples.integers(samples.throttle_reasons)
@@ -232,14 +227,7 @@ def _row(
             if reasons or not lowered
             else {LOWERED: lowered}
         ),
-        sampled_step_count=of_steps.sampled_count,
-        throttled_step_count=of_steps.throttled_count,
-        joules_per_step=of_steps.joules,
-        sm_active_ratio=of_steps.sm_active_ratio,
-        dram_ratio=of_steps.dram_ratio,
-        dram_bound_ratio=of_steps.dram_bound_ratio,
-        dram_sample_count=of_steps.compute_count,
-        nvlink_ratio=of_steps.nvlink_ratio,
+        **of_steps.fields,
         other_processes=_others(gpu) if gpu is not None else None,
         others_unknown=(
             gpu.missing.get("other_processes", "not recorded")
@@ -252,7 +240,6 @@ def _row(
 LOWERED: Final = "lower clock, for a reason that the trace does not hold"
 
 _NO_SAMPLES: Final = NvmlSamples((), (), (), (), (), ())
-_NOT_IN_STEPS: Final = StepSamples(None, None, None)
 
 
 def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
@@ -261,16 +248,10 @@ def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
     total = _positive(gpu.memory_total_bytes)
     others = []
     for process in gpu.other_processes:
-        held = _positive(process.memory_bytes)
-        used = process.utilization_ratio
-        others.append(
-            OtherProcess(
-                process.pid,
-                held,
-                held / total if held is not None and total is not None and held <= total else None,
-                used if used is not None and 0 <= used <= 1 else None,
-            )
-        )
+        held, used = _positive(process.memory_bytes), process.utilization_ratio
+        ratio = held / total if held and total and held <= total else None
+        is_share = used is not None and 0 <= used <= 1
+        others.append(OtherProcess(process.pid, held, ratio, used if is_share else None))
     return tuple(others)
 
 
@@ -390,75 +371,25 @@ GPU_THROTTLED: Final = Rule(
     example="GPU:2 is throttled 43% of the time (heat)",
 )
 
-DRAM_BOUND: Final = Rule(
-    code="dram-bound",
-    severity="info",
-    limits={"dram_ratio": BOUND_RATIO, "bound_ratio": 0.50, "steady_count": 20},
-    starts_at=(
-        "reads and writes of the GPU's memory at {dram_ratio} of their peak in at least {bound_ratio} of the samples in compute, of "
-        "{steady_count} or more; only where the trace holds these counters"
-    ),
-    title="Memory bounds {who} in {ratio} of the compute",
-    meaning=(
-        "The counters of the GPU show that its memory reads and writes nearly as fast as it can while kernels run: faster "
-        "multiprocessors would not help."
-    ),
-    notes={"mean": "While it computes, memory is busy {busy} of its peak on average."},
-    action="Move fewer bytes: fuse ops that multiply nothing with `jit_compile=True`, and train in mixed precision.",
-    actions={
-        "jax": (
-            "Move fewer bytes: compute in `jnp.bfloat16`, and keep the whole step in one `jax.jit`, which fuses it.",
-            "",
-        )
-    },
-    metrics={"dram_bound_ratio": "samples in compute with busy memory"},
-    example="Memory bounds all 4 GPUs in 63% of the compute",
-)
 
-_STEADY_SAMPLES: Final = int(GPU_THROTTLED.limits["steady_count"])
-_HEAT_WORDS: Final = ("thermal",)
-_POWER_WORDS: Final = ("power",)
-
-
-def diagnose(context: Context, result: Nvml) -> Iterator[Finding]:
+def diagnose(context: Context, result: Nvml) -> Iterator[Finding | None]:
     """GPUs that are shared or throttled."""
-    shared = [row for row in result.devices if sharers(row)]
-    if shared:
-        yield _shared(context, shared)
-    throttled = [
-        row
-        for row in result.devices
-        if (row.throttled_ratio or 0) >= THROTTLED_RATIO and not _has_full_clock(row)
-    ]
-    if throttled:
-        yield _throttled(context, throttled)
-    limits = DRAM_BOUND.limits
-    bound = [
-        row
-        for row in result.devices
-        if row.dram_sample_count >= limits["steady_count"]
-        and (row.dram_bound_ratio or 0) >= limits["bound_ratio"]
-    ]
-    if bound:
-        yield _bound(context, bound)
+    yield _shared(context, [row for row in result.devices if sharers(row)])
+    throttled = [row for row in result.devices if (row.throttled_ratio or 0) >= THROTTLED_RATIO]
+    yield _throttled(context, [row for row in throttled if not _has_full_clock(row)])
 
 
-def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding:
-    keys = [row.device for row in rows]
+def _shared(context: Context, rows: Sequence[NvmlRow]) -> Finding | None:
     processes = [(row, process) for row in rows for process in sharers(row)]
     held_bytes = sum(process.memory_bytes or 0 for _, process in processes)
     computes = any((process.utilization_ratio or 0) >= SHARED_RATIO for _, process in processes)
-    arguments: dict[str, Argument] = {
-        "who": devices_argument(context, keys),
-        "others": Number(len({(row.host, of.pid) for row, of in processes}), "other process"),
-    }
-    if held_bytes:
-        arguments["memory"] = Size(held_bytes)
-    return GPU_SHARED.finding(
-        arguments=arguments,
+    others = Number(len({(row.host, of.pid) for row, of in processes}), "other process")
+    return GPU_SHARED.about(
+        context,
+        rows,
+        {"others": others, **({"memory": Size(held_bytes)} if held_bytes else {})},
         confidence=("high", "computes") if computes else ("medium", "holds"),
         evidence=[evidence for row in rows for evidence in _shared_evidence(row)],
-        devices=keys,
         notes=("computes" if computes else "holds",),
     )
 
@@ -479,56 +410,30 @@ def _has_full_clock(row: NvmlRow) -> bool:
     return row.sm_clock_hz >= GPU_THROTTLED.limits["full_clock_ratio"] * row.sm_clock_max_hz
 
 
-def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding:
-    keys = [row.device for row in rows]
-    ratios = [row.throttled_ratio or 0.0 for row in rows]
-    fewest = min(row.sample_count for row in rows)
-    kind = _kind_of_throttling(rows)
-    arguments: dict[str, Argument] = {
-        "who": devices_argument(context, keys),
-        "ratio": Part(sum(ratios) / len(ratios)),
-        "samples": Number(fewest, "sample"),
-    }
+def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding | None:
+    if not rows:
+        return None
+    fewest, kind = min(row.sample_count for row in rows), _kind_of_throttling(rows)
     is_of_clocks = all(LOWERED in row.throttle_reasons for row in rows)
-    sure: tuple[Confidence, str] = (
-        ("low", "few")
-        if fewest < _STEADY_SAMPLES
-        else ("medium", "clock")
-        if is_of_clocks
-        else ("high", "many")
-    )
+    sure: tuple[Confidence, str] = ("medium", "clock") if is_of_clocks else ("high", "many")
     clocks = [
         row.sm_clock_hz / row.sm_clock_max_hz
         for row in rows
         if row.sm_clock_hz is not None and row.sm_clock_max_hz
     ]
-    if clocks:
-        arguments["clock"] = Part(min(clocks))
-    return GPU_THROTTLED.finding(
-        arguments=arguments,
-        confidence=sure,
+    return GPU_THROTTLED.about(
+        context,
+        rows,
+        {
+            "ratio": Part(_mean([row.throttled_ratio or 0.0 for row in rows]) or 0.0),
+            "samples": Number(fewest, "sample"),
+            **({"clock": Part(min(clocks))} if clocks else {}),
+        },
+        confidence=("low", "few") if fewest < GPU_THROTTLED.limits["steady_count"] else sure,
         evidence=[evidence for row in rows for evidence in _throttled_evidence(row)],
-        devices=keys,
         title="clock" if is_of_clocks else kind,
         action=kind,
         notes=("clock",) if clocks else (),
-    )
-
-
-def _bound(context: Context, rows: Sequence[NvmlRow]) -> Finding:
-    keys = [row.device for row in rows]
-    return DRAM_BOUND.finding(
-        arguments={
-            "who": devices_argument(context, keys),
-            "ratio": Part(fsum(row.dram_bound_ratio or 0 for row in rows) / len(rows)),
-            "busy": Part(fsum(row.dram_ratio or 0 for row in rows) / len(rows)),
-        },
-        evidence=[
-            Evidence("dram_bound_ratio", row.dram_bound_ratio or 0, None, row.device)
-            for row in rows
-        ],
-        devices=keys,
-        notes=("mean",),
     )
 
 
@@ -537,8 +442,8 @@ def _kind_of_throttling(rows: Sequence[NvmlRow]) -> str:
     of_heat, of_power, whole = 0.0, 0.0, sum(row.throttled_ratio or 0.0 for row in rows)
     for row in rows:
         for reason, ratio in row.throttle_reasons.items():
-            of_heat += ratio * any(word in reason for word in _HEAT_WORDS)
-            of_power += ratio * any(word in reason for word in _POWER_WORDS)
+            of_heat += ratio * ("thermal" in reason)
+            of_power += ratio * ("power" in reason)
     if max(of_heat, of_power) < whole / 2:
         return ""
     return "heat" if of_heat >= of_power else "power"
@@ -652,7 +557,7 @@ def _unknown(rows: Sequence[NvmlRow]) -> Iterator[str]:
 ANALYSIS: Final = Analysis[Nvml](
     "outside_view",
     compute=compute,
-    rules=(GPU_SHARED, GPU_THROTTLED, DRAM_BOUND),
+    rules=(GPU_SHARED, GPU_THROTTLED),
     diagnose=diagnose,
     sections=(nvml_section,),
 )

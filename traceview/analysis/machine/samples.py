@@ -6,11 +6,12 @@ It says how many steps were throttled, what a step takes of energy, and how busy
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
@@ -25,29 +26,28 @@ LEAST_SPAN_PS: Final = PS_PER_S
 
 FEWEST_SAMPLES: Final = 5
 
-BOUND_RATIO: Final = 0.60
-"""Of the peak of the memory: from there on it bounds a kernel; Nsight Compute calls less of both, memory and units, latency."""
-
 
 class StepSamples(Struct, frozen=True):
     """What the samples of one GPU say of the used steps of its host; None where they do not.
 
-    `sampled_count`: steps with a sample; `throttled_count`: those with one in which something held the clocks back.
-    `joules`: energy of a step, mean. `lowered_ratio`: share of the samples in compute with a lower clock than the highest, where no
-    reason is sampled; `clock_hz`: the median of their clocks. In compute, means: `sm_active_ratio`, `dram_ratio`; `dram_bound_ratio`: share of
-    the samples from `BOUND_RATIO` on; `compute_count`: samples of the memory in compute. `nvlink_ratio`: mean of the busier direction in steps.
+    `lowered_ratio`: share of the samples in compute with a lower clock than the highest, where no reason is sampled;
+    `clock_hz`: the median of their clocks. The others are fields of `NvmlRow`.
     """
 
-    sampled_count: int | None
-    throttled_count: int | None
-    joules: float | None
-    lowered_ratio: float | None = None
-    clock_hz: int | None = None
+    sampled_step_count: int | None = None
+    throttled_step_count: int | None = None
+    joules_per_step: float | None = None
     sm_active_ratio: float | None = None
     dram_ratio: float | None = None
-    dram_bound_ratio: float | None = None
     nvlink_ratio: float | None = None
-    compute_count: int = 0
+    lowered_ratio: float | None = None
+    clock_hz: int | None = None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Those of `NvmlRow`."""
+        own = ("lowered_ratio", "clock_hz")
+        return {key: value for key, value in asdict(self).items() if key not in own}
 
 
 def samples_of_steps(
@@ -57,11 +57,11 @@ def samples_of_steps(
     counters: Mapping[str, Samples],
     is_throttled: Callable[[int], object],
     full_clock_hz: float | None,
-) -> StepSamples | None:
-    """The samples of a GPU of a host; None without used steps or samples. `full_clock_hz`: from there on no clock is lowered."""
+) -> StepSamples:
+    """The samples of a GPU of a host; nothing without used steps or samples. `full_clock_hz`: from there on no clock is lowered."""
     steps = context.selection.used_of(host)
     if not steps or not counters:
-        return None
+        return StepSamples()
     begins, ends = step_bounds(steps)
     offset_ps = context.trace.hosts[host].start_ps
 
@@ -92,23 +92,20 @@ def samples_of_steps(
     place = np.zeros(0, dtype=np.int64) if sampled is None else places_of(sampled)
     power = counters.get("power_watts")
     in_steps = _NONE if power is None else power.value[places_of(power) >= 0]
-    dram = in_compute(summed(counters, "dram_read_ratio", "dram_write_ratio"))
     nvlink = [
         _mean(samples.value[places_of(samples) >= 0])
         for key in ("nvlink_receive_ratio", "nvlink_send_ratio")
         if (samples := counters.get(key)) is not None
     ]
     return StepSamples(
-        len(set(place.tolist()) - {-1}),
-        len(set(place[is_held].tolist()) - {-1}),
-        _joules(in_steps, begins, ends),
+        sampled_step_count=len(set(place.tolist()) - {-1}),
+        throttled_step_count=len(set(place[is_held].tolist()) - {-1}),
+        joules_per_step=_joules(in_steps, begins, ends),
         lowered_ratio=_mean(computing < full_clock_hz) if full_clock_hz else None,
         clock_hz=round(float(np.median(computing))) if computing.size else None,
         sm_active_ratio=_share(in_compute(counters.get("sm_active_ratio"))),
-        dram_ratio=_share(dram),
-        dram_bound_ratio=_mean(dram >= BOUND_RATIO),
+        dram_ratio=_share(in_compute(summed(counters, "dram_read_ratio", "dram_write_ratio"))),
         nvlink_ratio=max((ratio for ratio in nvlink if ratio is not None), default=None),
-        compute_count=dram.size,
     )
 
 

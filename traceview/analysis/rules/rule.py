@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from traceview.analysis.rules.finding import (
     Evidence,
     Finding,
     FindingLoss,
+    OfDevice,
     Severity,
 )
 from traceview.analysis.rules.words import Argument, Devices, Lost, filled, names_of
@@ -112,6 +113,34 @@ class Rule(Struct, frozen=True, kw_only=True):
                 sentences=(title, action, reason, *notes),
             ),
             self,
+        )
+
+    def about(
+        self,
+        context: _Analysed,
+        rows: Sequence[OfDevice],
+        arguments: Mapping[str, Argument],
+        metric: str = "",
+        threshold: float | None = None,
+        *,
+        evidence: Sequence[Evidence] = (),
+        **words: Any,
+    ) -> Finding | None:
+        """The finding about the devices of these rows, which the argument `who` names; None without any.
+
+        `metric`: the field of each row that is evidence, with the `threshold` of all. `words`: as of `finding`.
+        """
+        if not rows:
+            return None
+        keys = tuple(dict.fromkeys(row.device for row in rows))
+        shown = [
+            Evidence(metric, getattr(row, metric), threshold, row.device) for row in rows if metric
+        ]
+        return self.finding(
+            arguments={"who": devices_argument(context, keys), **arguments},
+            evidence=[*shown, *evidence],
+            devices=keys,
+            **words,
         )
 
     def of_rows(

@@ -8,7 +8,7 @@ graphs of the step functions. Ops that factor matrices are slow on every device.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import line_of, rows_with, time_by_label
 from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.consequences import is_of_jax
-from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
 from traceview.analysis.workload.compute_rules import (
@@ -456,42 +456,23 @@ _SAVED_OF_BYTES: Final = 0.5
 """Of an op in float64: in 32 bits it moves half of the bytes, and no GPU or CPU has fewer units for these."""
 
 
-def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
+def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
-    computed = context.once(time_by_label)
     shown = context.once(_float64_kernels) | context.once(_float64_instructions)
-    is_recorded = any(ps[shown].any() for ps in computed.values())
-    constant = context.once(_constant_instructions)
-    is_of_program = any(ps[constant].any() for ps in computed.values())
-    of_float64 = _saved_of_float64(context)
-    of_products = _saved_ratio(context, NumberFormat.FP32, _slow_product_labels)
-    every = [
-        _of_ops(
-            context,
-            FLOAT64,
-            _float64_labels,
-            ("high", "" if is_recorded else "graph"),
-            _SAVED_OF_BYTES if of_float64 is None else of_float64,
-            "half" if of_float64 is None else "peaks",
-        ),
-        *(
-            (
-                _of_ops(
-                    context, SLOW_PRODUCTS, _slow_product_labels, ("high", ""), of_products, "peaks"
-                ),
-            )
-            if of_products
-            else ()
-        ),
-        _of_ops(context, CONSTANT, _constant_labels, ("high", "" if is_of_program else "graph")),
-        _of_ops(context, FACTORING, _factoring_labels, ("high", "")),
-        _of_ops(context, CASTS, lambda of, _: of.trace.once(cast_labels), ("high", "")),
-        _of_ops(context, LAYOUTS, lambda of, _: of.trace.once(layout_labels), ("high", "")),
-        *(
-            _of_ops(context, COSTLY_OPS, _costly_labels(kind), ("high", ""), key=key)
-            for key, kind in COSTLY.items()
-        ),
-    ]
+    saved = _saved_of_float64(context)
+    note, ratio = ("half", _SAVED_OF_BYTES) if saved is None else ("peaks", saved)
+    yield _of_ops(context, FLOAT64, _float64_labels, ratio, note, shown)
+    saved = _saved_ratio(context, NumberFormat.FP32, _slow_product_labels)
+    if saved:
+        yield _of_ops(context, SLOW_PRODUCTS, _slow_product_labels, saved, "peaks")
+    shown = context.once(_constant_instructions)
+    yield _of_ops(context, CONSTANT, _constant_labels, shown=shown)
+    yield _of_ops(context, FACTORING, _factoring_labels)
+    yield _of_ops(context, CASTS, lambda of, _: of.trace.once(cast_labels))
+    yield _of_ops(context, LAYOUTS, lambda of, _: of.trace.once(layout_labels))
+    for key, kind_of in COSTLY.items():
+        yield _of_ops(context, COSTLY_OPS, _costly_labels(kind_of), key=key)
+    computed = context.once(time_by_label)
     for number, kind in enumerate(_KINDS):
         devices = [(row, ops) for row in result.devices for ops in row.kinds if ops.kind == kind]
         if devices:
@@ -499,8 +480,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding]:
             is_kind = context.once(_kind_of_label) == number
             rows = _all_rows(context, dict.fromkeys(computed, is_kind))
             of_kind = np.where(is_kind, np.sum(list(computed.values()), axis=0), 0)
-            every.append(make(context, rows, devices, _line(context, of_kind)))
-    yield from (finding for finding in every if finding is not None)
+            yield make(context, rows, devices, _line(context, of_kind))
 
 
 def _all_rows(context: Context, wanted: Mapping[int, BoolArray]) -> BoolArray:
@@ -515,14 +495,15 @@ def _of_ops(
     context: Context,
     rule: Rule,
     labels_of: Callable[[Context, int], BoolArray],
-    confidence: tuple[Confidence, str],
     saved_ratio: float = 1.0,
     note: str = "",
+    shown: BoolArray | None = None,
     key: str = "",
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest.
 
-    `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `key`: of its title and action.
+    `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
+    be such ops; where none of these took time, graphs of the capture do. `key`: of its title and action.
     """
     computed = context.once(time_by_label)
     labels = {device: labels_of(context, device) for device in computed}
@@ -531,6 +512,7 @@ def _of_ops(
         by_label[chosen] += computed[device][chosen]
     if not by_label.any():
         return None
+    is_of_graph = shown is not None and not any(ps[shown].any() for ps in computed.values())
     types = _longest(_time_by_type(context, by_label))
     every, of_label = context.once(_types_of_labels)
     arguments: dict[str, Argument] = {"ops": Ops((types[0],))} if types else {}
@@ -540,13 +522,13 @@ def _of_ops(
         context,
         _all_rows(context, labels),
         arguments=arguments | _line(context, np.where(named, by_label, 0)),
-        confidence=confidence,
+        confidence=("high", "graph" if is_of_graph else ""),
         keeps_waiting=not note,
         saved_ratio=saved_ratio,
         title=note or key,
         action=key,
         notes=(note,),
-        evidence=[Evidence("op_type", type_, None, "", value_is="type") for type_ in types],
+        evidence=_type_evidence(types),
     )
 
 
@@ -585,7 +567,10 @@ def _side_work(
         context,
         rows,
         arguments=arguments,
-        evidence=_evidence(devices),
+        evidence=[
+            *(Evidence("op_count", ops.count, None, row.device) for row, ops in devices),
+            *(each for row, ops in devices for each in _type_evidence(ops.op_types, row.device)),
+        ],
         title=title,
         action=most.kind,
         notes=("all_checks",) if is_bound else (),
@@ -606,24 +591,14 @@ def _optimizer(
                 Evidence("compute_ratio", ops.compute_ratio, None, row.device)
                 for row, ops in devices
             ),
-            *(
-                Evidence("op_type", type_, None, row.device, value_is="type")
-                for type_ in most.op_types
-            ),
+            *_type_evidence(most.op_types, row.device),
         ],
         action="sparse" if row.updates_sparse else "",
     )
 
 
-def _evidence(devices: _Devices) -> list[Evidence]:
-    return [
-        *(Evidence("op_count", ops.count, None, row.device) for row, ops in devices),
-        *(
-            Evidence("op_type", type_, None, row.device, value_is="type")
-            for row, ops in devices
-            for type_ in ops.op_types
-        ),
-    ]
+def _type_evidence(types: Iterable[str], device: str = "") -> list[Evidence]:
+    return [Evidence("op_type", type_, None, device, value_is="type") for type_ in types]
 
 
 def _names(context: Context, rows: BoolArray) -> tuple[str, ...]:

@@ -6,11 +6,10 @@ that are slower than they could be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from traceview.analysis.facts.kernels import cast_labels
 from traceview.analysis.facts.layers import label_places
@@ -18,14 +17,13 @@ from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     DeviceFlops,
     flops_by_device,
-    label_flops,
     label_precisions,
     roof_by_device,
     time_by_label,
 )
 from traceview.analysis.measures.peaks import peak_source, peaks_of
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
-from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Ops, Part
 from traceview.base.intervals import Int64Array
 from traceview.base.record import LARGEST, Count, Ratio, Record, Share, one_of
@@ -33,7 +31,6 @@ from traceview.base.units import PS_PER_S, PS_PER_US
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
-from traceview.document.columns import table as shown_table
 from traceview.trace.device.table import Table, record_columns, table
 from traceview.xplane.kernel_names import NumberFormat
 
@@ -48,7 +45,6 @@ class DeviceEfficiency(OfDevice, frozen=True):
         flops_per_second: FLOPs over the time in which ops run; on a CPU short ops are a part of that time.
         unknown_ratio: Share of the time of ops whose FLOPs are not known.
         flops_per_step: FLOPs of a step, mean; without steps, of the window.
-        programs_ratio: Share of them that XLA programs state; the rest is of the graphs that the capture looked at.
         peak_flops_per_second: What the device can do at most at the precision of these FLOPs; null where the device or
             a precision is not known.
         peak_source: Where that is from: plane, what the trace says of the device, or table, what its maker says of the model; null
@@ -60,7 +56,6 @@ class DeviceEfficiency(OfDevice, frozen=True):
     flops_per_second: Count
     unknown_ratio: Share
     flops_per_step: Count
-    programs_ratio: Share
     peak_flops_per_second: Count | None
     peak_source: Annotated[str, one_of("plane", "table")] | None
     mfu_ratio: Ratio | None
@@ -87,7 +82,7 @@ def compute(context: Context) -> Efficiency | Skipped:
 
 
 def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
-    ledger, labels = context.ledger, context.trace.once(label_flops)
+    ledger = context.ledger
     flops = of.known_flops
     whole, duration_ps = float(flops.sum()), int(of.duration_ps.sum())
     unknown_ps = int(of.duration_ps[np.isnan(of.flops)].sum())
@@ -98,7 +93,6 @@ def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
         flops_per_second=_whole(whole / of.ran_ps * PS_PER_S) if of.ran_ps else 0,
         unknown_ratio=unknown_ps / duration_ps if duration_ps else 0.0,
         flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
-        programs_ratio=min(float(flops[labels.is_program].sum()) / whole, 1) if whole else 0.0,
         peak_flops_per_second=_whole(whole / at_peak_ps * PS_PER_S) if at_peak_ps else None,
         peak_source=peak_source(context.trace, device) if at_peak_ps else None,
         mfu_ratio=at_peak_ps / step_ps if at_peak_ps and step_ps else None,
@@ -149,7 +143,7 @@ def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array
     peaks = peaks_of(context.trace, device)
     fastest = max((peaks.get(each, 0) for each in _OF_TENSOR_UNITS), default=0)
     has_units = fastest > peaks.get(NumberFormat.FP32, fastest)
-    multiplies, precision = of.known_flops > 0, context.once(_kernel_precisions)
+    multiplies, precision = of.known_flops > 0, context.trace.once(label_precisions)
     is_small = of.duration_ps <= _SMALL_PS * of.count
     conditions = (
         np.isnan(of.flops),
@@ -163,10 +157,6 @@ def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array
 
 
 _OF_TENSOR_UNITS: Final = (NumberFormat.TF32, NumberFormat.BF16, NumberFormat.FP16)
-
-
-def _kernel_precisions(context: Context) -> npt.NDArray[np.uint8]:
-    return context.trace.once(label_precisions)
 
 
 # Finding
@@ -241,60 +231,54 @@ LOW_MFU: Final = Rule(
 )  # fmt: skip
 
 
-def diagnose(context: Context, result: Efficiency) -> Iterator[Finding]:
+def diagnose(context: Context, result: Efficiency) -> Iterator[Finding | None]:
     """Devices far from the peak, and what the time of their steps goes to."""
     limits = LOW_MFU.limits
     if not context.ledger.has_steps:
         return
-    number_of = {context.trace.device_key(device): device for device in context.ledger.devices}
-    parts = {}
-    far = {}
-    for row in result.devices:
-        device = number_of[row.device]
-        if (
-            row.mfu_ratio is not None
-            and row.mfu_ratio < limits["mfu_ratio"]
-            and row.unknown_ratio <= limits["unknown_ratio"]
-        ):
-            of_step = _parts_of(context, device)
-            if 1 - of_step[_IDLE] >= limits["compute_ratio"]:
-                far[device], parts[device] = row, of_step
+    of_key = {context.trace.device_key(device): device for device in context.ledger.devices}
+    parts = {
+        row.device: _parts_of(context, of_key[row.device])
+        for row in result.devices
+        if row.mfu_ratio is not None
+        and row.mfu_ratio < limits["mfu_ratio"]
+        and row.unknown_ratio <= limits["unknown_ratio"]
+    }
+    far = [
+        row
+        for row in result.devices
+        if 1 - parts.get(row.device, {}).get(_IDLE, 1.0) >= limits["compute_ratio"]
+    ]
     if not far:
         return
-    mfu = sum(row.mfu_ratio or 0.0 for row in far.values()) / len(far)
-    keys = [row.device for row in far.values()]
-    mean = {key: sum(of[key] for of in parts.values()) / len(far) for key in LOW_MFU.notes}
+    mfu = sum(row.mfu_ratio or 0.0 for row in far) / len(far)
+    mean = {key: sum(parts[row.device][key] for row in far) / len(far) for key in LOW_MFU.notes}
     # Products take as long as they have to, as far as they run at the peak.
     excess = {**mean, "product": mean["product"] - mfu}
     ranked = sorted(excess, key=lambda key: -excess[key])
     named = [key for key in ranked if excess[key] >= limits["part_ratio"]]
-    arguments: dict[str, Argument] = {
-        "who": devices_argument(context, keys),
-        "mfu": Part(mfu),
-        **{key: Part(mean[key]) for key in named},
-    }
-    layer = _memory_layer(context, far)
+    arguments: dict[str, Argument] = {"mfu": Part(mfu), **{key: Part(mean[key]) for key in named}}
+    layer = _memory_layer(context, [of_key[row.device] for row in far])
     if layer:
         arguments["layer"] = Ops((layer,))
-    yield LOW_MFU.finding(
-        arguments=arguments,
+    yield LOW_MFU.about(
+        context,
+        far,
+        arguments,
+        "mfu_ratio",
+        limits["mfu_ratio"],
         evidence=[
-            evidence for device, row in far.items() for evidence in _evidence(row, parts[device])
+            Evidence(f"{key}_ratio", share, None, row.device)
+            for row in far
+            for key, share in parts[row.device].items()
+            if share
         ],
-        devices=keys,
         action=named[0] if named and named[0] != "product" else "",
         notes=named[:_MOST_NOTES],
     )
 
 
 _MOST_NOTES: Final = 3
-
-
-def _evidence(row: DeviceEfficiency, parts: Mapping[str, float]) -> Iterator[Evidence]:
-    yield Evidence("mfu_ratio", row.mfu_ratio or 0.0, LOW_MFU.limits["mfu_ratio"], row.device)
-    for key, share in parts.items():
-        if share:
-            yield Evidence(f"{key}_ratio", share, None, row.device)
 
 
 def _memory_layer(context: Context, devices: Iterable[int]) -> str:
@@ -327,20 +311,13 @@ _COLUMNS: Final = (
 
 def section(view: View, result: Efficiency) -> doc.Section:
     """A row per device."""
-    rows, others = view.split(result.devices)
-    remark = None
-    if others:
-        rates = sorted(row.flops_per_second for row in others)
-        count = numbers.plural(len(others), "other device")
-        remark = f"{count}: {numbers.flop_rate(rates[0])} to {numbers.flop_rate(rates[-1])}."
     what = (
         "FLOPs are those of matrix products, convolutions and attention; what is elementwise counts 0. MFU is of the whole step, "
         "with all that is no compute."
     )
-    blocks = shown_table("Efficiency", rows, _COLUMNS, most_rows=view.most_rows)
-    return doc.Section(
-        "efficiency", "Efficiency", (*blocks, *doc.remarks(remark, what)), lead=_lead(result)
-    )
+    blocks = view.device_table("Efficiency", result.devices, _COLUMNS, "efficiency")
+    lead = _lead(result)
+    return doc.Section("efficiency", "Efficiency", (*blocks, doc.Remark(what)), lead=lead)
 
 
 def _lead(result: Efficiency) -> str:

@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct, field
 
-from traceview.analysis.facts.layers import label_places
+from traceview.analysis.facts.layers import LabelPlaces, label_places
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     FloatArray,
@@ -199,7 +198,7 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
     count = sum(ledger.steps_of_device[device] or 1 for device in devices)
     gpu_ps = sum(ledger.gpu_ps_by_device[device] for device in devices)
     times = np.sum([of_label[device] for device in devices], axis=0)
-    cells = _means(_by_place(times, places.place, places.phase, len(places.places)), count)
+    cells = _cells(times, places, count)
     work = _work_by_place(context, devices, places.place, len(places.places))
     has_flops = bool(work[:, _WORK["flops"]].any())
     root = _Node()
@@ -243,22 +242,13 @@ def _work_by_place(
     return by_place
 
 
-def _by_place(
-    times: Int64Array, place: Int32Array, phase: npt.NDArray[np.uint8], place_count: int
-) -> Int64Array:
-    """Picoseconds by place and column of the phase, int64 `[places, 4]`."""
+def _cells(times: Int64Array, places: LabelPlaces, count: int) -> Int64Array:
+    """The mean of each place and column of the phase, int64 `[places, 4]`, so rounded that they sum to the mean of the sum."""
     column_of = np.full(len(Phase), _OTHER, dtype=np.int64)
-    for of_phase, column in _COLUMN_OF_PHASE.items():
-        column_of[of_phase] = column
-    cells = np.zeros((place_count, 4), dtype=np.int64)
-    np.add.at(cells, (place, column_of[phase]), times)
-    return cells
-
-
-def _means(cells: Int64Array, count: int) -> Int64Array:
-    """The mean of each cell, so rounded that they sum to the mean of the sum, rounded down."""
-    whole = np.cumsum(cells.ravel()) // count
-    return np.diff(whole, prepend=0).reshape(cells.shape)
+    column_of[list(_COLUMN_OF_PHASE)] = list(_COLUMN_OF_PHASE.values())
+    cells = np.zeros((len(places.places), 4), dtype=np.int64)
+    np.add.at(cells, (places.place, column_of[places.phase]), times)
+    return np.diff(np.cumsum(cells.ravel()) // count, prepend=0).reshape(cells.shape)
 
 
 def _shown(node: _Node) -> Iterator[_Node]:
@@ -323,22 +313,22 @@ _ROOF_COLUMNS: Final = (
     Shown("bound by", "bound", 3, "words", "what keeps it from being faster"),
     Shown("of the roof", "roof_ratio", 3, meaning="what its ops take at least over what they take"),
 )
-_INSIDE: Final = "· "
 
 
-def _labels(rows: Iterable[LayerTime]) -> Iterator[str]:
-    """Each layer below the one that it is inside of, further to the right, without the names of that."""
+def _nested(rows: Iterable[LayerTime]) -> Iterator[tuple[int, str]]:
+    """Of each layer how many of the rows above it is inside of, and its name without the names of those."""
     around: list[str] = []
     for row in rows:
-        if row.layer is None:
-            yield WITHOUT_LAYER if row.source_line else UNATTRIBUTED
-            continue
-        while around and not f"{row.layer}/".startswith(f"{around[-1]}/"):
+        layer = row.layer
+        while around and not (layer and f"{layer}/".startswith(f"{around[-1]}/")):
             around.pop()
-        inner = row.layer[len(around[-1]) + 1 :] if around else row.layer
-        yield _INSIDE * len(around) + (inner or row.layer.rpartition("/")[2])
-        if row.layer not in around:
-            around.append(row.layer)
+        if layer is None:
+            yield 0, WITHOUT_LAYER if row.source_line else UNATTRIBUTED
+            continue
+        inner = layer[len(around[-1]) + 1 :] if around else layer
+        yield len(around), inner or layer.rpartition("/")[2]
+        if layer not in around:
+            around.append(layer)
 
 
 def _shown_columns(rows: Sequence[LayerTime]) -> tuple[Shown, ...]:
@@ -358,7 +348,10 @@ def section(view: View, result: Layers) -> doc.Section:
     figure = () if view.is_brief else (icicle(result),)
     blocks = doc.table(
         "Compute by layer",
-        (doc.names("layer", _labels(rows)), *columns(rows, _shown_columns(result.rows))),
+        (
+            doc.names("layer", ["· " * depth + name for depth, name in _nested(rows)]),
+            *columns(rows, _shown_columns(result.rows)),
+        ),
         row_count=result.row_count,
         rest=view.command("show layers"),
     )
@@ -371,20 +364,13 @@ def icicle(result: Layers) -> doc.Icicle:
     """The layers by their share of the compute, those inside of each below it."""
     whole = max(result.compute_ps_per_step, 1)
     slices: list[doc.IcicleSlice] = []
-    # Layers that the row is inside of, and by depth where the next slice begins.
-    around: list[str] = []
-    next_ps = [0]
-    for row, label in zip(result.rows, _labels(result.rows), strict=True):
-        layer = row.layer
-        while around and not (layer and f"{layer}/".startswith(f"{around[-1]}/")):
-            around.pop()
-        depth, ps = len(around), row.compute_ps_per_step
-        begin = next_ps[depth]
-        name = label.removeprefix(_INSIDE * depth)
+    next_ps = [0]  # By depth where the next slice begins.
+    for row, (depth, label) in zip(result.rows, _nested(result.rows), strict=True):
+        ps, begin = row.compute_ps_per_step, next_ps[depth]
         words = [numbers.time(ps), f"{numbers.share(ps / whole)} of the compute", row.source_line]
         slices.append(
             doc.IcicleSlice(
-                name=name,
+                name=label,
                 words=", ".join(filter(None, words)),
                 depth=depth,
                 begin_ratio=begin / whole,
@@ -392,8 +378,6 @@ def icicle(result: Layers) -> doc.Icicle:
             )
         )
         next_ps[depth:] = [begin + ps, begin]
-        if layer is not None and layer not in around:
-            around.append(layer)
     return doc.Icicle("Compute by layer", tuple(slices))
 
 

@@ -19,7 +19,7 @@ from traceview.analysis.measures.device_memory import (
     memory_of,
 )
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Number, Size
 from traceview.base.stats import low_median
 from traceview.document import model as doc
@@ -29,8 +29,6 @@ from traceview.document.phrase import Sentence, Token, phrase
 from traceview.trace.device.memory import allocators
 from traceview.trace.device.table import Table, record_columns
 from traceview.trace.device.table import table as data_table
-
-TITLE: Final = "Memory"
 
 # Rules
 
@@ -153,62 +151,54 @@ HEADROOM: Final = Rule(
 )
 
 
-def diagnose(context: Context, result: Memory) -> Iterator[Finding]:
+def diagnose(context: Context, result: Memory) -> Iterator[Finding | None]:
     """What is wrong with the memory of devices, and whether there is room."""
-    made = (_near_limit, _growing, _fragmented, _uneven, _headroom)
-    for finding in (make(context, result.devices) for make in made):
-        if finding is not None:
-            yield finding
+    rows = [row for row in result.devices if row.capacity_bytes]
+    yield _near_limit(context, rows)
+    yield _growing(context, result.devices)
+    yield _fragmented(context, rows)
+    yield _uneven(context, rows)
+    yield _headroom(context, result.devices)
 
 
 def _near_limit(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
-    limit = NEAR_LIMIT.limits["full_ratio"]
-    rows = [
-        row
-        for row in devices
-        if row.capacity_bytes and row.process_peak_bytes >= limit * row.capacity_bytes
-    ]
-    if not rows:
+    least = {row.device: int(NEAR_LIMIT.limits["full_ratio"] * _most(row)) for row in devices}
+    rows = [row for row in devices if row.process_peak_bytes >= least[row.device]]
+    fullest = min(rows, key=lambda row: row.free_bytes or 0, default=None)
+    if fullest is None:
         return None
-    fullest = min(rows, key=lambda row: row.free_bytes or 0)
-    return NEAR_LIMIT.finding(
-        arguments={
-            **_who(context, rows),
-            "free": Size(fullest.free_bytes or 0),
-            "capacity": Size(fullest.capacity_bytes or 0),
-        },
+    return NEAR_LIMIT.about(
+        context,
+        rows,
+        {"free": Size(fullest.free_bytes or 0), "capacity": Size(_most(fullest))},
         evidence=[
-            Evidence(
-                "process_peak_bytes",
-                row.process_peak_bytes,
-                int(limit * (row.capacity_bytes or 0)),
-                row.device,
-            )
+            Evidence("process_peak_bytes", row.process_peak_bytes, least[row.device], row.device)
             for row in rows
         ],
-        devices=_keys(rows),
     )
 
 
 def _growing(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
     most_steps = GROWING.limits["full_after_count"]
-    rows = [
-        row
+    growth = {
+        row.device: row.growth
         for row in devices
         if row.growth is not None
         and row.growth.low_bytes_per_step > 0
         and (row.steps_to_full is None or row.steps_to_full <= most_steps)
-    ]
-    if not rows:
+    }
+    if not growth:
         return None
-    growth = {row.device: row.growth for row in rows if row.growth is not None}
-    fastest = max(rows, key=lambda row: growth[row.device].bytes_per_step)
-    arguments = {**_who(context, rows), "growth": Size(growth[fastest.device].bytes_per_step)}
+    rows = [row for row in devices if row.device in growth]
+    fastest = max(each.bytes_per_step for each in growth.values())
+    arguments: dict[str, Argument] = {"growth": Size(fastest)}
     left = [row.steps_to_full for row in rows if row.steps_to_full is not None]
     if left:
         arguments["steps"] = Number(min(left), "step")
-    return GROWING.finding(
-        arguments=arguments,
+    return GROWING.about(
+        context,
+        rows,
+        arguments,
         confidence=("medium", ""),
         evidence=[
             Evidence(metric, value, threshold, device)
@@ -219,54 +209,37 @@ def _growing(context: Context, devices: Sequence[DeviceMemory]) -> Finding | Non
                 ("high_bytes_per_step", of.high_bytes_per_step, None),
             )
         ],
-        devices=_keys(rows),
     )
 
 
 def _fragmented(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
-    rows = []
-    for row in devices:
-        free, piece, capacity = row.free_at_peak_bytes, row.largest_piece_bytes, row.capacity_bytes
-        if free is None or piece is None or not capacity:
-            continue
-        limits = FRAGMENTED.limits
-        if free >= limits["free_ratio"] * capacity and piece < limits["piece_ratio"] * capacity:
-            rows.append(row)
-    if not rows:
+    free, piece = (FRAGMENTED.limits[key] for key in ("free_ratio", "piece_ratio"))
+    pieces = {
+        row.device: row.largest_piece_bytes
+        for row in devices
+        if row.largest_piece_bytes is not None
+        and (row.free_at_peak_bytes or 0) >= free * _most(row)
+        and row.largest_piece_bytes < piece * _most(row)
+    }
+    rows = [row for row in devices if row.device in pieces]
+    worst = min(rows, key=lambda row: pieces[row.device], default=None)
+    if worst is None:
         return None
-    worst = min(rows, key=lambda row: row.largest_piece_bytes or 0)
-    return FRAGMENTED.finding(
-        arguments={
-            **_who(context, rows),
-            "free": Size(worst.free_at_peak_bytes or 0),
-            "piece": Size(worst.largest_piece_bytes or 0),
-        },
+    return FRAGMENTED.about(
+        context,
+        rows,
+        {"free": Size(worst.free_at_peak_bytes or 0), "piece": Size(pieces[worst.device])},
+        "fragmentation_ratio",
         confidence=("medium", "growth"),
-        evidence=[
-            Evidence("fragmentation_ratio", row.fragmentation_ratio or 0.0, None, row.device)
-            for row in rows
-        ],
-        devices=_keys(rows),
     )
 
 
 def _uneven(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
-    rows = [row for row in devices if row.capacity_bytes]
-    median = low_median([row.peak_bytes for row in rows])
-    if median is None:
-        return None
-    limit = UNEVEN.limits["more_ratio"]
-    more = [row for row in rows if row.peak_bytes - median >= limit * (row.capacity_bytes or 0)]
-    if not more:
-        return None
-    return UNEVEN.finding(
-        arguments={
-            **_who(context, more),
-            "more": Size(max(row.peak_bytes for row in more) - median),
-        },
-        evidence=[Evidence("peak_bytes", row.peak_bytes, median, row.device) for row in more],
-        devices=_keys(more),
-    )
+    median = low_median([row.peak_bytes for row in devices]) or 0
+    least = UNEVEN.limits["more_ratio"]
+    rows = [row for row in devices if row.peak_bytes - median >= least * _most(row)]
+    more = Size(max((row.peak_bytes for row in rows), default=median) - median)
+    return UNEVEN.about(context, rows, {"more": more}, "peak_bytes", median)
 
 
 def _headroom(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
@@ -274,26 +247,26 @@ def _headroom(context: Context, devices: Sequence[DeviceMemory]) -> Finding | No
     used = devices_in_use(trace, selection, context.activities)
     keys = set(map(trace.device_key, used))
     rows = [row for row in devices if row.device in keys]
-    fewest = min(
-        (len(selection.used_of(trace.device_list[device].host)) for device in used), default=0
-    )
-    if len(rows) < len(used) or fewest < HEADROOM.limits["fewest_count"]:
-        return None
-    if not all(map(_fits_twice, rows)):
+    step_counts = [len(selection.used_of(trace.device_list[device].host)) for device in used]
+    is_known = len(rows) == len(used) and all(map(_fits_twice, rows))
+    if not is_known or min(step_counts, default=0) < HEADROOM.limits["fewest_count"]:
         return None
     tightest = min(rows, key=lambda row: (row.free_bytes or 0) / row.allocated_bytes)
-    return HEADROOM.finding(
-        arguments={
-            "free": Size(tightest.free_bytes or 0),
-            "allocated": Size(tightest.allocated_bytes),
-        },
+    return HEADROOM.about(
+        context,
+        rows,
+        {"free": Size(tightest.free_bytes or 0), "allocated": Size(tightest.allocated_bytes)},
         confidence=("medium", ""),
         evidence=[
             Evidence("free_bytes", row.free_bytes or 0, row.allocated_bytes, row.device)
             for row in rows
         ],
-        devices=_keys(rows),
     )
+
+
+def _most(row: DeviceMemory) -> int:
+    """What the allocator of a device may give out."""
+    return row.capacity_bytes or 0
 
 
 def _fits_twice(row: DeviceMemory) -> bool:
@@ -305,17 +278,9 @@ def _fits_twice(row: DeviceMemory) -> bool:
         and row.process_peak_bytes == row.peak_bytes
         and (growth is None or growth.low_bytes_per_step <= 0)
         and 0 < row.allocated_bytes <= free
-        and free >= limits["free_ratio"] * (row.capacity_bytes or 0)
+        and free >= limits["free_ratio"] * _most(row)
         and row.forward_bytes >= limits["forward_ratio"] * row.allocated_bytes
     )
-
-
-def _who(context: Context, rows: Sequence[DeviceMemory]) -> dict[str, Argument]:
-    return {"who": devices_argument(context, _keys(rows))}
-
-
-def _keys(rows: Sequence[DeviceMemory]) -> list[str]:
-    return [row.device for row in rows]
 
 
 # Section
@@ -337,7 +302,6 @@ _DEVICE_COLUMNS: Final = (
         meaning="free memory outside of the largest piece",
     ),
     Shown("growth per step", lambda row: row.growth and row.growth.bytes_per_step, 7, "bytes"),
-    Shown("interval", lambda row: _interval(row), 8),
 )
 _LAYER_COLUMNS: Final = (
     Shown("held by", lambda row: _holder(row), kind="words"),
@@ -349,18 +313,6 @@ _LAYER_COLUMNS: Final = (
 )
 
 
-def _interval(row: DeviceMemory) -> str | None:
-    """`-1.2 to 3.4 MB`, in which the growth of further steps lies."""
-    if row.growth is None or not row.growth.bytes_per_step:
-        return None
-    low, high = row.growth.low_bytes_per_step, row.growth.high_bytes_per_step
-    return f"{_signed(low)} to {_signed(high)}"
-
-
-def _signed(size: int) -> str:
-    return f"{'-' if size < 0 else ''}{numbers.size(abs(size))}"
-
-
 def _holder(row: HeldByLayer) -> Sentence:
     if row.layer is None:
         return "before the capture" if row.kind == BEFORE else "no layer"
@@ -369,16 +321,19 @@ def _holder(row: HeldByLayer) -> Sentence:
 
 def section(view: View, result: Memory) -> doc.Section:
     """A row per GPU, and what is in use at the peak of the fullest, if it is one of those that were chosen."""
-    rows, _ = view.split(result.devices)
     shown = view.command("show memory")
     fullest = next((row for row in result.devices if row.device == result.fullest), None)
     layers = result.layers[: view.most_rows] if fullest else ()
-    missing = [row for row in result.devices if row.unrecorded_bytes]
+    unrecorded = ", ".join(
+        f"{row.device} {numbers.size(row.unrecorded_bytes)}"
+        for row in result.devices
+        if row.unrecorded_bytes
+    )
     return doc.Section(
         "memory",
-        TITLE,
+        "Memory",
         (
-            *table("Memory of GPUs", rows, _DEVICE_COLUMNS, most_rows=view.most_rows, rest=shown),
+            *view.device_table("Memory of GPUs", result.devices, _DEVICE_COLUMNS, "memory"),
             *(_layers(result, layers, shown) if fullest else ()),
             *_programs(result.programs, view.most_rows),
             *doc.notes(*map(_pinned_sentence, result.pinned)),
@@ -389,14 +344,8 @@ def section(view: View, result: Memory) -> doc.Section:
                 "What was in use before the capture has no recorded op."
                 if any(row.before_bytes for row in result.devices)
                 else None,
-                phrase(
-                    "Changes without an event: ",
-                    ", ".join(
-                        f"{row.device} {numbers.size(row.unrecorded_bytes)}" for row in missing
-                    ),
-                    ". They count as in use before the capture.",
-                )
-                if missing
+                f"Changes without an event: {unrecorded}. They count as in use before the capture."
+                if unrecorded
                 else None,
             ),
         ),

@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.op_work import label_flops
+from traceview.analysis.measures.op_work import FloatArray, label_flops
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
-from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Lost, Ops
 from traceview.base.ids import unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, KernelName, OpName, Picoseconds, Record, Share
 from traceview.base.sweeping import SWEEPS
 from traceview.document import model as doc
@@ -30,7 +30,7 @@ from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.phrase import Token, phrase
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.model import NONE, Device
+from traceview.trace.model import NONE, Device, Trace
 from traceview.xplane.planes import parse_details
 
 MOST_KERNELS: Final = 10
@@ -159,13 +159,18 @@ def _most_warps(pairs: dict[bytes, bytes], threads: int, device: Device) -> floa
 
 
 class _Kernels(Struct, frozen=True, eq=False):
-    """The kernels of one device by label and details: int64 `label` and `details`, `duration_ps`; rows of the ledger, `of_row`."""
+    """The kernels of one device by label and details, longest first.
+
+    `label`, `duration_ps`: int64. `block_count`: int64, -1 where no grid is recorded; `occupancy`: float64, nan where not known.
+    `is_sparse`: which fill little of the GPU. `sparse_rows`: the rows of the ledger of these.
+    """
 
     label: Int64Array
-    details: Int64Array
     duration_ps: Int64Array
-    row: Int64Array
-    of_row: Int64Array
+    block_count: Int64Array
+    occupancy: FloatArray
+    is_sparse: BoolArray
+    sparse_rows: Int64Array
 
 
 def kernels_by_device(context: Context) -> dict[int, _Kernels]:
@@ -173,114 +178,90 @@ def kernels_by_device(context: Context) -> dict[int, _Kernels]:
     trace, ledger = context.trace, context.ledger
     columns, labels = trace.device_columns, trace.once(op_labels)
     is_compute = ledger.rows(states=(State.COMPUTE,))
-    found = {}
+    kernels = {}
     for device in ledger.devices:
         own = ledger.rows_of(device)
-        row = np.flatnonzero(is_compute[own]) + own.start
-        event = ledger.columns.event[row]
-        details = columns.details[event]
-        if not (details != NONE).any():
-            continue
-        nothing = np.zeros(row.size, dtype=np.uint8)
-        of_row, first = SWEEPS.labelled(labels.of_row[event], details, nothing)
-        found[device] = _Kernels(
-            label=labels.of_row[event][first].astype(np.int64),
-            details=details[first].astype(np.int64),
-            duration_ps=SWEEPS.totals(of_row, ledger.columns.duration_ps[row], first.size),
-            row=row,
-            of_row=of_row.astype(np.int64),
-        )
-    return found
+        rows = np.flatnonzero(is_compute[own]) + own.start
+        event = ledger.columns.event[rows]
+        if (columns.details[event] != NONE).any():
+            nothing = np.zeros(rows.size, dtype=np.uint8)
+            of_row, first = SWEEPS.labelled(labels.of_row[event], columns.details[event], nothing)
+            times = SWEEPS.totals(of_row, ledger.columns.duration_ps[rows], first.size)
+            label = labels.of_row[event][first].astype(np.int64)
+            blocks, occupancy = _launched(trace, device, columns.details[event][first])
+            is_sparse = _is_sparse(trace, device, label, blocks, occupancy)
+            order = np.argsort(-times, kind="stable")
+            kernels[device] = _Kernels(
+                label=label[order],
+                duration_ps=times[order],
+                block_count=blocks[order],
+                occupancy=occupancy[order],
+                is_sparse=is_sparse[order],
+                sparse_rows=rows[is_sparse[of_row]],
+            )
+    return kernels
+
+
+def _launched(trace: Trace, device: int, details: Int32Array) -> tuple[Int64Array, FloatArray]:
+    """By kernel its blocks and its occupancy, as of `_Kernels`."""
+    texts, place = unique_inverse(details)
+    entry = trace.device_list[device]
+    read = [launch_of(trace.names[of], entry) if of != NONE else None for of in texts.tolist()]
+    blocks = np.array([-1 if of is None else of.block_count for of in read], dtype=np.int64)
+    ratios = [np.nan if of is None or of.occupancy is None else of.occupancy for of in read]
+    return blocks[place], np.array(ratios, dtype=np.float64)[place]
+
+
+def _is_sparse(
+    trace: Trace, device: int, label: Int64Array, blocks: Int64Array, occupancy: FloatArray
+) -> BoolArray:
+    """Which kernels fill little of the GPU; one of which that is not known may be a product."""
+    name = trace.device_columns.name[trace.once(op_labels).row[label]]
+    is_other = ~trace.once(kernel_names).is_matrix[name] & (
+        trace.once(label_flops).flops[label] == 0
+    )
+    limits, cores = LOW_OCCUPANCY.limits, trace.device_list[device].count("core_count") or 0
+    has_few_warps = is_other & (occupancy < limits["occupancy_ratio"])
+    sparse: BoolArray = (blocks >= 0) & ((blocks < limits["block_ratio"] * cores) | has_few_warps)
+    return sparse
 
 
 def compute(context: Context) -> Occupancy | Skipped:
     """The occupancy of each GPU."""
-    rows = [
-        _of_device(context, device, of) for device, of in context.once(kernels_by_device).items()
-    ]
-    known = tuple(row for row in rows if row is not None)
-    return Occupancy(known) if known else Skipped("no kernel recorded how it was launched")
+    rows = tuple(
+        _of_device(context, device, of)
+        for device, of in context.once(kernels_by_device).items()
+        if of.duration_ps[of.block_count >= 0].any()
+    )
+    return Occupancy(rows) if rows else Skipped("no kernel recorded how it was launched")
 
 
-def _launches(context: Context, device: int, of: _Kernels) -> list[Launch | None]:
-    trace = context.trace
-    entry = trace.device_list[device]
-    texts, place = unique_inverse(of.details)
-    read = [
-        None if text == NONE else launch_of(trace.names[text], entry) for text in texts.tolist()
-    ]
-    return [read[each] for each in place.tolist()]
-
-
-def _is_sparse(context: Context, device: int, of: _Kernels) -> BoolArray:
-    """Which kernels fill little of the GPU."""
-    trace = context.trace
-    cores = trace.device_list[device].count("core_count") or 0
-    rows = trace.once(op_labels).row[of.label]
-    is_matrix = trace.once(kernel_names).is_matrix[trace.device_columns.name[rows]]
-    # What is not known may be a product.
-    may_multiply = is_matrix | ~(trace.once(label_flops).flops[of.label] == 0)
-    limits = LOW_OCCUPANCY.limits
-    sparse = [
-        launch is not None
-        and (
-            launch.block_count < limits["block_ratio"] * cores
-            or (
-                not multiplies
-                and launch.occupancy is not None
-                and launch.occupancy < limits["occupancy_ratio"]
+def _of_device(context: Context, device: int, of: _Kernels) -> DeviceOccupancy:
+    trace, count = context.trace, context.ledger.steps_of_device[device] or 1
+    columns, event_of = trace.device_columns, trace.once(op_labels).row
+    times, is_known = of.duration_ps, ~np.isnan(of.occupancy)
+    occupied_ps = int(times[is_known].sum())
+    kernels = []
+    for place in np.flatnonzero(of.is_sparse)[:MOST_KERNELS].tolist():
+        event = int(event_of[of.label[place]])
+        op = trace.names.text(int(columns.op[event]))
+        kernels.append(
+            SparseKernel(
+                op=None if op is None else split_op(op)[0],
+                kernel=trace.names.text(int(columns.name[event])) or "",
+                compute_ps_per_step=int(times[place]) // count,
+                occupancy_ratio=float(of.occupancy[place]) if is_known[place] else None,
+                block_count=int(of.block_count[place]),
+                multiprocessor_count=trace.device_list[device].count("core_count") or 0,
             )
         )
-        for launch, multiplies in zip(
-            _launches(context, device, of), may_multiply.tolist(), strict=True
-        )
-    ]
-    return np.array(sparse, dtype=np.bool_)
-
-
-def _of_device(context: Context, device: int, of: _Kernels) -> DeviceOccupancy | None:
-    launches, times = _launches(context, device, of), of.duration_ps.tolist()
-    whole = sum(times)
-    pairs = list(zip(launches, times, strict=True))
-    known = sum(ps for launch, ps in pairs if launch is not None)
-    if not known:
-        return None
-    occupied = [
-        (launch.occupancy, ps) for launch, ps in pairs if launch and launch.occupancy is not None
-    ]
-    weight = sum(ps for _, ps in occupied)
-    count = context.ledger.steps_of_device[device] or 1
-    is_sparse = _is_sparse(context, device, of)
-    longest = [
-        place for place in np.argsort(-of.duration_ps, kind="stable").tolist() if is_sparse[place]
-    ]
+    mean = float((of.occupancy * times)[is_known].sum()) / occupied_ps if occupied_ps else None
     return DeviceOccupancy(
-        *context.trace.identity(device),
-        known_ratio=known / whole,
-        occupancy_ratio=(
-            min(sum(ratio * ps for ratio, ps in occupied) / weight, 1.0) if weight else None
-        ),
-        sparse_ps_per_step=int(of.duration_ps[is_sparse].sum()) // count,
-        kernels=tuple(
-            _kernel(context, device, of, place, launches[place], count)
-            for place in longest[:MOST_KERNELS]
-        ),
-    )
-
-
-def _kernel(
-    context: Context, device: int, of: _Kernels, place: int, launch: Launch | None, count: int
-) -> SparseKernel:
-    trace = context.trace
-    row = int(trace.once(op_labels).row[of.label[place]])
-    op = trace.names.text(int(trace.device_columns.op[row]))
-    return SparseKernel(
-        op=None if op is None else split_op(op)[0],
-        kernel=trace.names.text(int(trace.device_columns.name[row])) or "",
-        compute_ps_per_step=int(of.duration_ps[place]) // count,
-        occupancy_ratio=launch.occupancy if launch else None,
-        block_count=launch.block_count if launch else 0,
-        multiprocessor_count=trace.device_list[device].count("core_count") or 0,
+        *trace.identity(device),
+        known_ratio=int(times[of.block_count >= 0].sum()) / int(times.sum()),
+        occupancy_ratio=None if mean is None else min(mean, 1.0),
+        sparse_ps_per_step=int(times[of.is_sparse].sum()) // count,
+        kernels=tuple(kernels),
     )
 
 
@@ -315,34 +296,31 @@ LOW_OCCUPANCY: Final = Rule(
 )
 
 
-def diagnose(context: Context, result: Occupancy) -> Iterator[Finding]:
+def diagnose(context: Context, result: Occupancy) -> Iterator[Finding | None]:
     """GPUs whose kernels leave most of them idle."""
     rows = np.zeros(context.ledger.count, dtype=np.bool_)
-    for device, of in context.once(kernels_by_device).items():
-        rows[of.row[_is_sparse(context, device, of)[of.of_row]]] = True
+    for of in context.once(kernels_by_device).values():
+        rows[of.sparse_rows] = True
     lost = context.ledger.loss(rows)
     if not lost.ps or lost.share < LOW_OCCUPANCY.limit:
         return
     named = [row for row in result.devices if row.device in lost.devices]
-    longest = max(
-        (kernel for row in named for kernel in row.kernels),
-        key=lambda kernel: kernel.compute_ps_per_step,
-    )
-    yield LOW_OCCUPANCY.finding(
-        arguments={
-            "who": devices_argument(context, lost.devices),
+    kernels = (kernel for row in named for kernel in row.kernels)
+    longest = max(kernels, key=lambda kernel: kernel.compute_ps_per_step)
+    yield LOW_OCCUPANCY.about(
+        context,
+        named,
+        {
             "loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share),
             "ops": Ops((longest.op or longest.kernel,)),
         },
-        evidence=[evidence for row in named for evidence in _evidence(row)],
-        devices=lost.devices,
+        "sparse_ps_per_step",
+        evidence=[
+            Evidence("occupancy_ratio", row.occupancy_ratio, None, row.device)
+            for row in named
+            if row.occupancy_ratio is not None
+        ],
     )
-
-
-def _evidence(row: DeviceOccupancy) -> Iterator[Evidence]:
-    yield Evidence("sparse_ps_per_step", row.sparse_ps_per_step, None, row.device)
-    if row.occupancy_ratio is not None:
-        yield Evidence("occupancy_ratio", row.occupancy_ratio, None, row.device)
 
 
 # Section
@@ -371,21 +349,21 @@ _KERNEL_COLUMNS: Final = (
 
 def section(view: View, result: Occupancy) -> doc.Section | None:
     """A row per GPU, and the kernels that fill little of the one where they take most."""
-    rows, _ = view.split(result.devices)
-    if not result.devices or (view.is_brief and not any(row.kernels for row in result.devices)):
+    if view.is_brief and not any(row.kernels for row in result.devices):
         return None
     worst = max(result.devices, key=lambda row: row.sparse_ps_per_step)
     subheading = doc.Subheading(
         phrase("Kernels that fill little of ", Token(worst.device, "device"))
     )
-    most_rows = view.most_rows
     return doc.Section(
         "occupancy",
         "Occupancy",
         (
-            *table("Occupancy", rows, _COLUMNS, most_rows=most_rows),
+            *view.device_table("Occupancy", result.devices, _COLUMNS),
             *((subheading,) if worst.kernels else ()),
-            *table("Kernels that fill little", worst.kernels, _KERNEL_COLUMNS, most_rows=most_rows),
+            *table(
+                "Kernels that fill little", worst.kernels, _KERNEL_COLUMNS, most_rows=view.most_rows
+            ),
         ),
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Annotated, Final
 
 import numpy as np
@@ -194,24 +193,11 @@ _OPS: Final = (
 )
 
 
-_ROWS: Final = (
-    Shown("op", itemgetter("op"), kind="name"),
-    Shown("kernel", lambda row: row["kernel"] and row["kernel"].removeprefix("void "), kind="name"),
-    Shown("total", itemgetter("total_ps"), kind="time"),
-    Shown("share", itemgetter("share_ratio"), kind="share"),
-    Shown("count", itemgetter("count"), 1, "count"),
-    Shown("class", lambda row: look_of(CLASSES, row["class"]), 2, "look"),
-    Shown("line", itemgetter("source_line"), 1, "name"),
-    Shown("holds", itemgetter("holds"), 2, "name"),
-)
-
-
 def op_rows_section(device: str, rows: Table) -> doc.Section:
     """All ops and kernels of a device."""
-    is_above_all = any(share is not None and share > 1 for share in rows["share_ratio"])
     blocks: tuple[doc.Block, ...] = (
-        *table("Ops and kernels", list(rows.rows()), _ROWS),
-        *doc.remarks(SHARE_ABOVE_ALL if is_above_all else None),
+        *table("Ops and kernels", [convert(row, OpRow) for row in rows.rows()], _OPS),
+        *doc.remarks(SHARE_ABOVE_ALL if any((of or 0) > 1 for of in rows["share_ratio"]) else None),
     )
     return doc.Section(f"ops-{device}", device, blocks)
 

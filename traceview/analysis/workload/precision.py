@@ -13,9 +13,9 @@ from typing import Annotated, Final
 from traceview.analysis.facts.kernels import computing_gpus, kernel_names
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
-from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Argument, Number, Part, Time
+from traceview.analysis.rules.finding import Finding, OfDevice, Skipped
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import Number, Part, Time
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.record import (
@@ -27,7 +27,7 @@ from traceview.base.record import (
 )
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import DEVICE, Shown, table
+from traceview.document.columns import DEVICE, Shown
 from traceview.trace.model import Device, Trace
 from traceview.trace.windows import Window
 from traceview.xplane.kernel_names import NumberFormat
@@ -90,11 +90,7 @@ def compute(context: Context) -> Precision | Skipped:
     computing = computing_gpus(context.trace, context.selection)
     if isinstance(computing, Skipped):
         return computing
-    return of_devices(tuple(_row(context, device, *of_gpu) for device, of_gpu in computing.items()))
-
-
-def of_devices(rows: tuple[DevicePrecision, ...]) -> Precision:
-    """The precision of all GPUs."""
+    rows = tuple(_row(context, device, *of_gpu) for device, of_gpu in computing.items())
     whole = sum(row.compute_ps for row in rows)
     return Precision(_ratio(sum(row.tensor_core_ps for row in rows), whole), rows)
 
@@ -230,26 +226,20 @@ OPAQUE_CUDA_GRAPH: Final = Rule(
 )
 
 
-def _diagnose(context: Context, result: Precision) -> Iterator[Finding]:
+def _diagnose(context: Context, result: Precision) -> Iterator[Finding | None]:
     """CUDA graphs of which only the whole is recorded, and GPUs with tensor cores that compute in 32 bits or more."""
     opaque = [row for row in result.devices if row.opaque_count]
-    if opaque:
-        keys = [row.device for row in opaque]
-        yield OPAQUE_CUDA_GRAPH.finding(
-            arguments={
-                "who": devices_argument(context, keys),
-                "graphs": Number(sum(row.opaque_count for row in opaque), "CUDA graph"),
-                "longest": Time(max(row.opaque_ps for row in opaque)),
-            },
-            evidence=[Evidence("opaque_count", row.opaque_count, 0, row.device) for row in opaque],
-            devices=keys,
-            notes=("longest",),
-        )
-    yield from _unused_precision(context, result)
-
-
-def _unused_precision(context: Context, result: Precision) -> Iterator[Finding]:
-    """GPUs with tensor cores that compute in 32 bits or more."""
+    yield OPAQUE_CUDA_GRAPH.about(
+        context,
+        opaque,
+        {
+            "graphs": Number(sum(row.opaque_count for row in opaque), "CUDA graph"),
+            "longest": Time(max((row.opaque_ps for row in opaque), default=0)),
+        },
+        "opaque_count",
+        0,
+        notes=("longest",),
+    )
     limits = LOW_PRECISION_UNUSED.limits
     rows = [
         row
@@ -259,33 +249,21 @@ def _unused_precision(context: Context, result: Precision) -> Iterator[Finding]:
         and row.unknown_ratio <= limits["unknown_ratio"]
         and row.low_precision_ratio < limits["low_precision_ratio"]
     ]
-    if not rows:
-        return
-    keys = [row.device for row in rows]
-    compute_ps = sum(row.compute_ps for row in rows)
     low_ps = sum(row.precision_ps[name] for row in rows for name in LOW_PRECISIONS)
-    unknown = max(row.unknown_ratio for row in rows)
-    arguments: dict[str, Argument] = {
-        "who": devices_argument(context, keys),
-        "ratio": Part(low_ps / compute_ps),
-        "unknown": Part(unknown),
-    }
-    sure: tuple[Confidence, str] = ("high", "names")
-    yield LOW_PRECISION_UNUSED.finding(
-        arguments=arguments,
-        confidence=("low", "unknown") if unknown > _TRUSTED_UNKNOWN_RATIO else sure,
-        evidence=[
-            Evidence(
-                "low_precision_ratio",
-                row.low_precision_ratio,
-                limits["low_precision_ratio"],
-                row.device,
-            )
-            for row in rows
-        ],
-        devices=keys,
+    unknown = max((row.unknown_ratio for row in rows), default=0.0)
+    keys = frozenset(row.device for row in rows)
+    yield LOW_PRECISION_UNUSED.about(
+        context,
+        rows,
+        {
+            "ratio": Part(_ratio(low_ps, sum(row.compute_ps for row in rows))),
+            "unknown": Part(unknown),
+        },
+        "low_precision_ratio",
+        limits["low_precision_ratio"],
+        confidence=("low", "unknown") if unknown > _TRUSTED_UNKNOWN_RATIO else ("high", "names"),
         title=_title(rows),
-        action="" if _have_bfloat16(context.trace, frozenset(keys)) else "float16",
+        action="" if _have_bfloat16(context.trace, keys) else "float16",
     )
 
 
@@ -312,19 +290,9 @@ def precision_section(view: View, result: Precision) -> doc.Section | None:
     """The compute time of each GPU by precision."""
     if not result.devices:
         return None
-    rows, others = view.split(result.devices)
-    rest = f"{view.command('analyze')} --format json"
     shown = (*_COLUMNS, *_by_precision(result.devices))
-    most_rows = view.most_rows
-    return doc.Section(
-        "precision",
-        "Precision",
-        (
-            *table("Compute time by precision", rows, shown, most_rows=most_rows, rest=rest),
-            *doc.remarks(_range(others)),
-        ),
-        lead=_lead(result),
-    )
+    blocks = view.device_table("Compute time by precision", result.devices, shown)
+    return doc.Section("precision", "Precision", blocks, lead=_lead(result))
 
 
 def _lead(result: Precision) -> str:
@@ -356,16 +324,6 @@ def _by_precision(rows: Sequence[DevicePrecision]) -> Iterator[Shown]:
     ranked = sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
     for place, name in enumerate(ranked):
         yield Shown(name, share_of(name), place and place + 2, "share")
-
-
-def _range(rows: Sequence[DevicePrecision]) -> str | None:
-    """The use of tensor cores of the devices without a row."""
-    if not rows:
-        return None
-    cores = numbers.share_range(row.tensor_core_ratio for row in rows)
-    low = numbers.share_range(row.low_precision_ratio for row in rows)
-    count = numbers.plural(len(rows), "other GPU")
-    return f"{count}: {cores} of the compute on tensor cores, {low} in 16 bits or less."
 
 
 ANALYSIS: Final = Analysis[Precision](

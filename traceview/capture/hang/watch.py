@@ -30,7 +30,7 @@ from traceview.capture.steps.graphs import ops_within, traces
 from traceview.capture.window.ranges import StepRange
 
 _PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
-_REPORTS: Final = "traceview.analysis.machine.hang.section"
+_REPORTS: Final = "traceview.analysis.machine.hang"
 _TICK_S: Final = 0.25
 """How exactly the time without a step is known."""
 _LOOK_S: Final = (0.5, 1.0)

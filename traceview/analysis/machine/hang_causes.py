@@ -23,6 +23,7 @@ from traceview.analysis.rules.words import (
     Number,
     Time,
 )
+from traceview.base.record import TextKind
 from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker, Wait
 
@@ -351,16 +352,45 @@ def diagnose(hang: Hang) -> list[Finding]:
     if waits is None:
         return []
     arguments = _arguments(hang, waits)
+    cores = [Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host)]
     if waits.works:
+        sure: tuple[Confidence, str] = ("medium", "looks")
         return [
             LONG_PAUSE.finding(
-                title=waits.works,
-                arguments=arguments,
-                evidence=[Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host)],
-                confidence=("medium", "looks"),
+                title=waits.works, arguments=arguments, evidence=cores, confidence=sure
             )
         ]
-    title, action, notes, sure, evidence = _words(hang, waits, arguments)
+    title: str = waits.end
+    notes: list[str] = [waits.end]
+    action, evidence = "", cores
+    if waits.end == "worker":
+        absent = absent_workers(hang)
+        said = any(worker.state != "silent" for worker in absent)
+        title, action = absent[0].state, "worker"
+        sure = ("high", "said") if said else ("medium", "slow")
+        evidence = [
+            Evidence(
+                "silent_ns", worker.silent_ns or 0, None, worker.task, worker.state, where_is="task"
+            )
+            for worker in absent[:4]
+        ]
+    elif waits.end == "gpu":
+        action, notes, sure = "device", ["device"], ("medium", "busy")
+        busy = {f"GPU:{gpu.ordinal}": gpu.busy_ratio for gpu in hang.gpus}
+        evidence = [Evidence("busy_ratio", busy[gpu], None, gpu) for gpu in idle_gpus(hang)]
+    elif waits.end in ("call", "results"):
+        action, notes = "call", ["unknown"] if "unknown" in arguments else []
+        sure = ("low" if hang.workers else "high", "open")
+    elif waits.end == "lock":
+        notes, sure = ["native"], ("medium", "native")
+        stacks = "stacks that faulthandler wrote"
+        evidence = [
+            Evidence("threads", stacks, None, hang.host, value_is="words")
+            if hang.waited_ns is None
+            else Evidence("waited_ns", hang.waited_ns, hang.limit_ns, hang.host)
+        ]
+    else:
+        notes, sure, evidence = _of_thread(hang, waits, arguments)
     return [
         HANG.finding(
             title=title,
@@ -373,68 +403,24 @@ def diagnose(hang: Hang) -> list[Finding]:
     ]
 
 
-_Words = tuple[str, str, list[str], tuple[Confidence, str], list[Evidence]]
-
-
-def _words(hang: Hang, waits: Waits, arguments: dict[str, Argument]) -> _Words:
-    """Keys of the title, the action and the notes, how sure it is, and the evidence."""
-    absent = absent_workers(hang)
-    if waits.end == "worker":
-        said = any(worker.state != "silent" for worker in absent)
-        shown = [
-            Evidence(
-                "silent_ns",
-                worker.silent_ns or 0,
-                None,
-                worker.task,
-                worker.state,
-                where_is="task",
-            )
-            for worker in absent[:4]
-        ]
-        return (
-            absent[0].state,
-            "worker",
-            ["worker"],
-            ("high", "said") if said else ("medium", "slow"),
-            shown,
-        )
-    if waits.end == "gpu":
-        shown = [
-            Evidence("busy_ratio", gpu.busy_ratio, None, f"GPU:{gpu.ordinal}")
-            for gpu in hang.gpus
-            if f"GPU:{gpu.ordinal}" in idle_gpus(hang)
-        ]
-        return "gpu", "device", ["device"], ("medium", "busy"), shown
-    if waits.end in ("call", "results"):
-        shown = [Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host)]
-        notes = ["unknown"] if "unknown" in arguments else []
-        title = "results" if waits.end == "results" else ""
-        return title, "call", notes, ("low" if hang.workers else "high", "open"), shown
-    if waits.end == "lock":
-        shown = [
-            Evidence("waited_ns", hang.waited_ns, hang.limit_ns, hang.host)
-            if hang.waited_ns is not None
-            else Evidence(
-                "threads", "stacks that faulthandler wrote", None, hang.host, value_is="words"
-            )
-        ]
-        return "lock", "", ["native"], ("medium", "native"), shown
+def _of_thread(
+    hang: Hang, waits: Waits, arguments: Mapping[str, Argument]
+) -> tuple[list[str], tuple[Confidence, str], list[Evidence]]:
+    """Of a thread that does not go on the keys of notes, how sure it is, and the evidence."""
     thread = waits.thread
     wait = wait_of(thread) if thread else None
-    notes = ["inner"] if "inner" in arguments else []
-    notes += [wait] if wait else []
-    notes += ["workers"] if waits.end == "python" and "tasks" in arguments else []
-    notes += ["input"] if "input" in waits.end else []
-    does = wait or "not known"
-    shown = [
-        Evidence("wait", does, None, thread.name, value_is="words", where_is="thread")
-        if thread
-        else Evidence("wait", does, None, hang.host, value_is="words")
+    notes = [
+        *(["inner"] if "inner" in arguments else []),
+        *([wait] if wait else []),
+        *(["workers"] if waits.end == "python" and "tasks" in arguments else []),
+        *(["input"] if "input" in waits.end else []),
     ]
+    where_is: TextKind = "thread" if thread else "device"
+    where = thread.name if thread else hang.host
+    shown = Evidence("wait", wait or "not known", None, where, value_is="words", where_is=where_is)
     # That a step waits for its input is concluded: only the wait of a main thread in an iterator is seen.
     is_seen = wait is not None and not (waits.end == "thread-of-input" and hang.step_function)
-    return waits.end, "", notes, ("high" if is_seen else "medium", "thread"), shown
+    return notes, ("high" if is_seen else "medium", "thread"), [shown]
 
 
 def _arguments(hang: Hang, waits: Waits) -> dict[str, Argument]:

@@ -1,4 +1,4 @@
-"""Shows hangs: since when, who did not come, where each thread is, and the stacks."""
+"""Hangs: times in which no training step ended, as `traceview capture --on-hang` reports them: since when, who did not come, the stacks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from traceview.analysis.machine.hang.findings import RULES, WAIT_WORDS, diagnose
+from traceview.analysis.machine.hang_causes import RULES, WAIT_WORDS, diagnose
+from traceview.analysis.measures.context import Analysis
+from traceview.analysis.rules.finding import Skipped
 from traceview.analysis.rules.sentences import shown_finding
+from traceview.base.record import Record
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.json_text import dumped
@@ -24,6 +27,16 @@ _MOST_STACKS: Final = 12
 _WIDEST_LINE: Final = 90
 """Characters; the middle of a longer line is left out."""
 _IN_JSON: Final = "the JSON report"
+
+
+class Hangs(Record, frozen=True):
+    """The hangs of a run.
+
+    Attributes:
+        hangs: One per report, in the order of their files.
+    """
+
+    hangs: tuple[Hang, ...]
 
 
 def write_up(facts: Mapping[str, Any]) -> tuple[dict[str, bytes], list[str]]:
@@ -157,6 +170,10 @@ def place_words(thread: HangThread) -> Phrase:
     return phrase(name(lines[0]), *((" → ", name(lines[1])) if len(lines) > 1 else ()), what)
 
 
+def _line(thread: HangThread) -> str:
+    return thread.user_line or next(iter(thread.frames), "")
+
+
 def _details(hang: Hang) -> Iterator[doc.Block]:
     if hang.main is not None:
         yield from doc.notes(phrase("Main thread: ", place_words(hang.main), "."))
@@ -173,13 +190,7 @@ def _details(hang: Hang) -> Iterator[doc.Block]:
         "Threads with a Python stack",
         (
             doc.names("thread", [thread.name for thread in rows]),
-            doc.names(
-                "is in",
-                [
-                    shortened(thread.user_line or (thread.frames or ("",))[0], _WIDEST_LINE)
-                    for thread in rows
-                ],
-            ),
+            doc.names("is in", [shortened(_line(thread), _WIDEST_LINE) for thread in rows]),
             doc.words("and", [WAIT_WORDS[thread.wait] if thread.wait else None for thread in rows]),
             doc.shares("one core", [thread.computing_ratio for thread in rows], priority=1),
         ),
@@ -219,3 +230,16 @@ def _stacks(hang: Hang) -> Iterator[doc.Block]:
 
 def _of_task(hang: Hang) -> Phrase | None:
     return phrase(", ", name(hang.task)) if hang.task else None
+
+
+def _compute(hangs: tuple[Hang, ...]) -> Hangs | Skipped:
+    return Hangs(hangs) if hangs else Skipped("no hang was reported (traceview capture --on-hang)")
+
+
+ANALYSIS: Final = Analysis[Hangs](
+    "hangs",
+    lambda context: _compute(context.trace.hangs),
+    rules=RULES,
+    diagnose=lambda _, result: [each for hang in result.hangs for each in diagnose(hang)],
+    sections=(lambda _, result: hangs_section(result.hangs),),
+)
