@@ -232,3 +232,19 @@ def test_without_gpus_it_is_skipped(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "custom-loop-2")
     assert report.results.transfers is None
     assert report.skipped["transfers"] == "not applicable: there is no GPU"
+
+
+def test_xla_copies_to_devices_of_the_cpu(tmp_path: Path) -> None:
+    """Of each 50 ms a thread of XLA copies for 29, after the call that asked for it has returned."""
+    trace = new_trace()
+    client, device = trace.thread("client", 70), trace.thread("device0", 71)
+    for step in marked_steps(trace):
+        step.host("DevicePutWithSharding", 0.1, 0.5)
+        step.host("H2D Dispatch", 1, 30, thread=client)
+        step.host("PjitFunction(step)", 0.5, 0.9)
+        stats = {"device_ordinal": 0, "hlo_module": "jit_step", "program_id": 1}
+        step.host("dot.1", 30, 45, stats, thread=device)
+    trace.write(tmp_path)
+    findings = {finding.code: finding for finding in traceview.analyze(tmp_path).findings}
+    assert findings["h2d-exposed"].title == "CPU:0 waits 29.0 of 50.0 ms (58%) for HtoD copies"
+    assert findings["h2d-exposed"].action.startswith("Put on the devices once, before the loop")

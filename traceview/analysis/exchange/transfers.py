@@ -7,6 +7,7 @@ single copies therefore add up exactly to that of their direction.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final, NamedTuple
 
@@ -20,7 +21,7 @@ from traceview.analysis.measures.context import Analysis, Context, View, has_tim
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
-from traceview.analysis.rules.words import Argument, Names, Number, Ops, Part, Rate
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Part, Rate
 from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
@@ -279,7 +280,7 @@ H2D_EXPOSED: Final = Rule(
         "action depends on what takes most of that time: copies from pageable memory (from {pageable_ratio} on), copies "
         f"below {SMALL_SIZE} (from {{small_ratio}} on), copies below {{link_use_ratio}} of the rate of their link"
     ),
-    title="{who:waits/wait} {loss} for HtoD copies",
+    title="{who:waits/wait} {loss} for HtoD copies[ in {line}]",
     meaning=(
         "The GPU does nothing but receive data from the host, or wait for it. Copies under compute or communication do not "
         "count."
@@ -321,6 +322,10 @@ H2D_EXPOSED: Final = Rule(
                 "Bind the process to the NUMA node of its GPU (`numactl --cpunodebind`), and copy large batches from pinned "
                 "memory: `dataset.prefetch(tf.data.AUTOTUNE)`."
             ),
+        ),
+        "jax-puts": (
+            "Put on the devices once, before the loop, what stays the same: each `jax.device_put` copies its array again.",
+            "Of what changes copy the next while this step is computed: call `jax.device_put` before the step is done.",
         ),
         "jax": (
             "Copy the next batch while this one is computed: call `jax.device_put` on it before the current step is done.",
@@ -422,6 +427,27 @@ def _reason(
     return {"rate": Rate(rate), "link_use": Part(use)}, [evidence], "slow"
 
 
+_PUT: Final = b"DevicePutWithSharding"
+
+
+def _diagnose_cpus(context: Context) -> Iterator[Finding | None]:
+    """Copies of XLA to CPU devices, which are no events of these; with the line that asked for them."""
+    rows = context.ledger.rows(states=H2D_EXPOSED.states)
+    if not rows.any():
+        return
+    lines: Counter[str] = Counter()
+    events = context.trace.host_columns
+    for host, python in context.idle.python.items():
+        puts = context.trace.named_on(host, _PUT.__eq__)
+        line = python.lines.at(python.caller, events.start_ps[puts], events.end_ps[puts])
+        if line is not None:
+            lines[str(line)] += line.sampled_ps
+    arguments: dict[str, Argument] = {}
+    if lines:
+        arguments["line"] = Line(max(lines, key=lambda line: lines[line]))
+    yield H2D_EXPOSED.of_rows(context, rows, arguments=arguments, action="puts", keeps_waiting=True)
+
+
 # Section
 
 TITLE: Final = "Transfers"
@@ -492,5 +518,6 @@ ANALYSIS: Final = Analysis[Transfers](
     rules=(H2D_EXPOSED,),
     leads=has_time(*H2D_EXPOSED.states),
     diagnose=_diagnose,
+    if_absent=_diagnose_cpus,
     sections=(transfers_section,),
 )

@@ -45,7 +45,8 @@ Handover: no executor recorded anything for up to `HANDOVER_PS` during a graph c
 counts as scheduling.
 Python: a thread recorded nothing until it began an event that Python calls.
 
-On hosts without device planes the replicas are threads themselves. Nothing there is `launch` or `h2d`. Scheduling
+On hosts without device planes the replicas are threads themselves. Nothing there is `launch`, and `h2d` only what XLA
+copies, on any thread: the call that asks for a copy does not wait for it. Scheduling
 counts as `host_ops`, and so do ops that no replica owns. The ops of another replica are `device_wait`, which comes
 before `host_ops`.
 """
@@ -113,7 +114,6 @@ class HostStates(HostEvidence):
         for cause, layer in others.strong:
             is_copy = cause in (Cause.H2D, Cause.SYNC)
             if cause == Cause.H2D and not self._has_queue:
-                # The call that hands on the array does not wait for the copy.
                 yield cause, layer
                 continue
             yield cause, intersection(layer, beside if is_copy else called)
