@@ -285,8 +285,10 @@ print(len(model.history.history["loss"]))
 
 
 @pytest.mark.skipif(find_spec("keras") is None, reason="Keras is installed beside TensorFlow only")
-def test_fit_of_keras_on_jax(tmp_path: Path) -> None:
-    done = run(tmp_path, KERAS, "--steps", "8:13")
+@pytest.mark.parametrize("option", ["", "jit_compile=False", "run_eagerly=True"])
+def test_fit_of_keras_on_jax(option: str, tmp_path: Path) -> None:
+    """A batch is a step, also where Keras runs its ops one by one."""
+    done = run(tmp_path, KERAS.replace('"mse")', f'"mse", {option})'), "--steps", "8:13")
     assert (done.code, done.out) == (0, "2\n"), done.err
     assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
 

@@ -7,6 +7,8 @@ An execution passes exactly one of two places:
 - `pxla.ExecuteReplicated.__call__`: the first call, and every call of a function that the C++ dispatch does not run.
 
 `pxla.lower_sharding_computation` is called once per compilation, and knows the function and its arguments.
+
+The training of a model of Keras that is not compiled as one is marked here, for it executes many functions.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from collections.abc import Callable
 from importlib import import_module
 from threading import local
 from typing import Any, Final
+from weakref import ref
 
 from traceview.capture.process.around import After, Before, Patches, around
+from traceview.capture.process.imports import ImportWatch
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 _PXLA: Final = "jax._src.interpreters.pxla"
@@ -26,6 +30,8 @@ _LIBRARIES: Final = "jax._src.lib"
 _CONFIG: Final = "jax._src.config"
 _ARRAY: Final = "jax._src.array"
 _PROFILER: Final = "jax._src.profiler"
+_KERAS: Final = "keras.src.backend.jax.trainer"
+_KERAS_STEP: Final = "train_step"
 _WRAPPING: Final = ("jax._src.pmap", "jax._src.linear_util")
 PMAP: Final = ("call_wrapped", "_fun")
 """What `jax.pmap` names all that it compiles: in 0.8, and since then."""
@@ -53,6 +59,7 @@ class JaxHooks(WindowListener):
         self._thread = _Thread()
         self._patches = Patches()
         self._fetches = Patches()
+        self._imports = ImportWatch((_KERAS,), self._hook_keras)
         self._is_over = False
 
     def install(self) -> None:
@@ -65,10 +72,12 @@ class JaxHooks(WindowListener):
         put(annotation, "__enter__", self._mark_begins, _result)
         put(annotation, "__exit__", self._mark_ends, _result)
         self._put_post_hook()
+        self._imports.install()
 
     def remove(self) -> None:
         """Unhook everything: from here on nothing of traceview runs in the script."""
         self._is_over = True
+        self._imports.remove()
         self.finished()
         self._patches.undo()
 
@@ -149,6 +158,42 @@ class JaxHooks(WindowListener):
 
         return hook
 
+    def _hook_keras(self, module: Any) -> None:
+        trainer = module.JAXTrainer
+        put = functools.partial(self._put, self._patches)
+        put(trainer, "make_train_function", _first, self._made_train_function)
+
+    def _made_train_function(self, model: Any, result: Any, error: BaseException | None) -> Any:
+        """Mark the calls of a training function that executes compiled functions one by one."""
+        train = model.train_function
+        is_compiled = model.jit_compile and not model.run_eagerly
+        if error is not None or is_compiled or self._is_over or hasattr(train, "traceview_marks"):
+            return result
+
+        def begins(*_args: Any, **_kwargs: Any) -> Any:
+            self._tell(self._steps.mark_begins, _KERAS_STEP)
+            return True
+
+        def ends(_token: Any, output: Any, error: BaseException | None) -> Any:
+            if isinstance(error, StopIteration):  # the data of an epoch has ended
+                self._tell(self._steps.window.abandon)
+            else:
+                self._tell(self._steps.mark_ends, _KERAS_STEP, error)
+            return output
+
+        model.train_function = around(train, begins, ends)
+        model.train_function.traceview_marks = True
+        model_ref = ref(model)
+
+        def restore() -> None:
+            if (trained := model_ref()) is not None and hasattr(
+                trained.train_function, "traceview_marks"
+            ):
+                trained.train_function = train
+
+        self._patches.then(restore)
+        return result
+
     def _executes(self, program: Any, *_args: Any) -> Any:
         # A callback to Python that it makes may run functions of its own.
         self._thread.depth += 1
@@ -219,6 +264,10 @@ def _pmapped(function: Any) -> str | None:
             if hasattr(holder, "call_wrapped"):
                 return str(holder.__name__)
     return None
+
+
+def _first(first: Any, *_: Any, **__: Any) -> Any:
+    return first
 
 
 def _anything(*_: Any) -> Any:
