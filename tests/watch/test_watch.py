@@ -439,9 +439,6 @@ def test_lines_come_while_it_runs_and_ctrl_c_ends_it(
     assert (watching.returncode, out, err) == (130, "", "traceview: interrupted\n")
 
 
-# The units of docs/runs.md
-
-
 # The change against the runs before
 
 

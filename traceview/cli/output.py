@@ -372,6 +372,8 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+# What a batch system ends cleans up as after Ctrl-C
+
 _SIGNALLED: Final = 128
 """A shell reports a process that died of a signal with this plus the number of the signal."""
 _ENDING_SIGNALS: Final = tuple(

@@ -100,6 +100,9 @@ _START: Final = "starting"
 _REST: Final = "all else"
 
 
+# Where the time of a command went
+
+
 @contextmanager
 def said() -> Iterator[None]:
     """Prints the stages of what runs inside, with the start of the process before them."""

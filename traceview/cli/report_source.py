@@ -155,6 +155,9 @@ class Source(Struct, frozen=True):
             yield context, report_of(context, window=window, steps=steps, is_for_screen=True)
 
 
+# Hangs
+
+
 def show_hangs(
     target: Target, logdir: Location, width: int | None, *, as_json: bool, is_redacted: bool
 ) -> bool:

@@ -211,6 +211,9 @@ def _json(rows: Table, answer: Answer) -> Iterator[bytes]:
     )
 
 
+# The tables: what their rows are, and which options have a meaning for them
+
+
 class TableKind(Struct, frozen=True):
     """A table of a trace.
 

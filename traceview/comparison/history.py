@@ -1,4 +1,4 @@
-"""Puts saved reports in order, finds where the step time changed, and shows both.
+"""Puts saved reports in order, finds where the step time changed, and keeps baselines.
 
 The series is split where runs without a change would least often differ as much; the split is kept if they would in at most
 5% of series, however many places there are to split at (Bonferroni). Both parts are then split in the same way.
@@ -429,6 +429,8 @@ def _charts(history: History) -> Iterator[doc.Block]:
             ),
         )
 
+
+# Baselines: a folder of saved reports under a name, a capture a file, small enough to be committed
 
 DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
 """Where baselines are unless another folder is named: below the working directory, as other tools keep theirs."""

@@ -131,6 +131,8 @@ def _chosen_document(name: str | None, path: Location | None) -> DocumentFormat 
     )
 
 
+# In a browser
+
 _OF_VIEWERS: Final = ("logdir", "viewer", "run", "port")
 _OF_PERFETTO: Final = ("logdir", "viewer", "run", "steps", "window", "salvage", "workers")
 
