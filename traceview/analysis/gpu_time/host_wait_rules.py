@@ -241,6 +241,10 @@ HOST_BOUND: Final = Rule(
             "Run fewer and larger ops: a larger batch, and ops on whole batches instead of `tf.map_fn` and loops over rows.",
             "Convert large constants once, with `tf.constant` before the loop.",
         ),
+        "jax-eager": (
+            "Put all that a step computes into one `jax.jit`; in Keras leave `jit_compile` of `compile()` at its default.",
+            "Each op outside of it takes tens of microseconds on the calling thread, whatever it computes.",
+        ),
         "jax": (
             "Give the devices more work per call: one `jax.jit` around the whole step, or a larger batch per device.",
             "`jax.lax.scan` runs several steps in one call.",
