@@ -610,8 +610,8 @@ HEADLINES: Final[Mapping[str, str]] = {
         "No problem found. The profiler made steps 2.5× as long; small shares are unreliable."
     ),
     "sixty_four_wait_for_input": "All 64 GPUs wait 20.4 of 45.6 ms (45%) for input.",
-    "sixty_four_healthy": "No problem found: 64 GPUs, 98% computing.",
-    "four_healthy": "No problem found: 4 GPUs, 98% computing.",
+    "sixty_four_healthy": "No problem found: 64 GPUs, 98% computing, 100% of that MatMul.",
+    "four_healthy": "No problem found: 4 GPUs, 98% computing, 100% of that MatMul.",
     "small_steps": "The step is small: host ops take 1.60 of 6.10 ms (26%).",
     "sorting_in_step": "GPU:0 spends 16.0 of 50.0 ms (32%) on sorting: TopKV2.",
     "factoring_in_step": "Both replicas spend 16.0 of 50.0 ms (32%) on factoring matrices: Svd.",
