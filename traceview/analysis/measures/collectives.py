@@ -49,13 +49,14 @@ from traceview.base.stats import median, median_ps
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
-from traceview.trace.device.op_names import op_names, split_op
-from traceview.trace.device.op_phase import (
+from traceview.trace.device.op_names import (
     LONGEST_NAME,
     OPTIMIZER_SCOPE,
     Phase,
+    op_names,
     phase_of,
     phases_of,
+    split_op,
 )
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second

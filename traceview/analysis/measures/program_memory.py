@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from traceview.analysis.facts.layers import op_places
 from traceview.analysis.measures.context import Context
 from traceview.base.record import Count, FunctionName, OpName, Record, one_of
-from traceview.trace.device.op_phase import Phase
+from traceview.trace.device.op_names import Phase
 from traceview.trace.model import Recording
 from traceview.xplane.hlo_buffers import KINDS, ProgramBuffers
 

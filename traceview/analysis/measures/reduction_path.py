@@ -29,7 +29,7 @@ from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_MS, PS_PER_US
 from traceview.ledger.states import State
-from traceview.trace.device.copies import Copies, copies_of
+from traceview.trace.device.correlation import Copies, copies_of
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import Collectives
 from traceview.xplane.host_names import op_type
