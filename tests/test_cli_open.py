@@ -192,8 +192,7 @@ def test_perfetto_reads_the_trace_from_this_machine_alone(fixtures: Path, tmp_pa
 
 @pytest.mark.xprof
 def test_xprof_shows_the_overview(fixtures: Path, tmp_path: Path) -> None:
-    from traceview.export.run_copy import copied_run
-    from traceview.export.viewer_server import free_port, serving
+    from traceview.export.viewer_server import copied_run, free_port, serving
     from traceview.trace.reading.locate import find_runs
 
     logdir = tmp_path / "logs"

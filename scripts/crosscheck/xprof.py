@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from scripts.crosscheck.answer import Answer, parse
 from traceview.base.errors import ViewerError
-from traceview.export.run_copy import copied_run
-from traceview.export.viewer_server import environment, last_words
+from traceview.export.viewer_server import copied_run, environment, last_words
 from traceview.export.viewers import XPROF_MODULES, xprof_module
 from traceview.trace.reading.locate import RunFiles
 

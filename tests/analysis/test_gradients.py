@@ -16,7 +16,7 @@ from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO, Gradients
 from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
-from traceview.trace.device.op_phase import Phase, phase_of
+from traceview.trace.device.op_names import Phase, phase_of
 
 CODE = "single-gpu-gradients"
 FORWARD = "model/dense/MatMul:MatMul"

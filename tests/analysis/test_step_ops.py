@@ -14,7 +14,7 @@ from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.workload.compute import ComputeOfDevice
 from traceview.analysis.workload.compute_rules import HOST_OP
-from traceview.trace.device.side_work import SideWork, side_work_of
+from traceview.trace.device.op_names import SideWork, side_work_of
 
 Spans = dict[str, tuple[float, float]]
 

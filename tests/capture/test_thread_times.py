@@ -12,7 +12,7 @@ import pytest
 
 from traceview.capture.sampling.processor_times import ThreadTimesListener
 from traceview.capture.sidecar.file import Sidecar
-from traceview.trace.sidecar.thread_times import ThreadsRecord, ThreadTimes, thread_times
+from traceview.trace.sidecar.sidecar import ThreadsRecord, ThreadTimes, thread_times
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/schedstat").exists(), reason="this kernel counts no waits"

@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 
 from tests.ledger.ledgers import Row, columns_of, ledger_of
 from traceview.base.intervals import Int64Array, IntervalSet, union
-from traceview.ledger.build import with_values
+from traceview.ledger.build import (
+    cut_at,
+    each_device,
+    is_among,
+    recast,
+    recast_ends,
+    recast_rows,
+    with_values,
+)
 from traceview.ledger.columns import By, Columns
-from traceview.ledger.recast import cut_at, each_device, is_among, recast, recast_ends, recast_rows
 from traceview.ledger.states import State
 from traceview.trace.model import NONE
 

@@ -10,7 +10,7 @@ import pytest
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gap_evidence import (
+from traceview.trace.host.gaps import (
     NEARLY,
     SHOWN_CAUSES,
     ManyEvidence,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.viewers.snapshot import snapshot
 from traceview.base.errors import TraceFormatError
-from traceview.export.run_copy import check_readable, copied_run
+from traceview.export.viewer_server import check_readable, copied_run
 from traceview.trace.reading.locate import find_runs
 
 

@@ -14,8 +14,7 @@ import pytest
 from tests.viewers.fake_xprof import SERVER, write_fake
 from traceview.base.errors import UsageError, ViewerError
 from traceview.export import viewers
-from traceview.export.run_copy import RunCopy, copied_run
-from traceview.export.viewer_server import free_port, serving
+from traceview.export.viewer_server import RunCopy, copied_run, free_port, serving
 from traceview.trace.reading.locate import find_runs
 
 

@@ -8,12 +8,15 @@ What a device does at an instant is what comes first in the order of `ActivityCl
 the event that began first of those that run; to side work, such as `tf.print`, only where no op of the model runs. Time
 in a collective before the last device has come is a wait for that device. Idle time has the state that the host shows
 (`trace/host/gaps.py`).
+
+Changes the state of parts of a ledger, where more than the activity of a device and its host shows who caused them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,6 +24,7 @@ import numpy.typing as npt
 
 from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
+    BoolArray,
     Int32Array,
     Int64Array,
     IntervalSet,
@@ -31,8 +35,8 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
+from traceview.trace.device.op_names import side_work_of
 from traceview.trace.device.side_by_side import for_devices
-from traceview.trace.device.side_work import side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps, IdleSpans
 from traceview.trace.host.host_states import HostStates
@@ -439,3 +443,97 @@ def _late_threads(gaps: Gaps, states: HostStates, start: Int64Array, gap: Int32A
     handed = np.flatnonzero(start >= handed_over[gap])
     result[handed] = gaps.thread[gap[handed]]
     return result
+
+
+def recast(
+    columns: Columns,
+    spans: IntervalSet,
+    among: Collection[State],
+    state: State,
+    by: tuple[By, int] | None = None,
+) -> Columns:
+    """The segments of a device, where those of states `among` have another state inside of `spans`.
+
+    `by`: who causes it, if that changes as well. Segments of these states are cut at the bounds of the spans.
+    """
+    if not spans.start.size or not columns.count:
+        return columns
+    rows = is_among(columns, among)
+    if not rows.any():
+        return columns
+    # Up to an instant inside of a span lies an odd number of these.
+    bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
+    cut, number, passed = cut_at(columns, bounds, rows)
+    return _changed(cut, rows[number] & (passed % 2 == 1), state, by)
+
+
+def recast_rows(
+    columns: Columns, rows: BoolArray, state: State, by: tuple[By, int] | None = None
+) -> Columns:
+    """The segments of a device with another state for some whole rows."""
+    return _changed(columns, rows, state, by)
+
+
+def recast_ends(
+    columns: Columns, length_ps: Int64Array, state: State, by: tuple[By, int] | None = None
+) -> Columns:
+    """The segments of a device, where the last `length_ps` of each row have another state."""
+    length = np.minimum(length_ps, columns.duration_ps)
+    from_ps = columns.end_ps - length
+    inside = (length > 0) & (length < columns.duration_ps)
+    cut, number, _ = cut_at(columns, from_ps[inside], inside)
+    return _changed(cut, cut.start_ps >= from_ps[number], state, by)
+
+
+def cut_at(
+    columns: Columns, bounds: Int64Array, rows: BoolArray
+) -> tuple[Columns, Int32Array, Int32Array]:
+    """The same segments, some of them cut where one of the sorted, distinct `bounds` lies inside.
+
+    Also, of each, the number of the segment that it is a part of, and how many bounds lie before its start or at it.
+    """
+    start, end, number, passed = SWEEPS.cut(
+        columns.start_ps, columns.end_ps, bounds, rows.view(np.uint8)
+    )
+    if start.size == columns.count:
+        return columns, number, passed
+    cut = with_values(columns.chosen(number), start_ps=start, duration_ps=end - start)
+    return cut, number, passed
+
+
+def is_among(columns: Columns, states: Collection[State]) -> BoolArray:
+    """Which rows are in one of these states."""
+    wanted = np.zeros(len(State), dtype=np.bool_)
+    wanted[[int(state) for state in states]] = True
+    result: BoolArray = wanted[columns.state]
+    return result
+
+
+def _changed(columns: Columns, rows: BoolArray, state: State, by: tuple[By, int] | None) -> Columns:
+    if not rows.any():
+        return columns
+    changed = {"state": np.where(rows, np.uint8(state), columns.state)}
+    if by is not None:
+        kind, number = by
+        changed["by_kind"] = np.where(rows, np.uint8(kind), columns.by_kind)
+        changed["by"] = np.where(rows, np.int32(number), columns.by)
+    return with_values(columns, **changed)
+
+
+def each_device(ledger: Ledger, changes: Mapping[int, Callable[[Columns], Columns]]) -> Ledger:
+    """The ledger with the segments of some devices changed."""
+    old = [ledger.columns.chosen(ledger.rows_of(device)) for device in ledger.devices]
+    parts = [
+        changes[device](own) if device in changes else own
+        for device, own in zip(ledger.devices, old, strict=True)
+    ]
+    columns = {}
+    for name in Columns.__struct_fields__:
+        before, after = ([getattr(part, name) for part in of] for of in (old, parts))
+        # Most changes concern few columns.
+        if any(new is not known for new, known in zip(after, before, strict=True)):
+            columns[name] = np.concatenate(after)
+    if not columns:
+        return ledger
+    first = [0, *accumulate(part.count for part in parts)]
+    return ledger.with_columns(with_values(ledger.columns, **columns), first)

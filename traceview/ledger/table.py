@@ -7,6 +7,15 @@
 The segments of a device partition its window, cut at the bounds of steps, so sums over states hold exactly. A time that
 traceview states is the sum of the rows that a `Query` chooses; as a share it is a share of the *GPU time*: all rows of
 all visible devices in the used steps, or without steps in the window.
+
+Finds how long devices wait for each other because of what some of them are in.
+
+A device that waits for another one waits for what that one is in meanwhile. For the rest of its wait the other one is
+late: it has lost more time before. With a function of Python in the step of two replicas, which the lock lets run one at a
+time, the second replica waits for the first one's function, and so comes late to the all-reduce, where the first one waits
+while the second does work that has nothing to do with Python.
+
+Groups the idle rows of the ledger into gaps: maximal spans in which a device does nothing, with their states.
 """
 
 from __future__ import annotations
@@ -14,24 +23,106 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.ids import is_in
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, union
+from traceview.base.ids import is_in, unique_inverse
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, PathRows
 from traceview.ledger.path import path_of
 from traceview.ledger.states import KEYS, State
-from traceview.ledger.waits import waits_for
+from traceview.trace.host.gaps import Gaps
 from traceview.trace.model import NONE, Step, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class _Wait(NamedTuple):
+    """How long one device waits for another one, int64 picoseconds `[numbers of steps]`: while that is in the rows, and else."""
+
+    device: int
+    holder: int
+    meanwhile_ps: Int64Array
+    else_ps: Int64Array
+
+
+def waits_for(
+    columns: Columns,
+    own: Mapping[int, slice],
+    steps: Sequence[Step],
+    waits: BoolArray,
+    rows: BoolArray,
+) -> dict[int, int]:
+    """By device how long it waits for other devices because of some rows of theirs, picoseconds.
+
+    `own`: the rows of each device; `waits`: those that wait for a device. While the other one is in the rows; for the rest
+    as much, step by step, as the other one has lost to them more than the one that waits, by its own and by such waits.
+    """
+    by_number = _ByNumber(columns, steps)
+    found = list(_waits(columns, own, waits & (columns.by_kind == By.DEVICE), rows, by_number))
+    lost: dict[int, Int64Array] = {}
+    for device, of_device in own.items():
+        chosen = np.flatnonzero(rows[of_device]) + of_device.start
+        lost[device] = by_number.sums(chosen, columns.duration_ps[chosen])
+    for wait in found:
+        lost[wait.device] = lost[wait.device] + wait.meanwhile_ps
+    result = dict.fromkeys(own, 0)
+    for wait in found:
+        late_ps = np.clip(lost[wait.holder] - lost[wait.device], 0, wait.else_ps)
+        result[wait.device] += int(wait.meanwhile_ps.sum() + late_ps.sum())
+    return result
+
+
+class _ByNumber:
+    """Sums by the numbers of steps, which hosts share; the last one is of what lies outside of steps."""
+
+    def __init__(self, columns: Columns, steps: Sequence[Step]) -> None:
+        numbers = np.array([step.number for step in steps], dtype=np.int64)
+        distinct, place = unique_inverse(numbers)
+        self._columns = columns
+        self._count = distinct.size + 1
+        self._place = np.append(place, distinct.size)
+
+    def sums(self, rows: Int64Array, values: Int64Array) -> Int64Array:
+        """The sum of the values of some rows by number."""
+        place = self._place[self._columns.step[rows]]
+        total: Int64Array = SWEEPS.totals(place, values, self._count)
+        return total
+
+
+def _waits(
+    columns: Columns,
+    own: Mapping[int, slice],
+    waits: BoolArray,
+    rows: BoolArray,
+    by_number: _ByNumber,
+) -> list[_Wait]:
+    spans: dict[int, IntervalSet] = {}
+    found = []
+    for device, of_device in own.items():
+        waiting = np.flatnonzero(waits[of_device]) + of_device.start
+        holders, place = unique_inverse(columns.by[waiting])
+        for index, holder in enumerate(holders.tolist()):
+            if holder not in own:
+                # Its host has no window: nobody knows what it was in.
+                continue
+            if holder not in spans:
+                chosen = np.flatnonzero(rows[own[holder]]) + own[holder].start
+                begin = columns.start_ps[chosen]
+                spans[holder] = union(begin, begin + columns.duration_ps[chosen])
+            held = waiting[place == index]
+            start, duration = columns.start_ps[held], columns.duration_ps[held]
+            within = spans[holder].within(start, start + duration)
+            meanwhile = by_number.sums(held, within)
+            found.append(_Wait(device, holder, meanwhile, by_number.sums(held, duration - within)))
+    return found
+
 
 AS_LONG_RATIO: Final = 0.5
 """Of the longest loss of a device: with this share of it a device is named as well."""
@@ -403,3 +494,60 @@ def _texts(text_of: object, numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.
     texts = [None if number == NONE else text_of(number) for number in distinct.tolist()]
     result: npt.NDArray[np.object_] = np.array([*texts, None], dtype=np.object_)[inverse]
     return result
+
+
+class GapStates(Struct, frozen=True, eq=False):
+    """The states of the gaps of a device.
+
+    Per idle row of the device, in time order, all `[n]`: int64 `start_ps`, `end_ps`, `gap`, the number of its gap; uint8
+    `state`. Per gap, all `[m]`: int64 `by_state`, the time in each state that occurs, in the order of states; uint8
+    `largest`, the state with most of it, of equal ones the first.
+    """
+
+    start_ps: Int64Array
+    end_ps: Int64Array
+    gap: Int64Array
+    state: npt.NDArray[np.uint8]
+    by_state: Mapping[int, Int64Array]
+    largest: npt.NDArray[np.uint8]
+
+    def parts_of(self, chosen: Int64Array, states: npt.NDArray[np.integer]) -> _Parts:
+        """The idle rows of some gaps in a state of each: start, end, and the place of the gap in `chosen`, in time order."""
+        wanted = np.full(self.largest.size, NONE, dtype=np.int64)
+        wanted[chosen] = states
+        place = np.empty(self.largest.size, dtype=np.int64)
+        place[chosen] = np.arange(chosen.size)
+        rows = np.flatnonzero(wanted[self.gap] == self.state)
+        return self.start_ps[rows], self.end_ps[rows], place[self.gap[rows]]
+
+    def longest_parts(
+        self, chosen: Int64Array, states: npt.NDArray[np.integer]
+    ) -> tuple[Int64Array, Int64Array]:
+        """Start and end of the longest idle row of each of some gaps in a state of it, of equal ones the first."""
+        start, end, place = self.parts_of(chosen, states)
+        order = np.lexsort((start, start - end, place))
+        first = order[np.flatnonzero(np.diff(place[order], prepend=NONE))]
+        result = np.zeros((2, chosen.size), dtype=np.int64)
+        result[:, place[first]] = start[first], end[first]
+        return result[0], result[1]
+
+
+_Parts = tuple[Int64Array, Int64Array, Int64Array]
+
+
+def gap_states(ledger: Ledger, gaps: Gaps) -> GapStates:
+    """The states of the gaps that a device has in the window of the ledger."""
+    own, columns = ledger.rows_of(gaps.device), ledger.columns
+    rows = own.start + np.flatnonzero(columns.activity[own] == IDLE)
+    start, duration = columns.start_ps[rows], columns.duration_ps[rows]
+    gap = places(gaps.spans[0], start, right=True) - 1
+    state = columns.state[rows]
+    by_state: dict[int, Int64Array] = {}
+    largest = np.full(gaps.count, State.UNKNOWN, dtype=np.uint8)
+    most_ps = np.zeros(gaps.count, dtype=np.int64)
+    for number in np.flatnonzero(np.bincount(state, minlength=1)).tolist():
+        in_state = state == number
+        by_state[number] = SWEEPS.totals(gap[in_state], duration[in_state], gaps.count)
+        is_more = by_state[number] > most_ps
+        largest[is_more], most_ps[is_more] = number, by_state[number][is_more]
+    return GapStates(start, start + duration, gap, state, by_state, largest)

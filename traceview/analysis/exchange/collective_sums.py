@@ -41,8 +41,7 @@ from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
-from traceview.trace.device.op_names import split_op
-from traceview.trace.device.op_phase import phase_of
+from traceview.trace.device.op_names import phase_of, split_op
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second
 from traceview.trace.sidecar.sidecar import Sidecar

@@ -20,10 +20,9 @@ from traceview.analysis.rules.words import Among, Argument, Number, Size
 from traceview.base.record import LARGEST, Count, DeviceKey, Integer, Picoseconds, Record, one_of
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
-from traceview.trace.device.op_phase import Phase, phases_of
+from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Trace
-from traceview.trace.sidecar.placement import local_device
-from traceview.trace.sidecar.sidecar import Sidecar
+from traceview.trace.sidecar.sidecar import Sidecar, local_device
 from traceview.trace.strategy.replica_names import ReplicaNames
 from traceview.xplane.planes import ActivityClass
 

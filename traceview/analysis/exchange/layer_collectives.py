@@ -19,8 +19,14 @@ from traceview.analysis.measures.context import Context
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, places
 from traceview.base.stats import median
-from traceview.trace.device.op_names import op_names, split_op
-from traceview.trace.device.op_phase import LONGEST_NAME, OPTIMIZER_SCOPE, Phase, phases_of
+from traceview.trace.device.op_names import (
+    LONGEST_NAME,
+    OPTIMIZER_SCOPE,
+    Phase,
+    op_names,
+    phases_of,
+    split_op,
+)
 from traceview.trace.model import NONE, Trace
 from traceview.trace.strategy.collectives import Collectives
 

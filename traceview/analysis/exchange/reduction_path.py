@@ -32,7 +32,7 @@ from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
-from traceview.trace.device.copies import copies_of
+from traceview.trace.device.correlation import copies_of
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass

@@ -46,7 +46,7 @@ from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
-from traceview.trace.device.copies import Copies, copies_of
+from traceview.trace.device.correlation import Copies, copies_of
 from traceview.trace.device.op_names import split_op
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import pcie_bytes_per_second

@@ -13,13 +13,13 @@ from traceview.analysis.facts.selection import step_bounds
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.units import PS_PER_MS, PS_PER_US
+from traceview.ledger.build import recast, recast_rows
 from traceview.ledger.columns import By, Columns
-from traceview.ledger.recast import recast, recast_rows
 from traceview.ledger.states import State
-from traceview.trace.device.side_work import side_work_of
+from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.gaps import late_parts
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
-from traceview.trace.host.host_evidence import SCHEDULING_OP_PS
+from traceview.trace.host.host_states import SCHEDULING_OP_PS
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
 

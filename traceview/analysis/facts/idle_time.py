@@ -11,8 +11,7 @@ from msgspec import Struct
 from traceview.analysis.facts.python import HostPython, python_of_hosts
 from traceview.analysis.facts.selection import Selection
 from traceview.trace.device.side_by_side import for_devices
-from traceview.trace.host.gap_evidence import ManyEvidence
-from traceview.trace.host.gaps import Gaps, gaps_of_device
+from traceview.trace.host.gaps import Gaps, ManyEvidence, gaps_of_device
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.trace.windows import StepBounds

@@ -19,8 +19,14 @@ from msgspec import Struct
 
 from traceview.base.intervals import Int32Array
 from traceview.trace.device.lines import label_lines
-from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.device.op_phase import Phase, phase_of, phases_of, split_op_name
+from traceview.trace.device.op_names import (
+    Phase,
+    op_labels,
+    phase_of,
+    phases_of,
+    split_op,
+    split_op_name,
+)
 from traceview.trace.model import NONE, Recording
 from traceview.xplane.space import Instruction
 

@@ -62,17 +62,18 @@ from traceview.base.intervals import (
 )
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
-from traceview.ledger.build import build_ledger, with_values
-from traceview.ledger.columns import IDLE, By, Columns
-from traceview.ledger.path import clocks_agree
-from traceview.ledger.recast import (
+from traceview.ledger.build import (
+    build_ledger,
     cut_at,
     each_device,
     is_among,
     recast,
     recast_ends,
     recast_rows,
+    with_values,
 )
+from traceview.ledger.columns import IDLE, By, Columns
+from traceview.ledger.path import clocks_agree
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
 from traceview.trace.collective_peers import CollectivePeers, peers_of

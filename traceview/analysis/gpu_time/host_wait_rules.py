@@ -8,7 +8,7 @@ from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_KERNEL_PS
 from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
-from traceview.trace.host.host_evidence import BACK_TO_BACK_PS, SCHEDULING_OP_PS
+from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
 
 _METRICS: Final = {
     "longest_gap_ps": "longest gap",

@@ -29,7 +29,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.trace.device.counters import counters_of_nvml
-from traceview.trace.sidecar.nvml import NvmlGpu, NvmlSamples
+from traceview.trace.sidecar.sidecar import NvmlGpu, NvmlSamples
 
 MOST_DEVICES: Final = 64
 """Of one host; traceview capture writes no more."""

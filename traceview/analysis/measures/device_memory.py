@@ -27,8 +27,7 @@ from traceview.base.record import (
 )
 from traceview.base.stats import student, variance_of_mean
 from traceview.trace.device.memory import Allocator, allocators
-from traceview.trace.device.op_names import split_op
-from traceview.trace.device.op_phase import Phase
+from traceview.trace.device.op_names import Phase, split_op
 from traceview.trace.model import NONE, Recording, Step, Trace
 from traceview.xplane.hlo_buffers import KINDS, ProgramBuffers
 from traceview.xplane.planes import MILLION

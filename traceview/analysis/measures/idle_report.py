@@ -31,12 +31,11 @@ from traceview.base.record import (
 )
 from traceview.base.units import PS_PER_US
 from traceview.document import model as doc
-from traceview.ledger.gaps import GapStates, gap_states
 from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
+from traceview.ledger.table import GapStates, gap_states
 from traceview.trace.device.table import Column, Table, category, table, whole
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gap_evidence import Surroundings, surroundings_of
-from traceview.trace.host.gaps import Gaps, late_parts
+from traceview.trace.host.gaps import Gaps, Surroundings, late_parts, surroundings_of
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import NONE, Trace
 

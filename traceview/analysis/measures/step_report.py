@@ -35,7 +35,7 @@ from traceview.base.record import (
 from traceview.base.stats import low_median, median_ps, quartile_range
 from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import KEYS
-from traceview.trace.device.op_phase import Phase, phases_of
+from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Step, Trace
 from traceview.trace.sidecar.sidecar import Sidecar
 

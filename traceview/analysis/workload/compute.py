@@ -42,9 +42,14 @@ from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.device.op_names import op_labels, op_names
-from traceview.trace.device.op_phase import Phase, phases_of
-from traceview.trace.device.side_work import SideWork, side_work_of
+from traceview.trace.device.op_names import (
+    Phase,
+    SideWork,
+    op_labels,
+    op_names,
+    phases_of,
+    side_work_of,
+)
 from traceview.trace.model import NONE
 from traceview.xplane.hlo import C128, F64
 from traceview.xplane.kernel_names import NumberFormat

@@ -37,7 +37,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, columns
 from traceview.document.phrase import Sentence, name, phrase
-from traceview.trace.device.op_phase import Phase
+from traceview.trace.device.op_names import Phase
 from traceview.trace.device.table import Table, record_columns, table, texts
 
 TITLE: Final = "Layers"

@@ -173,8 +173,7 @@ def _show_run(viewer: str, source: Source, port: int | None) -> None:
     if viewer == "perfetto":
         _show_in_perfetto(source)
         return
-    from traceview.export.run_copy import check_readable, copied_run
-    from traceview.export.viewer_server import PORTS, serving
+    from traceview.export.viewer_server import PORTS, check_readable, copied_run, serving
     from traceview.export.viewers import check_tensorboard, xprof_module
     from traceview.trace.reading.locate import choose_run, find_runs
 

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.device.instructions import InstructionNumbers
-from traceview.trace.device.op_phase import KEPT_NAMES
+from traceview.trace.device.op_names import KEPT_NAMES
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Names
 from traceview.xplane.planes import (
     XLA_OPS_LINE,

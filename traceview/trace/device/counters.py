@@ -15,7 +15,7 @@ import numpy as np
 from traceview.base.ids import is_in
 from traceview.base.units import PS_PER_NS
 from traceview.trace.model import Samples
-from traceview.trace.sidecar.nvml import NvmlSamples
+from traceview.trace.sidecar.sidecar import NvmlSamples
 from traceview.xplane.planes import COUNTERS, COUNTERS_LINE
 from traceview.xplane.table import PlaneTable
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from traceview.trace.device.op_names import op_labels
-from traceview.trace.device.op_phase import LONGEST_NAME
+from traceview.trace.device.op_names import LONGEST_NAME, op_labels
 from traceview.trace.model import NONE, Recording
 from traceview.trace.sidecar.sidecar import GraphValues
 

@@ -2,23 +2,144 @@
 
 The text of an op is `scope/name:Type`. The name is used without the number of the replica, so that the copies of one
 op on several devices share it: `replica_1/` is removed, an optimizer's `update_1` becomes `update`.
+
+Reads from the name of an op the phase of the training step.
+
+Keras and TensorFlow mark the phases in names. Ops that a gradient tape adds are below `gradient_tape/` (`gradients/` in
+graphs of TensorFlow 1); types of gradient ops end in `Grad` or contain `Backprop`. An optimizer runs in a scope of its
+own name and with `…Apply…` ops. JAX names the backward pass `transpose(jvp(…))`. Names that XLA generates, such as
+`fusion_3`, show no phase.
+
+Reads from the name of an op whether it does side work: Python, printing, summaries, checks or text inside the step.
+
+Side work runs on the CPU and is no part of the model. Python functions are ops of their own. `tf.print` formats with
+`StringFormat` and writes with `PrintV2`. `tf.summary` writes with `Write…Summary`, and computes what it writes below a
+scope `write_summary`. Checks for NaN and infinity are `CheckNumerics`, one op at a time, or a `DebugNumericSummaryV2` on each
+output of every op. Text is split, joined and searched by ops on strings, which have no GPU kernel; `tf.strings.split`
+makes its ragged result below a scope `StringSplit` (TensorFlow 2.21). JAX calls Python in ops that are named after its functions
+(jaxlib 0.10).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable
+from enum import Enum
 from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
+from traceview.base.codes import Code
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.device.op_phase import KEPT_NAMES
 from traceview.trace.model import NONE, Recording
+from traceview.xplane.planes import ActivityClass
+
+
+class Phase(Code):
+    """A part of the training step; `UNKNOWN` where the name does not show it."""
+
+    UNKNOWN = 0
+    FORWARD = 1
+    BACKWARD = 2
+    OPTIMIZER = 3
+    REDUCTION = 4
+
+
+_NAME: Final = re.compile(rb"[A-Za-z_]\w*")
+_BACKWARD_SCOPE: Final = re.compile(rb"(?:^|/)(?:gradient_tape|gradients(?:_\d+)?)/")
+_BACKWARD_TYPE: Final = re.compile(rb"Grad(?:WithArgmax)?(?:V\d+)?$|Backprop")
+_REDUCTION_TYPE: Final = re.compile(rb"Collective\w+|Nccl(?:AllReduce|Reduce)\w*")
+_OPTIMIZER_TYPE: Final = re.compile(rb"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*")
+OPTIMIZER_SCOPE: Final = re.compile(
+    rb"(?:^|/)(?:update_\d+|(?:loss_scale_)?optimizer|sgd|gradientdescent|momentum|rmsprop|adam|adamw|adamax"
+    rb"|nadam|adagrad|adadelta|adafactor|ftrl|lamb|lion|muon|adamweightdecay)(?:_\d+)*/",
+    re.IGNORECASE,
+)
+_USES_VARIABLE: Final = re.compile(
+    rb"(?:Read|Assign(?:Add|Sub)?)VariableOp|Resource(?:Gather|Scatter|(?:Sparse)?Apply)\w*"
+)
+_FORWARD_PATH: Final = re.compile(rb"(?:^|/)jvp\(")
+KEPT_NAMES: Final = 1 << 14
+"""Names whose reading is remembered, because several topics ask for it."""
+
+LONGEST_NAME: Final = 1 << 13
+"""Bytes of a name that are searched; a name may be of any length."""
+
+
+@lru_cache(KEPT_NAMES)
+def phase_of(name: bytes) -> Phase:
+    """The phase that the recorded text of an op, `scope/name:Type`, shows."""
+    path, type_ = split_op_name(name[:LONGEST_NAME])
+    of_type = _phase_of_type(type_) if type_ else Phase.UNKNOWN
+    if of_type is Phase.REDUCTION:
+        return Phase.REDUCTION
+    # What shows a phase in a path ends before the name of the op, but for a function of JAX.
+    of_scope = _phase_of_scope(path[: path.rfind(b"/") + 1])
+    is_backward = b"transpose(jvp(" in path or Phase.BACKWARD in (of_type, of_scope)
+    if is_backward:
+        return Phase.BACKWARD
+    if Phase.OPTIMIZER in (of_type, of_scope):
+        return Phase.OPTIMIZER
+    return Phase.FORWARD if type_ or _FORWARD_PATH.search(path) else Phase.UNKNOWN
+
+
+@lru_cache(KEPT_NAMES)
+def _phase_of_type(type_: bytes) -> Phase:
+    """The phase that a type of op shows."""
+    if _REDUCTION_TYPE.fullmatch(type_):
+        return Phase.REDUCTION
+    if _BACKWARD_TYPE.search(type_):
+        return Phase.BACKWARD
+    return Phase.OPTIMIZER if _OPTIMIZER_TYPE.fullmatch(type_) else Phase.UNKNOWN
+
+
+@lru_cache(KEPT_NAMES)
+def _phase_of_scope(scope: bytes) -> Phase:
+    """The phase that the scopes around an op show, `outer/inner/`."""
+    if _BACKWARD_SCOPE.search(scope):
+        return Phase.BACKWARD
+    return Phase.OPTIMIZER if OPTIMIZER_SCOPE.search(scope) else Phase.UNKNOWN
+
+
+def split_op_name(name: bytes) -> tuple[bytes, bytes]:
+    """Path and type of an op; an op without a type has a name from XLA."""
+    path, _, type_ = name.rpartition(b":")
+    return (path, type_) if path and _is_type(type_) else (name, b"")
+
+
+@lru_cache(KEPT_NAMES)
+def _is_type(text: bytes) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+@lru_cache(KEPT_NAMES)
+def uses_variable(type_: bytes) -> bool:
+    """Whether an op of this type runs on the device of a variable, whichever replica issues it."""
+    return _USES_VARIABLE.fullmatch(type_) is not None
+
+
+def phases_of(recording: Recording) -> npt.NDArray[np.uint8]:
+    """The phase of every device event, uint8; copies and fills have none, collectives are reduction."""
+    return recording.once(_phases)
+
+
+def _phases(recording: Recording) -> npt.NDArray[np.uint8]:
+    columns = recording.device_columns
+    used = unique_ids(columns.op)
+    used = used[used != NONE]
+    # The last entry is that of `NONE`.
+    of_name = np.full(len(recording.names) + 1, Phase.UNKNOWN, dtype=np.uint8)
+    of_name[used] = recording.names.read(used, phase_of)
+    phase = of_name[columns.op]
+    phase[columns.class_ > ActivityClass.COLLECTIVE] = Phase.UNKNOWN
+    phase[columns.class_ == ActivityClass.COLLECTIVE] = Phase.REDUCTION
+    return phase
+
 
 _Value = TypeVar("_Value", bound=Hashable)
 
@@ -90,3 +211,58 @@ def _without_replica(name: str) -> str:
     if "replica_" in name:
         name = _REPLICA_PART.sub("", name)
     return _UPDATE_PART.sub("update", name) if "update_" in name else name
+
+
+_KEPT_TYPES: Final = 1 << 10
+
+
+class SideWork(Enum):
+    """A kind of side work; the value is its key in a report."""
+
+    PYTHON = "python"
+    PRINTING = "printing"
+    SUMMARIES = "summaries"
+    CHECKS = "checks"
+    TEXT = "text"
+
+
+_TYPES: Final = {
+    SideWork.PYTHON: re.compile(rb"(?:Eager)?PyFunc(?:Stateless)?"),
+    SideWork.PRINTING: re.compile(rb"Print(?:V2)?|StringFormat"),
+    SideWork.CHECKS: re.compile(rb"DebugNumericSummary(?:V2)?|CheckNumerics(?:V2)?"),
+    SideWork.SUMMARIES: re.compile(rb"(?<!\w)(?=\w*Summary)\w+"),
+    SideWork.TEXT: re.compile(
+        rb"(?:Static)?Regex\w+|String(?!Format$)\w+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode\w+"
+    ),
+}
+_SCOPES: Final = {
+    SideWork.SUMMARIES: (b"write_summary", re.compile(rb"(?:^|/)write_summary(?:_\d+)?/")),
+    SideWork.TEXT: (b"StringSplit", re.compile(rb"(?:^|/)StringSplit(?:_\d+)?/")),
+}
+"""By kind a part of its scopes, which is found faster, and a pattern of them."""
+
+_CALLBACKS: Final = {
+    b"pure_callback": SideWork.PYTHON,
+    b"io_callback": SideWork.PYTHON,
+    b"debug_callback": SideWork.PYTHON,
+    b"debug_print": SideWork.PRINTING,
+}
+"""Names of HLO instructions before their number."""
+
+
+@lru_cache(KEPT_NAMES)
+def side_work_of(name: bytes) -> SideWork | None:
+    """The side work that the recorded text of an op shows: `scope/name:Type`, or the name of an HLO instruction."""
+    path, _, type_ = name[:LONGEST_NAME].rpartition(b":")
+    if not path:
+        return _CALLBACKS.get(type_.partition(b".")[0])
+    for kind, (part, scope) in _SCOPES.items():
+        if part in path and scope.search(path):
+            return kind
+    return _kind_of(type_)
+
+
+@lru_cache(_KEPT_TYPES)
+def _kind_of(type_: bytes) -> SideWork | None:
+    """The side work that a type of op shows."""
+    return next((kind for kind, types in _TYPES.items() if types.fullmatch(type_)), None)

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceview.base.ids import is_in
 from traceview.base.intervals import Int64Array
-from traceview.trace.device.copies import copies_of
+from traceview.trace.device.correlation import copies_of
 from traceview.trace.device.ops import OpTable
 from traceview.trace.device.table import (
     Column,

@@ -26,7 +26,7 @@ from traceview.base.intervals import (
 )
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.correlation import ProducerConsumerLinks
-from traceview.trace.device.side_work import SideWork, side_work_of
+from traceview.trace.device.op_names import SideWork, side_work_of
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
 from traceview.xplane.columns import joined
 from traceview.xplane.host_names import (

@@ -49,24 +49,25 @@ On hosts without device planes the replicas are threads themselves. Nothing ther
 copies, on any thread: the call that asks for a copy does not wait for it. Scheduling
 counts as `host_ops`, and so do ops that no replica owns. The ops of another replica are `device_wait`, which comes
 before `host_ops`.
+
+Gathers what the events of one thread show of it: the spans of each kind of evidence for the cause of idle time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
-from traceview.base.ids import unique_ids
-from traceview.base.intervals import IntervalSet, difference, union
+import numpy as np
+from msgspec import Struct
+
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, places, union
 from traceview.base.units import PS_PER_US
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.host_evidence import (
-    BACK_TO_BACK_PS,
-    STRONG,
-    Evidence,
-    HostEvidence,
-)
+from traceview.trace.host.host_events import HostEvents, among
 from traceview.trace.host.state_timeline import (
     Layer,
     StateTimeline,
@@ -76,7 +77,267 @@ from traceview.trace.host.state_timeline import (
     stacked,
     without_holes,
 )
-from traceview.trace.model import Trace
+from traceview.trace.model import NONE, Trace
+from traceview.xplane.host_names import HostNameKind
+from traceview.xplane.planes import ActivityClass
+
+BACK_TO_BACK_PS: Final = 100 * PS_PER_US
+"""TensorFlow's GPU guide gives 20 to 40 µs for a launch; launches more than twice that apart are not back to back."""
+SCHEDULING_OP_PS: Final = 50 * PS_PER_US
+"""A CPU op shorter than this is part of scheduling; XProf calls an iterator slow from the same duration on."""
+
+STRONG: Final = (
+    (Cause.INPUT, HostNameKind.INPUT),
+    (Cause.H2D, HostNameKind.H2D),
+    (Cause.COMPILE, HostNameKind.COMPILE),
+    (Cause.SYNC, HostNameKind.SYNC),
+    (Cause.CHECKPOINT, HostNameKind.CHECKPOINT),
+)
+_SCHEDULING: Final = (HostNameKind.DISPATCH, HostNameKind.EXECUTOR)
+_JITTED: Final = b"PjitFunction("
+_DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
+"""A Python thread makes such calls itself where it hands on an array or reads a value."""
+
+
+class Evidence(Struct, frozen=True, eq=False):
+    """The time that the events of a set of threads show for each kind of state.
+
+    `other`: events of no known kind; `unlisted`: those of them that launch nothing and take longer than scheduling.
+    """
+
+    strong: tuple[Layer, ...]
+    launch: IntervalSet
+    host_ops: IntervalSet
+    pipeline: IntervalSet
+    scheduling: IntervalSet
+    other: IntervalSet
+    unlisted: IntervalSet
+
+
+class HostEvidence(HostEvents):
+    """The events of one host's threads, and what they show; that of each thread is gathered on first use."""
+
+    def __init__(self, trace: Trace, host: int) -> None:
+        super().__init__(trace, host)
+        self._evidence_of: dict[int, Evidence] = {}
+        self._computing_of: dict[int, Int64Array] = {}
+        self._unlisted_of: dict[int, Int64Array] = {}
+
+    def unlisted_rows(self, thread: int) -> Int64Array:
+        """The events of a thread of no known kind that launch nothing and take longer than scheduling."""
+        if thread not in self._unlisted_of:
+            rows = self.rows_of_thread(thread)
+            known = self.kind_of(rows) != HostNameKind.OTHER
+            unknown = self._unknown(rows[~known & ~self._is_pipeline(rows)])
+            self._unlisted_of[thread] = self._split_ops(unknown, self._launches_among(rows))[1]
+        return self._unlisted_of[thread]
+
+    @cached_property
+    def computing_rows(self) -> Int64Array:
+        """Ops that compute on the host: they launch nothing and take longer than scheduling."""
+        computing = [np.empty(0, dtype=np.int64)]
+        for thread in unique_ids(self.thread[self._lines]).tolist():
+            if thread not in self._computing_of:
+                rows = self.rows_of_thread(thread)
+                ops = rows[(self.kind_of(rows) == HostNameKind.OP) & ~self._is_pipeline(rows)]
+                _, self._computing_of[thread] = self._split_ops(ops, self._launches_among(rows))
+            computing.append(self._computing_of[thread])
+        return np.concatenate(computing)
+
+    def _evidence(self, thread: int) -> Evidence:
+        """What the events of one thread show."""
+        if thread not in self._evidence_of:
+            evidence, computing = self._evidence_in(self.rows_of_thread(thread))
+            self._evidence_of[thread], self._computing_of[thread] = evidence, computing
+        return self._evidence_of[thread]
+
+    def _evidence_in(self, rows: Int64Array) -> tuple[Evidence, Int64Array]:
+        """What these events of a thread show, and those that compute."""
+        of_model, of_pipeline = self._by_kind(rows)
+        launches = self._launches_among(rows)
+        launching, computing = self._split_ops(of_model[HostNameKind.OP], launches)
+        strong = {
+            cause: self._spans(merged_rows((of_model[kind], of_pipeline[kind])))
+            for cause, kind in STRONG
+        }
+        strong[Cause.COMPILE] = joined_spans(
+            (
+                strong[Cause.COMPILE],
+                self._traced(rows),
+                self._prepared(rows),
+                self._jitted(rows, of_model[HostNameKind.COMPILE]),
+            )
+        )
+        strong[Cause.SYNC] = joined_spans((strong[Cause.SYNC], self._reads(rows)))
+        functions = self._rows_with("tf_function_call", rows)
+        unknown = self._unknown(of_model[HostNameKind.OTHER])
+        _, unlisted = self._split_ops(unknown, launches)
+        scheduling = (of_model[kind] for kind in _SCHEDULING)
+        pipeline = (of_pipeline[kind] for kind in (*_SCHEDULING, HostNameKind.OP))
+        evidence = Evidence(
+            strong=tuple(strong.items()),
+            launch=without_holes(
+                self._spans(merged_rows((launching, of_model[HostNameKind.LAUNCH]))),
+                BACK_TO_BACK_PS,
+            ),
+            host_ops=self._spans(computing),
+            pipeline=self._spans(merged_rows(pipeline)),
+            scheduling=self._spans(merged_rows((*scheduling, functions))),
+            other=self._spans(unknown),
+            unlisted=self._spans(unlisted),
+        )
+        return evidence, computing
+
+    def _unknown(self, rows: Int64Array) -> Int64Array:
+        """Those of some events of no known kind that are neither frames of Python nor driver calls."""
+        rows = rows[~self._is_frame[self._columns.name[rows]]]
+        return rows[~self._stat("correlation_id").has(rows)]
+
+    def _by_kind(self, rows: Int64Array) -> tuple[list[Int64Array], list[Int64Array]]:
+        """These events by kind, ascending: those of the model, and those of the input pipeline."""
+        count = len(HostNameKind)
+        codes = self.kind_of(rows) + self._is_pipeline(rows) * np.uint8(count)
+        order = np.argsort(codes, kind="stable")
+        begin = np.append(0, np.cumsum(np.bincount(codes, minlength=2 * count)))
+        in_order = rows[order]
+        by_code = [in_order[low:high] for low, high in pairwise(begin.tolist())]
+        return by_code[:count], by_code[count:]
+
+    def _launches_among(self, rows: Int64Array) -> Int64Array:
+        """Driver calls that are neither copies nor waits: those have causes of their own."""
+        launches = self._rows_with("correlation_id", rows)
+        kind = self.kind_of(launches)
+        result: Int64Array = launches[(kind == HostNameKind.OTHER) | (kind == HostNameKind.OP)]
+        return result
+
+    def _split_ops(self, ops: Int64Array, launches: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Launches with the ops that only launch, and the ops that compute on the host."""
+        columns = self._columns
+        if not self._has_queue:
+            return np.empty(0, dtype=np.int64), ops[is_in(ops, self._trace.shared_rows)]
+        if not ops.size:
+            return launches, ops
+        start = columns.start_ps[launches]
+        if (start[1:] < start[:-1]).any():
+            start = np.sort(start)
+        first = places(start, columns.start_ps[ops])
+        last = places(start, columns.end_ps[ops])
+        computes = (last == first) & (columns.duration_ps[ops] >= SCHEDULING_OP_PS)
+        return merged_rows((launches, ops[~computes])), ops[computes]
+
+    @cached_property
+    def _replica_work(self) -> IntervalSet:
+        columns, rows = self._trace.device_columns, self._trace.device_rows(self._host)
+        return union(columns.start_ps[rows], columns.end_ps[rows])
+
+    @cached_property
+    def _async_input(self) -> IntervalSet:
+        """Iterator ops on tf.data threads that block a graph call of the model: they share its id."""
+        rows = self._rows_of_kind(HostNameKind.ASYNC_INPUT)
+        id_ = self._stat("id")
+        called = id_.value[is_in(id_.row, self._call_rows)]
+        waited = among(id_.row, rows, values=id_.value)
+        rows = among(rows, id_.row)
+        return self._spans(rows[is_in(waited, called)])
+
+    def _traced(self, rows: Int64Array) -> IntervalSet:
+        """Calls that traced a `tf.function`, up to where they run the traced graph."""
+        traced = among(self._traced_calls, rows)
+        if not traced.size:
+            return NEVER
+        columns, runs = self._columns, self._call_rows
+        end = columns.end_ps[traced].copy()
+        for index, row in enumerate(traced.tolist()):
+            inside = (
+                (columns.line[runs] == columns.line[row])
+                & (columns.start_ps[runs] >= columns.start_ps[row])
+                & (columns.end_ps[runs] <= columns.end_ps[row])
+            )
+            end[index] = columns.start_ps[runs[inside]].min(initial=end[index])
+        return union(columns.start_ps[traced], end)
+
+    @cached_property
+    def _traced_calls(self) -> Int64Array:
+        """Calls of this host that traced a `tf.function`."""
+        calls = self._stat("tf_function_call")
+        is_traced = self._trace.names.where(calls.value, lambda name: name.startswith(b"traced-"))
+        return calls.row[is_traced]
+
+    def _jitted(self, rows: Int64Array, compiles: Int64Array) -> IntervalSet:
+        """Calls of functions of JAX that compiled, up to the end of that: Python traces and looks things up in between."""
+        calls, columns = among(self._call_rows, rows), self._columns
+        if not calls.size or not compiles.size:
+            return NEVER
+        is_jitted = self._trace.names.where(
+            columns.name[calls], lambda name: name.startswith(_JITTED)
+        )
+        spans = self._spans(calls[is_jitted])
+        if not spans.start.size:
+            return NEVER
+        place = np.searchsorted(spans.start, columns.start_ps[compiles], side="right") - 1
+        last = spans.end[place]
+        inside = (place >= 0) & (columns.start_ps[compiles] < last)
+        end = np.minimum(columns.end_ps[compiles], last)
+        return union(spans.start[place[inside]], end[inside])
+
+    def _prepared(self, rows: Int64Array) -> IntervalSet:
+        """When a graph was prepared for its first call: the thread recorded nothing but copies, among them constants."""
+        copies = among(self.copies_of_constants, rows)
+        if not copies.size:
+            return NEVER
+        columns = self._columns
+        spoken = self._spans(rows[self.is_spoken(rows) & (self.kind_of(rows) != HostNameKind.H2D)])
+        copied = columns.start_ps[copies]
+        copied = copied[spoken.within(copied, copied + 1) == 0]
+        place = np.searchsorted(spoken.start, copied, side="right")
+        first, last = columns.start_ps[rows].min(), columns.end_ps[copies].max()
+        return union(np.append(first, spoken.end)[place], np.append(spoken.start, last)[place])
+
+    def _python(self, thread: int) -> IntervalSet:
+        """When Python ran on a thread: from the end of what it recorded to the next thing that Python calls.
+
+        Where no op does, Python calls drivers too. A marker does not say who began it, so it is passed over.
+        """
+        columns, rows = self._columns, self.rows_of_thread(thread)
+        frames = rows[self._is_frame[columns.name[rows]]]
+        called = self._is_called(rows) | is_in(self.kind_of(rows), _DRIVER_CALLS)
+        is_spoken = self.is_spoken(rows)
+        rows, called = rows[is_spoken], called[is_spoken]
+        order = np.lexsort((~called, columns.start_ps[rows]))
+        start, called = columns.start_ps[rows[order]], called[order]
+        reach = np.maximum.accumulate(columns.end_ps[rows[order]])
+        hole = np.flatnonzero(called[1:] & (start[1:] > reach[:-1]))
+        return joined_spans((union(reach[hole], start[hole + 1]), self._spans(frames)))
+
+    def _reads(self, rows: Int64Array) -> IntervalSet:
+        """Copies from a device that the calling thread waited for: it began no event between the call and the end."""
+        copies, calls = self._reads_of_devices
+        if not calls.size:
+            return NEVER
+        columns = self._columns
+        is_own = is_in(calls, rows)
+        calls, copied = calls[is_own], self._trace.device_columns.end_ps[copies[is_own]]
+        started = np.sort(columns.start_ps[rows]) if calls.size else columns.start_ps[calls]
+        after = np.searchsorted(started, columns.end_ps[calls])
+        waits = after >= np.searchsorted(started, copied)
+        return union(columns.start_ps[calls[waits]], copied[waits])
+
+    @cached_property
+    def _reads_of_devices(self) -> tuple[Int64Array, Int64Array]:
+        """Copies from the devices of this host, and the host rows of their calls."""
+        device, rows = self._trace.device_columns, self._trace.device_rows(self._host)
+        is_read = (device.class_[rows] == ActivityClass.D2H) & (device.launch[rows] != NONE)
+        copies = rows[is_read]
+        return copies, device.launch[copies].astype(np.int64)
+
+
+def merged_rows(parts: Iterable[Int64Array]) -> Int64Array:
+    """Ascending rows, each once, of several that are; in the order of the file, which mostly is that of time."""
+    filled = [part for part in parts if part.size]
+    if len(filled) < 2:
+        return filled[0] if filled else np.empty(0, dtype=np.int64)
+    return unique_ids(np.concatenate(filled))
+
 
 HANDOVER_PS: Final = 1000 * PS_PER_US
 """An executor is woken up within this time; 97 % of such holes in 17 recordings on two cores were shorter than 0.5 ms."""

@@ -17,7 +17,7 @@ from traceview.base.units import PS_PER_NS
 from traceview.trace.host.python_lines import LATEST_NS, id_bits, line_ids
 from traceview.trace.model import NONE, Recording
 from traceview.trace.sidecar.python_samples import PythonThread
-from traceview.trace.sidecar.thread_times import ThreadTimes
+from traceview.trace.sidecar.sidecar import ThreadTimes
 
 _ROUND_NS: Final = 2_000_000
 """What is read in one round is closer together, and what is read in two is further apart."""

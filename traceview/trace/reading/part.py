@@ -25,10 +25,13 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import enumerated
 from traceview.base.timing import stage
 from traceview.trace.device.classify import Activity, activity_of, final_classes
-from traceview.trace.device.command_buffers import with_buffered_instructions
 from traceview.trace.device.correlation import find_launches
 from traceview.trace.device.counters import counters_of
-from traceview.trace.device.instructions import InstructionNumbers, program_buffers
+from traceview.trace.device.instructions import (
+    InstructionNumbers,
+    program_buffers,
+    with_buffered_instructions,
+)
 from traceview.trace.device.memory import with_memory
 from traceview.trace.model import (
     MOST_DEVICES,

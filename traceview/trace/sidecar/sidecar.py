@@ -1,19 +1,206 @@
-"""Reads the sidecar, the file that `traceview capture` writes beside a trace; any of its fields may be missing."""
+"""Reads the sidecar, the file that `traceview capture` writes beside a trace; any of its fields may be missing.
+
+Reads how long threads ran and waited for a core, as `traceview capture` writes it to the group `threads` of the sidecar.
+
+Records of the GPUs as the driver saw them during the profile, as `traceview capture` writes them.
+
+They are the group `outside_view` of the sidecar: samples of NVML for each GPU, by the number that CUDA gives it, which
+is also the number in the name of its plane.
+
+Records of the devices that the graph of each step function asks for, as `traceview capture` writes them.
+
+They are the group `placement` of the sidecar. Device names are those of TensorFlow, such as
+`/job:localhost/replica:0/task:0/device:GPU:0`; `local_device` shortens them.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import binascii
+import re
+import zlib
+from typing import Annotated, Final, TypeVar
 
+import numpy as np
 from msgspec import Meta, Struct
 
+from traceview.base.intervals import Int64Array
 from traceview.base.location import Location
-from traceview.base.record import RecordedCount
+from traceview.base.record import DeviceKey, FunctionName, RecordedCount, one_of
+from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.environment import PhysicalDevice, RecordedEnvironment
 from traceview.trace.sidecar.fields import LARGEST, read_as
-from traceview.trace.sidecar.nvml import NvmlRecord
-from traceview.trace.sidecar.placement import RecordedPlacement
-from traceview.trace.sidecar.python_samples import PythonRecord, PythonSamples, python_samples
-from traceview.trace.sidecar.thread_times import ThreadsRecord, ThreadTimes, thread_times
+from traceview.trace.sidecar.python_samples import (
+    PythonRecord,
+    PythonSamples,
+    python_samples,
+    unpacked,
+)
+
+_DEVICE: Final = re.compile(
+    r"(?:/job:(?P<job>\w{1,64}))?(?:/replica:\d{1,9})?(?:/task:(?P<task>\d{1,9}))?"
+    r"/(?:device:)?(?P<type>[A-Za-z_]{1,32}):(?P<ordinal>\d{1,9})"
+)
+
+
+class FunctionPlacement(Struct, frozen=True):
+    """One step function and the devices that its ops ask for.
+
+    `step`: the name under which its calls are counted as steps. `op_count`: its ops, those of inner functions among them;
+    `ops_per_device`: those that ask for a device. `training_loop`: the type of the op that repeats whole steps inside the
+    function. `not_mirrored`: trainable variables that all replicas share, instead of a copy for each. `replica_runs`: how
+    often its graph calls `Strategy.run`, if that is several times one after the other. `traced_by`: what differs between its
+    graphs: a value of Python, such as a number, the shape of a tensor, or anything else.
+    """
+
+    step: FunctionName | None
+    name: FunctionName | None
+    op_count: RecordedCount | None
+    ops_per_device: dict[DeviceKey, RecordedCount]
+    training_loop: FunctionName | None
+    not_mirrored: RecordedCount | None
+    replica_runs: RecordedCount | None = None
+    traced_by: tuple[Annotated[str, one_of("python", "shape", "other")], ...] = ()
+
+
+class RecordedPlacement(Struct, frozen=True):
+    """The step functions of the window."""
+
+    functions: tuple[FunctionPlacement, ...]
+
+
+def local_device(name: str, role: str | None, index: int | None) -> str:
+    """`GPU:0` for a device of the process, `worker:1/GPU:0` for one of another process, else the name itself.
+
+    `role` and `index`: the task of the process, None outside a cluster.
+    """
+    match = _DEVICE.fullmatch(name)
+    if match is None:
+        return name
+    short = f"{match['type'].upper()}:{int(match['ordinal'])}"
+    job, task = match["job"], int(match["task"] or 0)
+    is_local = job in (None, "localhost") or (job, task) == (role, index)
+    return short if is_local else f"{job}:{task}/{short}"
+
+
+_Value = TypeVar("_Value")
+
+
+class NvmlSamples(Struct, frozen=True):
+    """Columns of equal length; `t_ns` is Unix nanoseconds. None where NVML returned no value.
+
+    Utilizations are averages over the last period of NVML, which is between a sixth of a second and a second
+    (nvml.h, nvmlUtilization_t). `throttle_reasons`: bits as in nvml.h, clocks event reasons.
+    """
+
+    t_ns: tuple[int, ...]
+    gpu_utilization_ratio: tuple[float | None, ...]
+    memory_used_bytes: tuple[int | None, ...]
+    sm_clock_hz: tuple[int | None, ...]
+    throttle_reasons: tuple[int | None, ...]
+    power_watts: tuple[float | None, ...]
+
+    def shares(self, column: tuple[float | None, ...]) -> list[tuple[int, float]]:
+        """Time and value of the known ratios of a column; empty if the column and the times differ in length."""
+        known = [(t, value) for t, value in self.timed(column) if value is not None]
+        return [(t, value) for t, value in known if 0 <= value <= 1]
+
+    def numbers(self, column: tuple[float | None, ...]) -> list[float]:
+        """The values of a column from zero on; empty if the column and the times differ in length."""
+        return [value for _, value in self.timed(column) if value is not None and value >= 0]
+
+    def integers(self, column: tuple[int | None, ...]) -> list[int]:
+        """The same for a column of integers."""
+        return [value for _, value in self.timed(column) if value is not None and value >= 0]
+
+    def timed(self, column: tuple[_Value, ...]) -> list[tuple[int, _Value]]:
+        """Time and value of a column; empty if the column and the times differ in length."""
+        if len(column) != len(self.t_ns):
+            return []
+        return list(zip(self.t_ns, column, strict=True))
+
+
+class NvmlProcess(Struct, frozen=True):
+    """Another process on the GPU: its largest memory and its mean utilization, if the driver reports them."""
+
+    pid: int | None
+    memory_bytes: RecordedCount | None
+    utilization_ratio: float | None
+
+
+class NvmlGpu(Struct, frozen=True):
+    """One GPU. `other_processes`: None where unknown. `missing`: why a field could not be read."""
+
+    ordinal: RecordedCount | None
+    name: str | None
+    samples: NvmlSamples
+    sm_clock_max_hz: RecordedCount | None
+    power_limit_watts: float | None
+    memory_total_bytes: RecordedCount | None
+    other_processes: tuple[NvmlProcess, ...] | None
+    missing: dict[str, str]
+
+
+class NvmlRecord(Struct, frozen=True):
+    """The samples of all GPUs; `reason`: why there are none."""
+
+    reason: str | None
+    devices: tuple[NvmlGpu, ...]
+
+
+_COLUMNS: Final = 5
+_ROW_BYTES: Final = 8 * _COLUMNS
+_MOST_THREADS: Final = 1 << 15
+"""No process that trains has more."""
+
+
+class ThreadsRecord(Struct, frozen=True):
+    """The group of the sidecar."""
+
+    rows: str | None
+
+
+class ThreadTimes(Struct, frozen=True, eq=False):
+    """The clocks of the threads of one host, all int64 `[n]`, by thread and time.
+
+    `t_ns`: Unix. `thread`: the kernel's numbers. `ident`: what pthread_self returns, 0 where not known. `ran_ns`, `waited_ns`:
+    how long it had run until then, and how long it had been ready without a core.
+    """
+
+    t_ns: Int64Array
+    thread: Int64Array
+    ident: Int64Array
+    ran_ns: Int64Array
+    waited_ns: Int64Array
+
+
+def thread_times(record: ThreadsRecord, wrong: list[str], path: str) -> ThreadTimes | None:
+    """The clocks of a record; None without any. What is not readable is named in `wrong`, and nothing of it is kept."""
+    if record.rows is None:
+        return None
+    try:
+        content = unpacked(record.rows)
+    except (binascii.Error, zlib.error, ValueError):
+        wrong.append(f"{path}.rows")
+        return None
+    count, rest = divmod(len(content), _ROW_BYTES)
+    differences = np.frombuffer(content, "<i8", _COLUMNS * count).reshape(_COLUMNS, count)
+    t_ns, thread, ident, ran_ns, waited_ns = columns = np.cumsum(
+        differences, axis=1, dtype=np.int64
+    )
+    new = np.diff(thread) != 0
+    if (
+        rest
+        or new.sum() >= _MOST_THREADS
+        or (columns < 0).any()
+        or (columns[:3] > LARGEST).any()
+        or (columns[3:] > LARGEST // PS_PER_NS).any()
+        or (np.diff(thread) < 0).any()
+        or any((np.diff(column)[~new] < 0).any() for column in (t_ns, ran_ns, waited_ns))
+    ):
+        wrong.append(f"{path}.rows")
+        return None
+    return ThreadTimes(t_ns, thread, ident, ran_ns, waited_ns) if count else None
+
 
 SUFFIX: Final = ".traceview.json"
 _TRACE_SUFFIX: Final = ".xplane.pb"

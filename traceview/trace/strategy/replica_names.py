@@ -12,7 +12,7 @@ import numpy as np
 from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int64Array
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.device.op_phase import (
+from traceview.trace.device.op_names import (
     LONGEST_NAME,
     OPTIMIZER_SCOPE,
     Phase,

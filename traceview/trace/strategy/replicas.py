@@ -39,7 +39,7 @@ from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.trace.device.classify import with_ops_inside
 from traceview.trace.device.correlation import innermost_value, linked_events
 from traceview.trace.device.instructions import InstructionNumbers
-from traceview.trace.device.op_phase import uses_variable
+from traceview.trace.device.op_names import uses_variable
 from traceview.trace.model import (
     MOST_DEVICES,
     NONE,
