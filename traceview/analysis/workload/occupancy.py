@@ -232,8 +232,25 @@ def _launches(context: Context, device: int, of: _Kernels) -> list[Launch | None
     return [read[each] for each in place.tolist()]
 
 
-def _is_sparse(context: Context, device: int, of: _Kernels) -> BoolArray:
-    """Which kernels fill little of the GPU."""
+class _Launched(NamedTuple):
+    """How the kernels of a device were launched, and bool `is_sparse`, which of them fill little of it."""
+
+    launches: list[Launch | None]
+    is_sparse: BoolArray
+
+
+def launches_by_device(context: Context) -> dict[int, _Launched]:
+    """What is known of the kernels of `kernels_by_device`, in their order."""
+    found = {}
+    for device, of in context.once(kernels_by_device).items():
+        launches = _launches(context, device, of)
+        found[device] = _Launched(launches, _is_sparse(context, device, of, launches))
+    return found
+
+
+def _is_sparse(
+    context: Context, device: int, of: _Kernels, launches: list[Launch | None]
+) -> BoolArray:
     trace = context.trace
     cores = trace.device_list[device].count("core_count") or 0
     rows = trace.once(op_labels).row[of.label]
@@ -251,15 +268,14 @@ def _is_sparse(context: Context, device: int, of: _Kernels) -> BoolArray:
                 and launch.occupancy < limits["occupancy_ratio"]
             )
         )
-        for launch, multiplies in zip(
-            _launches(context, device, of), may_multiply.tolist(), strict=True
-        )
+        for launch, multiplies in zip(launches, may_multiply.tolist(), strict=True)
     ]
     return np.array(sparse, dtype=np.bool_)
 
 
 def _of_device(context: Context, device: int, of: _Kernels) -> DeviceOccupancy | None:
-    launches, times = _launches(context, device, of), of.duration_ps.tolist()
+    launches, is_sparse = context.once(launches_by_device)[device]
+    times = of.duration_ps.tolist()
     whole = sum(times)
     pairs = list(zip(launches, times, strict=True))
     known = sum(ps for launch, ps in pairs if launch is not None)
@@ -270,7 +286,6 @@ def _of_device(context: Context, device: int, of: _Kernels) -> DeviceOccupancy |
     ]
     weight = sum(ps for _, ps in occupied)
     count = context.ledger.steps_of_device[device] or 1
-    is_sparse = _is_sparse(context, device, of)
     longest = [
         place for place in np.argsort(-of.duration_ps, kind="stable").tolist() if is_sparse[place]
     ]
@@ -339,7 +354,8 @@ def diagnose(context: Context, result: Occupancy) -> Iterator[Finding]:
     """GPUs whose kernels leave most of them idle."""
     rows = np.zeros(context.ledger.count, dtype=np.bool_)
     for device, of in context.once(kernels_by_device).items():
-        rows[of.row[_is_sparse(context, device, of)[of.of_row]]] = True
+        is_sparse = context.once(launches_by_device)[device].is_sparse
+        rows[of.row[is_sparse[of.of_row]]] = True
     lost = context.ledger.loss(rows)
     if not lost.ps or lost.share < LOW_OCCUPANCY.limit:
         return
