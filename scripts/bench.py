@@ -161,12 +161,15 @@ def matrix(
 ) -> Iterator[str]:
     """A row per trace. The exponent is of processor time without that of a start, from the row before.
 
-    `with_xprof`: rows of `_BESIDE_XPROF` say how long its overview takes, and how often that is our wall time.
+    `with_xprof`: rows of `_BESIDE_XPROF` say what its overview takes, and how many times as long that is.
     """
     commands = {"traceview": _traceview(SCREEN)}
     beside = {**commands, "xprof": _xprof()} if with_xprof else commands
-    yield "| along | number | MB | s | CPU s | exponent | peak MB | XProf s | × | XProf MB |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
+    yield (
+        "| along | number | MB | s | CPU s | exponent | peak MB "
+        "| XProf s | × | XProf CPU s | × | XProf MB |"
+    )
+    yield f"|---{'|---:' * 11}|"
     usages = in_turns(beside, _recorded(), max(rounds, 3), scratch)
     start_cpu = usages["traceview"].cpu
     yield _row(("recorded", 1), _recorded(), usages, "")
@@ -188,14 +191,16 @@ def _row(
 ) -> str:
     own, other = usages["traceview"], usages.get("xprof")
     cells = [f"{own.seconds:.2f}", f"{own.cpu:.2f}", exponent, f"{own.peak_mb:.0f}"]
-    if other:
+    if other is None:
+        cells += [""] * 5
+    else:
         cells += [
             f"{other.seconds:.2f}",
             f"{other.seconds / own.seconds:.1f}",
+            f"{other.cpu:.2f}",
+            f"{other.cpu / own.cpu:.1f}",
             f"{other.peak_mb:.0f}",
         ]
-    else:
-        cells += [""] * 3
     return f"| {name[0]} | {name[1]:,} | {_mb(files):.1f} | {' | '.join(cells)} |"
 
 
