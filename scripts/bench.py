@@ -5,8 +5,8 @@ in the temporary directory, so every run gets new ones of both. Peak memory is t
 
     python -m scripts.bench                             the whole matrix; hours on a small machine
     python -m scripts.bench --row steps=715 --row GPUs  some rows, or axes
+    python -m scripts.bench --xprof                     with XProf beside some of the rows
     python -m scripts.bench --outputs                   what documents and tables take, on one trace
-    python -m scripts.bench --xprof                     the ratios to XProf
 
 For Linux, whose units and calls it uses. This process stays small on purpose: the
 memory of the parent at the moment of the start counts into the peak of the child.
@@ -156,30 +156,52 @@ def growth(before: tuple[int, float], now: tuple[int, float]) -> float:
 # The tables
 
 
-def matrix(names: Sequence[tuple[str, int]], rounds: int, scratch: Path) -> Iterator[str]:
-    """A row per trace. The exponent is of processor time without that of a start, from the row before."""
-    start = Usage.median(
-        [measure(_traceview(SCREEN), _recorded(), scratch) for _ in range(max(rounds, 3))]
-    )
-    yield "| along | number | MB | s | CPU s | exponent | peak MB |"
-    yield "|---|---:|---:|---:|---:|---:|---:|"
+def matrix(
+    names: Sequence[tuple[str, int]], rounds: int, scratch: Path, *, with_xprof: bool
+) -> Iterator[str]:
+    """A row per trace. The exponent is of processor time without that of a start, from the row before.
+
+    `with_xprof`: rows of `_BESIDE_XPROF` say what its overview takes, and how many times as long that is.
+    """
+    commands = {"traceview": _traceview(SCREEN)}
+    beside = {**commands, "xprof": _xprof()} if with_xprof else commands
     yield (
-        f"| recorded | 1 | {_mb(_recorded()):.1f} | {start.seconds:.2f} | {start.cpu:.2f} | "
-        f"| {start.peak_mb:.0f} |"
+        "| along | number | MB | s | CPU s | exponent | peak MB "
+        "| XProf s | × | XProf CPU s | × | XProf MB |"
     )
+    yield f"|---{'|---:' * 11}|"
+    usages = in_turns(beside, _recorded(), max(rounds, 3), scratch)
+    start_cpu = usages["traceview"].cpu
+    yield _row(("recorded", 1), _recorded(), usages, "")
     before: tuple[str, int, float] | None = None
     for axis, number in names:
-        files = files_of(f"{axis}={number}", scratch)
-        own = in_turns({axis: _traceview(SCREEN)}, files, rounds, scratch)[axis]
-        above = own.cpu - start.cpu
+        name = f"{axis}={number}"
+        files = files_of(name, scratch)
+        usages = in_turns(beside if name in _BESIDE_XPROF else commands, files, rounds, scratch)
+        above = usages["traceview"].cpu - start_cpu
         exponent = ""
         if before and before[0] == axis and before[2] >= _CLEAR_SECONDS:
             exponent = f"{growth(before[1:], (number, above)):.2f}"
         before = axis, number, above
-        yield (
-            f"| {axis} | {number:,} | {_mb(files):.1f} | {own.seconds:.2f} | {own.cpu:.2f} "
-            f"| {exponent} | {own.peak_mb:.0f} |"
-        )
+        yield _row((axis, number), files, usages, exponent)
+
+
+def _row(
+    name: tuple[str, int], files: Sequence[Path], usages: Mapping[str, Usage], exponent: str
+) -> str:
+    own, other = usages["traceview"], usages.get("xprof")
+    cells = [f"{own.seconds:.2f}", f"{own.cpu:.2f}", exponent, f"{own.peak_mb:.0f}"]
+    if other is None:
+        cells += [""] * 5
+    else:
+        cells += [
+            f"{other.seconds:.2f}",
+            f"{other.seconds / own.seconds:.1f}",
+            f"{other.cpu:.2f}",
+            f"{other.cpu / own.cpu:.1f}",
+            f"{other.peak_mb:.0f}",
+        ]
+    return f"| {name[0]} | {name[1]:,} | {_mb(files):.1f} | {' | '.join(cells)} |"
 
 
 def outputs(rounds: int, scratch: Path) -> Iterator[str]:
@@ -192,22 +214,6 @@ def outputs(rounds: int, scratch: Path) -> Iterator[str]:
     for name, usage in usages.items():
         times = usage.seconds / usages["analyze"].seconds
         yield f"| `{name}` | {usage.seconds:.2f} | {times:.1f} | {usage.cpu:.2f} | {usage.peak_mb:.0f} |"
-
-
-def beside_xprof(rounds: int, scratch: Path) -> Iterator[str]:
-    """The time of XProf's overview over that of the screen."""
-    commands = {"traceview": _traceview(SCREEN), "xprof": _xprof()}
-    yield "| trace | MB | s | XProf s | × | CPU s | XProf CPU s | × | peak MB | XProf |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
-    for name in ("recorded", *_BESIDE_XPROF):
-        files = _recorded() if name == "recorded" else files_of(name, scratch)
-        usages = in_turns(commands, files, rounds, scratch)
-        own, other = usages["traceview"], usages["xprof"]
-        yield (
-            f"| {name} | {_mb(files):.1f} | {own.seconds:.2f} | {other.seconds:.2f} "
-            f"| {other.seconds / own.seconds:.2f} | {own.cpu:.2f} | {other.cpu:.2f} "
-            f"| {other.cpu / own.cpu:.2f} | {own.peak_mb:.0f} | {other.peak_mb:.0f} |"
-        )
 
 
 def _recorded() -> list[Path]:
@@ -226,7 +232,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--row", action="append", metavar="NAME", help="a row or an axis")
     parser.add_argument("--outputs", action="store_true", help="documents and tables")
-    parser.add_argument("--xprof", action="store_true", help="ratios to XProf")
+    parser.add_argument("--xprof", action="store_true", help="XProf beside some rows")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -246,10 +252,9 @@ def main() -> int:
     try:
         if arguments.outputs:
             lines = outputs(arguments.rounds, scratch)
-        elif arguments.xprof:
-            lines = beside_xprof(arguments.rounds, scratch)
         else:
-            lines = matrix(_chosen(arguments.row), arguments.rounds, scratch)
+            rows = _chosen(arguments.row)
+            lines = matrix(rows, arguments.rounds, scratch, with_xprof=arguments.xprof)
         for line in lines:
             print(line, flush=True)
     except BenchError as error:

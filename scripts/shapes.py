@@ -51,6 +51,17 @@ def write_lines(logdir: Path, count: int) -> Path:
     return logdir
 
 
+def write_small_hosts(logdir: Path, count: int) -> Path:
+    """Hosts of one GPU that runs one kernel in each of two steps."""
+    for place in range(count):
+        start_ns = PROFILE_START_NS + 1000 * place
+        trace = CudaTrace(f"host{place}", start_ns=start_ns, stop_ns=start_ns + 250_000_000)
+        for step in marked_steps(trace, count=2):
+            step.kernel(0, 1, 20)
+        trace.write(logdir)
+    return logdir
+
+
 def write_hosts(logdir: Path, count: int) -> Path:
     """Hosts of eight GPUs that train together for four steps."""
     for place in range(count):
@@ -98,6 +109,7 @@ ROWS: Final = (
     *(_made("GPUs of one kernel", count, write_gpus) for count in (250, 500, 2000)),
     *(_row("hosts of 3 MB", n, Shape(steps=1, ops=480), n) for n in (1, 16, 64, 256)),
     *(_made("hosts of 25 kB", count, write_hosts) for count in (1, 16, 64, 256, 1000)),
+    *(_made("hosts of one kernel", count, write_small_hosts) for count in (250, 1000)),
     *(_made("lines of one id", count, write_lines) for count in (10_000, 40_000)),
     *(_row(name, 1, shape) for name, shape in _UNUSUAL.items()),
 )

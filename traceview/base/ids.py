@@ -55,7 +55,7 @@ def unique_counts(values: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Arr
     """The distinct values, sorted, and how often each occurs."""
     ordered = np.sort(values, axis=None).astype(np.int64)
     first = np.flatnonzero(_begins(ordered))
-    return ordered[first], np.diff(np.append(first, ordered.size))
+    return ordered[first], np.diff(np.concatenate((first, (ordered.size,))))
 
 
 def is_in(values: npt.ArrayLike, known: npt.ArrayLike) -> BoolArray:
@@ -95,7 +95,8 @@ def labels(*keys: npt.NDArray[np.integer]) -> Int64Array:
 
 def _begins(ordered: npt.NDArray[np.integer]) -> BoolArray:
     """Where a run of equal values begins."""
-    begins = np.ones(ordered.size, dtype=np.bool_)
+    begins = np.empty(ordered.size, dtype=np.bool_)
+    begins[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
     return begins
 
@@ -161,7 +162,7 @@ def _packed(keys: tuple[npt.NDArray[np.integer], ...]) -> Int64Array | None:
 
 def unique_ids(ids: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct ids, sorted."""
-    table = _table_of(ids)
+    table = _table_of(ids) if ids.size > _FEW_IDS else None
     return sorted_unique(ids) if table is None else table.distinct
 
 

@@ -123,8 +123,10 @@ def pieces_outside(
     of_part = np.repeat(np.arange(start.size), cuts + 1)
     piece = np.arange(of_part.size) - begin[of_part]
     after = first[of_part] + piece
-    low = np.where(piece == 0, start[of_part], np.append(cover_end, 0)[after - 1])
-    high = np.where(piece == cuts[of_part], end[of_part], np.append(cover.start, 0)[after])
+    low = np.where(piece == 0, start[of_part], np.concatenate((cover_end, (0,)))[after - 1])
+    high = np.where(
+        piece == cuts[of_part], end[of_part], np.concatenate((cover.start, (0,)))[after]
+    )
     kept = high > low
     return of_part[kept], low[kept], high[kept]
 
@@ -162,8 +164,11 @@ def nesting(start: Int64Array, end: Int64Array) -> Nesting:
     return Nesting(order, begin, finish, parent)
 
 
+_NO_ORDER: Final = np.array([-1], dtype=np.int64)
+
+
 def _originals(order: Int64Array, place: Int64Array) -> Int64Array:
-    return np.append(order, -1)[place]
+    return np.concatenate((order, _NO_ORDER))[place]
 
 
 def _last_open(end: Int64Array, limit: Int64Array, time: Int64Array) -> Int64Array:

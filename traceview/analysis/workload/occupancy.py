@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from math import prod
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ from traceview.document import model as doc
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.phrase import Token, phrase
 from traceview.ledger.states import State
-from traceview.trace.device.op_names import op_labels, split_op
+from traceview.trace.device.op_names import KEPT_NAMES, op_labels, split_op
 from traceview.trace.model import NONE, Device, Trace
 from traceview.xplane.planes import parse_details
 
@@ -118,6 +119,27 @@ class Launch(NamedTuple):
 
 def launch_of(details: bytes, device: Device) -> Launch | None:
     """What the details of a kernel say; None without a grid."""
+    recorded = _recorded(details)
+    if recorded is None:
+        return None
+    blocks, threads, percent, registers = recorded
+    if percent and 0 < percent <= 100:
+        return Launch(blocks, percent / 100)
+    return Launch(blocks, _most_warps(registers, threads, device))
+
+
+class _Recorded(NamedTuple):
+    """The numbers in the details of a kernel: its blocks, threads of a block, occupancy in percent, registers of a thread."""
+
+    blocks: int
+    threads: int
+    percent: float | None
+    registers: float | None
+
+
+@lru_cache(KEPT_NAMES)
+def _recorded(details: bytes) -> _Recorded | None:
+    """What is read once for all devices; None without a grid."""
     pairs = parse_details(details)
     grid, block = (_GRID.fullmatch(pairs.get(key, b"")) for key in (b"grid", b"block"))
     if grid is None or block is None:
@@ -125,10 +147,8 @@ def launch_of(details: bytes, device: Device) -> Launch | None:
     blocks, threads = prod(map(int, grid.groups())), prod(map(int, block.groups()))
     if not blocks or not 0 < threads <= 1024 or blocks > 1 << 62:
         return None
-    recorded = _number(pairs.get(b"occ_pct", b""))
-    if recorded and 0 < recorded <= 100:
-        return Launch(blocks, recorded / 100)
-    return Launch(blocks, _most_warps(pairs, threads, device))
+    percent, registers = (_number(pairs.get(key, b"")) for key in (b"occ_pct", b"regs"))
+    return _Recorded(blocks, threads, percent, registers)
 
 
 def _number(text: bytes) -> float | None:
@@ -138,13 +158,12 @@ def _number(text: bytes) -> float | None:
         return None
 
 
-def _most_warps(pairs: dict[bytes, bytes], threads: int, device: Device) -> float | None:
+def _most_warps(registers: float | None, threads: int, device: Device) -> float | None:
     """The occupancy that registers and blocks allow; shared memory may allow less."""
     capability = device.count("compute_cap_major"), device.count("compute_cap_minor")
     limits = next(
         (most for chip, most in _MOST_WARPS_AND_BLOCKS.items() if chip == capability), None
     )
-    registers = _number(pairs.get(b"regs", b""))
     is_amd = device.stats.get("device_vendor") == "AMD"
     if limits is None or is_amd or not registers or not 0 < registers <= 255:
         return None

@@ -50,7 +50,7 @@ def find_launches(
     if most - least <= _DENSE_PER_CALL * ids.size:
         call_of = SWEEPS.earliest(ids, start_ps, least, most - least + 1)
         # `NONE` is the last entry.
-        row_of = np.append(calls.row, NONE).take(call_of)
+        row_of = np.concatenate((calls.row, (NONE,))).take(call_of)
         result: Int64Array = SWEEPS.looked_up(row_of, correlation_id, least, NONE)
     else:
         order = np.lexsort((start_ps, ids))
@@ -86,7 +86,7 @@ class EventsAround:
             if indices.size:
                 chosen = np.flatnonzero(thread == number)
                 inner = nest.innermost(self._host.start_ps[rows[chosen]])
-                result[chosen] = np.append(indices, NONE)[inner]
+                result[chosen] = np.concatenate((indices, (NONE,)))[inner]
         return result
 
     def _on_thread(self, thread: int) -> tuple[Int64Array, Nesting]:
@@ -113,7 +113,7 @@ def innermost_value(
     `carriers`: host rows, each with one of `values`.
     """
     around = EventsAround(carriers, host, thread_of_line).innermost(rows)
-    return np.append(values, NONE)[around].astype(np.int64, copy=False)
+    return np.concatenate((values, (NONE,)))[around].astype(np.int64, copy=False)
 
 
 class Roots(Struct, frozen=True, eq=False):

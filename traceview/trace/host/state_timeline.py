@@ -80,8 +80,9 @@ def without_holes(intervals: IntervalSet, hole_ps: int) -> IntervalSet:
     """The intervals with holes of up to `hole_ps` filled."""
     if intervals.start.size < 2:
         return intervals
-    keeps = intervals.start[1:] - intervals.end[:-1] > hole_ps
-    return union(intervals.start[np.append(True, keeps)], intervals.end[np.append(keeps, True)])
+    keeps = np.ones(intervals.start.size + 1, dtype=np.bool_)
+    np.greater(intervals.start[1:] - intervals.end[:-1], hole_ps, out=keeps[1:-1])
+    return union(intervals.start[keeps[:-1]], intervals.end[keeps[1:]])
 
 
 def joined_spans(parts: Iterable[IntervalSet]) -> IntervalSet:

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict, replace
 
-from traceview.base.intervals import Int32Array
 from traceview.trace.model import (
     NONE,
     CollectiveCalls,
@@ -55,13 +54,20 @@ class _Merger:
         self._clocks = clocks
         self._offset_ps = clocks.offset_ps.tolist()
         self._names = Names()
-        self._name_of = [self._names.add_all(recording.names) for recording in recordings]
+        # `NONE` is the last place.
+        last = np.array([NONE], dtype=np.int32)
+        self._name_of = [
+            np.concatenate((self._names.add_all(recording.names), last)) for recording in recordings
+        ]
         # Hosts run the same programs.
         self._instructions: dict[Instruction, int] = {}
         place = self._instructions.setdefault
         self._instruction_of = [
             np.array(
-                [place(each, len(self._instructions)) for each in recording.instructions],
+                [
+                    *(place(each, len(self._instructions)) for each in recording.instructions),
+                    NONE,
+                ],
                 dtype=np.int32,
             )
             for recording in recordings
@@ -162,17 +168,14 @@ class _Merger:
 
     def _named(self, host: int, names: _Column) -> _Column:
         """Names by their indices in the table of all hosts."""
-        name_of = self._name_of[host]
         if host == 0:
             # The first part gives the table its first names.
             return names
-        # `NONE` is the last place.
-        known: Int32Array = np.append(name_of, np.int32(NONE))
-        return known[names].astype(names.dtype, copy=False)
+        return self._name_of[host][names].astype(names.dtype, copy=False)
 
     def _instruction(self, host: int, numbers: _Column) -> _Column:
         """Instructions by their places among those of all hosts."""
-        known = np.append(self._instruction_of[host], np.int32(NONE))
+        known = self._instruction_of[host]
         return known[numbers] if known.size > 1 else numbers
 
     def _rows(self, host: int, rows: _Column) -> _Column:
