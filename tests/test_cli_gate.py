@@ -190,7 +190,7 @@ def test_a_report_of_some_hosts_says_of_how_many_and_fails_where_all_are_require
     command: Command, tmp_path: Path
 ) -> None:
     logdir = write_hosts(tmp_path / "hosts", 3)
-    asked = ["gate", str(logdir), "--require", "absent_hosts <= 0"]
+    asked = ["gate", str(logdir), "--require-all-hosts"]
     assert command(*asked).code == 0
     sorted(logdir.rglob("*.xplane.pb"))[1].write_bytes(b"no trace")
     done = command("analyze", str(logdir))

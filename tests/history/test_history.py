@@ -164,3 +164,20 @@ def test_nothing_to_show(
     done = command("history", str(folder))
     assert (done.code, done.out) == (code, "")
     assert message in done.err.splitlines()[0]
+
+
+def test_only_the_newest_reports_of_each_series_are_kept(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    for day in range(5):
+        save(folder, f"v100-{4 - day}.json", on_day(day, 100))
+    for day in range(2):
+        save(folder, f"a100-{day}.json", on_day(10 + day, 100, model="A100"))
+    (folder / "notes.json").write_text("{}")
+    (folder / "page.html").write_text("page")
+    assert command("history", str(folder), "--keep", "0").code == 2
+    done = command("history", str(folder), "--keep", "2")
+    assert done.code == 0
+    kept = ["a100-0.json", "a100-1.json", "notes.json", "page.html", "v100-0.json", "v100-1.json"]
+    assert sorted(path.name for path in folder.iterdir()) == kept
+    assert "run2" not in done.out
+    assert "run3" in done.out

@@ -330,6 +330,24 @@ def saved_reports(folder: Path) -> Folder:
     return Folder(folder, tuple(kept), tuple(left_out))
 
 
+def with_newest(folder: Folder, most: int) -> Folder:
+    """The newest `most` reports of each series; the files of the others are deleted, and nothing else.
+
+    Raises `UsageError` where one cannot be.
+    """
+    setups: dict[tuple[str, int | None], list[SavedReport]] = {}
+    for saved in folder.reports:
+        setups.setdefault(_setup(saved.report), []).append(saved)
+    deleted = {saved.path for series in setups.values() for saved in series[:-most]}
+    for path in deleted:
+        try:
+            path.unlink()
+        except OSError as error:
+            raise UsageError(f"cannot delete {path}: {error.strerror or error}") from error
+    kept = tuple(saved for saved in folder.reports if saved.path not in deleted)
+    return Folder(folder.path, kept, folder.left_out)
+
+
 def _candidates(folder: Path) -> Iterator[Path]:
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         if is_saved_report(path) and path.is_file() and not path.name.endswith(_SIDECAR):

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _FORMATS: Final = ("terminal", "markdown", "json")
 
+_ALL_HOSTS: Final = "absent_hosts <= 0"
+
 _OF_SAVING: Final = ("subjects", "save", "folder", "run", "salvage", "redact", "force")
 """Options that --save takes."""
 
@@ -63,6 +65,10 @@ def gate(
         str | None, option("NAME|PATH", "Compare with this, by default to step_time:+5%.")
     ] = None,
     history: History = None,
+    all_hosts: Annotated[
+        bool,
+        flag("Require absent_hosts <= 0: no host is missing or unreadable.", "--require-all-hosts"),
+    ] = False,
     save: Annotated[str | None, option("NAME", "Save the captures as a baseline instead.")] = None,
     folder: Annotated[
         Path | None,
@@ -116,7 +122,8 @@ def gate(
 
     target = Target.of(output, *subjects, force=force)
     format_ = format_of(format_, target.path, _FORMATS)
-    conditions, asked_baseline = asked_conditions(require or (), budget, baseline)
+    required = [*(require or ()), *([_ALL_HOSTS] if all_hosts else [])]
+    conditions, asked_baseline = asked_conditions(required, budget, baseline)
     before = baseline_of(asked_baseline, folder) if asked_baseline else None
     reports = reports_at(subjects, run, salvage=salvage)
     result = judged(

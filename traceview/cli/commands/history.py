@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final
 
-from traceview.cli.options import Force, Output, Width, argument, folder_of, format_option
+from traceview.cli.options import Force, Output, Width, argument, folder_of, format_option, option
 from traceview.cli.output import Target, format_of
 
 _FORMATS: Final = ("terminal", "markdown", "html", "csv", "json")
@@ -15,6 +15,10 @@ def history(
     folder: Annotated[
         Path, argument("DIR", "A folder of saved reports or baselines.", parser=folder_of)
     ],
+    keep: Annotated[
+        int | None,
+        option("N", "Delete the report files of all but the newest N runs of each series.", min=1),
+    ] = None,
     format_: Annotated[str | None, format_option(*_FORMATS)] = None,
     output: Output = None,
     force: Force = False,
@@ -31,11 +35,13 @@ def history(
         history_section,
         history_table,
         saved_reports,
+        with_newest,
     )
 
     target = Target.of(output, force=force)
     format_ = format_of(format_, target.path, _FORMATS)
-    made = history_of(saved_reports(folder))
+    reports = saved_reports(folder)
+    made = history_of(with_newest(reports, keep) if keep else reports)
     if format_ == "csv":
         from traceview.export import csv
 
