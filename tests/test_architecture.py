@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +15,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+import traceview
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "traceview"
@@ -170,6 +173,24 @@ def room_in(package: str, path: str) -> str:
     return name if name in ROOMS.get(package, ()) else ""
 
 
+def test_a_topic_imports_no_other_topic() -> None:
+    """What several topics need is a fact; nor does what topics import depend on one."""
+    registry = (PACKAGE / "analysis" / "registry.py").read_text(encoding="utf-8")
+    topics = re.findall(r"from (traceview\.analysis\.[\w.]+) import ANALYSIS", registry)
+    assert len(topics) > 20
+    wrong: list[str] = []
+    for found in all_imports():
+        importer = module_of(found.file)
+        if not found.file.startswith("analysis/") or room_in("analysis", found.file) == "":
+            continue
+        wrong.extend(
+            str(found)
+            for topic in topics
+            if is_within(found.module, topic) and not is_within(importer, topic)
+        )
+    assert wrong == []
+
+
 def test_no_imports_go_in_a_circle() -> None:
     """Counting those inside functions and for types, too."""
     graph: dict[str, set[str]] = {}
@@ -183,6 +204,12 @@ def test_no_imports_go_in_a_circle() -> None:
     except CycleError as error:
         circle = error.args[1]
     assert circle == []
+
+
+def test_no_module_is_named_like_a_public_name() -> None:
+    # `import traceview.x` sets the attribute x of traceview, over the function of that name.
+    modules = {part_of(path.relative_to(PACKAGE).as_posix()) for path in sources()}
+    assert modules & set(traceview.__all__) == set()
 
 
 HEAVY = {"distributed", "fsspec", "jinja2", "pandas", "pyarrow", "tensorflow"}
