@@ -110,6 +110,22 @@ def test_filtering_rows(page_of: PageOf) -> None:
     assert count.inner_text() == "0 of 64 rows"
 
 
+def test_a_link_to_a_filtered_row_shows_it(page_of: PageOf) -> None:
+    page = page_of(page_with(many_gpus()))
+    devices = page.locator("#devices")
+    devices.get_by_role("searchbox").fill("GPU:63")
+    open_sections(page)
+    link = page.locator("#idle a", has_text="GPU:2").first
+    target = link.get_attribute("href")
+    row = page.locator(f"{target}")
+    assert row.is_hidden()
+    link.click()
+    wait_until(page, f"location.hash === '{target}'")
+    assert row.locator("th").inner_text() == link.inner_text()
+    row.wait_for(timeout=5000)
+    assert devices.locator("output").inner_text() == "64 of 64 rows"
+
+
 def test_a_finding_leads_to_its_evidence(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
     finding = page.locator("#finding-1")
@@ -123,6 +139,16 @@ def test_a_finding_leads_to_its_evidence(page_of: PageOf) -> None:
     assert 40 <= box["y"] < 500
     page.locator("#finding-1 a", has_text="GPU:1").click()
     wait_until(page, "location.hash === '#device-2'")
+
+
+def test_a_link_opens_its_section(page_of: PageOf) -> None:
+    page = page_of(page_with(full_document()))
+    assert page.locator("#gap-2").is_hidden()
+    page.locator("#finding-1 .title").click()
+    page.locator("#finding-1 a", has_text="gap 2").click()
+    page.locator("#gap-2").wait_for(timeout=5000)
+    page.goto(f"{page.url.partition('#')[0]}#input")
+    page.locator("#input .notes").wait_for(timeout=5000)
 
 
 @pytest.mark.parametrize("section", ["#summary", "#findings", "#gaps", "#devices"])
@@ -161,6 +187,15 @@ def test_back_and_escape_return_to_the_link(page_of: PageOf) -> None:
         wait_until(page, f"Math.abs(scrollY - {before}) < 300")
 
 
+@pytest.mark.parametrize("address", ["at=", "at=9,0,1", "at=0,x,1", "at=0,2,1", "%00", "device-99"])
+def test_a_wrong_address_does_nothing(page_of: PageOf, address: str) -> None:
+    page = page_of(page_with(full_document()))
+    page.goto(f"{page.url}#{address}")
+    page.reload()
+    output = "document.querySelector('.tv-tools output')?.textContent"
+    wait_until(page, f"{output} === '0 – 100 ms, 100 ms wide'")
+
+
 def wide_tables(page: Page) -> list[str]:
     open_sections(page)
     wide: list[str] = page.evaluate(
@@ -168,6 +203,11 @@ def wide_tables(page: Page) -> list[str]:
         .map((box) => box.getAttribute("aria-label"))"""
     )
     return wide
+
+
+@pytest.mark.parametrize("name", ["full", "bare", "many"])
+def test_no_table_is_wider_than_the_page(page_of: PageOf, name: str) -> None:
+    assert wide_tables(page_of(page_with(DOCUMENTS[name]), width=1280)) == []
 
 
 @pytest.mark.shared
@@ -182,6 +222,18 @@ def test_pages_of_recorded_gpu_runs_can_be_read(
         open_sections(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page_of(html, has_javascript=False).locator(".strips").is_visible()
+
+
+@pytest.mark.parametrize("is_dark", [False, True])
+def test_dark_and_light(page_of: PageOf, is_dark: bool) -> None:
+    page = page_of(page_with(full_document()), is_dark=is_dark)
+    before = color(page)
+    assert (before == "rgb(255, 255, 255)") == (not is_dark)
+    page.get_by_role("button", name="Show in").click()
+    after = color(page)
+    assert (after == "rgb(255, 255, 255)") == is_dark
+    page.reload()
+    assert color(page) == after
 
 
 def test_every_text_has_contrast(page_of: PageOf) -> None:

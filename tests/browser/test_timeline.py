@@ -111,6 +111,31 @@ def test_buttons_and_keys_zoom_and_pan(page_of: PageOf) -> None:
     assert view(page) == "0 – 100 ms, 100 ms wide"
 
 
+def test_the_wheel_turns_the_page_until_the_figure_has_focus(page_of: PageOf) -> None:
+    page = page_of(rendered(full_document()))
+    page.mouse.move(*at(page, 50, 60))
+    before = page.evaluate("scrollY")
+    page.mouse.wheel(0, -100)
+    wait_until(page, f"scrollY < {before}")
+    assert view(page) == "0 – 100 ms, 100 ms wide"
+    page.locator(".tv-canvas").focus()
+    page.mouse.move(*at(page, 50, 60))
+    before = page.evaluate("scrollY")
+    page.mouse.wheel(0, -300)
+    wait_until(page, "!document.querySelector('.tv-tools output').textContent.startsWith('0 ')")
+    assert page.evaluate("scrollY") == before
+
+
+def test_dragging_pans(page_of: PageOf) -> None:
+    page = page_of(rendered(full_document()))
+    page.get_by_role("button", name="Zoom in").click()
+    page.mouse.move(*at(page, 50, 60))
+    page.mouse.down()
+    page.mouse.move(*at(page, 30, 60), steps=4)
+    page.mouse.up()
+    assert view(page) == "35.0 ms – 85.0 ms, 50.0 ms wide"
+
+
 def row_of(page: Page, text: str) -> float:
     """The middle of the first row whose tooltip, at 95 ms or 65 ms or 30 ms, holds a text."""
     for y in range(6, 400, 6):
@@ -139,6 +164,14 @@ def test_hovering_tells_what_a_slice_is(page_of: PageOf) -> None:
     assert "input 6.00 ms, kernel launches 4.00 ms" in tip.inner_text()
     page.mouse.move(0, 0)
     assert tip.is_hidden()
+
+
+def test_a_gap_leads_to_its_row(page_of: PageOf) -> None:
+    page = page_of(rendered(full_document()))
+    y = row_of(page, "gap 1")
+    page.mouse.click(*at(page, 95, y))
+    wait_until(page, "location.hash === '#gap-1'")
+    assert page.locator("#gap-1").is_visible()
 
 
 def test_the_keyboard_goes_through_slices(page_of: PageOf) -> None:
@@ -179,6 +212,58 @@ def test_a_link_shows_its_place(page_of: PageOf) -> None:
     # The device is the last one: its lanes are on the screen.
     assert 0 < opened["y"] + opened["height"] < 900
     assert page.evaluate("document.activeElement.className") == "tv-canvas"
+
+
+def test_many_devices_start_folded(page_of: PageOf) -> None:
+    page = page_of(rendered(many(64)))
+    heights = {}
+    for name in ("Open all", "Fold all"):
+        box = page.locator(".tv-canvas").bounding_box()
+        assert box is not None
+        heights[name] = box["height"]
+        page.get_by_role("button", name="Open or fold").click()
+    assert heights["Open all"] < 1500 < heights["Fold all"]
+    page.mouse.click(*at(page, -5, 2 + 21 + 16 + 8 + 4))
+    assert page.get_by_role("button", name="Open or fold").inner_text() == "Open all"
+    box = page.locator(".tv-canvas").bounding_box()
+    assert box is not None
+    assert heights["Open all"] < box["height"] < heights["Open all"] + 120
+
+
+def test_of_very_many_devices_those_that_stand_out_come_first(page_of: PageOf) -> None:
+    page = page_of(rendered(many(24, outliers=("GPU:0", "GPU:7", "GPU:20"))))
+
+    def height() -> float:
+        box = page.locator(".tv-canvas").bounding_box()
+        assert box is not None
+        return box["height"]
+
+    count = page.locator(".tv-tools > span")
+    few = height()
+    assert count.inner_text() == "3 of 24 devices: those that stand out, and one like the others"
+    page.evaluate(
+        """() => document.dispatchEvent(new CustomEvent("traceview:show",
+            {detail: {device: 11, start_ps: 40e9, end_ps: 50e9, others: []}}))"""
+    )
+    # What a link leads to is there.
+    assert count.inner_text().startswith("4 of 24 devices")
+    page.get_by_role("button", name="All 24 devices").press("Enter")
+    assert count.inner_text() == "24 of 24 devices"
+    assert height() > few + 20 * 19
+    page.get_by_role("button", name="Those that stand out").click()
+    assert count.inner_text().startswith("4 of 24 devices")
+
+
+def test_colours_follow_the_theme(page_of: PageOf) -> None:
+    page = page_of(rendered(full_document()))
+    color = """() => new Promise((done) => requestAnimationFrame(() => setTimeout(() => {
+        done(document.querySelector(".tv-canvas").toDataURL());
+    })))"""
+    light = page.evaluate(color)
+    page.get_by_role("button", name="Show in dark").click()
+    assert page.evaluate(color) != light
+    page.get_by_role("button", name="Show in light").click()
+    assert page.evaluate(color) == light
 
 
 def test_paper_has_the_timeline_in_light_colours(page_of: PageOf) -> None:

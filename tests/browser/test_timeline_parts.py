@@ -1,0 +1,133 @@
+"""Calls the functions of the timeline's script that draw nothing: times, decoding of lanes, rows, lines of a tooltip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from traceview.document.html.printer import asset
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.browser
+
+Call = Callable[[str], Any]
+
+PARTS = ("time", "model", "layout", "tooltip")
+LANE = {
+    "kind": "compute",
+    "classes": ["compute", "h2d"],
+    "before_ps": [0, 5, 10],
+    "length_ps": [10, 20, 30],
+    "class": [0, 1, 0],
+    "name": [0, -1, 1],
+    "merged": [1],
+    "merged_count": [3],
+    "merged_hole_ps": [4],
+    "other_slice": [2],
+    "other_class": [1],
+    "other_ps": [7],
+}
+DATA = {
+    "span": 200,
+    "hosts": [{"name": "host", "offset": 100, "lanes": []}],
+    "devices": [{"key": "GPU:0", "name": "GPU:0", "host": 0, "lanes": [LANE, LANE]}],
+    "folded": [],
+    "names": ["MatMul", "Conv2D"],
+    "gaps": [[0, 0, 10, 1]],
+    "activities": {"compute": ["compute", "c", "compute"], "h2d": ["h2d", "h", "copy to device"]},
+    "causes": {},
+    "thread_causes": {},
+}
+
+
+@pytest.fixture
+def call(browser: Browser) -> Call:
+    """The value of a JavaScript expression, in which `model` is decoded from DATA."""
+    source = "\n".join(asset(f"timeline/{part}.js") for part in PARTS)
+    page = browser.new_page()
+    return lambda expression: page.evaluate(
+        f"(data) => {{ {source}\nconst model = decodeModel(data); return {expression}; }}", DATA
+    )
+
+
+@pytest.mark.parametrize(
+    ("ps", "text"),
+    [
+        ("0", "0"),
+        ("999", "999 ps"),
+        ("1000", "1.00 ns"),
+        ("12_345_678", "12.3 µs"),
+        ("99_960_000_000", "100 ms"),
+        ("999_499_999_999", "999 ms"),
+        ("999_500_000_000", "1.00 s"),
+        ("-4e15", "-4,000 s"),
+    ],
+)
+def test_a_time_has_the_unit_that_suits_it(call: Call, ps: str, text: str) -> None:
+    assert call(f"timeText({ps})") == text
+
+
+@pytest.mark.parametrize(
+    ("ps", "span_ps", "text"),
+    [
+        ("0", "1e12", "0"),
+        ("85e9", "50e9", "85.0 ms"),
+        ("100e9", "100e9", "100 ms"),
+        ("668_866_125_000", "669e9", "669 ms"),
+        ("668_866_125_000", "1e6", "668.86613 ms"),
+    ],
+)
+def test_a_moment_has_the_digits_that_its_view_needs(
+    call: Call, ps: str, span_ps: str, text: str
+) -> None:
+    assert call(f"momentText({ps}, {span_ps})") == text
+
+
+def test_slices_are_decoded_on_the_clock_of_all_hosts(call: Call) -> None:
+    slices = call("model.devices[0].lanes[0].slices")
+    assert [(piece["startPs"], piece["endPs"], piece["count"]) for piece in slices] == [
+        (100, 110, 1),
+        (115, 135, 3),
+        (145, 175, 1),
+    ]
+    assert [piece["parts"] for piece in slices] == [[[0, 10]], [[1, 16]], [[0, 23], [1, 7]]]
+    assert call("model.devices[0].gaps") == [
+        {"startPs": 100, "endPs": 110, "number": 1, "python": None}
+    ]
+
+
+def test_a_slice_is_found_by_time(call: Call) -> None:
+    lane = "model.devices[0].lanes[0]"
+    assert call(f"sliceAt({lane}, 112, 112)") is None
+    assert call(f"sliceAt({lane}, 112, 116)")["startPs"] == 115
+    # A slice ends before the time at its end.
+    assert call(f"sliceAt({lane}, 135, 135)") is None
+    assert call(f"sliceAt({lane}, 174, 174)")["startPs"] == 145
+
+
+def test_an_open_device_has_a_row_for_each_lane(call: Call) -> None:
+    kinds = "layOut(model, true).rows.map((row) => row.kind)"
+    assert call(kinds) == ["head", "lane", "lane"]
+    assert call(f"(model.devices[0].isOpen = false, {kinds})") == ["folded"]
+
+
+def test_a_tooltip_says_what_a_slice_is(call: Call) -> None:
+    row = "{ host: model.hosts[0], device: model.devices[0] }"
+    lane = "model.devices[0].lanes[0]"
+    assert call(f"sliceTitle({lane}, {lane}.slices[0])") == "MatMul"
+    assert call(f"sliceLines({row}, {lane}, {lane}.slices[0])") == [
+        "GPU:0, compute",
+        "from 0, 10 ps long",
+        "compute",
+    ]
+    assert call(f"sliceLines({row}, {lane}, {lane}.slices[1])")[-2:] == [
+        "copy to device 16 ps",
+        "stands for 3 events",
+    ]
+    assert "compute 23 ps, copy to device 7 ps" in call(
+        f"sliceLines({row}, {lane}, {lane}.slices[2])"
+    )
