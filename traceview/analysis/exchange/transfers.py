@@ -282,7 +282,7 @@ H2D_EXPOSED: Final = Rule(
     ),
     title="{who:waits/wait} {loss} for HtoD copies[ in {line}]",
     meaning=(
-        "The GPU does nothing but receive data from the host, or wait for it. Copies under compute or communication do not "
+        "The device does nothing but receive data from the host, or wait for it. Copies under compute or communication do not "
         "count."
     ),
     notes={

@@ -210,7 +210,7 @@ HOST_BOUND: Final = Rule(
         "jitted functions of JAX"
     ),
     # 4 ms to call the step, with the Python of the framework, and 20 µs per op: healthy steps of 20 ms with two replicas took
-    # 5.0 ms for 76 ops, of an LSTM 6.2 ms for 630 (two cores).
+    # 5.0 ms for 76 ops, of an LSTM 6.2 ms for 630 (two cores). Healthy steps of JAX had up to 3 calls.
     limits={
         "small_step_ps": 10_000_000_000,
         "call_ps": 4_000_000_000,

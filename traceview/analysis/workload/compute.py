@@ -360,8 +360,8 @@ def _factoring_labels(context: Context, device: int) -> BoolArray:
 class _Costly(Struct, frozen=True):
     """A kind of ops that are no products of matrices: by their types in TensorFlow, and by instructions of XLA."""
 
-    types: re.Pattern[str]
-    is_one: Callable[[Instruction], bool]
+    types: re.Pattern[str] | None = None
+    is_one: Callable[[Instruction], bool] | None = None
 
 
 _SORTS: Final = frozenset(["sort", "top_k", "approx_top_k"])
@@ -384,12 +384,10 @@ COSTLY: Final[Mapping[str, _Costly]] = {
     "images": _Costly(
         re.compile(
             r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
-        ),
-        lambda each: False,
+        )
     ),
     "copying": _Costly(
-        re.compile(r"(?!)"),
-        lambda each: not each.scope and _COPY.fullmatch(each.name) is not None,
+        is_one=lambda each: not each.scope and _COPY.fullmatch(each.name) is not None
     ),
 }
 
@@ -398,13 +396,14 @@ def _costly_labels(kind: _Costly) -> Callable[[Context, int], BoolArray]:
     """What says which labels are of a kind; what never changes is computed once, whatever it is."""
 
     def labels(context: Context, device: int) -> BoolArray:
-        trace = context.trace
-        names = trace.once(op_names)
-        is_one = [kind.types.fullmatch(type_ or "") is not None for _, type_ in names.ops]
-        marks: BoolArray = np.array(is_one, dtype=np.bool_)[
-            names.of_name[context.once(_op_of_label)]
-        ]
-        marks |= instructions_that(trace, kind.is_one)
+        op = context.once(_op_of_label)
+        marks: BoolArray = np.zeros(op.size, dtype=np.bool_)
+        if kind.types is not None:
+            names, matches = context.trace.once(op_names), kind.types.fullmatch
+            is_one = [matches(type_ or "") is not None for _, type_ in names.ops]
+            marks |= np.array(is_one, dtype=np.bool_)[names.of_name[op]]
+        if kind.is_one is not None:
+            marks |= instructions_that(context.trace, kind.is_one)
         return marks & ~_constant_labels(context, device)
 
     return labels

@@ -159,16 +159,23 @@ class JaxHooks(WindowListener):
         return hook
 
     def _hook_keras(self, module: Any) -> None:
-        trainer = module.JAXTrainer
-        put = functools.partial(self._put, self._patches)
-        put(trainer, "make_train_function", _first, self._made_train_function)
+        def put() -> None:
+            made = self._made_train_function
+            self._put(self._patches, module.JAXTrainer, "make_train_function", _first, made)
+
+        self._tell(put)
 
     def _made_train_function(self, model: Any, result: Any, error: BaseException | None) -> Any:
+        if error is None and not self._is_over:
+            self._tell(self._mark_training, model)
+        return result
+
+    def _mark_training(self, model: Any) -> None:
         """Mark the calls of a training function that executes compiled functions one by one."""
         train = model.train_function
         is_compiled = model.jit_compile and not model.run_eagerly
-        if error is not None or is_compiled or self._is_over or hasattr(train, "traceview_marks"):
-            return result
+        if is_compiled or hasattr(train, "traceview_marks"):
+            return
 
         def begins(*_args: Any, **_kwargs: Any) -> Any:
             self._tell(self._steps.mark_begins, _KERAS_STEP)
@@ -192,7 +199,6 @@ class JaxHooks(WindowListener):
                 trained.train_function = train
 
         self._patches.then(restore)
-        return result
 
     def _executes(self, program: Any, *_args: Any) -> Any:
         # A callback to Python that it makes may run functions of its own.
