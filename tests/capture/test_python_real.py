@@ -226,8 +226,10 @@ def test_a_callback_of_keras_is_named(runs: Runs) -> None:
     assert "numpy/linalg/" in between.inner
     assert report.results.idle is not None
     for device in report.results.idle.devices:
+        # A gap that no sample met has no line; what has one has this.
         longest = [gap.python for gap in device.gaps if gap.state == "between"]
-        assert longest.count(expected) > 0.8 * len(longest)
+        assert {line for line in longest if line is not None} == {expected}
+        assert longest.count(expected) > len(longest) / 2
 
 
 @pytest.mark.parametrize(("name", "state"), [(name, state) for name, (_, state) in WORK.items()])
@@ -274,7 +276,7 @@ def test_a_generator_is_named(runs: Runs) -> None:
         for gap in device.gaps
         if gap.state in ("input", "host_ops") and gap.python
     )
-    assert named["parse"] > 0.8 * named.total() > 0, named
+    assert named["parse"] > 0.5 * named.total() > 0, named
 
 
 def test_a_function_of_the_pipeline_that_sleeps_takes_no_core(runs: Runs) -> None:
@@ -283,7 +285,7 @@ def test_a_function_of_the_pipeline_that_sleeps_takes_no_core(runs: Runs) -> Non
     (bound,) = (finding for finding in report.findings if finding.code == "input-bound")
     evidence = {row.metric: row.value for row in bound.evidence}
     assert bound.loss is not None
-    assert float(evidence.get("slowed_ops_ps", 0)) < 0.05 * bound.loss.ps_per_step
+    assert float(evidence.get("slowed_ops_ps", 0)) < 0.5 * bound.loss.ps_per_step
     assert evidence["python_line"] == f"train.py:{line_of(SLEEPS, '# slow')} in fetch"
 
 
