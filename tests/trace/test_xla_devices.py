@@ -35,11 +35,18 @@ def test_a_loop_whose_ops_are_recorded_is_no_work_on_its_device_alone(tmp_path: 
 
 
 @pytest.mark.parametrize("lag_ms", [0, 120])
-def test_programs_that_the_host_is_ahead_of_are_the_steps(lag_ms: float, tmp_path: Path) -> None:
-    """Markers come every 50 ms; the programs of the first six ran when recording ended."""
+@pytest.mark.parametrize("has_id", [True, False])
+def test_programs_that_the_host_is_ahead_of_are_the_steps(
+    lag_ms: float, has_id: bool, tmp_path: Path
+) -> None:
+    """Markers come every 50 ms; the programs of the first six ran when recording ended.
+
+    The call of a program for one device has no id of its run.
+    """
     trace = new_trace(length_ms=500)
     for number, step in enumerate(marked_steps(trace, count=8)):
-        step.host("Execute (jit_step)", 0.1, 0.2, {"run_id": -70 + number})
+        name = "Execute (jit_step)" if has_id else "Client::ExecuteHelperOnSingleDevice"
+        step.host(name, 0.1, 0.2, {"run_id": -70 + number} if has_id else {})
         thread = trace.thread("device", 70)
         if number < 6:
             stats = {"run_id": -70 + number, "device_ordinal": 0}

@@ -23,7 +23,7 @@ from msgspec import Struct
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, Nesting, nesting, places
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.model import NONE, HostColumns, Trace
+from traceview.trace.model import NONE, HostColumns, Recording, Trace
 from traceview.xplane.columns import SmallIntArray, joined
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -228,3 +228,33 @@ def _ops_around(trace: Trace, calls: Int64Array) -> Int32Array:
     around = rows[places(times, host.start_ps[rows]) < places(times, host.end_ps[rows])]
     around = around[trace.names.where(host.name[around], op_type)]
     return innermost_value(calls, around, host.name[around], host, thread_of_line).astype(np.int32)
+
+
+def _is_call_on_one_device(name: bytes) -> bool:
+    return name.endswith(b"::ExecuteHelperOnSingleDevice")
+
+
+def calls_of_runs(recording: Recording, host: int) -> dict[int, int]:
+    """By the id of a run of a program on CPU devices of XLA, in time order, the host row of its call.
+
+    A call for several devices has the id of its run, as the ops have. A call for one device has none; what is left
+    are the runs of such calls, in their order. If there are more runs, the first were called before the recording
+    began; if fewer, the last began after it. No call for one device is known if a run began before its call.
+    """
+    columns = recording.host_columns
+    run_id = columns.stat("run_id").among(columns.rows_of_host(host))
+    is_op = columns.stat("device_ordinal").has(run_id.row)
+    calls = dict(zip(run_id.value[~is_op].tolist(), run_id.row[~is_op].tolist(), strict=True))
+    single = recording.named_on(host, _is_call_on_one_device)
+    order = np.argsort(columns.start_ps[run_id.row[is_op]], kind="stable")
+    ops, runs = run_id.row[is_op][order], run_id.value[is_op][order].tolist()
+    begun: dict[int, int] = {}
+    for run, start_ps in zip(runs, columns.start_ps[ops].tolist(), strict=True):
+        if run not in calls:
+            begun.setdefault(run, start_ps)
+    single = single[np.argsort(columns.start_ps[single], kind="stable")]
+    before = max(len(begun) - single.size, 0)
+    ordered = dict(zip(list(begun)[before:], single.tolist(), strict=False))
+    if all(columns.start_ps[row] <= begun[run] for run, row in ordered.items()):
+        calls |= ordered
+    return calls

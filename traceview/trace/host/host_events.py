@@ -25,7 +25,7 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.device.correlation import ProducerConsumerLinks
+from traceview.trace.device.correlation import ProducerConsumerLinks, calls_of_runs
 from traceview.trace.device.op_names import SideWork, side_work_of
 from traceview.trace.model import NONE, HostStat, HostSteps, Trace
 from traceview.xplane.columns import joined
@@ -173,11 +173,12 @@ class HostEvents:
     @cached_property
     def _runs_executed(self) -> dict[int, int]:
         """When the caller began to execute each run of a program of XLA."""
-        run_id, columns = self._stat("run_id"), self._columns
-        on_caller = self.thread[columns.line[run_id.row]] == self.caller
-        is_call = on_caller & ~self._stat("device_ordinal").has(run_id.row)
-        begun_ps = columns.start_ps[run_id.row[is_call]].tolist()
-        return dict(zip(run_id.value[is_call].tolist(), begun_ps, strict=True))
+        columns = self._columns
+        return {
+            run: int(columns.start_ps[row])
+            for run, row in calls_of_runs(self._trace, self._host).items()
+            if self.thread[columns.line[row]] == self.caller
+        }
 
     @property
     def lines_of_python(self) -> list[int]:

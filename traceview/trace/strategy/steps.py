@@ -34,7 +34,7 @@ from traceview.base.ids import sorted_unique, unique_ids
 from traceview.base.intervals import Int64Array
 from traceview.base.stats import median
 from traceview.base.text import enumerated
-from traceview.trace.device.correlation import Roots, innermost_value, steps_of_rows
+from traceview.trace.device.correlation import Roots, calls_of_runs, innermost_value, steps_of_rows
 from traceview.trace.model import NONE, HostSteps, Recording, Step
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass, is_compilation
@@ -208,15 +208,16 @@ def _runs_behind(recording: Recording, markers: _Markers) -> dict[int, int]:
 
     Those that began after the recording ended are missing.
     """
-    columns, run_id = recording.host_columns, recording.host_columns.stat("run_id")
+    columns = recording.host_columns
     ops = recording.device_columns.launch.astype(np.int64)
-    if not ops.size or not run_id.row.size:
+    calls = calls_of_runs(recording, 0) if ops.size else {}
+    if not calls:
         return {}
-    is_call = ~columns.stat("device_ordinal").has(run_id.row)
-    step = steps_of_rows(run_id.row[is_call], markers.roots, columns, recording.thread_of_line)
-    step_of_run = dict(zip(run_id.value[is_call].tolist(), step.tolist(), strict=True))
+    rows = np.array(list(calls.values()), dtype=np.int64)
+    step = steps_of_rows(rows, markers.roots, columns, recording.thread_of_line)
+    step_of_run = dict(zip(calls, step.tolist(), strict=True))
     begun: dict[int, int] = {}
-    of_ops = zip(run_id.at(ops, NONE).tolist(), columns.start_ps[ops].tolist(), strict=True)
+    of_ops = zip(columns.stat("run_id").at(ops, NONE).tolist(), columns.start_ps[ops].tolist(), strict=True)
     for run, start_ps in of_ops:
         number = step_of_run.get(run, NONE)
         if number != NONE:
