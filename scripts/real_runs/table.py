@@ -42,7 +42,7 @@ class Program(Struct, frozen=True):
 _INPUT: Final = ("input-bound",)
 _BETWEEN_STEPS: Final = ("between", "python")
 _HOST_OP: Final = ("host-op-in-step", "cpu-heavy-op")
-_SMALL_OPS: Final = ("host-bound", "collective-exposed", "layer-collectives")
+_SMALL_OPS: Final = ("host-bound", "collective-exposed", "small-collectives")
 _PYTHON: Final = ("python-stall", "callback-stall")
 
 PROGRAMS: Final = {

@@ -47,7 +47,13 @@ def _for(count: int, value: float) -> Truth:
 
 
 def all_reduce(
-    step: Step, spans: Sequence[Span], *, instance: int, asked_ms: float, op: str = REDUCE_OP
+    step: Step,
+    spans: Sequence[Span],
+    *,
+    instance: int,
+    asked_ms: float,
+    op: str = REDUCE_OP,
+    size: int = BUFFER_BYTES,
 ) -> None:
     """One all-reduce with everything that TensorFlow 2.21 says of it; the span of each GPU in their order.
 
@@ -67,7 +73,7 @@ def all_reduce(
         at_ms = asked_ms + 0.2
         consumed: Stats = {"_ct": 0, "_c": context}
         step.host("Run Collective", at_ms, at_ms + 0.1, consumed, thread=thread)
-        called: Stats = {"buffer_size": BUFFER_BYTES, "collective_type": "all_reduce"}
+        called: Stats = {"buffer_size": size, "collective_type": "all_reduce"}
         step.host("ncclAllReduce", at_ms + 0.02, at_ms + 0.08, called, thread=thread)
         launched = Step(trace, step.start_ms, thread=thread)
         launched.kernel(
@@ -156,7 +162,7 @@ def layer_collectives() -> Scenario:
         "exposed_ps": _for(2, 36),
     }
     devices = [f"GPU:{ordinal}" for ordinal in range(2)]
-    truth = _truth(dict.fromkeys(devices, device), collectives, ["layer-collectives"])
+    truth = _truth(dict.fromkeys(devices, device), collectives, ["small-collectives"])
     return Scenario("layer_collectives", {"host0": trace}, truth)
 
 

@@ -15,7 +15,7 @@ from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.collective_sums import CollectiveResult
-from traceview.analysis.exchange.collectives import EXPOSED, OF_LAYERS, OFF_GPU
+from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number, Rate
 from traceview.report.model import Report
@@ -43,7 +43,7 @@ def findings(report: Report) -> dict[str, Finding]:
     return {
         one.code: one
         for one in report.findings
-        if one.code in (EXPOSED.code, OF_LAYERS.code, OFF_GPU.code)
+        if one.code in (EXPOSED.code, SMALL.code, OFF_GPU.code)
     }
 
 
@@ -312,7 +312,7 @@ def layers(length_ms: float = 1, layer: str = "batch_normalization") -> object:
 
 def test_the_layers_are_counted_and_their_time_is_no_other_finding(tmp_path: Path) -> None:
     found = analyzed_steps(tmp_path, layers())
-    finding = found["layer-collectives"]
+    finding = found["small-collectives"]
     assert finding.title == (
         "Both GPUs spend 8.00 of 50.0 ms (16%) in synchronised batch normalisation of 4 layers"
     )
@@ -321,7 +321,7 @@ def test_the_layers_are_counted_and_their_time_is_no_other_finding(tmp_path: Pat
     assert finding.loss.gpu_time_ps == 2 * 4 * ms(8)
     evidence = {row.metric: row.value for row in finding.evidence}
     assert evidence == {
-        "layer_collective_count": 8,
+        "collective_count": 8,
         "layer": "functional_1/batch_normalization_0",
     }
     # Of the 9 ms that all collectives take, one is the sum of the gradients.
@@ -331,11 +331,11 @@ def test_the_layers_are_counted_and_their_time_is_no_other_finding(tmp_path: Pat
 @pytest.mark.parametrize(("length_ms", "is_found"), [(0.31, False), (0.32, True)])
 def test_where_it_starts(length_ms: float, is_found: bool, tmp_path: Path) -> None:
     """From 5 % of the steps of 49.975 ms on: eight collectives of 0.3124 ms."""
-    assert ("layer-collectives" in analyzed_steps(tmp_path, layers(length_ms))) == is_found
+    assert ("small-collectives" in analyzed_steps(tmp_path, layers(length_ms))) == is_found
 
 
 def test_layers_of_another_kind_are_layers(tmp_path: Path) -> None:
-    finding = analyzed_steps(tmp_path, layers(layer="memory_bank"))["layer-collectives"]
+    finding = analyzed_steps(tmp_path, layers(layer="memory_bank"))["small-collectives"]
     assert finding.title == "Both GPUs spend 8.00 of 50.0 ms (16%) in collectives of 4 layers"
 
 
@@ -361,7 +361,7 @@ def test_the_sum_of_the_gradients_is_not_of_layers(packs: int, scope: str, tmp_p
     found = analyzed_steps(
         tmp_path, lambda step, first: sum_of_gradients(step, first, scope=scope, packs=packs)
     )
-    assert "layer-collectives" not in found
+    assert "small-collectives" not in found
     assert ("collective-exposed" in found) is (packs == 8)
 
 
@@ -382,7 +382,7 @@ def test_more_collectives_than_the_layers_can_have_are_not_theirs(tmp_path: Path
         for ordinal in range(2):
             step.kernel(ordinal, 45, 46, op="gradient_tape/functional_1/conv2d/Mul:Mul")
 
-    finding = analyzed_steps(tmp_path, layers(), more)["layer-collectives"]
+    finding = analyzed_steps(tmp_path, layers(), more)["small-collectives"]
     assert finding.arguments["calls"] == Number(4, "collective")
     assert finding.loss is not None
     assert finding.loss.ps_per_step == ms(4)
@@ -395,7 +395,37 @@ def test_a_collective_after_the_backward_pass_is_not_of_layers(tmp_path: Path) -
         op = "CollectiveReduceV2_40:CollectiveReduceV2"
         all_reduce(step, [(36, 39)] * 2, instance=first + 40, asked_ms=35, op=op)
 
-    finding = analyzed_steps(tmp_path, layers(), norm)["layer-collectives"]
+    finding = analyzed_steps(tmp_path, layers(), norm)["small-collectives"]
     assert finding.arguments["calls"] == Number(8, "collective")
     assert finding.loss is not None
     assert finding.loss.ps_per_step == ms(8)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "is_small"),
+    [(8, 1 << 16, True), (7, 4, False), (8, (1 << 16) + 1, False)],
+)
+def test_many_small_collectives(count: int, size: int, is_small: bool, tmp_path: Path) -> None:
+    """They take 2 ms each, beside one of the gradients of 2 ms."""
+
+    def values(step: Step, first: int) -> None:
+        for ordinal in range(2):
+            step.kernel(ordinal, 1, 10)
+        for place in range(count):
+            start_ms = 11 + 4 * place
+            span, at_ms = (start_ms, start_ms + 2), start_ms - 0.5
+            all_reduce(step, [span] * 2, instance=first + place, asked_ms=at_ms, size=size)
+        all_reduce(step, [(45, 47)] * 2, instance=first + 50, asked_ms=44)
+
+    found = analyzed_steps(tmp_path, values)
+    if is_small:
+        small = found["small-collectives"]
+        assert small.title == (
+            "Both GPUs spend 16.0 of 50.0 ms (32%) in 8 collectives that exchange little each"
+        )
+        assert "tf.stack" in small.action
+        # That of the gradients, 4 %, is too short to be told.
+        assert "collective-exposed" not in found
+    else:
+        assert "small-collectives" not in found
+        assert "collective-exposed" in found

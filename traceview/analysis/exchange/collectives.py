@@ -16,7 +16,11 @@ from traceview.analysis.exchange.collective_sums import (
     compute,
     sidecars,
 )
-from traceview.analysis.exchange.layer_collectives import LayerCollectives, layer_collectives
+from traceview.analysis.exchange.layer_collectives import (
+    layer_collectives,
+    per_step,
+    used_steps,
+)
 from traceview.analysis.exchange.reduction_path import (
     LEAST_SUMMED,
     WAITS_FOR_SUMS,
@@ -34,7 +38,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
-from traceview.trace.device.op_names import split_op
+from traceview.trace.device.op_names import OPTIMIZER_SCOPE, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
@@ -44,6 +48,7 @@ _MOST_NAMED: Final = 3
 """Layers in a sentence."""
 
 _CHEAPER: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
+_TOGETHER: Final = "Exchange the values in one call: put them together with `{stack}`, sum that over the devices, and take it apart."
 _OTHER_CALLS: Final = (
     "Look for other calls: tensors of another type, metrics, synchronised batch normalisation, clipping by a global norm "
     "(`traceview show collectives LOGDIR`)."
@@ -115,25 +120,41 @@ EXPOSED: Final = Rule(
     example="All 4 GPUs spend 12.0 of 50.0 ms (24%) in exposed communication",
 )
 
-OF_LAYERS: Final = Rule(
-    code="layer-collectives",
+SMALL: Final = Rule(
+    code="small-collectives",
     states=(State.COMMUNICATION, State.DEVICE_WAIT),
-    starts_at="{limit} of the GPU time in collectives of layers while nothing computes",
-    title="{who:spends/spend} {loss} in collectives of {layers}",
-    titles={"norm": "{who:spends/spend} {loss} in synchronised batch normalisation of {layers}"},
+    limits={"fewest_calls": 8, "most_bytes": 1 << 16},
+    starts_at=(
+        "{limit} of the GPU time in collectives of layers, or in {fewest_calls} others of at most {most_bytes} bytes a step "
+        "and half of all, while nothing computes; without recorded bytes in others than those of the optimizer"
+    ),
+    title="{who:spends/spend} {loss} in {calls} that exchange little each",
+    titles={
+        "own": "{who:spends/spend} {loss} in {calls} outside of the optimizer",
+        "layers": "{who:spends/spend} {loss} in collectives of {layers}",
+        "norm": "{who:spends/spend} {loss} in synchronised batch normalisation of {layers}",
+    },
     meaning=(
-        "Layers exchange data between replicas inside the step, as `BatchNormalization(synchronized=True)` does three times "
-        "per layer in the forward pass and twice in the backward pass. These collectives are small, so each takes as long as "
-        "the devices need to meet, and what comes after the layer waits for them."
+        "Each collective takes as long as the devices need to meet, however little it exchanges, and what comes after it "
+        "waits for that."
     ),
-    notes={"calls": "Each step has {calls} of layers."},
-    action="Use `BatchNormalization` without `synchronized=True` where the batch of each replica is large enough.",
-    advice=(
-        "`GroupNormalization` and `LayerNormalization` need nothing of the other replicas. Synchronise fewer layers: each one "
-        "costs as much as the next. A larger batch per replica spreads the same collectives over more examples."
-    ),
+    notes={
+        "layers": (
+            "Layers exchange data between replicas inside the step, as `BatchNormalization(synchronized=True)` does three "
+            "times per layer in the forward pass and twice in the backward pass. Each step has {calls} of layers."
+        ),
+    },
+    action=_TOGETHER.format(stack="tf.stack"),
+    actions={
+        "layers": (
+            "Use `BatchNormalization` without `synchronized=True` where the batch of each replica is large enough.",
+            "`GroupNormalization` and `LayerNormalization` need nothing of the other replicas. Synchronise fewer layers: "
+            "each one costs as much as the next. A larger batch per replica spreads the same collectives over more examples.",
+        ),
+        "jax": (_TOGETHER.format(stack="jnp.stack"), ""),
+    },
     reasons={"": "the names of the ops show it", "cpu": "replicas on the CPU share its cores"},
-    metrics={"layer_collective_count": "collectives of layers per step", "layer": "a layer"},
+    metrics={"collective_count": "small collectives per step", "layer": "a layer"},
     example="Both GPUs spend 8.00 of 50.0 ms (16%) in synchronised batch normalisation of 4 layers",
 )
 
@@ -172,37 +193,63 @@ OFF_GPU: Final = Rule(
 
 
 def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | None]:
-    """Exposed collectives, those of layers apart, and sums off the links."""
+    """Small collectives, the other exposed ones, and sums off the links."""
     rows = context.ledger.rows(states=EXPOSED.states)
-    layers = layer_collectives(context)
-    if layers is not None:
-        of_layers = context.ledger.rows(states=OF_LAYERS.states, events=layers.rows)
-        finding = _of_layers(context, of_layers, layers)
-        if finding is not None:
-            yield finding
-            rows &= ~of_layers
+    if (finding := _small(context)) is not None:
+        small, told = finding
+        rows &= ~small
+        yield told
     yield _exposed(context, rows, result)
     yield _off_gpu(context)
 
 
-def _of_layers(context: Context, rows: BoolArray, layers: LayerCollectives) -> Finding | None:
-    is_on_cpu = _is_on_cpu(context)
-    scopes = sorted(scope.decode("utf-8", "replace") for scope in layers.scopes)
-    return OF_LAYERS.of_rows(
+def _small(context: Context) -> tuple[BoolArray, Finding] | None:
+    """The finding about collectives of layers, else about many others, with its rows of the ledger."""
+    layers = layer_collectives(context)
+    if layers is None:
+        events, count, title = _many(context)
+    else:
+        events, count = layers.rows, layers.per_step
+        title = "norm" if layers.is_batch_norm else "layers"
+    rows = context.ledger.rows(states=SMALL.states, events=events)
+    arguments: dict[str, Argument] = {"calls": Number(count, "collective")}
+    evidence = [Evidence("collective_count", count, None, "")]
+    if layers is not None:
+        arguments["layers"] = Number(len(layers.scopes), "layer")
+        first = min(scope.decode("utf-8", "replace") for scope in layers.scopes)
+        evidence.append(Evidence("layer", first, None, "", value_is="op"))
+    finding = SMALL.of_rows(
         context,
         rows,
-        arguments={
-            "layers": Number(len(scopes), "layer"),
-            "calls": Number(layers.per_step, "collective"),
-        },
-        confidence=("low", "cpu") if is_on_cpu else ("high", ""),
-        evidence=(
-            Evidence("layer_collective_count", layers.per_step, None, ""),
-            *(Evidence("layer", scope, None, "", value_is="op") for scope in scopes[:1]),
-        ),
-        title="norm" if layers.is_batch_norm else "",
-        notes=("calls",),
+        arguments=arguments,
+        confidence=("low", "cpu") if _is_on_cpu(context) else ("high", ""),
+        evidence=evidence,
+        title=title,
+        action="" if layers is None else "layers",
+        notes=() if layers is None else ("layers",),
     )
+    return None if finding is None else (rows, finding)
+
+
+def _many(context: Context) -> tuple[Int64Array, int, str]:
+    """The device rows of small collectives, or of those outside of the optimizer, how many a step has, and the title.
+
+    The latter where no bytes are recorded. None if they are few in a step, or the fewer.
+    """
+    collectives, steps = context.collectives, used_steps(context)
+    if not steps.size or not collectives.count:
+        return collectives.row[:0], 0, ""
+    sizes = collectives.bytes_moved[collectives.collective]
+    names = {op: context.trace.names.text(op) or "" for op in unique_ids(collectives.op).tolist()}
+    own = [op for op, name in names.items() if name and not OPTIMIZER_SCOPE.search(name.encode())]
+    chosen = is_in(collectives.op.astype(np.int64), np.array(sorted(own), dtype=np.int64))
+    is_known = sizes != UNKNOWN_BYTES
+    chosen[is_known] = sizes[is_known] <= SMALL.limits["most_bytes"]
+    count = per_step(collectives, chosen, steps)
+    everything = per_step(collectives, np.ones(chosen.size, dtype=np.bool_), steps)
+    if count < max(SMALL.limits["fewest_calls"], everything / 2):
+        return collectives.row[:0], 0, ""
+    return collectives.row[chosen], count, "" if is_known[chosen].all() else "own"
 
 
 def _is_on_cpu(context: Context) -> bool:
@@ -563,7 +610,7 @@ _ROW_COLUMNS: Final = (
 ANALYSIS: Final = Analysis[CollectiveResult](
     "collectives",
     compute=compute,
-    rules=(EXPOSED, OF_LAYERS, OFF_GPU),
+    rules=(EXPOSED, SMALL, OFF_GPU),
     diagnose=diagnose,
     sections=(collectives_section,),
 )

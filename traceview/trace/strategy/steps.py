@@ -217,7 +217,9 @@ def _runs_behind(recording: Recording, markers: _Markers) -> dict[int, int]:
     step = steps_of_rows(rows, markers.roots, columns, recording.thread_of_line)
     step_of_run = dict(zip(calls, step.tolist(), strict=True))
     begun: dict[int, int] = {}
-    of_ops = zip(columns.stat("run_id").at(ops, NONE).tolist(), columns.start_ps[ops].tolist(), strict=True)
+    of_ops = zip(
+        columns.stat("run_id").at(ops, NONE).tolist(), columns.start_ps[ops].tolist(), strict=True
+    )
     for run, start_ps in of_ops:
         number = step_of_run.get(run, NONE)
         if number != NONE:
