@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, ClassVar, Final, Literal
 from weakref import WeakKeyDictionary
 
-from traceview.capture.steps.graphs import computes_gradients, traces
+from traceview.capture.steps.graphs import computes_gradients, trace_count, traces
 from traceview.capture.window.step_window import StepWindow
 
 Kind = Literal["function", "replicas", "keras", "eager"]
@@ -76,10 +76,12 @@ class Callee:
 
     def learns(self) -> bool:
         """Whether graphs were made since the last time, from which it learns whether it trains."""
-        graphs = [graph for function in list(self.functions) for graph in traces(function)]
-        if len(graphs) == self.graph_count:
+        functions = list(self.functions)
+        count = sum(map(trace_count, functions))
+        if count == self.graph_count:
             return False
-        self.graph_count = len(graphs)
+        self.graph_count = count
+        graphs = (graph for function in functions for graph in traces(function))
         self.is_train = self.is_train or any(map(computes_gradients, graphs))
         return True
 

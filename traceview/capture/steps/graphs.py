@@ -49,6 +49,12 @@ def traces(function: Any) -> list[Any]:
     return [function] if hasattr(function, "captured_inputs") else []
 
 
+def trace_count(function: Any) -> int:
+    """How many graphs a `tf.function` has. Cheap, unlike to list them, which hashes the types of all that they capture."""
+    cache = getattr(function, "_function_cache", None)
+    return len(traces(function)) if cache is None else len(cache)
+
+
 def inner_graphs(op: Any, graph: Any) -> Iterator[tuple[str, Any]]:
     """The names and graphs of the functions that an op of a graph calls."""
     for attribute in _FUNCTION_ATTRIBUTES.get(op.type, ()):
