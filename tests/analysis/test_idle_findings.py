@@ -352,6 +352,15 @@ def test_what_differs_between_the_graphs_decides_the_action(
     assert (f"Its graphs differ {why}" in finding.explanation) is (why is not None)
 
 
+def test_where_xla_compiles_each_shape_no_signature_helps(tmp_path: Path) -> None:
+    trace = steps(traced_in(0, 2))
+    trace.host_event("CpuCompiler::CompileCpuExecutable", 203 * MS, 205 * MS)
+    written = trace.write(tmp_path)
+    function = {**graph({"GPU:0": 3}, name="train_step"), "traced_by": ("shape",)}
+    write_sidecar(written, {"placement": {"functions": [function]}})
+    assert found(tmp_path)["retracing"].action.startswith("Give all batches one shape")
+
+
 def test_the_first_recorded_step_stays_the_first_when_others_are_chosen(tmp_path: Path) -> None:
     trace = steps(traced_in(1))
     assert "retracing" in found(tmp_path, trace, steps=slice(1, 4))

@@ -169,3 +169,23 @@ def test_a_line_that_calls_the_framework_rests_in_it(
     assert steps is not None
     states = steps.steps[1].devices[0].states
     assert ("python" in states) is is_python
+
+
+def test_a_gap_that_is_cut_by_collections_has_the_line_of_most_of_it(tmp_path: Path) -> None:
+    """Rounds that come late find the thread where it collects garbage, and no sample is in the parts between."""
+    trace = new_trace(length_ms=300)
+    samples: list[Sample] = []
+    collected: list[tuple[int, int, int]] = []
+    for step in marked_steps(trace, period_ms=50, marker_ms=50):
+        step.host("PjitFunction(step)", 40, 41)
+        step.host("dot.1", 41, 50, {"device_ordinal": 0}, thread=trace.thread("device", 70))
+        begin_ns = PROFILE_START_NS + round(step.start_ms * MILLISECOND_NS)
+        for at in (9, 19, 29, 39):
+            lines = (("jax/_src/dtypes.py", "dtype", 1047, False), WORK)
+            samples.append((begin_ns + at * MILLISECOND_NS, 0, lines))
+            collected.append((begin_ns + at * MILLISECOND_NS - 500_000, 1_000_000, 2))
+    path = trace.write(tmp_path)
+    write_sidecar(path, {"python": python_group(samples, THREADS, collections=collected)})
+    found = {row.code: row for row in traceview.analyze(tmp_path).findings}
+    assert "in augmented, train.py:4" in found["host-bound"].title
+    assert "np.asarray" in found["host-bound"].action

@@ -238,3 +238,24 @@ def test_ops_outside_of_scopes_do_not_outvote_those_with_a_number(
     trace.write(tmp_path)
     ran = replicas_with_compute(traceview.analyze(tmp_path))
     assert ran.get("replica:1", 0) == (4 * (named_count + plain_count) if is_known else 0)
+
+
+PROGRAM: Final = "CpuExecutable::ExecuteAsyncOnStream"
+
+
+def test_a_program_of_xla_is_work_of_the_replica_that_runs_it(tmp_path: Path) -> None:
+    """As with `jit_compile=True` on the function that computes the gradients."""
+    trace = two_components([FIRST, PROGRAM], [SECOND, PROGRAM, PROGRAM])
+    trace.write(tmp_path)
+    assert replicas_with_compute(traceview.analyze(tmp_path)) == {
+        "replica:0": 4 * 2,
+        "replica:1": 4 * 3,
+    }
+
+
+def test_a_program_that_python_calls_runs_on_the_cpu(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.host(PROGRAM, 1, 21)
+    trace.write(tmp_path)
+    assert replicas_with_compute(traceview.analyze(tmp_path)) == {"replica:0": 4}

@@ -148,8 +148,10 @@ SMALL: Final = Rule(
     actions={
         "layers": (
             "Use `BatchNormalization` without `synchronized=True` where the batch of each replica is large enough.",
-            "`GroupNormalization` and `LayerNormalization` need nothing of the other replicas. Synchronise fewer layers: "
-            "each one costs as much as the next. A larger batch per replica spreads the same collectives over more examples.",
+            (
+                "`GroupNormalization` and `LayerNormalization` need nothing of the other replicas. Synchronise fewer layers: "
+                "each one costs as much as the next. A larger batch per replica spreads the same collectives over more examples."
+            ),
         ),
         "jax": (_TOGETHER.format(stack="jnp.stack"), ""),
     },

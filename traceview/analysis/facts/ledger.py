@@ -79,6 +79,7 @@ from traceview.ledger.table import Ledger
 from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.host.state_timeline import complement, intersection
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.host_names import HostNameKind
@@ -478,6 +479,9 @@ _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
 _LEAST_OF_A_LINE_PS: Final = 100 * PS_PER_US
 """Samples come every millisecond or so, and say little of less."""
 
+_MOSTLY_RATIO: Final = 0.5
+"""A line has so much of the sampled time of a gap. A choice of ours."""
+
 _LONG_DISPATCH_PS: Final = 1000 * PS_PER_US
 """A thread that is in one call for so long, before it has handed on any work, converts or copies what it was given."""
 
@@ -504,6 +508,10 @@ def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[s
     start = columns.start_ps[rows]
     spans = start, start + columns.duration_ps[rows], np.arange(rows.size)
     known = python.lines.in_each(python.caller, *spans, rows.size)
+    # A gap is cut where Python collects garbage, and samples come where it gives the lock back.
+    silent = [place for place, line in enumerate(known) if line is None]
+    for place, line in zip(silent, _lines_of_gaps(columns, python, rows[silent]), strict=True):
+        known[place] = line
     number = {line: place for place, line in enumerate(lines)}
     by_kind, by = columns.by_kind.copy(), columns.by.copy()
     for row, line in zip(rows.tolist(), known, strict=True):
@@ -511,6 +519,21 @@ def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[s
             by_kind[row], by[row] = By.PYTHON, number.setdefault(str(line), len(number))
     lines[:] = number
     return with_values(columns, by_kind=by_kind, by=by)
+
+
+def _lines_of_gaps(
+    columns: Columns, python: HostPython, rows: Int64Array
+) -> list[PythonLine | None]:
+    """The line of Python in most of the whole idle time around each of some rows, where one is."""
+    is_idle = columns.activity == IDLE
+    goes_on = np.append(False, is_idle[:-1] & (columns.end_ps[:-1] == columns.start_ps[1:]))
+    first = np.flatnonzero(is_idle & ~goes_on[: is_idle.size])
+    last = np.flatnonzero(is_idle & ~np.append(goes_on[1:] & is_idle[1:], False))
+    gaps, place = unique_inverse(np.searchsorted(first, rows, "right") - 1)
+    start, end = columns.start_ps[first[gaps]], columns.end_ps[last[gaps]]
+    found = python.lines.in_each(python.caller, start, end, np.arange(gaps.size), gaps.size)
+    mostly = [line if line and line.ratio >= _MOSTLY_RATIO else None for line in found]
+    return [mostly[each] for each in place.tolist()]
 
 
 def _without_evidence(context: Run, ledger: Ledger) -> Ledger:

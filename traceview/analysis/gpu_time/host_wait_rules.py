@@ -9,6 +9,7 @@ from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
+from traceview.trace.host.python_lines import FRAMEWORKS
 
 _METRICS: Final = {
     "longest_gap_ps": "longest gap",
@@ -23,6 +24,8 @@ _NO_PYTHON: Final = {
     "waits": (
         "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer."
     ),
+    "queue": "That line waits most of the time for what another thread or process makes.",
+    "network": "That line waits for the network most of the time.",
     "native": (
         "That line is in calls of TensorFlow most of the time: they run ops outside of the step, or fetch a value and wait until "
         "it is computed."
@@ -30,7 +33,20 @@ _NO_PYTHON: Final = {
 }
 """Where samples show that what devices wait for is not Python that runs."""
 
+_AWAITED_ACTIONS: Final = {
+    "queue": (
+        "Give that more threads or processes, or less work: what the line asks for is not there yet.",
+        "",
+    ),
+    "network": (
+        "Do it in a thread of its own, or in every 100th step only.",
+        "",
+    ),
+}
 _NO_PYTHON_ACTIONS: Final = {
+    **_AWAITED_ACTIONS,
+    # They hold whatever framework runs the steps.
+    **{f"jax-{key}": texts for key, texts in _AWAITED_ACTIONS.items()},
     "waits": (
         "Wait less often, or in a thread of its own.",
         (
@@ -43,6 +59,25 @@ _NO_PYTHON_ACTIONS: Final = {
         "",
     ),
 }
+
+_BETWEEN_STEPS: Final = (
+    "{who:waits/wait} {loss} for {what} between steps[ in {line}][, in {affected} of {used}]"
+)
+_IN_STEP: Final = "{who:waits/wait} {loss} for {what} in the step[ in {line}]"
+
+
+def _titles(title: str) -> dict[str, str]:
+    """The titles for what is awaited that is no Python."""
+    awaited = {"queue": "another thread or process", "network": "the network"}
+    return {key: title.replace("{what}", what) for key, what in awaited.items()}
+
+
+AWAITED_IN: Final = {
+    "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
+    "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
+    "native": FRAMEWORKS,
+}
+"""The modules in which a thread waits for each of these."""
 
 D2H_SYNC: Final = Rule(
     code="d2h-sync",
@@ -229,6 +264,10 @@ HOST_BOUND: Final = Rule(
             "Give the step tensors: convert arrays once before the loop, `tf.constant(array)`, or let `tf.data` make them.",
             "An array of another dtype or order than the tensor is copied number by number, on the thread of the steps.",
         ),
+        "jax-convert": (
+            "Give the step arrays: convert once before the loop what stays the same, and lists and numbers with `np.asarray`.",
+            "`jnp.array` converts a list number by number in Python: one of 200 rows of 400 took 270 ms, with `np.asarray` 1.3.",
+        ),
         "jax-puts": (
             "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",
             "Each `jax.device_put` of an array, also of one in a tree, takes tens of microseconds and more on the calling thread.",
@@ -261,7 +300,8 @@ HOST_BOUND: Final = Rule(
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",
     states=(State.BETWEEN,),
-    title="{who:waits/wait} {loss} for Python between steps[ in {line}][, in {affected} of {used}]",
+    title=_BETWEEN_STEPS.replace("{what}", "Python"),
+    titles=_titles(_BETWEEN_STEPS),
     meaning=(
         "The host is between two step markers, in callbacks, logging, metrics or other code of the loop, and no step is in "
         "flight."
@@ -345,6 +385,8 @@ VALIDATION_STALL: Final = Rule(
     example="Both replicas spend 65.3 of 82.6 ms (79%) in an evaluation between steps",
 )
 
+_PAD: Final = "Give all batches one shape, or few: pad them, or drop a smaller last one, batch(n, drop_remainder=True)."
+
 RETRACING: Final = Rule(
     code="retracing",
     states=(State.COMPILE,),
@@ -374,6 +416,10 @@ RETRACING: Final = Rule(
                 "Or give all batches one shape: `dataset.batch(n, drop_remainder=True)` if only the last one is smaller, else "
                 "padding to few lengths."
             ),
+        ),
+        "xla": (
+            _PAD,
+            "No signature helps: XLA compiles each shape, also of a graph that serves all of them.",
         ),
         "jax": (
             "Give each call the same shapes, dtypes and static arguments.",
@@ -460,7 +506,8 @@ FIRST_CALL: Final = Rule(
 PYTHON_STALL: Final = Rule(
     code="python-stall",
     states=(State.PYTHON,),
-    title="{who:waits/wait} {loss} for Python in the step[ in {line}]",
+    title=_IN_STEP.replace("{what}", "Python"),
+    titles=_titles(_IN_STEP),
     meaning="Python runs on the thread that launches work, and nothing is queued on the devices meanwhile.",
     starts_at=(
         "{limit} of the GPU time idle between events that Python calls on the launching thread, where samples or frames show "

@@ -58,6 +58,7 @@ from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
 from traceview.xplane.host_names import HostNameKind, host_name_kind, op_type
+from traceview.xplane.planes import is_compilation
 
 _LISTED_CALLS: Final = 4
 
@@ -324,8 +325,12 @@ def _line(python: PythonShare | None) -> dict[str, Argument]:
 
 
 def _instead(python: PythonShare | None) -> str:
-    """The key of what is said where the thread runs no Python."""
-    return "" if python is None or python.state == "runs" else python.state
+    """The key of what is said where the thread runs no Python: what it waits for, where a module shows that."""
+    if python is None or python.state == "runs":
+        return ""
+    inner = python.inner or ""
+    known = (key for key, modules in rules.AWAITED_IN.items() if inner.startswith(modules))
+    return next(known, python.state)
 
 
 def _python(waits: _Waits) -> Iterator[Finding | None]:
@@ -335,6 +340,7 @@ def _python(waits: _Waits) -> Iterator[Finding | None]:
     yield waits.finding(
         rules.PYTHON_STALL,
         arguments=_line(python),
+        title=instead if instead in rules.PYTHON_STALL.titles else "",
         action=instead,
         notes=(instead,),
         # A pause inside a call of the framework is what that call takes.
@@ -377,7 +383,12 @@ def _between_steps(waits: _Waits) -> Iterator[Finding | None]:
         least = int(rules.CALLBACK_STALL.limits["least_op_count"])
         evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
     yield waits.finding(
-        rules.CALLBACK_STALL, arguments=arguments, evidence=evidence, action=key, notes=(key,)
+        rules.CALLBACK_STALL,
+        arguments=arguments,
+        evidence=evidence,
+        title=key if key in rules.CALLBACK_STALL.titles else "",
+        action=key,
+        notes=(key,),
     )
 
 
@@ -483,6 +494,9 @@ def _compilation(waits: _Waits) -> Iterator[Finding | None]:
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause
+    states = context.idle.states[waits.host]
+    called = trace.host_columns.name[states.rows_of_thread(states.caller)]
+    compiles = bool(trace.names.where(called, is_compilation).any())
     functions = tuple(dict.fromkeys(call.function for call in retraced))
     yield waits.finding(
         rules.RETRACING,
@@ -501,7 +515,7 @@ def _compilation(waits: _Waits) -> Iterator[Finding | None]:
             )
             for call in retraced[:_LISTED_CALLS]
         ],
-        action=key,
+        action="xla" if compiles and key != "python" else key,
         notes=(key,),
     )
 

@@ -3,7 +3,7 @@
 Without GPUs there is no device plane, but the part of each replica in the step function runs as a separate component:
 a `FunctionRun` in the calling thread produces an id, and every `ExecutorState::Process` that runs ops of that
 component consumes it (TensorFlow 2.21, measured). So an op belongs to the component of the innermost
-`ExecutorState::Process` around it. A component belongs to the replica that most of its op names contain: `replica_<k>`
+`ExecutorState::Process` around it. A program of XLA is one op. A component belongs to the replica that most of its op names contain: `replica_<k>`
 anywhere in the path, or `update_<k>` in an optimizer; a name without a number counts for replica 0, unless a
 quarter of the names, and eight, have one. A single op does
 not decide: replica 1 flushes its summaries on the device of the writer, which is that of replica 0. An optimizer
@@ -67,6 +67,8 @@ _NOT_WORK = re.compile(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If)|IteratorGetNext.*"
 )
 _COLLECTIVE = re.compile(rb"Collective.*|NcclAllReduce")
+_PROGRAM: Final = b"CpuExecutable::ExecuteAsyncOnStream"
+"""A program of XLA that an op of TensorFlow runs, with `jit_compile=True`; it returns when all is computed (2.21, measured)."""
 _SUFFIX = re.compile(rb"_(\d{1,6})$")
 _SHARED: Final = -2
 _SEVERAL: Final = 2
@@ -79,7 +81,7 @@ class _NameFacts(Struct, frozen=True, eq=False):
     """Per name of the trace: whether it is an op that does work, or a collective, its replica and its suffix number.
 
     `order`: of collectives, the rank of the name by its suffix, then by those of the scopes around it.
-    `uses_variable`: the op runs on the device of a variable, whichever replica issued it.
+    `uses_variable`: the op runs on the device of a variable, whichever replica issued it; so nor does a program of XLA show one.
     """
 
     work: BoolArray
@@ -126,6 +128,7 @@ def _name_facts(names: Names, highest: int) -> _NameFacts:
     replica = np.full(count, NONE, dtype=np.int64)
     numbers_of: dict[int, tuple[int, ...]] = {}
     for index, name in enumerate(names):
+        work[index] = uses[index] = name == _PROGRAM
         op = _OP.fullmatch(name)
         if not op:
             continue
@@ -158,6 +161,8 @@ def _replica_of_rows(
     name = host.name[rows]
     named = facts.replica[name]
     result = np.where(named != NONE, named, _SHARED)
+    # Without a graph around, Python calls the program, on the only device that can be.
+    result[names.matching(name, [_PROGRAM])] = 0
     in_component = component != NONE
     if in_component.any():
         uses = facts.uses_variable[name]
