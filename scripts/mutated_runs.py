@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
@@ -247,7 +248,8 @@ def damage_sidecar(path: Path, choice: random.Random) -> None:
         if choice.random() < 0.15 and isinstance(holder, dict):
             del holder[key]
         else:
-            holder[key] = choice.choice(_LEAVES)
+            # A copy: the next change may be inside of it.
+            holder[key] = deepcopy(choice.choice(_LEAVES))
     text = json.dumps(content)
     if choice.random() < 0.1:
         text = text[: choice.randrange(len(text))]
