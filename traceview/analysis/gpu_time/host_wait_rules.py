@@ -67,8 +67,12 @@ _IN_STEP: Final = "{who:waits/wait} {loss} for {what} in the step[ in {line}]"
 
 
 def _titles(title: str) -> dict[str, str]:
-    """The titles for what is awaited that is no Python."""
-    awaited = {"queue": "another thread or process", "network": "the network"}
+    """The titles for what is awaited where no Python runs."""
+    awaited = {
+        "queue": "another thread or process",
+        "network": "the network",
+        "waits": "Python that itself waits",
+    }
     return {key: title.replace("{what}", what) for key, what in awaited.items()}
 
 
