@@ -9,7 +9,6 @@ from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
-from traceview.trace.host.python_lines import FRAMEWORKS
 
 _METRICS: Final = {
     "longest_gap_ps": "longest gap",
@@ -79,7 +78,7 @@ def _titles(title: str) -> dict[str, str]:
 AWAITED_IN: Final = {
     "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
     "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
-    "native": FRAMEWORKS,
+    "native": ("keras/", "tf_keras/"),
 }
 """The modules in which a thread waits for each of these."""
 

@@ -60,7 +60,7 @@ OFF_CORE_PS: Final = 10 * PS_PER_MS
 """A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
 _EXPLAINS_RATIO: Final = 0.5
 """Of the time in which a device waits: a line that computes for so long explains it, before any that waits."""
-FRAMEWORKS: Final = ("tensorflow/", "keras/", "tf_keras/", "jax/", "jaxlib/")
+_FRAMEWORKS: Final = ("tensorflow/", "keras/", "tf_keras/", "jax/", "jaxlib/")
 _HASH_SEED: Final = 0xC70F6907
 _HASH_FACTOR: Final = 0xC6A4A7935BD1E995
 _HASH_SHIFT: Final = 47
@@ -450,7 +450,7 @@ class PythonLines:
         return self._stacks_that(
             lambda stack: self._frame(
                 stack[-2 if len(stack) > 1 and self._frame(stack[-1]).is_user else -1]
-            ).file.startswith(FRAMEWORKS)
+            ).file.startswith(_FRAMEWORKS)
         )
 
     @cached_property
