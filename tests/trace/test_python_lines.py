@@ -149,7 +149,7 @@ def test_native_code_that_calls_python_waits_for_what_that_waits_for(tmp_path: P
             (WAIT, QUEUE),
             "waits",
             "cluster_coordinator.py:470 in get",
-            "waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer.",
+            "waits most of the time for what another thread or process makes.",
         ),
         (
             (IDENTITY,),
