@@ -325,9 +325,12 @@ def test_a_map_that_is_mostly_python_is_written_in_ops_of_tensorflow(
     assert bound.action.startswith("Replace Python of the pipeline") == is_python
 
 
-@pytest.mark.parametrize(("load", "lost_ms"), [(0.3, 26), (0.02, 6)])
+@pytest.mark.parametrize(
+    ("load", "lost_ms", "action"),
+    [(0.3, 26, "Do the work in ops of TensorFlow"), (0.02, 6, "Let threads load ahead")],
+)
 def test_a_generator_that_waits_for_something_else_keeps_no_lock(
-    load: float, lost_ms: float, tmp_path: Path
+    load: float, lost_ms: float, action: str, tmp_path: Path
 ) -> None:
     """It works 80% of the window, by its calls; the thread of the step is silent for 20 ms after its wait."""
     _, bound = buffered(
@@ -341,6 +344,8 @@ def test_a_generator_that_waits_for_something_else_keeps_no_lock(
         load=load,
     )
     assert lost_ps(bound) == ms(lost_ms)
+    assert bound is not None
+    assert bound.action.startswith(action)
 
 
 def test_calls_that_still_run_are_no_buffer(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from traceview.analysis.facts.input_supply import (
     pipeline_python,
     supply_of,
 )
+from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
@@ -51,6 +52,8 @@ _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
 _CORES: Final = "cores"
 _GENERATOR: Final = "generator"
+_WAITING: Final = "waiting_generator"
+"""The generator waits, and computes little."""
 
 _KINDS: Final = (
     (r"Map(?:V\d+)?", "map"),
@@ -110,6 +113,10 @@ _ACTIONS: Final = {
             "`multiprocessing.pool.ThreadPool(8).imap(load, keys)`. A generator makes one element at a time and holds "
             "Python's lock while it computes: prefetch alone does not help."
         ),
+    ),
+    _WAITING: (
+        "Let threads load ahead in the generator: `multiprocessing.pool.ThreadPool(8).imap(load, keys)`.",
+        "The generator waits most of the time, for a server, a file, a queue or a timer, and makes one element after the other.",
     ),
     "shuffle": (
         "Shuffle names or keys before they are read and decoded.",
@@ -341,8 +348,12 @@ class _Sentences:
         supply = self._supply
         return supply is not None and "prefetch" in supply.missing and not supply.is_generator
 
+    @property
+    def _python(self) -> PythonShare | None:
+        return self._context.python_of_input.get(self._context.trace.hosts[self._host].name)
+
     def _add_line(self) -> None:
-        python = self._context.python_of_input.get(self._context.trace.hosts[self._host].name)
+        python = self._python
         if python and "line" not in self.arguments:
             self.arguments["line"] = Line(python.line)
             self.notes.append("line")
@@ -400,6 +411,8 @@ class _Sentences:
                 return "rows"
             may_move = any(action_for(kind) in _MOVABLE for kind in before)
             return action if may_move else "rejected"
+        if action == _GENERATOR and (python := self._python) and python.state == "waits":
+            return _WAITING
         return action
 
 
