@@ -99,3 +99,24 @@ def test_ops_in_which_devices_meet_are_collectives_whatever_they_are_called(tmp_
         "dot.1": ["compute"],
         "psum.7": ["collective"],
     }
+
+
+def test_an_op_is_done_before_the_thread_that_completed_it_runs_the_rest(tmp_path: Path) -> None:
+    """The end of the copy is said when all that waited for it has run: the loop, and what follows."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace)):
+        first, second = trace.thread("first", 70), trace.thread("second", 71)
+        produced = {"device_ordinal": 0, "_pt": 15, "_p": number}
+        step.host("copy.1", 1, 2, produced, thread=first)
+        step.host("ThreadpoolListener::StartRegion", 2, 2, thread=second)
+        step.host("ThunkExecutor::Execute", 5, 40, thread=second)
+        step.host("dot.1", 6, 39, {"device_ordinal": 0}, thread=second)
+        step.host("end: copy.1", 40.01, 40.02, {"_ct": 15, "_c": number}, thread=second)
+    trace.write(tmp_path)
+    recording = traceview.load(tmp_path)
+    columns = recording.device_columns
+    lasts = {
+        recording.names.text(name): ps
+        for name, ps in zip(columns.name.tolist(), columns.duration_ps[:].tolist(), strict=True)
+    }
+    assert lasts == {"copy.1": 4 * 10**9, "dot.1": 33 * 10**9}

@@ -18,7 +18,7 @@ no link assigns are `shared` and counted separately.
 
 The CPU devices of an XLA program have no plane either: JAX on CPUs, and Keras on JAX. Each op of the program is an event on whichever thread ran it, named as in the HLO, with the number of its device in
 `device_ordinal` (jaxlib 0.10, measured). An op that ends on another thread says so in an event `end: <op>` there, which
-consumes what the op produced. A collective lasts from when a device enters it until all have met. It keeps a thread, so work
+consumes what the op produced, after the thread has run all that waited for the op. A collective lasts from when a device enters it until all have met. It keeps a thread, so work
 that is left of an op then may only be queued: an op counts to the beginning of the next collective of its device at most.
 """
 
@@ -306,6 +306,7 @@ _INSTRUCTION: Final = re.compile(rb"[A-Za-z_][\w.\-]{0,255}")
 """The name of an HLO instruction; what the runtime records beside it has spaces or colons."""
 
 _END: Final = b"end: "
+_GOES_ON: Final = b"ThunkExecutor::Execute"
 
 _RENDEZVOUS: Final = (b"Rendezvous", b"InvokeRendezvous")
 """Where the devices of a collective meet (jaxlib 0.10)."""
@@ -352,10 +353,31 @@ def _ends(names: Names, columns: HostColumns, rows: Int64Array) -> Int64Array:
     producer, produced, consumer, consumed = linked_events(columns)
     is_end = names.where(columns.name[consumer], lambda name: name.startswith(_END))
     until = np.full(int(max(produced.max(initial=0), consumed.max(initial=0))) + 1, NONE, np.int64)
-    np.maximum.at(until, consumed[is_end], columns.end_ps[consumer[is_end]])
+    np.maximum.at(until, consumed[is_end], _completed(names, columns, consumer[is_end]))
     of_row = np.full(columns.count, NONE, dtype=np.int64)
     of_row[producer] = until[produced]
     result: Int64Array = np.maximum(end, of_row[rows])
+    return result
+
+
+def _completed(names: Names, columns: HostColumns, ends: Int64Array) -> Int64Array:
+    """When the ops were done whose end these rows say.
+
+    The thread that completes an op first runs all that waited for it, the rest of the program perhaps (`ThunkExecutor::Execute`),
+    and says the end then.
+    """
+    result = columns.end_ps[ends]
+    line, start = columns.line[ends], columns.start_ps[ends]
+    for each in unique_ids(line).tolist():
+        of_line = np.flatnonzero(columns.line[:] == each)
+        # Of those that end together the outermost last.
+        order = np.lexsort((-columns.start_ps[of_line], columns.end_ps[of_line]))
+        of_line = of_line[order]
+        own = np.flatnonzero(line == each)
+        before = np.searchsorted(columns.end_ps[of_line], start[own], side="right") - 1
+        last = of_line[before]
+        goes_on = (before >= 0) & names.matching(columns.name[last], [_GOES_ON])
+        result[own[goes_on]] = columns.start_ps[last[goes_on]]
     return result
 
 
