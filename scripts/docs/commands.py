@@ -25,9 +25,8 @@ from traceview.document.vocabulary import STATES
 _HEAD = """\
 # Commands
 
-Reports go to standard output, everything else to standard error. Files are written whole or not at all, and never over
-an existing one without `--force`. `traceview COMMAND --help` prints the same as this page, which is made from it by
-`python -m scripts.docs`.
+Reports go to standard output, everything else to standard error. Files are written whole or not at all, and replaced only
+with `--force`. `traceview COMMAND --help` prints the same as this page (`python -m scripts.docs` makes it).
 """
 _EXAMPLE = "Example: "
 _COMMON_SHARE = 3
@@ -187,5 +186,8 @@ def _exit_codes() -> str:
     for kind in vars(errors).values():
         if inspect.isclass(kind) and issubclass(kind, errors.TraceviewError):
             meanings.setdefault(kind.exit_code, first_paragraph(kind.__doc__))
+    # The gate's own verdicts, which are no errors: docs/runs.md, "In CI".
+    meanings[9] += " Of `traceview gate`: no verdict."
+    meanings[10] = "`traceview gate`: a condition fails."
     codes = sorted(meanings)
     return "\n".join(f"- {number}: {meanings[number]}" for number in codes)

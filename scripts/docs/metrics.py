@@ -14,8 +14,8 @@ from traceview.report.model import Report
 _HEAD = """\
 # The JSON of a report
 
-`traceview report LOGDIR -o DIR` writes `report.json` beside the pages, `traceview analyze LOGDIR -o report.json` alone. The
-objects of `traceview.analyze(...)` have the same names. `traceview report report.json --format html` makes the page later.
+`traceview report LOGDIR -o DIR` writes `report.json` beside the pages, `traceview analyze LOGDIR -o report.json` alone.
+`traceview report report.json --format html` makes the page later. `traceview.analyze(...)` returns the same objects.
 
 ```sh
 jq -r '.findings[] | [.severity, .code, .loss.gpu_time_ratio] | @tsv' report.json
@@ -24,24 +24,24 @@ jq '.results.ledger.share_by_state' report.json
 traceview explain --schema report | jq '."$defs".DeviceTimeRow.properties.busy_ps'
 ```
 
-The last command gives type and meaning of a key. [method.md](method.md) defines the numbers.
+The last command prints type and meaning of a key. [method.md](method.md) defines the numbers.
 
 ## Rules
 
-- The end of a key is its unit: `_ps` picoseconds, `_ns` nanoseconds, `_bytes`, `_mb` megabytes, `_hz`, `_watts`, `_per_second`,
+- A key ends with its unit: `_ps` picoseconds, `_ns` nanoseconds, `_bytes`, `_mb` megabytes, `_hz`, `_watts`, `_per_second`,
   `_per_step`. `_ratio` is a share from 0 to 1 unless the schema says otherwise, `_count` a number of things.
-- Times are whole picoseconds from the origin of the run: the earliest profile start of its hosts. `jq` and JavaScript hold
-  integers exactly up to 2^53, two and a half hours of picoseconds.
-- Parts add up exactly. Compute, the exposed parts and idle of a device sum to `window_ps`, the states of its mean step in
+- Times are whole picoseconds from the [origin](method.md#origin-of-times) of the run. `jq` and JavaScript hold integers
+  exactly up to 2^53, two and a half hours of picoseconds.
+- Parts add up exactly: compute, exposed parts and idle of a device to `window_ps`, the states of its mean step in
   `results.ledger` to `step_ps`.
 - Null means that the trace does not hold the number. A topic without a result is null, with its reason in `skipped`.
-- `schema_version` changes when a key goes, or changes its meaning, type or unit. Within a version keys and words may be added:
+- `schema_version` changes when a key goes, or changes its meaning, type or unit. Keys and words may be added without that:
   ignore those that you do not know.
 
 ## Keys
 
 Each object has its path, its name in the schema, what it is, and its keys. `[]` is each item of a list, `.*` each value of an
-object. An object that occurs in several places is listed at the first. The schema alone has `arguments`, `results.lanes`,
+object. An object in several places is listed at the first. Only the schema has `arguments`, `results.lanes`,
 `results.timeline` and `results.environment.hosts`.
 """
 _FOR_SCHEMA_ONLY = (".arguments.*", "results.lanes", "results.timeline", "environment.hosts[].")

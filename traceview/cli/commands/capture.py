@@ -105,8 +105,8 @@ def capture(
 ) -> None:
     """Run a training script and record some of its steps.
 
-    traceview becomes the script or the command; each Python process that trains in it captures itself. The last line of
-    the output names the run. --check runs nothing, and exits with 8 if a check failed.
+    Each Python process of the script or command that trains captures itself. The last line of the output names the run.
+    --check runs nothing, and exits with 8 if a check failed.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """

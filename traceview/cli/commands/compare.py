@@ -52,8 +52,8 @@ def compare(
 ) -> None:
     """Show whether a change made the step faster, and why.
 
-    Noise is not called a change: three captures of each side show how much runs differ without one. Runs on other devices
-    or of another batch are not compared: exit code 7.
+    A change within the noise of runs is none; three captures of each side show that noise. Runs on other devices or of
+    another batch are not compared: exit code 7.
 
     Example: traceview compare logs/before logs/after -o comparison.html
     """

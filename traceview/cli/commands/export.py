@@ -57,8 +57,8 @@ def export(
 ) -> None:
     """Write a run for Perfetto, or as tables.
 
-    A trace holds every event that overlaps the window and, on separate tracks, findings, steps, the state of each device
-    with what caused it, and collectives. FILE.gz is compressed. Names are those recorded.
+    A trace holds every event that overlaps the window, and tracks of findings, steps, collectives, and the state of each
+    device with its cause. FILE.gz is compressed. Names are not redacted.
 
     Example: traceview export logs/ --steps 5:8 -o trace.pftrace
     """

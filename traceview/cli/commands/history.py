@@ -26,7 +26,7 @@ def history(
 ) -> None:
     """List saved reports in order, with the changes of the step time.
 
-    Other devices or batch sizes are series of their own. Of series without a change at most 5% get a mark.
+    Each kind of devices and batch size is a series. At most 5% of series without a change get a mark.
 
     Example: traceview history reports/ -o history.html
     """

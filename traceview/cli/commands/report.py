@@ -61,8 +61,8 @@ def report(
 ) -> None:
     """Write the report of a run as documents, or open it in a browser.
 
-    All files are written or none. --open report shows a temporary file; with --port, and for the other programs, the run
-    is served to this machine alone until Ctrl-C.
+    --open report shows a temporary file; with --port, and for the other programs, the run is served to this machine alone
+    until Ctrl-C.
 
     Example: traceview report logs/ -o report
     """

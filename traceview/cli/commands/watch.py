@@ -81,10 +81,10 @@ def watch(
         ),
     ] = None,
 ) -> None:
-    """Print a line for each new run as it lands, until Ctrl-C.
+    """Print a line for each new run, until Ctrl-C.
 
-    A line has the median step time, the share of compute, the change against the runs before, and the verdict. Commands
-    read TRACEVIEW_TITLE and other variables, which docs/runs.md lists.
+    A line has the median step time, the share of compute, the change against earlier runs, and the verdict. docs/runs.md
+    lists TRACEVIEW_TITLE and the other variables that commands read.
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
