@@ -403,7 +403,7 @@ def test_a_collective_after_the_backward_pass_is_not_of_layers(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("count", "size", "is_small"),
-    [(8, 1 << 16, True), (7, 4, False), (8, (1 << 16) + 1, False)],
+    [(8, 64_000, True), (7, 4, False), (8, 64_001, False)],
 )
 def test_many_small_collectives(count: int, size: int, is_small: bool, tmp_path: Path) -> None:
     """They take 2 ms each, beside one of the gradients of 2 ms."""

@@ -43,7 +43,7 @@ def test_the_list_has_every_code_with_its_limits(width: int) -> None:
     text = render_section(explain_list([RULE, PLAIN], STATES.values()), width=width, color=False)
     words = " ".join(text.split())
     assert max(map(len, text.splitlines())) <= width
-    assert "slow-host (warning or critical): 5.0% of the GPU time, and 20.0 µs at least" in words
+    assert "slow-host (warning or critical): 5% of the GPU time, and 20 µs at least" in words
     assert "plain (warning): any" in words
     assert "input (input): the next batch was not ready" in words
 

@@ -30,6 +30,7 @@ FLOPS: Final[Mapping[str, int]] = {
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LEAST_SHARE: Final = 0.0005
+_NOUGHTS: Final = re.compile(r"\.0+(?=[ %])")
 _FIRST_WORD: Final = re.compile(r"^[a-z](?=[a-z]*[ ,])")
 
 
@@ -175,6 +176,11 @@ def measured(key: str, value: float | str | None) -> str:
     if key.endswith("_ratio") or "_ratio_" in key:
         return share(value)
     return number(value)
+
+
+def chosen(key: str, value: float) -> str:
+    """A number that was not measured, in the unit that its key ends with, as `50 µs` and `5%`."""
+    return _NOUGHTS.sub("", measured(key, value))
 
 
 # Sentences

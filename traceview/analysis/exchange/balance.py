@@ -270,8 +270,8 @@ STRAGGLER: Final = Rule(
     metrics={"waited_for_ratio": "share of the waiting for devices", "hardware": "hardware"},
     limits={"excess_ratio": LEAST_EXCESS},
     starts_at=(
-        "{limit} of the GPU time is spent waiting for one device, and {excess_ratio} of the waiting beyond what chance gives "
-        "every device is for it; of replicas that share cores, where it has more work or its batch comes late"
+        "{limit} of the GPU time is spent waiting for one device, and of the waiting beyond the equal share that every device has "
+        "{excess_ratio} is for it; of replicas that share cores, where it has more work or its batch comes late"
     ),
     states=(State.DEVICE_WAIT,),
     example="GPU:0, 1 and 3 wait 6.00 of 50.0 ms (12%) for GPU:2, slower at the same kernels",

@@ -69,8 +69,8 @@ EXPOSED: Final = Rule(
     title="{who:spends/spend} {loss} in exposed communication",
     meaning=(
         "Devices exchange data while they compute nothing. Two things count: transfers, which are the shortest time that any "
-        "device is in each collective, and what all devices wait in the collectives of a step, for if they met once the "
-        "slowest would not wait. What else is waited for a late device is another state."
+        "device is in each collective, and the waits that all devices have in the collectives of a step, which one meeting per "
+        "step would avoid. Other waits for a late device are another state."
     ),
     notes={
         "calls": "Each step has {calls}.",
@@ -123,10 +123,10 @@ EXPOSED: Final = Rule(
 SMALL: Final = Rule(
     code="small-collectives",
     states=(State.COMMUNICATION, State.DEVICE_WAIT),
-    limits={"fewest_calls": 8, "most_bytes": 1 << 16},
+    limits={"fewest_calls": 8, "most_bytes": 64_000},
     starts_at=(
-        "{limit} of the GPU time in collectives of layers, or in {fewest_calls} others of at most {most_bytes} bytes a step "
-        "and half of all, while nothing computes; without recorded bytes in others than those of the optimizer"
+        "{limit} of the GPU time, while nothing computes, in collectives of layers, or in others that are {fewest_calls} or more "
+        "per step and at least half of all: of at most {most_bytes} each, or, where none are recorded, not of the optimizer"
     ),
     title="{who:spends/spend} {loss} in {calls} that exchange little each",
     titles={

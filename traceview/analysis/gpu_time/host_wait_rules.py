@@ -91,12 +91,13 @@ D2H_SYNC: Final = Rule(
     },
     meaning=(
         "The host blocks until the device has finished or a value is copied back. Meanwhile nothing is queued, so the "
-        "device is idle from the end of its work until the host has launched more: what the host hands on then, it could have "
-        "handed on while the device worked."
+        "device is idle from the end of its work until the host has launched more. Work that does not need the value could have "
+        "been queued before."
     ),
     starts_at=(
         "{limit} of the GPU time idle in a synchronize call, or while a thread that asked for a copy to the host pauses "
-        "until it ends. It says so where for {late_ratio} of that, in waits of {late_row_ps} or more, no device of the host has work"
+        "until it ends. A note is added if during {late_ratio} of that time, in waits of {late_row_ps} or more, no device of the "
+        "host has work"
     ),
     action="Read results less often, not in each step: `if step % 100 == 0: print(float(loss))`.",
     advice=(
@@ -135,8 +136,8 @@ LAUNCH_BOUND: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time idle while the launching thread is in launches, ops or dispatch, with pauses under "
-        f"{numbers.time(BACK_TO_BACK_PS)} between them; with it the time of kernels that are usually shorter than "
-        f"{numbers.time(SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them"
+        f"{numbers.chosen('_ps', BACK_TO_BACK_PS)} between them; with it the time of kernels that are usually shorter than "
+        f"{numbers.chosen('_ps', SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them"
     ),
     action="Launch fewer, larger kernels: a larger batch, or `jit_compile=True` on the function that computes the gradients.",
     advice=(
@@ -181,11 +182,11 @@ CPU_HEAVY_OP: Final = Rule(
     titles={"event": "{who:waits/wait} {loss} in {op}[, {line}]"},
     meaning=(
         "One op of the step runs on the CPU while the device has nothing to do, or the thread that launches is in one event "
-        "that is no op."
+        "of unknown kind."
     ),
     starts_at=(
         "{limit} of the GPU time idle during one op on the CPU, or one event of no known kind on the launching thread that "
-        f"takes {numbers.time(SCHEDULING_OP_PS)} or more and launches nothing; on hosts with GPUs"
+        f"takes {numbers.chosen('_ps', SCHEDULING_OP_PS)} or more and launches nothing; on hosts with GPUs"
     ),
     action="Move it into the input pipeline, `dataset.map(...)`, or take it out of the step.",
     advice=(
@@ -242,8 +243,9 @@ HOST_BOUND: Final = Rule(
     },
     starts_at=(
         "{limit} of the GPU time idle while the host dispatches ops, or runs ops of "
-        f"{numbers.time(SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op. A step that "
-        "loses a fifth or more to it is called small if it is below {small_step_ps} without the profiler, or if that is less than {call_ps} and {dispatch_ps} per op. Without GPUs "
+        f"{numbers.chosen('_ps', SCHEDULING_OP_PS)} or more that launch nothing and none of which is a cpu-heavy-op. A step that "
+        "loses a fifth or more to it is called small if it is below {small_step_ps} without the profiler, or if the loss is at most "
+        "{call_ps} and {dispatch_ps} per op. Without GPUs "
         "{ops_per_step_count} ops per step or more outside of any tf.function are named, and {calls_per_step_count} calls of "
         "jitted functions of JAX"
     ),
@@ -375,8 +377,8 @@ VALIDATION_STALL: Final = Rule(
     title="{who:spends/spend} {loss} in an evaluation between steps[ in {line}][, in {affected} of {used}]",
     meaning="The model is evaluated inside the window, and training waits for it.",
     starts_at=(
-        "{limit} of the GPU time spent where, between two step markers and after at most half of the steps, the thread of "
-        "the markers asks for input and calls a graph"
+        "{limit} of the GPU time in evaluations: between two step markers, after at most half of the steps, the thread of the "
+        "markers calls a graph and asks for input"
     ),
     action="Evaluate less often, or on less data.",
     advice=(
@@ -482,7 +484,7 @@ FIRST_CALL: Final = Rule(
     title="{who:waits/wait} {loss} for the first call of a function",
     meaning=(
         "The window holds the first call of a function. Its graph is optimized and its kernels are made, which takes "
-        "longer than many steps. Nothing here says how training runs later. The host copied {copies} of the graph to "
+        "longer than many steps. These steps say nothing of later training. The host copied {copies} of the graph to "
         "devices meanwhile, as only the preparation of a graph does; the devices ran {kernels}[, most of them {types}]."
     ),
     starts_at=(

@@ -57,8 +57,8 @@ UNSTEADY_STEPS: Final = Rule(
         "period": "every {period} step takes {times}: {state}[ in {line}]",
     },
     meaning=(
-        "Steps of one training loop should take equally long. The slow ones have more of this state than the others; no "
-        "other finding is about it. The loss is what they have more."
+        "Steps of one training loop should take equally long. The slow ones spend more time in this state than the others; "
+        "that extra time is the loss."
     ),
     action="Compare step {worst} with step {usual}, a usual one: `traceview show gaps LOGDIR` shows what each waits for.",
     actions={
@@ -73,8 +73,8 @@ UNSTEADY_STEPS: Final = Rule(
         "measured": "the steps are measured; why the device takes longer is not known",
     },
     starts_at=(
-        "slow steps have more of one state than as many others, for {limit} of the GPU time. A step is slow from {slow_ratio} "
-        "above the median step on, and {slow_spreads} times as far as the lower quartile is below it"
+        "slow steps lose {limit} of the GPU time in one state, compared with as many others. A step is slow if it exceeds the "
+        "median step by {slow_ratio}, and by {slow_spreads} times what the lower quartile is below that"
     ),
     limits={"slow_ratio": SLOW_RATIO, "slow_spreads": SLOW_SPREADS},
     metrics={

@@ -87,8 +87,8 @@ EVENTS_DROPPED: Final = Rule(
     starts_at="any dropped event",
     title="The tracer dropped {count} on {hosts}",
     meaning=(
-        "The tracer's buffers were full. From then on times and counts are too low; these steps are left out of the "
-        "statistics."
+        "The tracer's buffers were full. From then on times and counts are too low. Steps that end later are left out of "
+        "the statistics."
     ),
     action="Capture fewer steps.",
     metrics={"dropped_event_count": "dropped events"},
@@ -117,8 +117,8 @@ DAMAGED_FILE: Final = Rule(
         "unread": "{files} could not be read",
     },
     meaning=(
-        "What could not be read is missing from every number of the report. That a device, a step or an op is not "
-        "there shows nothing about it, and no finding is made of it."
+        "What could not be read is missing from every number of the report. A device, step or op that is not there may only "
+        "be unreadable, so nothing is concluded from that."
     ),
     notes={
         "no-device": "What its GPUs did, if it has any, is lost.",
@@ -146,9 +146,8 @@ MISSING_HOST: Final = Rule(
     starts_at="any worker or chief of the cluster without a file in the run",
     title="The run lacks {tasks}: {count} of {all} of the cluster",
     meaning=(
-        "`TF_CONFIG` names more processes that train together than the run has files for. What their devices did is "
-        "unknown; the device that all others wait for may be among them. Only `traceview capture` records the size of "
-        "a cluster."
+        "`TF_CONFIG` names more processes that train together than the run has files for. Nothing is known of their devices; "
+        "one of them may be the straggler. Only `traceview capture` records the size of a cluster."
     ),
     action="Capture on all of them at the same steps, into one folder: `traceview capture --out DIR`.",
     advice="Files that lie elsewhere can be copied into the folder of the run.",

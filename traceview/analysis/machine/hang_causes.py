@@ -258,7 +258,7 @@ HANG: Final = Rule(
         "python": "The main thread has been[ in {line}] for {waited}",
         "lock": "No Python could run[ for {waited}][: the main thread was in {line}]",
     },
-    meaning="No step ends, because of what stands at the end of the waits.",
+    meaning="No step ends: everything waits for one thread, worker or call that does not go on.",
     notes={
         **{wait: f"The thread {words}." for wait, words in WAIT_WORDS.items()},
         "inner": "It is in {inner} there.",
@@ -335,7 +335,7 @@ LONG_PAUSE: Final = Rule(
         key: f"No step has ended for {{waited}}: {words}[ in {{line}}]"
         for key, words in PHASE_WORDS.items()
     },
-    meaning="The process works. It may only be slow.",
+    meaning="The process still works. It may just be slow.",
     reasons={"looks": "two looks show that the process works, not that it will end"},
     action="Wait, and set `--on-hang` longer than the longest checkpoint, validation or compilation.",
     advice="The report is completed when the next step ends.",

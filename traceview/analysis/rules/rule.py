@@ -196,8 +196,9 @@ class Rule(Struct, frozen=True, kw_only=True):
     @property
     def start(self) -> str:
         """When the finding is made, with the numbers."""
-        limits = {name: numbers.measured(name, limit) for name, limit in self.limits.items()}
-        return self.starts_at.format(limit=numbers.percent(self.limit), **limits)
+        limits = {name: numbers.chosen(name, limit) for name, limit in self.limits.items()}
+        limits["limit"] = numbers.chosen("limit_ratio", self.limit)
+        return self.starts_at.format(**limits)
 
     @property
     def severities(self) -> tuple[Severity, ...]:

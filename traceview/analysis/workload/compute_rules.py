@@ -243,8 +243,8 @@ FACTORING: Final = Rule(
     states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} on factoring matrices[: {ops}][ in {line}]",
     meaning=(
-        "Factorings, such as singular values, go column by column: they neither use many cores nor tensor cores, and on GPUs "
-        "they are as slow as on CPUs."
+        "Factorings, such as singular values, go column by column: they use few cores and no tensor cores, and on GPUs they "
+        "are often no faster than on CPUs."
     ),
     starts_at=(
         "{limit} of the GPU time in ops that factor, invert or solve matrices, with what other devices wait meanwhile; not in "
@@ -273,8 +273,8 @@ COSTLY_OPS: Final = Rule(
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to the program",
     },
     meaning=(
-        "These ops order, draw, move or transform numbers, and multiply no matrices. How much of that a step needs, only its "
-        "author knows; often there is an op that does less."
+        "These ops order, draw, move or transform numbers, and multiply no matrices. Only you know whether the step needs that; "
+        "often a cheaper op will do."
     ),
     starts_at=(
         "{limit} of the GPU time in ops that sort, draw random numbers or transform images, or in copies that XLA has added to a "

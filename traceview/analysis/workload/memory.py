@@ -44,8 +44,8 @@ NEAR_LIMIT: Final = Rule(
     starts_at="a peak since the start of the process of at least {full_ratio} of what the allocator may give out",
     title="{who:has/have} {free} of {capacity} memory left at the peak",
     meaning=(
-        "A longer sequence or a larger batch ends the job without memory, and cuDNN chooses slower algorithms where there is no "
-        "room for workspaces."
+        "A longer sequence or a larger batch may run out of memory, and cuDNN may choose slower algorithms for lack of "
+        "workspace."
     ),
     action="Look at what fills the memory: `traceview show memory LOGDIR`.",
     advice=_LESS,
@@ -63,8 +63,8 @@ GROWING: Final = Rule(
     ),
     title="Memory of {who:grows/grow} by {growth} each step[: full after {steps}]",
     meaning=(
-        "Every step leaves more in use than the one before, so that the job ends without memory: tensors are kept, such as losses "
-        "in a list, or functions are traced anew."
+        "On average each step leaves more in use than the one before. If that goes on, the job runs out of memory. Common causes: "
+        "tensors kept in a list, such as losses, and functions traced anew."
     ),
     action="Keep numbers instead of tensors: `float(loss)`; and look whether functions are traced in every step.",
     advice=(
