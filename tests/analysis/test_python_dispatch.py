@@ -81,6 +81,8 @@ def test_the_user_s_line_and_what_it_calls_decide(
 
 def test_what_no_sample_stands_for_is_between_calls(tmp_path: Path) -> None:
     assert state_of(tmp_path, WORK, first_rounds=1) == "between_calls"
+    found = {row.code: row for row in traceview.analyze(tmp_path).findings}
+    assert found["between-calls"].action.startswith("Capture more steps: Python is sampled")
 
 
 def states_beside(folder: Path, busy_ms: float) -> dict[str, int]:

@@ -538,6 +538,10 @@ PYTHON_STALL: Final = Rule(
     example="GPU:0 waits 13.7 of 61.3 ms (22%) for Python in the step in train_step, train.py:41",
 )
 
+_BEFORE_AND_AFTER: Final = (
+    "`traceview show gaps LOGDIR --state between_calls` shows what was called before and after."
+)
+
 BETWEEN_CALLS: Final = Rule(
     code="between-calls",
     states=(State.BETWEEN_CALLS,),
@@ -551,7 +555,13 @@ BETWEEN_CALLS: Final = Rule(
         "Python; not where host-bound names ops outside of any tf.function"
     ),
     action="Record with `traceview capture`, whose samples of Python name the line that ran.",
-    advice="`traceview show gaps LOGDIR --state between_calls` shows what was called before and after.",
+    advice=_BEFORE_AND_AFTER,
+    actions={
+        "sampled": (
+            "Capture more steps: Python is sampled every millisecond or so, and no sample met this time.",
+            _BEFORE_AND_AFTER,
+        )
+    },
     notes=_SOME_STEPS,
     reasons={"unseen": "no sample of a stack and no frame of Python shows what ran"},
     metrics={

@@ -358,7 +358,9 @@ def _between_calls(waits: _Waits) -> Iterator[Finding | None]:
         around = [
             _event(metric, event, gap) for metric, event in events.items() if event is not None
         ]
-    yield waits.finding(rules.BETWEEN_CALLS, evidence=around, unsure="unseen")
+    python = waits.context.idle.python.get(waits.host)
+    action = "sampled" if python is not None and python.is_sampled else ""
+    yield waits.finding(rules.BETWEEN_CALLS, evidence=around, action=action, unsure="unseen")
 
 
 def _event(metric: str, event: str, gap: Gap) -> Evidence:
