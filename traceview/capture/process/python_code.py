@@ -137,7 +137,8 @@ class Origin:
 
 def origin_of(code: CodeType) -> Origin:
     """Where generated code comes from; code that a person wrote comes from itself."""
-    if not Path(code.co_filename).name.startswith(_FILE):
+    # A path is made in 20 µs, and a sample of stacks meets dozens of functions for the first time.
+    if not code.co_filename.rpartition(os.sep)[2].startswith(_FILE):
         return Origin(code.co_filename, code.co_name)
     known = None
     # Whatever another version keeps there, what is known of the code is its name.
