@@ -12,7 +12,7 @@ from scripts.scenarios.model import new_trace
 from tests.reports import finding, full_report
 from traceview.analysis.rules.finding import Finding, FindingLoss
 from traceview.report.model import Report, Verdict
-from traceview.report.verdict import by_rank, verdict_of
+from traceview.report.verdict import by_rank, verdict_of, without_recording
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load
 
@@ -37,7 +37,8 @@ def verdict(trace: Trace, report: Report, *findings: Finding, **shares: float) -
     by_share = {"compute": 1 - sum(shares.values()), **shares}
     known = replace(sums, share_by_state=by_share)
     results = replace(report.results, ledger=known)
-    return verdict_of(trace, report.capture, results, sorted(findings, key=by_rank))
+    told = (without_recording(row, report.capture) for row in findings)
+    return verdict_of(trace, report.capture, results, sorted(told, key=by_rank))
 
 
 def healthy_capture(report: Report, overhead_ratio: float | None = None) -> Report:

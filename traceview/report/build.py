@@ -33,7 +33,7 @@ from traceview.report.model import (
     Source,
     reproducing,
 )
-from traceview.report.verdict import by_rank, verdict_of
+from traceview.report.verdict import by_rank, verdict_of, without_recording
 from traceview.trace.model import Trace, damaged_hosts
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
@@ -89,7 +89,8 @@ def report_of(
     results, skips = _results(context, is_wanted)
     recorded = context.record(capture.ANALYSIS)
     assert recorded is not None  # every trace has a capture
-    findings = _findings(context, [topic for topic in TOPICS if is_wanted(topic)])
+    made = _findings(context, [topic for topic in TOPICS if is_wanted(topic)])
+    findings = tuple(sorted((without_recording(row, recorded) for row in made), key=by_rank))
     if lanes:
         results, skips = _with_lanes(context, results, skips, findings)
     verdict = verdict_of(loaded, recorded, results, findings)
@@ -156,8 +157,8 @@ def _with_lanes(
     return replace(results, lanes=drawn), skipped
 
 
-def _findings(context: Context, topics: Sequence[Analysis[Any]]) -> tuple[Finding, ...]:
-    """The findings of the topics, by severity; those that another one explains stand inside it."""
+def _findings(context: Context, topics: Sequence[Analysis[Any]]) -> list[Finding]:
+    """The findings of the topics; those that another one explains stand inside it."""
     lost = damaged_hosts(context.trace)
     made = [finding for topic in topics for finding in context.findings(topic)]
     for topic in topics:
@@ -166,7 +167,7 @@ def _findings(context: Context, topics: Sequence[Analysis[Any]]) -> tuple[Findin
     findings = with_explained_inside(made, RULES)
     if is_of_jax(context.trace):
         findings = with_jax_advice(findings, RULES)
-    return tuple(sorted(findings, key=by_rank))
+    return list(findings)
 
 
 def _is_of_lost_part(finding: Finding, trace: Trace, lost: Collection[str]) -> bool:

@@ -85,7 +85,7 @@ def _leading(
     has_few_steps = results.steps is None or results.steps.used_count < 2
     sure = [row for row in findings if row.loss and (has_few_steps or row.severity != "info")]
     largest = next(iter(sure), None)
-    if largest is not None and not _is_lost_in_recording(largest, factor):
+    if largest is not None:
         headline = headline_of(results, text_phrase(largest.title))
         return "problem", plain(headline), largest
     if capture.quality == "unusable" or not devices or results.ledger is None:
@@ -124,20 +124,22 @@ def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
     )
 
 
-def _share(finding: Finding) -> float:
-    return finding.loss.gpu_time_ratio if finding.loss else 0.0
-
-
 def profiler_factor(capture: Capture) -> float:
     """How many times as long the profiler made steps, on the host where it is most; 1 where that was not measured."""
     return 1 + max((host.overhead_ratio or 0.0 for host in capture.hosts), default=0.0)
 
 
-def _is_lost_in_recording(finding: Finding, factor: float) -> bool:
-    """Whether the loss may be time of the profiler: it is of states that recording prolongs, and as small as that."""
+def without_recording(finding: Finding, capture: Capture) -> Finding:
+    """The finding, as information where all that it costs may be time of the profiler.
+
+    It is of states that recording prolongs, and a change would save no more than recording takes.
+    """
+    factor = profiler_factor(capture)
     states = set(finding.loss.states) if finding.loss else set()
-    is_prolonged = bool(states) and states <= _PROLONGED
-    return is_prolonged and factor >= _PROFILER_FACTOR and _share(finding) < (factor - 1) / factor
+    if finding.loss is None or not states or not states <= _PROLONGED or factor < _PROFILER_FACTOR:
+        return finding
+    is_lost = finding.loss.saved < (factor - 1) / factor
+    return replace(finding, severity="info") if is_lost else finding
 
 
 def headline_of(results: Results, title: Phrase) -> Phrase:
