@@ -12,11 +12,11 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from traceview.analysis.exchange.collectives import collective_rows_section, collective_table
 from traceview.analysis.facts.selection import select
-from traceview.analysis.gpu_time import steps
 from traceview.analysis.gpu_time.idle import gap_table_section
 from traceview.analysis.gpu_time.step_tables import step_sections, step_table
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import gap_table
+from traceview.analysis.measures.step_report import step_rows
 from traceview.document import model
 from traceview.document.terminal import render_section
 from traceview.ledger.states import IDLE_STATES
@@ -31,9 +31,9 @@ def context_of(name: str, folder: Path) -> Context:
     return Context(trace, select(trace))
 
 
-def step_rows(context: Context) -> Table:
+def table_of_steps(context: Context) -> Table:
     keys = [context.trace.device_key(index) for index in range(len(context.trace.device_list))]
-    return step_table(context.record(steps.ANALYSIS), keys)
+    return step_table(step_rows(context), keys)
 
 
 def test_gaps_are_chosen_by_device_state_and_length(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
     of_collectives, _ = collective_table(context, keys)
     windows = dict.fromkeys(keys, 0)
     sections = [gap_table_section(gaps, windows), collective_rows_section(of_collectives)]
-    sections += step_sections(step_rows(context))
+    sections += step_sections(table_of_steps(context))
     for section in sections:
         assert section is not None
         lines = render_section(section, width=width, color=False).splitlines()
@@ -166,7 +166,7 @@ def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> 
 def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None:
     context = context_of("eight_balanced", tmp_path)
     others = [f"GPU:{number}" for number in range(1, 8)]
-    sections = list(step_sections(step_rows(context), others))
+    sections = list(step_sections(table_of_steps(context), others))
     assert [section.title for section in sections][1:] == ["GPU:0", "Other devices"]
     words = " ".join(render_section(sections[-1], width=80, color=False).split())
     assert "7 devices: compute " in words

@@ -45,8 +45,8 @@ def is_dense(ids: npt.NDArray[np.integer]) -> bool:
 
 def sorted_unique(values: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct values, sorted. `np.unique` would import `numpy.ma`, which takes longer than a small trace."""
-    if values.size < 2:
-        return values.reshape(-1).astype(np.int64)
+    if values.size <= _FEW_VALUES:
+        return np.array(sorted(set(values.reshape(-1).tolist())), dtype=np.int64)
     ordered = np.sort(values, axis=None).astype(np.int64)
     return ordered[_begins(ordered)]
 

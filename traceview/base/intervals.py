@@ -106,6 +106,8 @@ def _contiguous(times: npt.ArrayLike) -> Int64Array:
 
 def difference(part: IntervalSet, cover: IntervalSet) -> IntervalSet:
     """The time that `part` covers and `cover` does not."""
+    if not part.start.size or not cover.start.size:
+        return part
     _, low, high = pieces_outside(part.start, part.end, cover)
     return union(low, high)
 

@@ -94,7 +94,8 @@ class Source(Struct, frozen=True):
             from traceview.report.saved import load_report
 
             return load_report(self.logdir)
-        with self.trace() as trace:
+        # No screen shows the digests of files.
+        with self.trace(with_digests=not is_for_screen) as trace:
             with stage("importing"):
                 from traceview.analysis.measures.context import TOP_OPS
                 from traceview.report.build import analyze

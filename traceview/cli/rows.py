@@ -167,16 +167,14 @@ def _gaps(request: Request) -> Answer:
 
 def _steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
-    from traceview.analysis.gpu_time import steps
     from traceview.analysis.gpu_time.step_tables import step_sections, step_table
+    from traceview.analysis.measures.step_report import NO_STEPS, step_rows
 
-    result = request.context.result(steps.ANALYSIS)
-    rows = step_table(request.context.record(steps.ANALYSIS), request.devices)
-    remark = ""
-    if isinstance(result, Skipped):
-        remark = result.reason
-    elif not rows.count:
-        count = numbers.plural(result.count, "step")
+    steps = tuple(step_rows(request.context))
+    rows = step_table(steps, request.devices)
+    remark = "" if steps else NO_STEPS
+    if steps and not rows.count:
+        count = numbers.plural(len(steps), "step")
         remark = f"{count}, but no device was recorded; traceview analyze shows how long they took"
     return Answer(rows, lambda shown: step_sections(shown, request.view.others), remark=remark)
 

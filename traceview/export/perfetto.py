@@ -7,8 +7,11 @@ the order of those of equal times, so that an end comes before a beginning, unle
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -76,8 +79,36 @@ _ROWS_AT_ONCE: Final = 1 << 15
 _BYTES_AT_ONCE: Final = 1 << 23
 
 
+_Part: TypeAlias = bytes | Callable[[], bytes]
+"""A part of a trace, or what makes it."""
+
+_MOST_AHEAD: Final = 4
+
+
 def written(scene: Scene) -> Iterator[bytes]:
-    """The trace in parts, to be written one after another."""
+    """The trace in parts, to be written one after another; two threads make those that take long."""
+    with ThreadPoolExecutor(2) as threads:
+        ahead: deque[bytes | Future[bytes]] = deque()
+        for part in _parts(scene):
+            ahead.append(part if isinstance(part, bytes) else _begun(threads, part))
+            while sum(isinstance(begun, Future) for begun in ahead) > _MOST_AHEAD:
+                yield _ended(ahead.popleft())
+        yield from map(_ended, ahead)
+
+
+def _begun(threads: ThreadPoolExecutor, make: Callable[[], bytes]) -> bytes | Future[bytes]:
+    try:
+        return threads.submit(make)
+    except RuntimeError:
+        # No threads may be started, in a container for instance.
+        return make()
+
+
+def _ended(begun: bytes | Future[bytes]) -> bytes:
+    return begun if isinstance(begun, bytes) else begun.result()
+
+
+def _parts(scene: Scene) -> Iterator[_Part]:
     yield _packet(_SEQUENCE + wire.number(_SEQUENCE_FLAGS, _STATE_CLEARED | _NEEDS_STATE))
     interned = _Interned(scene.labels)
     uuid = 0
@@ -166,7 +197,7 @@ class _Interned:
         return _packet(_EVENT_HEAD + wire.text(_INTERNED_DATA, wire.text(field, entry)))
 
 
-def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Iterator[bytes]:
+def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Iterator[_Part]:
     yield interned.labels(_EVENT_NAMES, slices.name)
     yield interned.labels(_EVENT_CATEGORIES, slices.category)
     arguments = []
@@ -182,23 +213,33 @@ def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Ite
     index, is_begin = begins_and_ends(start, end)
     time = np.where(is_begin, start[index], end[index])
     for rows in _pieces(index, slices.launches):
-        begins = is_begin[rows]
-        chosen = index[rows]
-        kind = np.where(begins, _SLICE_BEGIN, _SLICE_END)
-        parts = [
-            wire.numbers(_TYPE, kind),
-            wire.constant(chosen.size, wire.number(_TRACK_UUID, uuid)),
-            wire.numbers(_NAME_IID, slices.name[chosen] + 1).where(begins),
-            wire.numbers(_CATEGORY_IIDS, slices.category[chosen] + 1).where(begins),
-            *(_annotation(iid, argument.at(chosen), begins) for iid, argument in arguments),
-        ]
-        if slices.launched is not None:
-            number = slices.launched[chosen]
-            ends = wire.fixed64(_TERMINATING_FLOW_IDS, number + 1)
-            parts.append(ends.where(begins & (number != NONE)))
-        if slices.launches is not None:
-            parts += _launches(slices.launches.at(chosen), begins)
-        yield _events(time[rows], wire.joined(*parts))
+        chosen, begins = index[rows], is_begin[rows]
+        yield partial(_piece, uuid, slices, arguments, time[rows], chosen, begins)
+
+
+def _piece(
+    uuid: int,
+    slices: Slices,
+    arguments: Sequence[tuple[int, Argument]],
+    time: Int64Array,
+    chosen: Int64Array,
+    begins: BoolArray,
+) -> bytes:
+    """Some beginnings and ends of slices of a track."""
+    parts = [
+        wire.numbers(_TYPE, np.where(begins, _SLICE_BEGIN, _SLICE_END)),
+        wire.constant(chosen.size, wire.number(_TRACK_UUID, uuid)),
+        wire.numbers(_NAME_IID, slices.name[chosen] + 1).where(begins),
+        wire.numbers(_CATEGORY_IIDS, slices.category[chosen] + 1).where(begins),
+        *(_annotation(iid, argument.at(chosen), begins) for iid, argument in arguments),
+    ]
+    if slices.launched is not None:
+        number = slices.launched[chosen]
+        ends = wire.fixed64(_TERMINATING_FLOW_IDS, number + 1)
+        parts.append(ends.where(begins & (number != NONE)))
+    if slices.launches is not None:
+        parts += _launches(slices.launches.at(chosen), begins)
+    return _events(time, wire.joined(*parts))
 
 
 def begins_and_ends(start: Int64Array, end: Int64Array) -> tuple[Int64Array, BoolArray]:

@@ -7,7 +7,8 @@ the used ones row by row gives the messages one after another (protobuf.dev, "En
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,34 +20,59 @@ FIXED64: Final = 1
 LENGTH: Final = 2
 
 
+class Part(NamedTuple):
+    """Bytes in every row, uint8 `[n, width]`, of which those are written that are `used`, `[n, width]`, in `wanted` rows, `[n]`.
+
+    None: all of them.
+    """
+
+    data: npt.NDArray[np.uint8]
+    used: BoolArray | None = None
+    wanted: BoolArray | None = None
+
+    def where(self, wanted: BoolArray) -> Part:
+        """The same for the `wanted` rows."""
+        return self._replace(wanted=wanted if self.wanted is None else self.wanted & wanted)
+
+    @property
+    def is_written(self) -> BoolArray | np.bool_:
+        """Which bytes are written, in a shape that `data` has or is broadcast to."""
+        if self.wanted is None:
+            return np.True_ if self.used is None else self.used
+        column = self.wanted[:, np.newaxis]
+        return column if self.used is None else self.used & column
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Bytes of n messages, in parts that stand beside each other: uint8 data and which of them is used, both `[n, width]`."""
+    """Bytes of n messages, in parts that stand beside each other."""
 
-    parts: tuple[tuple[npt.NDArray[np.uint8], BoolArray], ...]
+    parts: tuple[Part, ...]
     lengths: Int64Array
     """Bytes of each row, int64 `[n]`; kept, because counting what is used takes longer than all else."""
 
     def where(self, wanted: BoolArray) -> Rows:
         """The same for the `wanted` rows, nothing for others."""
-        column = wanted[:, np.newaxis]
-        parts = tuple((data, used & column) for data, used in self.parts)
+        parts = tuple(part.where(wanted) for part in self.parts)
         return Rows(parts, np.where(wanted, self.lengths, 0))
 
     def content(self) -> bytes:
         """The bytes of all rows, one after another."""
-        data = np.concatenate([data for data, _ in self.parts], axis=1)
-        used = np.concatenate([used for _, used in self.parts], axis=1)
-        content: bytes = data[used].tobytes()
+        shape = self.lengths.size, sum(part.data.shape[1] for part in self.parts)
+        data, is_written = np.empty(shape, dtype=np.uint8), np.empty(shape, dtype=np.bool_)
+        end = 0
+        for part in self.parts:
+            begin, end = end, end + part.data.shape[1]
+            data[:, begin:end] = part.data
+            is_written[:, begin:end] = part.is_written
+        content: bytes = data[is_written].tobytes()
         return content
 
 
 def constant(count: int, content: bytes) -> Rows:
     """The same bytes in every row."""
-    shape = (count, len(content))
-    data = np.broadcast_to(np.frombuffer(content, dtype=np.uint8), shape)
-    used = np.broadcast_to(np.True_, shape)
-    return Rows(((data, used),), np.full(count, len(content), dtype=np.int64))
+    data = np.broadcast_to(np.frombuffer(content, dtype=np.uint8), (count, len(content)))
+    return Rows((Part(data),), np.full(count, len(content), dtype=np.int64))
 
 
 def varints(values: npt.NDArray[np.integer]) -> Rows:
@@ -54,18 +80,17 @@ def varints(values: npt.NDArray[np.integer]) -> Rows:
     rest = values.astype(np.int64).view(np.uint64)
     widest = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
     data = np.empty((rest.size, widest), dtype=np.uint8)
-    used = np.ones((rest.size, widest), dtype=np.bool_)
+    used = np.empty((rest.size, widest), dtype=np.bool_)
     lengths = np.ones(rest.size, dtype=np.int64)
+    goes_on: BoolArray | np.bool_ = np.True_
     for place in range(widest):
-        if place:
-            goes_on = rest > 0
-            used[:, place] = goes_on
-            lengths += goes_on
+        used[:, place] = goes_on
         low = rest.astype(np.uint8) & np.uint8(0x7F)
-        rest = rest >> np.uint64(7)
-        low[rest > 0] |= np.uint8(0x80)
-        data[:, place] = low
-    return Rows(((data, used),), lengths)
+        rest >>= np.uint64(7)
+        goes_on = rest > 0
+        data[:, place] = low | goes_on.view(np.uint8) << np.uint8(7)
+        lengths += goes_on
+    return Rows((Part(data, used if widest > 1 else None),), lengths)
 
 
 def joined(*rows: Rows) -> Rows:
@@ -84,8 +109,7 @@ def numbers(field: int, values: npt.NDArray[np.integer]) -> Rows:
 def fixed64(field: int, values: npt.NDArray[np.integer]) -> Rows:
     """A field that holds eight bytes."""
     data = values.astype("<i8").view(np.uint8).reshape(values.size, 8)
-    used = np.broadcast_to(np.True_, data.shape)
-    value = Rows(((data, used),), np.full(values.size, 8, dtype=np.int64))
+    value = Rows((Part(data),), np.full(values.size, 8, dtype=np.int64))
     return joined(constant(values.size, tag(field, FIXED64)), value)
 
 
@@ -95,6 +119,7 @@ def messages(field: int, inside: Rows) -> Rows:
     return joined(head, varints(inside.lengths), inside)
 
 
+@cache
 def tag(field: int, kind: int) -> bytes:
     """What stands before the value of a field."""
     return varint(field << 3 | kind)

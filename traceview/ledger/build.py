@@ -497,8 +497,10 @@ def cut_at(
     )
     if start.size == columns.count:
         return columns, number, passed
-    cut = with_values(columns.chosen(number), start_ps=start, duration_ps=end - start)
-    return cut, number, passed
+    # Indices of another type would be converted for every column.
+    place = number.astype(np.int64)
+    others = {name: getattr(columns, name).take(place) for name in Columns.__struct_fields__[2:]}
+    return Columns(start, end - start, **others), number, passed
 
 
 def is_among(columns: Columns, states: Collection[State]) -> BoolArray:

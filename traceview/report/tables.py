@@ -65,10 +65,10 @@ def _gaps(context: Context) -> Table:
 
 
 def _steps(context: Context) -> Table:
-    from traceview.analysis.gpu_time import steps
     from traceview.analysis.gpu_time.step_tables import step_table
+    from traceview.analysis.measures.step_report import step_rows
 
-    return step_table(context.record(steps.ANALYSIS), device_keys(context.trace))
+    return step_table(step_rows(context), device_keys(context.trace))
 
 
 def _devices(context: Context) -> Table:

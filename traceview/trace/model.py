@@ -299,8 +299,12 @@ class _Rows:
 
     def of(self, value: int) -> slice:
         """The rows with a value; none where it does not occur, or is `NONE`."""
-        last = len(self._first) - 1
-        return slice(self._first[min(max(value, 0), last)], self._first[min(value + 1, last)])
+        first = self._first
+        if 0 <= value < len(first) - 1:
+            return slice(first[value], first[value + 1])
+        # Where they would be: rows of several values go from the first of one to the last of another.
+        place = first[-1 if value > 0 else 0]
+        return slice(place, place)
 
 
 class Ends(Struct, frozen=True, eq=False):

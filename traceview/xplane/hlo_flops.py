@@ -7,7 +7,6 @@ calls), `backend_configs.proto`; jax `_src/cudnn/fused_attention_stablehlo.py`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -93,11 +92,11 @@ def product_of(
         elif opcode == "convolution":
             flops = _of_convolution(result, left, right, window, convolution)
         elif target.startswith(_GEMM):
-            flops = _of_dot(result, left, _contracted(json.loads(config)))
+            flops = _of_dot(result, left, _contracted(_parsed(config)))
         elif target.startswith(_CONVOLUTION):
             flops = _of_convolution_call(target, result, left, right, convolution)
         elif target.startswith(_ATTENTION):
-            flops = _of_attention(target, left, json.loads(config))
+            flops = _of_attention(target, left, _parsed(config))
         else:
             return UNKNOWN
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
@@ -151,6 +150,12 @@ def _of_convolution_call(
 
 def _number(numbers: Mapping[int, Sequence[int]], field: int) -> int:
     return numbers.get(field, (0,))[0]
+
+
+def _parsed(config: bytes) -> Any:
+    import json
+
+    return json.loads(config)
 
 
 def _contracted(config: Any) -> list[int]:

@@ -17,6 +17,7 @@ and in the public profiles of PyTorch and TensorFlow on V100 to B200 and MI200 t
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -52,6 +53,7 @@ class KernelName(Struct, frozen=True):
 _LONGEST: Final = 1 << 13
 """Bytes of a name that are searched: types come early in a signature, and a name may be of any length."""
 
+_KEPT_WORDS: Final = 1 << 12
 _WORD: Final = re.compile(rb"[a-z0-9]+")
 _TYPES_OF_WORD: Final[dict[bytes, NumberFormat]] = {
     **dict.fromkeys((b"double", b"double2", b"double4", b"fp64", b"f64"), NumberFormat.FP64),
@@ -113,16 +115,9 @@ def kernel_name(name: bytes) -> KernelName:
     lowered = name.lower()
     is_matrix = _MATRIX_WORK.search(lowered) is not None
     words = set(_WORD.findall(lowered))
-    formats = {_TYPES_OF_WORD[word] for word in words if word in _TYPES_OF_WORD}
-    formats |= {NumberFormat.FP8 for word in words if _FP8_WORD.fullmatch(word)}
-    instruction = None
-    for word in words:
-        blas = _BLAS_WORD.match(word)
-        if blas:
-            formats.add(_BLAS_TYPES[blas[1]])
-        if _TYPE_RUN.fullmatch(word):
-            formats |= {_of_type(type_) for type_ in _TYPE.findall(word)}
-        instruction = instruction or _MATRIX_WORD.match(word)
+    shown = [_of_word(word) for word in words]
+    formats = {format_ for of_word, _ in shown for format_ in of_word}
+    instruction = next((found for _, found in shown if found), None)
     if name.startswith(b"_Z"):
         formats |= {_of_mangled(type_) for type_ in _MANGLED.findall(name)}
     if is_matrix and words & {b"i8", b"s8", b"int8", b"imma"}:
@@ -141,6 +136,20 @@ def kernel_name(name: bytes) -> KernelName:
         on_matrix_unit and not _ORDINARY_UNIT.search(lowered),
         is_matrix or on_matrix_unit,
     )
+
+
+@lru_cache(_KEPT_WORDS)
+def _of_word(word: bytes) -> tuple[set[NumberFormat], re.Match[bytes] | None]:
+    """The formats in a word of a name, and the matrix instruction that it begins with; names share most of their words."""
+    formats = {_of_type(type_) for type_ in _TYPE.findall(word) if _TYPE_RUN.fullmatch(word)}
+    if word in _TYPES_OF_WORD:
+        formats.add(_TYPES_OF_WORD[word])
+    if _FP8_WORD.fullmatch(word):
+        formats.add(NumberFormat.FP8)
+    blas = _BLAS_WORD.match(word)
+    if blas:
+        formats.add(_BLAS_TYPES[blas[1]])
+    return formats, _MATRIX_WORD.match(word)
 
 
 def _of_type(text: bytes) -> NumberFormat:

@@ -6,7 +6,6 @@ that every fault has a byte offset and a damaged part leaves the others readable
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -213,7 +212,9 @@ class _Reader:
         return frozenset(repeated)
 
     def content_digest(self, begin: int, end: int) -> bytes:
-        return hashlib.sha256(self.part(begin, end)).digest()
+        from hashlib import sha256
+
+        return sha256(self.part(begin, end)).digest()
 
     def fault(self, offset: int, reason: str) -> None:
         """Raise for damage at `offset`, or note it when salvaging."""
@@ -542,9 +543,12 @@ def begin_digest(data: Buffer, start: Start) -> Callable[[], str]:
 
 def digest_of(data: Buffer) -> str:
     """The SHA-256 of the bytes in hexadecimal digits."""
+    # The library of it takes longer to load than a small trace.
+    from hashlib import sha256
+
     if not isinstance(data, FileBytes):
-        return hashlib.sha256(data).hexdigest()
-    digest = hashlib.sha256()
+        return sha256(data).hexdigest()
+    digest = sha256()
     block = memoryview(bytearray(_BLOCK_BYTES))
     size = len(data)
     for begin in range(0, size, _BLOCK_BYTES):

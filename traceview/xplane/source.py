@@ -121,7 +121,7 @@ def partly_read(path: Location) -> Iterator[FileBytes]:
 def _opened(path: Location) -> Iterator[BinaryIO]:
     try:
         # Opening a pipe would wait for a writer.
-        if path.exists() and not (path.is_file() or path.is_dir()):
+        if not (path.is_file() or path.is_dir()) and path.exists():
             raise TraceNotFoundError(f"{path}: not a regular file")
         with path.open("rb") as file:
             yield file

@@ -154,6 +154,8 @@ def _last_in(start: Int64Array, end: Int64Array, moments: Int64Array) -> Int64Ar
 
 def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
     """Whether at least one of the moments lies in each span."""
+    if not moments.size:
+        return np.zeros(start.size, dtype=np.bool_)
     ordered = np.sort(moments)
     result: BoolArray = np.searchsorted(ordered, end) > np.searchsorted(ordered, start)
     return result

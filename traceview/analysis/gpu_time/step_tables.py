@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -108,18 +108,13 @@ _USED: Final = replace(STEP_KINDS["train"], letter="=", ink="green")
 _LEFT_OUT: Final = replace(STEP_KINDS["excluded"], letter="-", ink="dim")
 
 
-def step_table(steps: Steps | None, devices: Collection[str]) -> Table:
+def step_table(steps: Iterable[StepRow], devices: Collection[str]) -> Table:
     """A row per step, in time order, and device of its host that is in `devices`.
 
     The states from `compute_ps` to `unknown_ps` add up to the part of the step inside the window. `python`: the line that
     the host was in while it kept a device waiting.
     """
-    rows = [
-        (step, part)
-        for step in (steps.steps if steps else ())
-        for part in step.devices
-        if part.device in devices
-    ]
+    rows = [(step, part) for step in steps for part in step.devices if part.device in devices]
     of_step = [field for field in StepRow.__struct_fields__ if field not in ("devices", "python")]
     return table(
         "steps",

@@ -16,7 +16,6 @@ from traceview.base.record import Record
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.json_text import dumped
-from traceview.document.markdown import render_section
 from traceview.document.phrase import Phrase, Sentence, name, names, phrase, plain
 from traceview.document.sanitize import shortened
 from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker, hang_of
@@ -44,6 +43,8 @@ def write_up(facts: Mapping[str, Any]) -> tuple[dict[str, bytes], list[str]]:
 
     The JSON is the report with its `findings`. Raises `msgspec.ValidationError` for facts that are none.
     """
+    from traceview.document.markdown import render_section
+
     hang = hang_of(facts)
     files = {
         ".json": dumped(content_of(hang)),

@@ -179,14 +179,17 @@ class Steps(Record, frozen=True):
         return None if self.updates_per_step is None else self.updates_per_step > 1
 
 
+NO_STEPS: Final = "no steps: nothing marks them, and nothing repeats"
+
+
 def compute(context: Context) -> Steps | Skipped:
-    """The steps of every host, with the states of its devices."""
+    """The steps, how they were found, and what the training does in each."""
     trace, selection = context.trace, context.selection
     steps_by_host = {host: steps for host, steps in selection.steps.items() if steps}
     if not steps_by_host:
-        return Skipped("no steps: nothing marks them, and nothing repeats")
+        return Skipped(NO_STEPS)
     methods = [trace.steps_by_host[host] for host in steps_by_host]
-    rows = tuple(_rows(context))
+    rows = tuple(step_rows(context))
     optimizer_steps, accumulated_steps = _accumulation(trace, selection)
     function, runs = _training_loop(trace, selection)
     loop_iterations = runs or _loop_iterations(trace, selection)
@@ -274,7 +277,8 @@ def _common(values: list[str]) -> str:
     return values[0] if len(set(values)) == 1 else "mixed"
 
 
-def _rows(context: Context) -> Iterator[StepRow]:
+def step_rows(context: Context) -> Iterator[StepRow]:
+    """The steps of every host, with the states of its devices."""
     trace, ledger = context.trace, context.ledger
     named = {device: trace.device_key(device) for device in ledger.devices}
     states = {device: ledger.states_of_steps(device).T.tolist() for device in ledger.devices}

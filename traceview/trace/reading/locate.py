@@ -173,7 +173,7 @@ def find_runs(path: Location) -> tuple[RunFiles, ...]:
         for name in sorted(names, key=_by_number):
             if name.endswith(SUFFIX):
                 file = directory / name
-                if file.exists() and not file.is_file():
+                if not file.is_file() and file.exists():
                     not_files.append(file)
                 else:
                     files.setdefault(directory, []).append(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-import json
 import zlib
 from base64 import b64decode
 from typing import Any, Final, Literal, TypeAlias
@@ -137,6 +136,8 @@ def python_samples(record: PythonRecord, wrong: list[str], path: str) -> PythonS
     """The samples of a record; None without any. What is not readable is named in `wrong`, and nothing of it is kept."""
     if record.samples is None or record.stacks is None:
         return None
+    import json
+
     try:
         content = unpacked(record.samples)
         cpu, late = (b"" if text is None else unpacked(text) for text in (record.cpu, record.late))

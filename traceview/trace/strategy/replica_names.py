@@ -136,8 +136,9 @@ def replica_in(path: bytes, highest: int) -> int | None:
     Of several `update_<k>` the innermost counts: an optimizer of tf_keras numbers its variables outside of it. Where
     k exceeds `highest`, the highest `replica_<k>` of the host, it numbers a variable.
     """
-    match = _REPLICA.search(path)
+    # Most names have neither, which is found faster.
+    match = _REPLICA.search(path) if b"replica_" in path else None
     if match:
         return int(match[1])
-    updates = _UPDATE.findall(path)
+    updates = _UPDATE.findall(path) if b"update_" in path else []
     return int(updates[-1]) if updates and int(updates[-1]) <= max(highest, 0) else None
