@@ -15,6 +15,7 @@ from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import (
+    TOP_GAPS,
     Gap,
     Idle,
     IdleRow,
@@ -25,12 +26,12 @@ from traceview.analysis.rules.finding import Skipped
 from traceview.trace.reading.load import load
 
 
-def row_of(trace: CudaTrace, folder: Path) -> IdleRow:
+def row_of(trace: CudaTrace, folder: Path, top: int | None = TOP_GAPS) -> IdleRow:
     """The idle time of GPU:0."""
     trace.write(folder)
     loaded = load(folder)
     selection = select(loaded)
-    result = compute(Context(loaded, selection))
+    result = compute(Context(loaded, selection), top)
     assert isinstance(result, Idle)
     return result.devices[0]
 
