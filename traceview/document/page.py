@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from io import StringIO
 from typing import Final
 
 from msgspec import Struct, field, structs
 from rich.cells import cell_len
+from rich.text import Text
 
 from traceview.document.phrase import Sentence, pieces
 from traceview.document.sanitize import sanitize
-from traceview.document.text import Text
 
 NARROWEST: Final = 40
 WIDEST_PROSE: Final = 110
@@ -165,17 +166,36 @@ class Page(Struct):
 
     def render(self) -> str:
         """All lines, with colours if the page has any, and no blanks at their ends."""
-        if self.color:
-            for line in self._lines:
-                line.rstrip()
-            lines = [line.printed() for line in self._lines]
-        else:
-            lines = [line.plain.rstrip() for line in self._lines]
-        return "".join(f"{line}\n" for line in lines).replace(_BLANK, " ")
+        for line in self._lines:
+            if _BLANK in line.plain:
+                line.plain = line.plain.replace(_BLANK, " ")
+        if not self.color:
+            return "".join(f"{line.plain.rstrip()}\n" for line in self._lines)
+        from rich.console import Console
+
+        out = StringIO()
+        console = Console(
+            file=out,
+            width=self.width,
+            force_terminal=True,
+            color_system="standard",
+            markup=False,
+            highlight=False,
+            emoji=False,
+            legacy_windows=False,
+            _environ={},
+        )
+        for line in self._lines:
+            line.rstrip()
+            console.print(line, no_wrap=True, overflow="ignore", crop=False)
+        return out.getvalue()
 
 
 def _lines_of(text: Text, width: int) -> Iterator[Text]:
-    """The text broken at words; one that is wider than a line is broken too, but no command, so that it can be copied."""
+    """The text broken at words; one that is wider than a line is broken too, but no command, so that it can be copied.
+
+    `Text.wrap` does this with a `Console`, which takes longer to import than all other lines to print.
+    """
     breaks, used = [], 0
     for word in _WORD.finditer(text.plain):
         start, end = word.start(), word.end(1)

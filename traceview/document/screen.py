@@ -7,13 +7,13 @@ from typing import Final
 
 from msgspec import Struct
 from rich.cells import cell_len
+from rich.text import Text
 
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.page import WIDEST_PROSE, Page
 from traceview.document.phrase import Sentence, ended, phrase
 from traceview.document.terminal import add_section, bar_text, letter_of
-from traceview.document.text import Text
 from traceview.document.vocabulary import Look
 
 FEW_DEVICES: Final = 4

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 from rich.cells import cell_len
+from rich.text import Text
 
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -16,7 +17,6 @@ from traceview.document.figures import UtilizationStrip
 from traceview.document.model import Strips
 from traceview.document.page import Page
 from traceview.document.phrase import Sentence, phrase
-from traceview.document.text import Text
 from traceview.document.vocabulary import PARTS, Look
 
 _HEAD_OF_REST: Final = 0.8

@@ -189,9 +189,9 @@ def show_checks(script: Path | None, out: Path) -> None:
 def render(checks: Sequence[Check], *, width: int, color: bool, unicode: bool = True) -> str:
     """The table, and the number of checks by status."""
     from rich.cells import cell_len
+    from rich.text import Text
 
     from traceview.document.page import Page
-    from traceview.document.text import Text
 
     page = Page(width, color, unicode)
     status_width = max((len(check.status) for check in checks), default=0)
