@@ -88,7 +88,7 @@ def test_it_is_everywhere(tmp_path: Path) -> None:
     assert made["title"].startswith("Both replicas wait ")
     assert made["title"] in said["terminal"]
     assert "before the first kernel: " in said["terminal"]
-    assert "Reported from: 5.0% of the GPU time" in said["rule"]
+    assert "Reported from: 5% of the GPU time" in said["rule"]
     assert "first_kernels" in said["pages"]
     assert "late-first-kernel" in said["pages"]
     # On the CPU kernels are called as types of ops are.
