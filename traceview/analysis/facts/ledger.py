@@ -219,11 +219,15 @@ def ledger_of(context: Run) -> Ledger:
         base = each_device(base, changes)
         base = _by_turns(context, base)
         base = _without_work(context, base)
-        base = _by_meeting(context, base)
-        base = _by_lines(context, base, lines)
-        base = _without_evidence(context, base)
-        base = _of_small_kernels(context, base)
-        return replace(base, python=tuple(lines))
+        meets = _by_meeting(context, base)
+        changes = {
+            device: partial(
+                _one_after_another,
+                steps=[*meets.get(device, ()), *_of_device(context, device, lines)],
+            )
+            for device in base.devices
+        }
+        return replace(each_device(base, changes), python=tuple(lines))
 
 
 def _of_host(
@@ -488,16 +492,24 @@ _LONG_DISPATCH_PS: Final = 1000 * PS_PER_US
 """A thread that is in one call for so long, before it has handed on any work, converts or copies what it was given."""
 
 
-def _by_lines(context: Run, ledger: Ledger, lines: list[str]) -> Ledger:
-    """The line that ran in each long row that is as long as a line of Python takes, where samples show it."""
-    changes: dict[int, Change] = {}
-    for device in ledger.devices:
-        python = context.idle.python.get(context.trace.device_list[device].host)
-        if python is not None:
-            # A thread has the number of its first line.
-            caller = context.idle.states[context.trace.device_list[device].host].caller
-            changes[device] = partial(_with_lines, python=python, caller=caller, lines=lines)
-    return each_device(ledger, changes)
+def _of_device(context: Run, device: int, lines: list[str]) -> list[Change]:
+    """What a device alone shows: lines of Python, silence, and kernels too short for their launches.
+
+    A long row that is as long as a line of Python takes has the line that ran in it, where samples show it. What nothing but
+    silence shows is no Python: it is time between recorded calls.
+    """
+    host = context.trace.device_list[device].host
+    python, states = context.idle.python.get(host), context.idle.states[host]
+    changes: list[Change] = []
+    shown = states.frames
+    if python is not None:
+        # A thread has the number of its first line.
+        changes.append(partial(_with_lines, python=python, caller=states.caller, lines=lines))
+        if python.is_sampled:
+            shown = python.lines.sampled
+    among, state = (State.PYTHON,), State.BETWEEN_CALLS
+    changes.append(partial(recast, spans=complement(shown), among=among, state=state))
+    return [*changes, *of_small_kernels(context, host, device)]
 
 
 def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[str]) -> Columns:
@@ -536,29 +548,6 @@ def _lines_of_gaps(
     found = python.lines.in_each(python.caller, start, end, np.arange(gaps.size), gaps.size)
     mostly = [line if line and line.ratio >= _MOSTLY_RATIO else None for line in found]
     return [mostly[each] for each in place.tolist()]
-
-
-def _without_evidence(context: Run, ledger: Ledger) -> Ledger:
-    """What nothing but silence shows is no Python: it is time between recorded calls."""
-    changes: dict[int, Change] = {}
-    for device in ledger.devices:
-        host = context.trace.device_list[device].host
-        python, shown = context.idle.python.get(host), context.idle.states[host].frames
-        if python is not None and python.is_sampled:
-            shown = python.lines.sampled
-        among, state = (State.PYTHON,), State.BETWEEN_CALLS
-        changes[device] = partial(recast, spans=complement(shown), among=among, state=state)
-    return each_device(ledger, changes)
-
-
-def _of_small_kernels(context: Run, ledger: Ledger) -> Ledger:
-    """Last, for what devices are idle for may change before, and these kernels run."""
-    changes: dict[int, Change] = {}
-    for device in ledger.devices:
-        steps = of_small_kernels(context, context.trace.device_list[device].host, device)
-        if steps:
-            changes[device] = partial(_one_after_another, steps=steps)
-    return each_device(ledger, changes)
 
 
 # The input pipeline
@@ -665,7 +654,7 @@ def _without_work(context: Run, ledger: Ledger) -> Ledger:
     return each_device(ledger, changes)
 
 
-def _by_meeting(context: Run, ledger: Ledger) -> Ledger:
+def _by_meeting(context: Run, ledger: Ledger) -> dict[int, list[Change]]:
     """What all devices wait in collectives of one step, they wait because they meet in more than one: it is communication.
 
     If they met once, the slowest device of the step would not wait.
@@ -676,7 +665,7 @@ def _by_meeting(context: Run, ledger: Ledger) -> Ledger:
     known = (columns.by_kind == By.DEVICE) & is_in(columns.by, np.array(ledger.devices))
     rows = np.flatnonzero(meets & known & (columns.state == State.DEVICE_WAIT))
     if not rows.size:
-        return ledger
+        return {}
     numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
     _, number = unique_inverse(numbers)
     number = number[columns.step]
@@ -691,11 +680,10 @@ def _by_meeting(context: Run, ledger: Ledger) -> Ledger:
     share = least_ps / np.maximum(waited_ps, 1)
     length = np.zeros(columns.count, dtype=np.int64)
     length[rows] = (own_ps * share[ledger.device[rows], number[rows]]).astype(np.int64)
-    changes = {
-        device: partial(_met, length=length[ledger.rows_of(device)], trace=context.trace)
+    return {
+        device: [partial(_met, length=length[ledger.rows_of(device)], trace=context.trace)]
         for device in ledger.devices
     }
-    return each_device(ledger, changes)
 
 
 def _met(columns: Columns, length: Int64Array, trace: Trace) -> Columns:
