@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from traceview.capture.jax.functions import CompiledFunction, has_backward
 from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
-from traceview.capture.jax.profiler import JaxProfiler
 from traceview.capture.record.capture import Framework
+from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
@@ -129,8 +129,6 @@ class JaxSteps(Recognizer):
         if not self._has_marks:
             with self._lock:
                 self.window.begins_again()
-
-    # Inside
 
     def _function(self, name: str) -> CompiledFunction:
         function = self.functions.get(name)

@@ -133,6 +133,11 @@ def is_running(pid: int) -> bool:
     return True
 
 
+def stat_fields(process: Path) -> list[str]:
+    """The fields of `stat` in a folder of `/proc` after the name of the program, which may hold any character (proc(5))."""
+    return (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+
+
 def reason_of(error: BaseException) -> str:
     """Its class: what the message holds, such as an address with a password, is not for others."""
     return type(error).__name__
