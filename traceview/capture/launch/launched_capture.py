@@ -131,8 +131,6 @@ class LaunchedCapture(WindowListener):
         if self._capture.run is not None and not self._is_over:
             self._report(None)
 
-    # Inside
-
     def _new_capture(self) -> Capture:
         capture = Capture(self._settings, say, [self], framework=self._framework)
         if self._settings.on_hang_s is not None:

@@ -146,36 +146,6 @@ def _line_of(code: CodeType, instruction: int) -> int:
     return known
 
 
-class StackSamples:
-    """Samples in columns of equal length: Unix nanoseconds, number of the thread, number of the stack, processor time.
-
-    `cpu_us`: microseconds of processor time that the thread has taken so far, negative where that is not known. `late_us`:
-    microseconds by which the round came late, because something else had the GIL, or the core.
-    """
-
-    def __init__(self) -> None:
-        self.t_ns, self.thread, self.stack = array("q"), array("i"), array("i")
-        self.cpu_us, self.late_us = array("q"), array("i")
-        self.threads: dict[int, int] = {}
-        """Number of each thread by its identifier, which is the address that pthread_self returns."""
-
-    def add(self, t_ns: int, ident: int, stack: int, cpu_us: int, late_us: int) -> None:
-        """Add one; a thread without a number gets the next one."""
-        self.t_ns.append(t_ns)
-        self.thread.append(self.threads.setdefault(ident, len(self.threads)))
-        self.stack.append(stack)
-        self.cpu_us.append(cpu_us)
-        self.late_us.append(late_us)
-
-    def halve(self) -> None:
-        """Drop every second round; samples of one round have the same time."""
-        rounds = {t_ns: number for number, t_ns in enumerate(dict.fromkeys(self.t_ns))}
-        is_kept = [not rounds[t_ns] % 2 for t_ns in self.t_ns]
-        for name in ("t_ns", "thread", "stack", "cpu_us", "late_us"):
-            column = getattr(self, name)
-            setattr(self, name, array(column.typecode, compress(column, is_kept)))
-
-
 class SwitchInterval:
     """The time that a thread may keep the GIL where others want it: the script's, or `SOON_SECONDS` if that is shorter."""
 
@@ -271,26 +241,33 @@ class Collections:
 class StackSampler:
     """Samples from `start` to `stop`, as long as `is_open()`.
 
-    `cost_ns`: processor time of its thread.
+    Attributes:
+        columns: Of each sample: Unix nanoseconds, number of the thread, number of the stack; microseconds of processor time that
+            the thread has taken so far, negative where that is not known; and microseconds by which the round came late,
+            because something else had the GIL, or the core.
+        threads: Number of each thread by its identifier, which is the address that pthread_self returns.
+        names: Name and native identifier of each thread that Python itself started, by identifier.
+        cost_ns: Processor time of the sampling thread.
     """
 
     def __init__(
         self, places: CodePlaces, is_open: Callable[[], bool], garbage: Collections
     ) -> None:
         self.stacks = Stacks(places)
+        types = {"t_ns": "q", "thread": "i", "stack": "i", "cpu_us": "q", "late_us": "i"}
+        self.columns: dict[str, array[int]] = {name: array(code) for name, code in types.items()}
+        self.threads: dict[int, int] = {}
+        self.names: dict[int, tuple[str, int | None]] = {}
         self.interval_ns = INTERVAL_NS
         self.round_count = 0
         self.cost_ns = 0
         self.problem: str | None = None
-        self.names: dict[int, tuple[str, int | None]] = {}
-        """Name and native identifier of each thread that Python itself started, by identifier."""
         self._is_open = is_open
         self._garbage = garbage
         self._is_stopping = False
         self._spent_ns = 0
         self._phase = 0.0
         self._due_ns = time.time_ns()
-        self.samples = StackSamples()
         self._switch_interval = SwitchInterval()
         self._is_shared = False
         """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
@@ -325,9 +302,10 @@ class StackSampler:
 
     def _run(self) -> None:
         try:
-            while not self._is_stopping and self._is_open():
+            while self._is_wanted():
                 self._rest()
-                self._round()
+                if self._is_wanted():
+                    self._round()
         except Exception as error:
             self.problem = reason_of(error)
         finally:
@@ -335,14 +313,20 @@ class StackSampler:
             self._garbage.release()
             self.cost_ns += time.thread_time_ns()
 
+    def _is_wanted(self) -> bool:
+        return not self._is_stopping and self._is_open()
+
     def _round(self) -> None:
-        if self._is_stopping or not self._is_open():
-            return
         self._sample()
         self.round_count += 1
         self._switch_interval.set(is_short=not self._is_shared)
-        if len(self.samples.t_ns) >= MOST_SAMPLES:
-            self.samples.halve()
+        times = self.columns["t_ns"]
+        if len(times) >= MOST_SAMPLES:
+            # Drop every second round; samples of one round have the same time.
+            rounds = {t_ns: number for number, t_ns in enumerate(dict.fromkeys(times))}
+            is_kept = [not rounds[t_ns] % 2 for t_ns in times]
+            for name, column in self.columns.items():
+                self.columns[name] = array(column.typecode, compress(column, is_kept))
             self.interval_ns *= 2
 
     def _rest(self) -> None:
@@ -371,6 +355,7 @@ class StackSampler:
         del frames[get_ident()]
         t_ns = time.time_ns()
         late_us = min(max(t_ns - self._due_ns, 0) // 1000, LATEST_US)
+        columns, threads = self.columns.values(), self.threads
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
                 continue
@@ -380,11 +365,14 @@ class StackSampler:
                 has_moved = self._places.setdefault(ident, place) != place
                 self._is_shared |= has_moved or stack in self.stacks.of_user
             if stack != NOT_KEPT:
-                self.samples.add(t_ns, ident, stack, self._clocks.cpu_us(ident), late_us)
+                number = threads.setdefault(ident, len(threads))
+                values = t_ns, number, stack, self._clocks.cpu_us(ident), late_us
+                for column, value in zip(columns, values, strict=True):
+                    column.append(value)
 
     def _is_of_script(self, ident: int) -> bool:
         """Whether it is no thread of traceview. Native threads that call Python have no name."""
-        if ident not in self.names and ident not in self.samples.threads:
+        if ident not in self.names and ident not in self.threads:
             for thread in threading.enumerate():
                 # A native thread that has asked Python who it is stands among them as a dummy.
                 if thread.ident is not None and not isinstance(thread, threading._DummyThread):

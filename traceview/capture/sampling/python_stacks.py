@@ -74,15 +74,15 @@ class PythonListener(WindowListener):
 
 
 def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
-    samples = sampler.samples
+    t_ns, thread, stack, cpu_us, late_us = sampler.columns.values()
     reason = (
         "no thread ran code of the script" if sampler.round_count else "the window was too short"
     )
     # The first time, and what follows as distances, which compress better.
-    distances = array("q", [*samples.t_ns[:1], *(b - a for a, b in pairwise(samples.t_ns))])
-    names = [(ident, *sampler.names.get(ident, (None, None))) for ident in samples.threads]
+    distances = array("q", [*t_ns[:1], *(b - a for a, b in pairwise(t_ns))])
+    names = [(ident, *sampler.names.get(ident, (None, None))) for ident in sampler.threads]
     return {
-        "reason": None if samples.t_ns else sampler.problem or reason,
+        "reason": None if t_ns else sampler.problem or reason,
         **({"problem": sampler.problem} if sampler.problem else {}),
         "interval_ns": sampler.interval_ns,
         "round_count": sampler.round_count,
@@ -93,9 +93,9 @@ def _described(sampler: StackSampler, window_ns: int) -> dict[str, Any]:
             for ident, name, native_id in names
         ],
         "stacks": _compressed(json.dumps(sampler.stacks.described()).encode()),
-        "samples": _compressed(*map(_little_endian, (distances, samples.thread, samples.stack))),
-        "cpu": _compressed(_little_endian(samples.cpu_us)),
-        "late": _compressed(_little_endian(samples.late_us)),
+        "samples": _compressed(*map(_little_endian, (distances, thread, stack))),
+        "cpu": _compressed(_little_endian(cpu_us)),
+        "late": _compressed(_little_endian(late_us)),
     }
 
 

@@ -231,8 +231,6 @@ class StepWindow:
             "evaluations": [asdict(evaluation) for evaluation in self.evaluations],
         }
 
-    # Inside
-
     def _ended(self, function: str, count: int) -> RecordedCall:
         """The call that has begun is over."""
         number, self.next_number = self.next_number, self.next_number + count
