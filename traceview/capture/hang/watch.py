@@ -41,8 +41,6 @@ _LONGEST_BEAT_S: Final = 5.0
 """So a worker that stops is silent within 15 s, however long a step may take."""
 _STOP_TIMEOUT_S: Final = 2.0
 """A look ends at once; a report that is written to a file system that hangs is not waited for."""
-
-
 _SILENT_BEATS: Final = 3
 """A worker that misses one or two is slow, or its file system is."""
 _LARGEST_BYTES: Final = 1 << 16
@@ -145,9 +143,8 @@ class HangWatch:
         if paused_s < self._after_s or (self._facts is not None and not has_gone_on):
             return
         self._complete("went-on")
-        stacks = self._silence.text()
+        known, stacks = self._known(paused_s, is_lock_held=True), self._silence.text()
         missing = {} if stacks else {"threads": "the stacks of that time were not written"}
-        known = self._known(paused_s, is_lock_held=True)
         self._begin({**known, "stacks": stacks, "missing": missing})
         self._complete("went-on", total_s=paused_s)
         self._alarm_from_s = time.monotonic()
@@ -157,13 +154,13 @@ class HangWatch:
         if self._peers.find(os.environ):
             # So that the other workers know of this one, and so that ages count from now.
             self._beat()
-        calls, first = self._other_calls(), threads.look(CodePlaces())
+        called, first = sum(self._other_calls().values()), threads.look(CodePlaces())
         time.sleep(min(max(self._after_s / 4, _LOOK_S[0]), _LOOK_S[1]))
         second = threads.look(CodePlaces())
         facts = {
             **self._known(waited_s, is_lock_held=False),
             **threads.described(first, second, without=get_native_id()),
-            "calls_in_look": sum(self._other_calls().values()) - sum(calls.values()),
+            "calls_in_look": sum(self._other_calls().values()) - called,
             "workers": self._peers.read(),
             "gpus": _gpus(),
             "missing": {},
@@ -180,8 +177,7 @@ class HangWatch:
     def _known(self, waited_s: float, *, is_lock_held: bool) -> dict[str, Any]:
         """What the watch and the hooks know."""
         callee = None if is_lock_held else self._steps.observer.current
-        others = self._other_calls()
-        place = self._peers.place
+        others, place = self._other_calls(), self._peers.place
         return {
             "schema_version": 1,
             "traceview_version": VERSION,
@@ -293,10 +289,9 @@ class Peers:
         """What the other workers do, as the fields of the report; call `write` just before."""
         if self.place is None:
             return []
-        now_s = 0.0
+        own, now_s = self.place.task, 0.0
         with suppress(OSError):
-            now_s = self._file(self.place.task).stat().st_mtime
-        own = self.place.task
+            now_s = self._file(own).stat().st_mtime
         return [self._worker(task, now_s) for task in self.place.partners if task != own]
 
     def _file(self, task: Task) -> Path:

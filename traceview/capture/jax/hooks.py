@@ -159,19 +159,12 @@ class JaxHooks(WindowListener):
             elif callable(own) and own is not hook:
                 state.set_local(self._post_hook(own))
 
-        def keeping(original: Callable[[Any], None]) -> Callable[[Any], None]:
-            def changed(value: Any) -> None:
-                original(value)
-                keep()
-
-            return changed
-
         state.set_global(hook)
         self._patches.then(lambda: state.set_global(before))
         config, name = import_module(_CONFIG), "_update_thread_local_hook"
         for flag in (config.debug_nans, config.debug_infs):
             original = getattr(flag, name)
-            setattr(flag, name, keeping(original))
+            setattr(flag, name, self._hooked(original, lambda _: True, lambda *_: keep()))
             self._patches.then(partial(setattr, flag, name, original))
         keep()
         # Other threads keep a hook that does nothing.

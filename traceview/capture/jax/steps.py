@@ -10,7 +10,7 @@ the script last got results after that: what it computes, logs or saves in betwe
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from traceview.capture.jax.functions import CompiledFunction, has_backward
 from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
-from traceview.capture.record.capture import Framework
+from traceview.capture.record.capture import Framework, Say, Watched
 from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.environment import EnvironmentListener
-from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
+from traceview.capture.sidecar.file import Sidecar, answers
 from traceview.capture.steps.callee import Recognizer, micro_batches
 from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow
@@ -88,23 +88,29 @@ class JaxSteps(Recognizer):
             called.is_of_jax = _is_of_jax(function)
         if called.is_of_jax:
             return
-        if self.began_s is None:
-            self.begin_training()
+        self.begin_training()
+        window = self.window
         with self._lock:
             called.calls += 1
-            if not self._has_marks and self._is_step(called):
-                self._step_returned(called)
+            if self._has_marks or not self._is_step(called):
+                return
+            if called.was_compiled:
+                called.was_compiled = False
+                window.traced()
+            called.is_step = True
+            called.step_count += 1
+            window.end(name)
+            window.begins_after()
 
     def mark_begins(self, name: str) -> None:
         """The script marks the beginning of a step."""
         if not self._is_mark(name):
             return
-        if self.began_s is None:
-            self.begin_training()
+        self.begin_training()
         with self._lock:
+            if not self._has_marks and self.window.state != "waiting":
+                return
             if not self._has_marks:
-                if self.window.state != "waiting":
-                    return
                 self._has_marks = True
                 self._function(name).is_mark = True
                 self.window.count_from(0)
@@ -114,15 +120,15 @@ class JaxSteps(Recognizer):
         """It marks its end."""
         if not self._has_marks or not self._is_mark(name):
             return
-        marked = self._function(name)
         with self._lock:
             if error is not None:
                 self.window.fail(name, error)
-            else:
-                marked.is_step = True
-                marked.calls += 1
-                marked.step_count += 1
-                self.window.end(name)
+                return
+            marked = self._function(name)
+            marked.is_step = True
+            marked.calls += 1
+            marked.step_count += 1
+            self.window.end(name)
 
     def fetched(self) -> None:
         """The script has got results: what follows belongs to the next step."""
@@ -131,10 +137,7 @@ class JaxSteps(Recognizer):
                 self.window.begins_again()
 
     def _function(self, name: str) -> CompiledFunction:
-        function = self.functions.get(name)
-        if function is None:
-            function = self.functions[name] = CompiledFunction(name)
-        return function
+        return self.functions.setdefault(name, CompiledFunction(name))
 
     def _is_mark(self, name: str) -> bool:
         if self._are_elsewhere:
@@ -158,24 +161,13 @@ class JaxSteps(Recognizer):
         self.window.count_from(called.calls - 1)
         return True
 
-    def _step_returned(self, called: CompiledFunction) -> None:
-        window = self.window
-        if called.was_compiled:
-            called.was_compiled = False
-            window.traced()
-        called.is_step = True
-        called.step_count += 1
-        window.end(called.name)
-        window.begins_after()
-
 
 def _leads(called: CompiledFunction, leading: CompiledFunction) -> bool:
     """Whether this function is the step, and not the one that was taken for it."""
     if called.computes_gradients is not leading.computes_gradients:
         return called.computes_gradients
-    return (
-        called.calls >= _FEWEST_CALLS and called.calls * called.work > leading.calls * leading.work
-    )
+    computes_more = called.calls * called.work > leading.calls * leading.work
+    return called.calls >= _FEWEST_CALLS and computes_more
 
 
 def _is_of_jax(function: Any) -> bool:
@@ -220,15 +212,9 @@ class JaxEnvironment(EnvironmentListener):
 
 
 def _watch(
-    window: StepWindow,
-    settings: Settings,
-    places: Sequence[Place] | None,
-    _say: Callable[[str], None],
-) -> tuple[JaxSteps, Any, Sequence[WindowListener]]:
-    """What sees the steps, and describes devices, mesh and functions. Programs of JAX hold their lines.
-
-    Where `places` are given, the program itself says which its steps are.
-    """
+    window: StepWindow, settings: Settings, places: Sequence[Place] | None, _say: Say
+) -> Watched:
+    """Programs of JAX hold their lines. Where `places` are given, the program itself says which its steps are."""
     steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
     return steps, steps.hooks, (JaxEnvironment(steps), steps.hooks)
 

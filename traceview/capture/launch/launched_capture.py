@@ -42,9 +42,8 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
     try:
         settings = Settings.read(text)
     except UsageError as error:
-        say_problem(
-            UsageError(f"{VARIABLE}: {error.message}; nothing is captured", hint=error.hint)
-        )
+        problem = f"{VARIABLE}: {error.message}; nothing is captured"
+        say_problem(UsageError(problem, hint=error.hint))
         return
     if find_spec("msgspec") is None:
         say(f"nothing is captured: traceview lacks its libraries in {sys.executable}")
@@ -62,14 +61,11 @@ def end_first(text: str, begun_s: float) -> None:
         return
     runs = runs_of_launch(settings.out, settings.launch or "", begun_s)
     name_runs(runs)
-    if runs:
-        return
-    if not _captures:
+    if not runs and not _captures:
         say("nothing was captured: no process imported TensorFlow or JAX")
-        say(
-            "hint: in an environment without traceview, on another host or in a container nothing is captured"
-        )
-    elif not _captures[-1].is_prepared:
+        where = "in an environment without traceview, on another host or in a container"
+        say(f"hint: {where} nothing is captured")
+    elif not runs and not _captures[-1].is_prepared:
         say_problem(_captures[-1].why_nothing())
 
 
@@ -84,9 +80,7 @@ class LaunchedCapture(WindowListener):
         self._framework = framework
         self._wait_no_more = wait_no_more
         self._process = os.getpid()
-        self._is_over = False
-        self._is_reported = False
-        self._is_child = False
+        self._is_over = self._is_reported = self._is_child = False
         self._parents: list[Capture] = []
         """Those that this process has as a copy; kept, because freeing one would stop its profile."""
         self._ending = Lock()
@@ -214,12 +208,14 @@ class LaunchedCapture(WindowListener):
 
     def _report(self, end: End | None) -> None:
         """Say what was captured, once. `end`: how the process ends, None if it goes on."""
-        problem = None if self._is_reported else self._capture.outcome(end or "ended")
+        if self._is_reported:
+            return
+        self._is_reported = True
+        problem = self._capture.outcome(end or "ended")
         if problem is not None:
             say_problem(problem)
-        elif not self._is_reported:
+        else:
             say(f"the trace is in {self._capture.run}{'' if end else '; the script goes on'}")
-        self._is_reported = True
 
 
 def _end() -> End:

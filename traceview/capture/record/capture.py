@@ -30,8 +30,8 @@ from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
 from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.processor_times import MachineLoadListener, ThreadTimesListener
-from traceview.capture.sampling.python_stacks import PythonListener
-from traceview.capture.sidecar.cluster import StopRiskListener
+from traceview.capture.sampling.python_sampling import PythonListener
+from traceview.capture.sidecar.cluster import STOP_RISK, may_crash
 from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 from traceview.capture.steps.callee import Recognizer
@@ -63,8 +63,7 @@ def _watch(
 ) -> Watched:
     observer = Observer(window, settings.step_functions, StepInputs())
     placement = PlacementListener(observer, is_source_wanted="source" not in settings.without)
-    listeners = (EnvironmentListener(), placement, StopRiskListener(say))
-    return observer, Hooks(observer, places), listeners
+    return observer, Hooks(observer, places), (EnvironmentListener(), placement)
 
 
 TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
@@ -219,6 +218,8 @@ class Capture:
         """Start the profile, after warming it up and waiting for the devices."""
         self.prepare()
         self._choice.settle(self.settings.steps)
+        if "tensorflow" in self._modules and may_crash(os.environ):
+            self._say(f"note: {STOP_RISK}")
         self._notify("opening", self.sidecar)
         self._profiler.warm_up()
         self.synchronise()

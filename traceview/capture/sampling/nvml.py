@@ -100,9 +100,9 @@ class NvmlListener(WindowListener):
             reason = "NVML stopped answering while the profile ran"
             sidecar.add("outside_view", {"reason": reason, "devices": []})
             return
-        stopped_ns = sidecar.groups.get("clock", {}).get("stopped", {}).get("wall_ns", time_ns())
+        span = self._started_ns, sidecar.stopped_ns
         with self._stack:
-            devices = [gpu.described(self._started_ns, stopped_ns) for gpu in self._gpus]
+            devices = [gpu.described(*span) for gpu in self._gpus]
         problem = {"problem": self._problem} if self._problem else {}
         sidecar.add("outside_view", {"reason": None, **problem, "devices": devices})
 

@@ -83,20 +83,16 @@ class ThreadTimesListener(WindowListener):
         """Stop, and keep what was noted."""
         rows = b"" if _CLOCKS is None else _CLOCKS.stop()
         if rows:
-            sidecar.add("threads", _described(rows))
+            noted = sorted(iter_unpack("=qqqqq", rows), key=lambda row: (row[1], row[0]))
+            # As differences, which compress better.
+            packed = b"".join(
+                (value - before).to_bytes(8, "little", signed=True)
+                for column in zip(*noted, strict=True)
+                for before, value in pairwise((0, *column))
+            )
+            sidecar.add("threads", {"rows": b64encode(zlib.compress(packed)).decode("ascii")})
 
     def finished(self) -> None:
         """Stop where the profile failed."""
         if _CLOCKS is not None:
             _CLOCKS.stop()
-
-
-def _described(noted: bytes) -> dict[str, str]:
-    rows = sorted(iter_unpack("=qqqqq", noted), key=lambda row: (row[1], row[0]))
-    # As differences, which compress better.
-    packed = b"".join(
-        (value - before).to_bytes(8, "little", signed=True)
-        for column in zip(*rows, strict=True)
-        for before, value in pairwise((0, *column))
-    )
-    return {"rows": b64encode(zlib.compress(packed)).decode("ascii")}

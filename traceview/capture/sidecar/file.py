@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import time_ns
 from typing import Any, Final, Literal
 
 SCHEMA_VERSION: Final = 1
@@ -30,6 +31,12 @@ class Sidecar:
     def is_recording(self) -> bool:
         """Whether the profile runs, and has not been asked to stop."""
         return self.state == "recording" and "stopped" not in self.groups.get("clock", {})
+
+    @property
+    def stopped_ns(self) -> int:
+        """When the profile was asked to stop, or now, in Unix nanoseconds."""
+        stopped: int = self.groups.get("clock", {}).get("stopped", {}).get("wall_ns", time_ns())
+        return stopped
 
     def add(self, group: str, values: Mapping[str, Any]) -> None:
         """Set fields of a group, replacing only those of the same name."""

@@ -172,12 +172,10 @@ class Recognizer(ABC):
 
     def begin_training(self) -> None:
         """The framework runs something, perhaps for the first time."""
-        with self._beginning:
-            if self.began_s is not None:
-                return
+        if self.began_s is None and self._beginning.acquire(blocking=False):
             self.began_s = monotonic()
-        for action in self.on_begin:
-            action()
+            for action in self.on_begin:
+                action()
 
     @property
     def step_functions(self) -> list[Any]:

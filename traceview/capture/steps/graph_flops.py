@@ -44,6 +44,7 @@ _OTHER_FIRST: Final = frozenset(
 _AS_LARGE_AS: Final = ("BroadcastTo", "Tile")
 """Ops that make a gradient as large as the tensor whose shape they are given."""
 
+_BROADCAST: Final = "BroadcastGradientArgs"
 _HANDLES: Final = ("resource", "variant")
 
 _LARGEST: Final = 1 << 53
@@ -139,9 +140,10 @@ class _Shapes:
             # One of the steps of a sequence, whichever dimension that is.
             whole = of(inputs[0])
             return whole[1:] if whole else self._of_examples(sizes)
-        if op.type == "Reshape" and _is_sum_of_broadcast(inputs[0].op):
+        made_by: Any = inputs[0].op if op.type == "Reshape" else None
+        if getattr(made_by, "type", "") == "Sum" and made_by.inputs[1].op.type == _BROADCAST:
             # The gradient of what may have been broadcast, and here was not.
-            whole = of(inputs[0].op.inputs[0])
+            whole = of(made_by.inputs[0])
             return whole if whole and whole[1:] == sizes[1:] else None
         if op.type in ("Reshape", "Transpose"):
             whole = of(inputs[0])
@@ -162,10 +164,6 @@ class _Shapes:
 
     def _of_examples(self, sizes: list[Any]) -> _Sizes:
         return None if self._examples is None else [self._examples, *sizes[1:]]
-
-
-def _is_sum_of_broadcast(op: Any) -> bool:
-    return bool(op.type == "Sum" and op.inputs[1].op.type == "BroadcastGradientArgs")
 
 
 def _is_open(tensor: Any) -> bool:

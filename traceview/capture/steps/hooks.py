@@ -72,8 +72,13 @@ class Hooks:
             STRATEGY_RUN: (self._runs, self._ended),
             GRADIENT: (lambda *_, **__: observer.gradient_reached(), self._ended),
             TAPE: (lambda *_: observer.tape_begins(), self._ended),
-            **dict.fromkeys(INPUT_PLACES, (self._asks, self._answered)),
-            KERAS_EPOCH: (self._epoch_asks, self._epoch_answered),
+            **dict.fromkeys(
+                INPUT_PLACES, (lambda it: observer.input_begins(it) or None, self._answered)
+            ),
+            KERAS_EPOCH: (
+                lambda it: it if observer.is_between_steps else None,
+                self._epoch_answered,
+            ),
             **dict.fromkeys(TRAINERS, trains),
             **dict.fromkeys(
                 OPTIMIZERS, (lambda *_, **__: observer.optimizer_reached(), self._ended)
@@ -125,16 +130,10 @@ class Hooks:
         observer.replicas_reached()
         return None
 
-    def _asks(self, iterator: Any) -> bool | None:
-        return self._observer.input_begins(iterator) or None
-
     def _answered(self, _: bool, result: Any, error: BaseException | None) -> Any:
         if isinstance(error, StopIteration):
             self._observer.window.abandon()
         return result
-
-    def _epoch_asks(self, epoch: Any) -> Any:
-        return epoch if self._observer.is_between_steps else None
 
     def _epoch_answered(self, epoch: Any, result: Any, error: BaseException | None) -> Any:
         """Keras 3's epoch iterator has handed out the next call, and counted it as a whole one."""
