@@ -22,7 +22,7 @@ from traceview.capture.record.capture import Framework, Say, Watched
 from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.environment import EnvironmentListener
-from traceview.capture.sidecar.file import Sidecar, answers
+from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
 from traceview.capture.steps.callee import Recognizer, micro_batches
 from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow
@@ -33,8 +33,11 @@ _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
 
 
-class JaxSteps(Recognizer):
-    """The functions and annotations whose calls are steps. Of a call only the return is seen, so none is `current`."""
+class JaxSteps(Recognizer, WindowListener):
+    """The functions and annotations whose calls are steps. Of a call only the return is seen, so none is `current`.
+
+    Adds devices, processes, and functions with their arguments to the sidecar.
+    """
 
     nothing_called = "no function of jax.jit or jax.pmap was called"
     how_to_mark = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number)"
@@ -62,6 +65,26 @@ class JaxSteps(Recognizer):
         """What the user should know about what counts as a step."""
         updates = [other for other in self.callees if other.is_update and not other.is_step]
         return micro_batches(self.step_functions, updates)
+
+    def opening(self, sidecar: Sidecar) -> None:
+        """Note all that does not change."""
+        jax = sys.modules["jax"]
+        described = answers({
+            "backend": jax.default_backend,
+            "process_count": jax.process_count,
+            "devices": lambda: [
+                {"id": each.id, "platform": each.platform, "kind": each.device_kind}
+                for each in jax.local_devices()
+            ],
+        })  # fmt: skip
+        sidecar.add("jax", described)
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Note the functions, which may have been compiled in the window."""
+        fields = ("name", "is_step", "calls", "computes_gradients", "arguments")
+        called = [each for each in self.callees if each.calls and not each.is_mark]
+        functions = [{field: getattr(each, field) for field in fields} for each in called]
+        sidecar.add("jax", {"functions": functions})
 
     # Called by the hooks
 
@@ -176,47 +199,12 @@ def _is_of_jax(function: Any) -> bool:
     return str(module).partition(".")[0] in ("jax", "jaxlib")
 
 
-# As a framework
-
-
-class JaxEnvironment(EnvironmentListener):
-    """Devices, processes, and functions with their arguments, beside the command, versions and links."""
-
-    def __init__(self, steps: JaxSteps) -> None:
-        self._steps = steps
-
-    def opening(self, sidecar: Sidecar) -> None:
-        """Note all that does not change."""
-        super().opening(sidecar)
-        jax = sys.modules["jax"]
-        described = answers({
-            "backend": jax.default_backend,
-            "process_count": jax.process_count,
-            "devices": lambda: [
-                {"id": each.id, "platform": each.platform, "kind": each.device_kind}
-                for each in jax.local_devices()
-            ],
-        })  # fmt: skip
-        sidecar.add("jax", described)
-
-    def closed(self, sidecar: Sidecar, trace: Path) -> None:
-        """Note the functions, which may have been compiled in the window."""
-        super().closed(sidecar, trace)
-        fields = ("name", "is_step", "calls", "computes_gradients", "arguments")
-        functions = [
-            {field: getattr(function, field) for field in fields}
-            for function in self._steps.callees
-            if function.calls and not function.is_mark
-        ]
-        sidecar.add("jax", {"functions": functions})
-
-
 def _watch(
     window: StepWindow, settings: Settings, places: Sequence[Place] | None, _say: Say
 ) -> Watched:
     """Programs of JAX hold their lines. Where `places` are given, the program itself says which its steps are."""
     steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
-    return steps, steps.hooks, (JaxEnvironment(steps), steps.hooks)
+    return steps, steps.hooks, (EnvironmentListener(), steps, steps.hooks)
 
 
 JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)

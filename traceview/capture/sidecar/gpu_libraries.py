@@ -118,12 +118,8 @@ def _dotted(number: int, least: int) -> str:
 
 def describe_links(nvml: Any) -> dict[str, Any]:
     """All GPUs of the host, visible to TensorFlow or not."""
-
-    def gpus() -> list[dict[str, Any]]:
-        count = nvml.nvmlDeviceGetCount()
-        return [_gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
-
-    return answers({"gpus": gpus})
+    count, handle = nvml.nvmlDeviceGetCount, nvml.nvmlDeviceGetHandleByIndex
+    return answers({"gpus": lambda: [_gpu(nvml, handle(index)) for index in range(count())]})
 
 
 def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:

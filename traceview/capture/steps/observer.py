@@ -464,15 +464,6 @@ class Observer(Recognizer):
         named = (callee for callee in self._callees if callee.name == name)
         return list(dict.fromkeys(each for callee in named for each in callee.step_graphs()))
 
-    def with_parts(self, names: Iterable[str]) -> list[str]:
-        """These names of step functions, each once, and those of functions that are a part of steps."""
-        parts = (callee.name for callee in self._callees if callee.is_part)
-        return [*dict.fromkeys((*names, *parts))]
-
-    def models(self) -> list[Any]:
-        """The Keras models that are trained."""
-        return [model for callee in self._callees if (model := callee.model()) is not None]
-
     def summary(self) -> list[str]:
         """What was called how often, and gradients that are no step."""
         lines, eager = super().summary(), self.eager_gradients

@@ -216,9 +216,8 @@ def _scopes(name: str) -> Iterator[str]:
 
 
 def _is_taped(op: Any) -> bool:
-    return op.type not in _WITHOUT_WORK and bool(
-        (named := _NAMED.search(op.name)) and named["tape"]
-    )
+    named = None if op.type in _WITHOUT_WORK else _NAMED.search(op.name)
+    return named is not None and named["tape"] is not None
 
 
 def _gradient_functions() -> dict[str, Sequence[str]]:

@@ -32,7 +32,8 @@ class PlacementListener(WindowListener):
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Find and describe them; before, they may not be traced."""
         calls = sidecar.groups.get("window", {}).get("calls", ())
-        names = self._steps.with_parts(call["function"] for call in calls)
+        parts = (callee.name for callee in self._steps.callees if callee.is_part)
+        names = dict.fromkeys((*(call["function"] for call in calls), *parts))
         described = describe_steps(names, self._steps, is_source_wanted=self._is_source_wanted)
         for group, values in described.items():
             sidecar.add(group, values)
@@ -52,14 +53,14 @@ class PlacementListener(WindowListener):
 
 
 def describe_steps(
-    names: Sequence[str], steps: Observer, *, is_source_wanted: bool
+    names: Iterable[str], steps: Observer, *, is_source_wanted: bool
 ) -> dict[str, dict[str, Any]]:
     """The groups for step functions of these names."""
     placement, graphs = Facts(), Facts()
     of_steps: list[Any] = []
     uses: dict[int, _Use] = {}
     described = []
-    models = steps.models()
+    models = [model for callee in steps.callees if (model := callee.model()) is not None]
     frozen = {
         id(getattr(variable, "_value", variable))
         for model in models
