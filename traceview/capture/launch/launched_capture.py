@@ -84,7 +84,7 @@ class LaunchedCapture(WindowListener):
         self._parents: list[Capture] = []
         """Those that this process has as a copy; kept, because freeing one would stop its profile."""
         self._ending = Lock()
-        self._endings: Endings | None = None
+        self._endings = Endings(self._end_early)
         self._capture = self._new_capture()
 
     def begin(self) -> None:
@@ -112,7 +112,6 @@ class LaunchedCapture(WindowListener):
 
     def opening(self, sidecar: Sidecar) -> None:
         """From here on no end of the process may lose the trace, and nothing may end before it."""
-        self._endings = Endings(self._end_early)
         self._endings.install()
         atexit.unregister(self._finish)
         atexit.register(self._finish)
@@ -120,8 +119,7 @@ class LaunchedCapture(WindowListener):
     def finished(self) -> None:
         """The process ends again as it did; what was recorded is named now, and no further framework is waited for."""
         self._wait_no_more()
-        if self._endings is not None:
-            self._endings.remove()
+        self._endings.remove()
         if self._capture.run is not None and not self._is_over:
             self._report(None)
 
@@ -164,9 +162,8 @@ class LaunchedCapture(WindowListener):
         self._ending = Lock()
         self._parents.append(self._capture)
         self._capture.hooks.remove()
-        if self._endings is not None:
-            self._endings.leave()
-            self._endings = None
+        self._endings.leave()
+        self._endings = Endings(self._end_early)
         # A copy of a profile that runs is of no use, and cannot be stopped.
         self._is_over |= self._capture.is_profiling
         if not self._is_over:

@@ -151,26 +151,6 @@ def _line_of(code: CodeType, instruction: int) -> int:
     return known
 
 
-class SwitchInterval:
-    """The time that a thread may keep the GIL where others want it: the script's, or `SOON_SECONDS` if that is shorter."""
-
-    def __init__(self) -> None:
-        self._before: float | None = None
-        self._short = SOON_SECONDS
-
-    def set(self, *, is_short: bool) -> None:
-        """Make it short, or the script's again, unless the script has set another one meanwhile."""
-        now = sys.getswitchinterval()
-        if is_short and self._before is None and now > SOON_SECONDS:
-            self._before = now
-            sys.setswitchinterval(SOON_SECONDS)
-            self._short = sys.getswitchinterval()
-        elif not is_short and self._before is not None:
-            before, self._before = self._before, None
-            if now == self._short:
-                sys.setswitchinterval(before)
-
-
 _LEAST_NS: Final = 100_000
 """Young collections are shorter, and come after every few hundred new objects."""
 _SWITCH: Final = gc.enable, gc.disable
@@ -270,7 +250,8 @@ class StackSampler:
         self._spent_ns = 0
         self._phase = 0.0
         self._due_ns = time.time_ns()
-        self._switch_interval = SwitchInterval()
+        self._interval_of_script: float | None = None
+        """The switch interval that the script has chosen, while another one is set."""
         self._is_shared = False
         """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
         self._seen_at: dict[int, tuple[int, int]] = {}
@@ -341,7 +322,7 @@ class StackSampler:
         except Exception as error:
             self._problem = reason_of(error)
         finally:
-            self._switch_interval.set(is_short=False)
+            self._switch(is_soon=False)
             self._garbage.release()
             self._cost_ns += time.thread_time_ns()
 
@@ -351,7 +332,7 @@ class StackSampler:
     def _round(self) -> None:
         self._sample()
         self._round_count += 1
-        self._switch_interval.set(is_short=not self._is_shared)
+        self._switch(is_soon=not self._is_shared)
         times = self._columns["t_ns"]
         if len(times) >= MOST_SAMPLES:
             # Drop every second round; samples of one round have the same time.
@@ -360,6 +341,21 @@ class StackSampler:
             for name, column in self._columns.items():
                 self._columns[name] = array(column.typecode, compress(column, is_kept))
             self._interval_ns *= 2
+
+    def _switch(self, *, is_soon: bool) -> None:
+        """Let a thread keep the GIL for `SOON_SECONDS` where others want it, or again as the script has chosen.
+
+        What the script chooses meanwhile stays.
+        """
+        now, chosen = sys.getswitchinterval(), self._interval_of_script
+        if is_soon and chosen is None and now > SOON_SECONDS:
+            self._interval_of_script = now
+            sys.setswitchinterval(SOON_SECONDS)
+            self._soon_seconds = sys.getswitchinterval()
+        elif not is_soon and chosen is not None:
+            self._interval_of_script = None
+            if now == self._soon_seconds:
+                sys.setswitchinterval(chosen)
 
     def _rest(self) -> None:
         """Wait for the next round."""
