@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from threading import get_native_id
 from typing import Any, Final
@@ -30,7 +29,6 @@ from traceview.capture.steps.graphs import ops_within, traces
 from traceview.capture.window.ranges import StepRange
 
 _PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
-_REPORTS: Final = "traceview.analysis.machine.hang"
 _TICK_S: Final = 0.25
 """How exactly the time without a step is known."""
 _LOOK_S: Final = (0.5, 1.0)
@@ -45,19 +43,6 @@ _SILENT_BEATS: Final = 3
 """A worker that misses one or two is slow, or its file system is."""
 _LARGEST_BYTES: Final = 1 << 16
 """Of a worker's file, which has a few hundred."""
-
-
-def hang_watch(after_s: float, steps: Capture, say: Callable[[str], None]) -> HangWatch | None:
-    """The watch of a capture. Reports are imported now: a script that hangs in an import must not stop them.
-
-    None where the analysis cannot be imported, which `say` reports.
-    """
-    try:
-        # By name: a capture does without the analysis, and here is nobody else to bring it.
-        return HangWatch(after_s, import_module(_REPORTS).write_up, steps, say)
-    except ImportError as error:
-        say(f"note: --on-hang is off in this process: {error}")
-        return None
 
 
 class HangWatch:

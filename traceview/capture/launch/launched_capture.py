@@ -11,6 +11,7 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
 
@@ -125,11 +126,17 @@ class LaunchedCapture(WindowListener):
 
     def _new_capture(self) -> Capture:
         capture = Capture(self._settings, say, [self], framework=self._framework)
-        if self._settings.on_hang_s is not None:
+        limit_s = self._settings.on_hang_s
+        if limit_s is not None:
             # Not at the top: most captures watch for no hang.
-            from traceview.capture.hang.watch import hang_watch
+            from traceview.capture.hang.watch import HangWatch
 
-            capture.companion = hang_watch(self._settings.on_hang_s, capture, say)
+            try:
+                # Now: a script that hangs in an import must not stop reports. By name: a capture does without the analysis.
+                write_up = import_module("traceview.analysis.machine.hang").write_up
+                capture.companion = HangWatch(limit_s, write_up, capture, say)
+            except ImportError as error:
+                say(f"note: --on-hang is off in this process: {error}")
         capture.observer.on_begin.append(self._prepare)
         return capture
 

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.own_threads import Ticker
+from traceview.capture.process.saying import FRAMEWORKS
 from traceview.capture.record.profiler import SCRIPT_PROFILES
 from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.callee import Recognizer
@@ -18,7 +19,6 @@ End = Literal["ended", "failed", "interrupted"]
 """How a script ends: by itself, by an error, or by a signal."""
 _MOST_CALLEES: Final = 8
 """The most frequent ones, of which one is the step; the message stays a few lines long."""
-FRAMEWORKS: Final = ("tensorflow", "jax")
 
 
 def shortcomings(

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from traceview.capture.steps.graphs import Call, calls_of
+from traceview.capture.steps.graphs import HANDLES, Call, calls_of
 
 MOST_OPS: Final = 20_000
 """Names; what a graph has beyond is left out."""
@@ -45,7 +45,6 @@ _AS_LARGE_AS: Final = ("BroadcastTo", "Tile")
 """Ops that make a gradient as large as the tensor whose shape they are given."""
 
 _BROADCAST: Final = "BroadcastGradientArgs"
-_HANDLES: Final = ("resource", "variant")
 
 _LARGEST: Final = 1 << 53
 """Readers of a sidecar take no larger number."""
@@ -157,7 +156,7 @@ class _Shapes:
             return None
         firsts = {known[0] for each in inputs if _is_open(each) and (known := of(each))}
         # What reads an iterator or an optional gives the examples.
-        is_source = all(tensor.dtype.name in _HANDLES for tensor in inputs)
+        is_source = all(tensor.dtype.name in HANDLES for tensor in inputs)
         if not firsts and (is_source or op.type in _OF_BATCH):
             return self._of_examples(sizes)
         return [firsts.pop(), *sizes[1:]] if len(firsts) == 1 else None

@@ -201,7 +201,7 @@ _NO_WORK: Final = frozenset(
 )  # fmt: skip
 """Ops that hand on what they are given, or take no time."""
 
-_HANDLES: Final = ("resource", "variant")
+HANDLES: Final = ("resource", "variant")
 _MOST_VISITED: Final = 300_000
 """Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
 
@@ -243,7 +243,7 @@ def _given_constants(call: Call, constants: dict[Call, set[str]]) -> set[str]:
         return {
             placeholder.name
             for tensor, placeholder in call.graph.captures
-            if hasattr(tensor, "numpy") and tensor.dtype.name not in _HANDLES
+            if hasattr(tensor, "numpy") and tensor.dtype.name not in HANDLES
         }
     if call.op.type not in _CALLS or len(call.graph.inputs) != len(call.op.inputs):
         # A loop is given what its body made, and a branch is given more than what it passes on.
