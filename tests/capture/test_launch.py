@@ -15,7 +15,7 @@ import pytest
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.process.saying import VARIABLE
-from traceview.capture.sampling import nvml, python_stacks
+from traceview.capture.sampling import nvml, python_sampling
 
 TRAIN = (
     SCRIPT_START
@@ -418,7 +418,7 @@ def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
     assert [f["name"] for f in captured.sidecar["steps"]["functions"] if f["is_step"]] == [
         "evaluate"
     ]
-    assert captured.sidecar["python"]["reason"] == python_stacks.NOT_ASKED
+    assert captured.sidecar["python"]["reason"] == python_sampling.NOT_ASKED
     assert captured.sidecar["outside_view"]["reason"] == nvml.NOT_ASKED
 
 

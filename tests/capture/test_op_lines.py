@@ -145,9 +145,9 @@ def test_without_source_there_is_no_line(is_wanted: bool) -> None:
     made = graph([op("a", *THREAD, own("layer"))])
     made.variables = made.captures = ()
     function = Function(_name="train", _function_cache={0: SimpleNamespace(graph=made)})
-    steps: Any = SimpleNamespace(functions_of=lambda _: [function], with_parts=list, models=list)
+    steps: Any = SimpleNamespace(functions_of=lambda _: [function], callees=(), inputs=StepInputs())
     sidecar = Sidecar()
     sidecar.add("window", {"calls": [{"function": "train", "count": 5}]})
-    listener = PlacementListener(steps, StepInputs(), is_source_wanted=is_wanted)
+    listener = PlacementListener(steps, is_source_wanted=is_wanted)
     listener.closed(sidecar, Path("trace"))
     assert ("line_of" in sidecar.groups["graphs"]) is is_wanted

@@ -12,7 +12,7 @@ from tests.capture.conftest import Captured
 from tests.capture.in_process import Script, captured_scripts
 from tests.python_sidecars import python_between_steps
 from traceview.analysis.rules.words import Line
-from traceview.capture.sampling.python_stacks import NOT_ASKED
+from traceview.capture.sampling.python_sampling import NOT_ASKED
 from traceview.trace.host.python_lines import python_lines
 from traceview.trace.model import NONE
 from traceview.trace.reading.load import load

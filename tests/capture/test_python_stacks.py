@@ -29,10 +29,11 @@ from tests.capture.conftest import environment_with, run_python
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
 from traceview.capture.sampling.python_sampling import (
+    NOT_ASKED,
     UNKNOWN,
+    PythonListener,
     ThreadClocks,
 )
-from traceview.capture.sampling.python_stacks import NOT_ASKED, PythonListener
 from traceview.capture.sidecar.file import Sidecar
 
 TRACE = Path("trace")

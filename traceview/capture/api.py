@@ -88,7 +88,7 @@ def capture_steps(
     `CaptureError` if `logdir` cannot be written or the run has this trace already.
     """
     settings = _settings(logdir, steps, run, nvml=nvml, python=python, source=source)
-    with _watched(settings, INPUT_PLACES, _Warnings()) as watch:
+    with _watched(settings, INPUT_PLACES, _warner()) as watch:
         yield Session(watch)
 
 
@@ -114,7 +114,7 @@ def keras_callback(
     if keras is None:
         is_jax = framework_in_use() == "jax"
         keras = import_module("keras") if is_jax else import_module("tensorflow").keras
-    return type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})(settings, _Warnings())
+    return type("StepCapture", (_StepCapture, keras.callbacks.Callback), {})(settings, _warner())
 
 
 class _StepCapture:
@@ -188,22 +188,20 @@ def _watched(
         reason = "; ".join(window.failures) or (
             f"the last step of the loop was {window.next_number - 1}, and no step was in the window {window.steps}"
         )
-        lines = [f"nothing was captured: {reason}"]
-        if watch.run is not None:
-            lines = [*shortcomings(window, watch.sidecar)]
-        for line in lines:
+        nothing = (f"nothing was captured: {reason}",)
+        for line in nothing if watch.run is None else shortcomings(window, watch.sidecar):
             say(line)
 
 
-class _Warnings:
-    """Warns at the line of the user's code that runs; without one, at the line that made the capture."""
+def _warner() -> Callable[[str], None]:
+    """What warns at the line of the user's code that runs; without one, at the line that makes the capture."""
+    made_at = _line_of_user() or ("traceview", 1)
 
-    def __init__(self) -> None:
-        self._made_at = _line_of_user() or ("traceview", 1)
+    def warn(text: str) -> None:
+        text = text.removeprefix("note: ")
+        warnings.warn_explicit(text, CaptureWarning, *(_line_of_user() or made_at))
 
-    def __call__(self, text: str) -> None:
-        file, number = _line_of_user() or self._made_at
-        warnings.warn_explicit(text.removeprefix("note: "), CaptureWarning, file, number)
+    return warn
 
 
 def _line_of_user() -> tuple[str, int] | None:

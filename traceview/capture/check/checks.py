@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from traceview.base.errors import CaptureError, TraceFormatError
 from traceview.capture.process.saying import VARIABLE
@@ -34,6 +34,9 @@ _IMPORTS: Final = {
     "tensorflow": re.compile(r"^\s*(?:import|from)\s+(?:tensorflow|keras|tf_keras)\b", re.M),
     "jax": re.compile(r"^\s*(?:import|from)\s+(?:jax|flax|optax|equinox)\b", re.M),
 }
+_AS_TEXT: Final[dict[str, Any]] = {
+    "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"
+}  # fmt: skip
 _LIST_GPUS: Final = ("nvidia-smi", "-L")
 _LIST_TIMEOUT_S: Final = 20
 """Without the persistence mode the driver is loaded first, which takes seconds per GPU."""
@@ -173,26 +176,18 @@ def check_gpus(framework: str, trial: Trial) -> Check:
     """Compare what `nvidia-smi -L` prints with what the framework saw in its trial."""
     count = 0
     try:
-        listed = subprocess.run(
-            _LIST_GPUS,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_LIST_TIMEOUT_S,
-            text=True,
-            errors="replace",
-            check=True,
-        ).stdout
-        count = sum(line.startswith("GPU ") for line in listed.splitlines())
+        done = subprocess.run(
+            _LIST_GPUS, stderr=subprocess.STDOUT, timeout=_LIST_TIMEOUT_S, check=True, **_AS_TEXT
+        )
+        count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
     except FileNotFoundError:
         if not trial.gpus:
-            return Check(
-                "gpus",
-                "warning",
-                "no NVIDIA GPU: nvidia-smi is not installed",
+            detail = "no NVIDIA GPU: nvidia-smi is not installed"
+            fix = (
                 "none needed to train on the CPU: the trace then has host events but no GPU rows. In a container: "
-                "docker run --gpus all",
+                "docker run --gpus all"
             )
+            return Check("gpus", "warning", detail, fix)
     except (OSError, subprocess.SubprocessError) as error:
         detail = f"nvidia-smi: {getattr(error, 'stdout', '') or error}"
         fix = (
@@ -251,10 +246,7 @@ def check_output(out: Path) -> Check:
 
 
 def try_profile(
-    framework: str,
-    *,
-    program: Sequence[str] | None = None,
-    timeout_s: float = _TRIAL_TIMEOUT_S,
+    framework: str, *, program: Sequence[str] | None = None, timeout_s: float = _TRIAL_TIMEOUT_S
 ) -> Trial:
     """Import `framework` in another process, and profile it there; never raises. `program`: what does it instead."""
     program = program or (sys.executable, "-c", _START + _PROGRAMS[framework])
@@ -262,16 +254,9 @@ def try_profile(
     variables.pop(VARIABLE, None)
     with tempfile.TemporaryDirectory(prefix="traceview-check-") as folder:
         try:
+            command, pipe = [*program, folder], subprocess.PIPE
             done = subprocess.run(
-                [*program, folder],
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=timeout_s,
-                check=False,
+                command, stderr=pipe, env=variables, timeout=timeout_s, check=False, **_AS_TEXT
             )
         except subprocess.TimeoutExpired:
             return Trial(reason=f"importing it and one profile took longer than {timeout_s:g} s")

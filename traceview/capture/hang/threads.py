@@ -29,7 +29,7 @@ from traceview.base.stack_dump import FILE_PREFIX
 from traceview.capture.process.around import NATIVE, Patches
 from traceview.capture.process.own_threads import OWN_THREADS, own_thread
 from traceview.capture.process.python_code import CodePlaces, callers, origin_of
-from traceview.capture.sidecar.file import is_running
+from traceview.capture.sidecar.file import is_running, stat_fields
 
 MOST_FRAMES: Final = 60
 """Of one stack, the innermost ones."""
@@ -136,7 +136,7 @@ def _kernel_threads() -> dict[int, KernelThread]:
         for folder in Path("/proc/self/task").iterdir():
             # A thread may end meanwhile.
             with suppress(OSError, IndexError, ValueError):
-                fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                fields = stat_fields(folder)
                 ticks = int(fields[11]) + int(fields[12])
                 status = (folder / "status").read_text("utf-8", "replace")
                 switches = status.partition("\nvoluntary_ctxt_switches:")[2].partition("\n")[0]

@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from threading import get_native_id
 from typing import Any, Final
@@ -30,7 +29,6 @@ from traceview.capture.steps.graphs import ops_within, traces
 from traceview.capture.window.ranges import StepRange
 
 _PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
-_REPORTS: Final = "traceview.analysis.machine.hang"
 _TICK_S: Final = 0.25
 """How exactly the time without a step is known."""
 _LOOK_S: Final = (0.5, 1.0)
@@ -41,25 +39,10 @@ _LONGEST_BEAT_S: Final = 5.0
 """So a worker that stops is silent within 15 s, however long a step may take."""
 _STOP_TIMEOUT_S: Final = 2.0
 """A look ends at once; a report that is written to a file system that hangs is not waited for."""
-
-
 _SILENT_BEATS: Final = 3
 """A worker that misses one or two is slow, or its file system is."""
 _LARGEST_BYTES: Final = 1 << 16
 """Of a worker's file, which has a few hundred."""
-
-
-def hang_watch(after_s: float, steps: Capture, say: Callable[[str], None]) -> HangWatch | None:
-    """The watch of a capture. Reports are imported now: a script that hangs in an import must not stop them.
-
-    None where the analysis cannot be imported, which `say` reports.
-    """
-    try:
-        # By name: a capture does without the analysis, and here is nobody else to bring it.
-        return HangWatch(after_s, import_module(_REPORTS).write_up, steps, say)
-    except ImportError as error:
-        say(f"note: --on-hang is off in this process: {error}")
-        return None
 
 
 class HangWatch:
@@ -145,9 +128,8 @@ class HangWatch:
         if paused_s < self._after_s or (self._facts is not None and not has_gone_on):
             return
         self._complete("went-on")
-        stacks = self._silence.text()
+        known, stacks = self._known(paused_s, is_lock_held=True), self._silence.text()
         missing = {} if stacks else {"threads": "the stacks of that time were not written"}
-        known = self._known(paused_s, is_lock_held=True)
         self._begin({**known, "stacks": stacks, "missing": missing})
         self._complete("went-on", total_s=paused_s)
         self._alarm_from_s = time.monotonic()
@@ -157,13 +139,13 @@ class HangWatch:
         if self._peers.find(os.environ):
             # So that the other workers know of this one, and so that ages count from now.
             self._beat()
-        calls, first = self._other_calls(), threads.look(CodePlaces())
+        called, first = sum(self._other_calls().values()), threads.look(CodePlaces())
         time.sleep(min(max(self._after_s / 4, _LOOK_S[0]), _LOOK_S[1]))
         second = threads.look(CodePlaces())
         facts = {
             **self._known(waited_s, is_lock_held=False),
             **threads.described(first, second, without=get_native_id()),
-            "calls_in_look": sum(self._other_calls().values()) - sum(calls.values()),
+            "calls_in_look": sum(self._other_calls().values()) - called,
             "workers": self._peers.read(),
             "gpus": _gpus(),
             "missing": {},
@@ -180,8 +162,7 @@ class HangWatch:
     def _known(self, waited_s: float, *, is_lock_held: bool) -> dict[str, Any]:
         """What the watch and the hooks know."""
         callee = None if is_lock_held else self._steps.observer.current
-        others = self._other_calls()
-        place = self._peers.place
+        others, place = self._other_calls(), self._peers.place
         return {
             "schema_version": 1,
             "traceview_version": VERSION,
@@ -293,10 +274,9 @@ class Peers:
         """What the other workers do, as the fields of the report; call `write` just before."""
         if self.place is None:
             return []
-        now_s = 0.0
+        own, now_s = self.place.task, 0.0
         with suppress(OSError):
-            now_s = self._file(self.place.task).stat().st_mtime
-        own = self.place.task
+            now_s = self._file(own).stat().st_mtime
         return [self._worker(task, now_s) for task in self.place.partners if task != own]
 
     def _file(self, task: Task) -> Path:

@@ -117,25 +117,23 @@ def _operations(equation: Any) -> int:
 
 
 def _jaxprs(value: Any) -> Iterator[Any]:
-    for part in value if isinstance(value, tuple | list) else (value,):
-        part = getattr(part, "jaxpr", part)
-        if hasattr(part, "eqns"):
-            yield part
+    parts = value if isinstance(value, tuple | list) else (value,)
+    inner = (getattr(part, "jaxpr", part) for part in parts)
+    return (part for part in inner if hasattr(part, "eqns"))
 
 
 def _arguments(avals: Any, names: Any, shardings: Any) -> Iterator[dict[str, Any]]:
     """One row per array that the function gets: its name, shape, dtype and sharding."""
     each = shardings if isinstance(shardings, tuple | list) else ()
-    for aval, name, sharding in islice(
-        zip_longest(avals, names, each), min(len(avals), _MOST_ARGUMENTS)
-    ):
+    arguments = zip_longest(avals, names, each)
+    for aval, name, sharding in islice(arguments, min(len(avals), _MOST_ARGUMENTS)):
         spec = getattr(sharding, "spec", None)
         mesh = getattr(getattr(sharding, "mesh", None), "shape", None)
         # The axes of the mesh over which a dimension is split.
-        parts = [
-            part if isinstance(part, tuple) or part is None else (part,) for part in spec or ()
+        axes = [
+            "+".join(map(str, part)) if isinstance(part, tuple) else part and str(part)
+            for part in spec or ()
         ]
-        axes = [None if part is None else "+".join(map(str, part)) for part in parts]
         yield {
             "name": str(name or ""),
             "shape": [int(size) for size in getattr(aval, "shape", ())],

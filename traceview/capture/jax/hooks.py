@@ -13,14 +13,14 @@ The training of a model of Keras that is not compiled as one is marked here, for
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from threading import local
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import ref
 
-from traceview.capture.process.around import After, Before, Patches, around
+from traceview.capture.process.around import Before, Patches, around
 from traceview.capture.process.imports import ImportWatch
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
@@ -40,6 +40,9 @@ PARALLEL: Final = "parallel computation"
 _MOST_WRAPPERS: Final = 4
 
 
+_After: TypeAlias = Callable[[Any, BaseException | None], None]
+
+
 class _Thread(local):
     depth = 0
 
@@ -47,10 +50,8 @@ class _Thread(local):
 class JaxHooks(WindowListener):
     """The hooks of one capture, from `install` to `remove`. `steps`: a `JaxSteps`, which learns what JAX does.
 
-    What goes wrong in one of them ends them, and not the script.
-
-    While the profile runs it also sees where the script waits for results: `float(loss)`, `jax.device_get`,
-    `block_until_ready`.
+    What goes wrong in one of them ends them, and not the script. While the profile runs it also sees where the script waits for
+    results: `float(loss)`, `jax.device_get`, `block_until_ready`.
     """
 
     def __init__(self, steps: Any) -> None:
@@ -59,18 +60,22 @@ class JaxHooks(WindowListener):
         self._thread = _Thread()
         self._patches = Patches()
         self._fetches = Patches()
-        self._imports = ImportWatch((_KERAS,), self._hook_keras)
+        self._imports = ImportWatch((_KERAS,), self._safely(self._hook_keras))
         self._is_over = False
 
     def install(self) -> None:
         """Hook JAX, which is imported."""
+        steps, put = self._steps, partial(self._put, self._patches)
         pxla, annotation = import_module(_PXLA), import_module(_PROFILER).StepTraceAnnotation
-        put = functools.partial(self._put, self._patches)
         put(pxla.ExecuteReplicated, "__call__", self._executes, self._executed)
-        put(pxla, "lower_sharding_computation", self._lowers, _result)
-        put(annotation, "__init__", self._annotates, _result)
-        put(annotation, "__enter__", self._mark_begins, _result)
-        put(annotation, "__exit__", self._mark_ends, _result)
+        put(
+            pxla,
+            "lower_sharding_computation",
+            lambda jaxpr, _, name, shardings, *__, **___: steps.compiles(name, jaxpr, shardings),
+        )
+        put(annotation, "__init__", lambda own, name, **_: setattr(own, "traceview_name", name))
+        put(annotation, "__enter__", lambda own: steps.mark_begins(own.traceview_name))
+        put(annotation, "__exit__", lambda own, _, e, __: steps.mark_ends(own.traceview_name, e))
         self._put_post_hook()
         self._imports.install()
 
@@ -78,33 +83,58 @@ class JaxHooks(WindowListener):
         """Unhook everything: from here on nothing of traceview runs in the script."""
         self._is_over = True
         self._imports.remove()
-        self.finished()
+        self._fetches.undo()
         self._patches.undo()
 
     def opened(self, sidecar: Sidecar) -> None:
         """Tell from here on where the script waits for results."""
         array, xla = import_module(_ARRAY).ArrayImpl, import_module(_LIBRARIES).xla_client
-        put = functools.partial(self._put, self._fetches)
-        put(array, "_value", _anything, self._fetched)
-        put(array, "block_until_ready", _anything, self._fetched)
-        put(xla, "batched_block_until_ready", _anything, self._fetched)
+        fetches = (
+            (array, "_value"),
+            (array, "block_until_ready"),
+            (xla, "batched_block_until_ready"),
+        )
+        for owner, name in fetches:
+            self._put(self._fetches, owner, name, lambda *_: True, self._fetched)
 
     def finished(self) -> None:
         """Tell it no longer."""
         self._fetches.undo()
 
-    # Inside
+    def _safely(self, action: Callable[..., Any]) -> Callable[..., Any]:
+        """What does the same, and where it fails unhooks everything: this version of JAX is not as expected."""
 
-    def _put(self, patches: Patches, owner: Any, name: str, before: Before, after: After) -> None:
+        def safe(*arguments: Any, **keywords: Any) -> Any:
+            try:
+                return action(*arguments, **keywords)
+            except Exception as error:
+                self.remove()
+                failure = f"this version of JAX is not as expected: {error!r}"
+                self._steps.window.failures.append(failure)
+            return None
+
+        return safe
+
+    def _put(self, patches: Patches, owner: Any, name: str, before: Before, *after: _After) -> None:
         """Hook a method, property or function."""
         original = vars(owner).get(name, getattr(owner, name, None))
         if original is None:
             self.missing.append(f"{owner.__name__}.{name}")
-            return
-        if isinstance(original, property) and original.fget is not None:
-            patches.put(owner, name, property(around(original.fget, before, after)))
+        elif isinstance(original, property) and original.fget is not None:
+            patches.put(owner, name, property(self._hooked(original.fget, before, *after)))
         else:
-            patches.put(owner, name, around(original, before, after))
+            patches.put(owner, name, self._hooked(original, before, *after))
+
+    def _hooked(self, function: Callable[..., Any], before: Before, *after: _After) -> Any:
+        """`after` gets what `before` returned, unless that is None, and the error."""
+        ends = [*map(self._safely, after)]
+
+        def seen(token: Any, result: Any, error: BaseException | None) -> Any:
+            for end in ends:
+                end(token, error)
+            return result
+
+        return around(function, self._safely(before), seen)
 
     def _put_post_hook(self) -> None:
         """Put a post hook in front of the one that may be there.
@@ -129,114 +159,75 @@ class JaxHooks(WindowListener):
             elif callable(own) and own is not hook:
                 state.set_local(self._post_hook(own))
 
-        def keeping(original: Callable[[Any], None]) -> Callable[[Any], None]:
-            def changed(value: Any) -> None:
-                original(value)
-                keep()
-
-            return changed
-
         state.set_global(hook)
         self._patches.then(lambda: state.set_global(before))
         config, name = import_module(_CONFIG), "_update_thread_local_hook"
         for flag in (config.debug_nans, config.debug_infs):
             original = getattr(flag, name)
-            setattr(flag, name, keeping(original))
-            self._patches.then(functools.partial(setattr, flag, name, original))
+            setattr(flag, name, self._hooked(original, lambda _: True, lambda *_: keep()))
+            self._patches.then(partial(setattr, flag, name, original))
         keep()
         # Other threads keep a hook that does nothing.
         self._patches.then(lambda: state.set_local(None) if callable(state.get_local()) else None)
 
     def _post_hook(self, before: Callable[..., None] | None) -> Callable[..., None]:
         thread, returned = self._thread, self._steps.returned
+        called = self._safely(lambda function: returned(name_of(function), function))
 
         def hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
             if not (self._is_over or thread.depth):
-                self._tell(lambda: returned(name_of(function), function))
+                called(function)
             if before is not None:
                 before(function, args, kwargs, output)
 
         return hook
-
-    def _hook_keras(self, module: Any) -> None:
-        def put() -> None:
-            made = self._made_train_function
-            self._put(self._patches, module.JAXTrainer, "make_train_function", _first, made)
-
-        self._tell(put)
-
-    def _made_train_function(self, model: Any, result: Any, error: BaseException | None) -> Any:
-        if error is None and not self._is_over:
-            self._tell(self._mark_training, model)
-        return result
-
-    def _mark_training(self, model: Any) -> None:
-        """Mark the calls of a training function that executes compiled functions one by one."""
-        train = model.train_function
-        is_compiled = model.jit_compile and not model.run_eagerly
-        if is_compiled or hasattr(train, "traceview_marks"):
-            return
-
-        def begins(*_args: Any, **_kwargs: Any) -> Any:
-            self._tell(self._steps.mark_begins, _KERAS_STEP)
-            return True
-
-        def ends(_token: Any, output: Any, error: BaseException | None) -> Any:
-            if isinstance(error, StopIteration):  # the data of an epoch has ended
-                self._tell(self._steps.window.abandon)
-            else:
-                self._tell(self._steps.mark_ends, _KERAS_STEP, error)
-            return output
-
-        model.train_function = around(train, begins, ends)
-        model.train_function.traceview_marks = True
-        model_ref = ref(model)
-
-        def restore() -> None:
-            if (trained := model_ref()) is not None and hasattr(
-                trained.train_function, "traceview_marks"
-            ):
-                trained.train_function = train
-
-        self._patches.then(restore)
 
     def _executes(self, program: Any, *_args: Any) -> Any:
         # A callback to Python that it makes may run functions of its own.
         self._thread.depth += 1
         return program
 
-    def _executed(self, program: Any, result: Any, error: BaseException | None) -> Any:
+    def _executed(self, program: Any, error: BaseException | None) -> None:
         self._thread.depth -= 1
         if error is None and not self._thread.depth:
-            self._tell(self._steps.returned, program_name(program.name), program)
-        return result
+            self._steps.returned(program_name(program.name), program)
 
-    def _lowers(
-        self, jaxpr: Any, _kind: str, name: str, shardings: Any, *_: Any, **__: Any
-    ) -> None:
-        self._tell(self._steps.compiles, name, jaxpr, shardings)
-
-    def _annotates(self, annotation: Any, name: str, **_stats: Any) -> None:
-        annotation.traceview_name = name
-
-    def _mark_begins(self, annotation: Any) -> None:
-        self._tell(self._steps.mark_begins, annotation.traceview_name)
-
-    def _mark_ends(self, annotation: Any, _kind: Any, error: Any, _trace: Any) -> None:
-        self._tell(self._steps.mark_ends, annotation.traceview_name, error)
-
-    def _fetched(self, _token: Any, result: Any, _error: BaseException | None) -> Any:
+    def _fetched(self, _: bool, _error: BaseException | None) -> None:
         if not self._thread.depth:
-            self._tell(self._steps.fetched)
-        return result
+            self._steps.fetched()
 
-    def _tell(self, action: Callable[..., None], *arguments: Any) -> None:
-        try:
-            action(*arguments)
-        except Exception as error:
-            # This version of JAX is not as expected; the script goes on.
-            self.remove()
-            self._steps.window.failures.append(f"this version of JAX is not as expected: {error!r}")
+    def _hook_keras(self, module: Any) -> None:
+        trainer, made = module.JAXTrainer, self._made_train_function
+        self._put(
+            self._patches, trainer, "make_train_function", lambda model, *_, **__: model, made
+        )
+
+    def _made_train_function(self, model: Any, error: BaseException | None) -> None:
+        """Mark the calls of a training function that executes compiled functions one by one."""
+        train = model.train_function
+        is_compiled = model.jit_compile and not model.run_eagerly
+        if error is not None or self._is_over or is_compiled or hasattr(train, "traceview_marks"):
+            return
+        steps, model_ref = self._steps, ref(model)
+
+        def begins(*_: Any, **__: Any) -> Any:
+            steps.mark_begins(_KERAS_STEP)
+            return True
+
+        def ends(_: bool, error: BaseException | None) -> None:
+            if isinstance(error, StopIteration):  # the data of an epoch has ended
+                steps.window.abandon()
+            else:
+                steps.mark_ends(_KERAS_STEP, error)
+
+        def restore() -> None:
+            trained = model_ref()
+            if trained is not None and hasattr(trained.train_function, "traceview_marks"):
+                trained.train_function = train
+
+        model.train_function = self._hooked(train, begins, ends)
+        model.train_function.traceview_marks = True
+        self._patches.then(restore)
 
 
 def name_of(function: Any) -> str:
@@ -270,15 +261,3 @@ def _pmapped(function: Any) -> str | None:
             if hasattr(holder, "call_wrapped"):
                 return str(holder.__name__)
     return None
-
-
-def _first(first: Any, *_: Any, **__: Any) -> Any:
-    return first
-
-
-def _anything(*_: Any) -> Any:
-    return True
-
-
-def _result(_token: Any, result: Any, _error: BaseException | None) -> Any:
-    return result

@@ -10,7 +10,7 @@ the script last got results after that: what it computes, logs or saves in betwe
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from traceview.capture.jax.functions import CompiledFunction, has_backward
 from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
-from traceview.capture.jax.profiler import JaxProfiler
-from traceview.capture.record.capture import Framework
+from traceview.capture.record.capture import Framework, Say, Watched
+from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
@@ -33,8 +33,11 @@ _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
 
 
-class JaxSteps(Recognizer):
-    """The functions and annotations whose calls are steps. Of a call only the return is seen, so none is `current`."""
+class JaxSteps(Recognizer, WindowListener):
+    """The functions and annotations whose calls are steps. Of a call only the return is seen, so none is `current`.
+
+    Adds devices, processes, and functions with their arguments to the sidecar.
+    """
 
     nothing_called = "no function of jax.jit or jax.pmap was called"
     how_to_mark = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number)"
@@ -63,6 +66,26 @@ class JaxSteps(Recognizer):
         updates = [other for other in self.callees if other.is_update and not other.is_step]
         return micro_batches(self.step_functions, updates)
 
+    def opening(self, sidecar: Sidecar) -> None:
+        """Note all that does not change."""
+        jax = sys.modules["jax"]
+        described = answers({
+            "backend": jax.default_backend,
+            "process_count": jax.process_count,
+            "devices": lambda: [
+                {"id": each.id, "platform": each.platform, "kind": each.device_kind}
+                for each in jax.local_devices()
+            ],
+        })  # fmt: skip
+        sidecar.add("jax", described)
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Note the functions, which may have been compiled in the window."""
+        fields = ("name", "is_step", "calls", "computes_gradients", "arguments")
+        called = [each for each in self.callees if each.calls and not each.is_mark]
+        functions = [{field: getattr(each, field) for field in fields} for each in called]
+        sidecar.add("jax", {"functions": functions})
+
     # Called by the hooks
 
     def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
@@ -88,23 +111,29 @@ class JaxSteps(Recognizer):
             called.is_of_jax = _is_of_jax(function)
         if called.is_of_jax:
             return
-        if self.began_s is None:
-            self.begin_training()
+        self.begin_training()
+        window = self.window
         with self._lock:
             called.calls += 1
-            if not self._has_marks and self._is_step(called):
-                self._step_returned(called)
+            if self._has_marks or not self._is_step(called):
+                return
+            if called.was_compiled:
+                called.was_compiled = False
+                window.traced()
+            called.is_step = True
+            called.step_count += 1
+            window.end(name)
+            window.begins_after()
 
     def mark_begins(self, name: str) -> None:
         """The script marks the beginning of a step."""
         if not self._is_mark(name):
             return
-        if self.began_s is None:
-            self.begin_training()
+        self.begin_training()
         with self._lock:
+            if not self._has_marks and self.window.state != "waiting":
+                return
             if not self._has_marks:
-                if self.window.state != "waiting":
-                    return
                 self._has_marks = True
                 self._function(name).is_mark = True
                 self.window.count_from(0)
@@ -114,15 +143,15 @@ class JaxSteps(Recognizer):
         """It marks its end."""
         if not self._has_marks or not self._is_mark(name):
             return
-        marked = self._function(name)
         with self._lock:
             if error is not None:
                 self.window.fail(name, error)
-            else:
-                marked.is_step = True
-                marked.calls += 1
-                marked.step_count += 1
-                self.window.end(name)
+                return
+            marked = self._function(name)
+            marked.is_step = True
+            marked.calls += 1
+            marked.step_count += 1
+            self.window.end(name)
 
     def fetched(self) -> None:
         """The script has got results: what follows belongs to the next step."""
@@ -130,13 +159,8 @@ class JaxSteps(Recognizer):
             with self._lock:
                 self.window.begins_again()
 
-    # Inside
-
     def _function(self, name: str) -> CompiledFunction:
-        function = self.functions.get(name)
-        if function is None:
-            function = self.functions[name] = CompiledFunction(name)
-        return function
+        return self.functions.setdefault(name, CompiledFunction(name))
 
     def _is_mark(self, name: str) -> bool:
         if self._are_elsewhere:
@@ -160,24 +184,13 @@ class JaxSteps(Recognizer):
         self.window.count_from(called.calls - 1)
         return True
 
-    def _step_returned(self, called: CompiledFunction) -> None:
-        window = self.window
-        if called.was_compiled:
-            called.was_compiled = False
-            window.traced()
-        called.is_step = True
-        called.step_count += 1
-        window.end(called.name)
-        window.begins_after()
-
 
 def _leads(called: CompiledFunction, leading: CompiledFunction) -> bool:
     """Whether this function is the step, and not the one that was taken for it."""
     if called.computes_gradients is not leading.computes_gradients:
         return called.computes_gradients
-    return (
-        called.calls >= _FEWEST_CALLS and called.calls * called.work > leading.calls * leading.work
-    )
+    computes_more = called.calls * called.work > leading.calls * leading.work
+    return called.calls >= _FEWEST_CALLS and computes_more
 
 
 def _is_of_jax(function: Any) -> bool:
@@ -186,53 +199,12 @@ def _is_of_jax(function: Any) -> bool:
     return str(module).partition(".")[0] in ("jax", "jaxlib")
 
 
-# As a framework
-
-
-class JaxEnvironment(EnvironmentListener):
-    """Devices, processes, and functions with their arguments, beside the command, versions and links."""
-
-    def __init__(self, steps: JaxSteps) -> None:
-        self._steps = steps
-
-    def opening(self, sidecar: Sidecar) -> None:
-        """Note all that does not change."""
-        super().opening(sidecar)
-        jax = sys.modules["jax"]
-        described = answers({
-            "backend": jax.default_backend,
-            "process_count": jax.process_count,
-            "devices": lambda: [
-                {"id": each.id, "platform": each.platform, "kind": each.device_kind}
-                for each in jax.local_devices()
-            ],
-        })  # fmt: skip
-        sidecar.add("jax", described)
-
-    def closed(self, sidecar: Sidecar, trace: Path) -> None:
-        """Note the functions, which may have been compiled in the window."""
-        super().closed(sidecar, trace)
-        fields = ("name", "is_step", "calls", "computes_gradients", "arguments")
-        functions = [
-            {field: getattr(function, field) for field in fields}
-            for function in self._steps.callees
-            if function.calls and not function.is_mark
-        ]
-        sidecar.add("jax", {"functions": functions})
-
-
 def _watch(
-    window: StepWindow,
-    settings: Settings,
-    places: Sequence[Place] | None,
-    _say: Callable[[str], None],
-) -> tuple[JaxSteps, Any, Sequence[WindowListener]]:
-    """What sees the steps, and describes devices, mesh and functions. Programs of JAX hold their lines.
-
-    Where `places` are given, the program itself says which its steps are.
-    """
+    window: StepWindow, settings: Settings, places: Sequence[Place] | None, _say: Say
+) -> Watched:
+    """Programs of JAX hold their lines. Where `places` are given, the program itself says which its steps are."""
     steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
-    return steps, steps.hooks, (JaxEnvironment(steps), steps.hooks)
+    return steps, steps.hooks, (EnvironmentListener(), steps, steps.hooks)
 
 
 JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)

@@ -10,13 +10,10 @@ import os
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from traceview.capture.process.saying import OFF, VARIABLE, is_first, say
+from traceview.capture.process.saying import FRAMEWORKS, OFF, VARIABLE, is_first, say
 
 if TYPE_CHECKING:
     from traceview.capture.process.imports import ImportWatch
-
-FRAMEWORKS = ("tensorflow", "jax")
-"""Modules whose import begins a capture."""
 
 _watch: ImportWatch | None = None
 

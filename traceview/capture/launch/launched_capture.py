@@ -11,6 +11,7 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from threading import Lock
 
@@ -42,9 +43,8 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
     try:
         settings = Settings.read(text)
     except UsageError as error:
-        say_problem(
-            UsageError(f"{VARIABLE}: {error.message}; nothing is captured", hint=error.hint)
-        )
+        problem = f"{VARIABLE}: {error.message}; nothing is captured"
+        say_problem(UsageError(problem, hint=error.hint))
         return
     if find_spec("msgspec") is None:
         say(f"nothing is captured: traceview lacks its libraries in {sys.executable}")
@@ -62,14 +62,11 @@ def end_first(text: str, begun_s: float) -> None:
         return
     runs = runs_of_launch(settings.out, settings.launch or "", begun_s)
     name_runs(runs)
-    if runs:
-        return
-    if not _captures:
+    if not runs and not _captures:
         say("nothing was captured: no process imported TensorFlow or JAX")
-        say(
-            "hint: in an environment without traceview, on another host or in a container nothing is captured"
-        )
-    elif not _captures[-1].is_prepared:
+        where = "in an environment without traceview, on another host or in a container"
+        say(f"hint: {where} nothing is captured")
+    elif not runs and not _captures[-1].is_prepared:
         say_problem(_captures[-1].why_nothing())
 
 
@@ -84,13 +81,11 @@ class LaunchedCapture(WindowListener):
         self._framework = framework
         self._wait_no_more = wait_no_more
         self._process = os.getpid()
-        self._is_over = False
-        self._is_reported = False
-        self._is_child = False
+        self._is_over = self._is_reported = self._is_child = False
         self._parents: list[Capture] = []
         """Those that this process has as a copy; kept, because freeing one would stop its profile."""
         self._ending = Lock()
-        self._endings: Endings | None = None
+        self._endings = Endings(self._end_early)
         self._capture = self._new_capture()
 
     def begin(self) -> None:
@@ -118,7 +113,6 @@ class LaunchedCapture(WindowListener):
 
     def opening(self, sidecar: Sidecar) -> None:
         """From here on no end of the process may lose the trace, and nothing may end before it."""
-        self._endings = Endings(self._end_early)
         self._endings.install()
         atexit.unregister(self._finish)
         atexit.register(self._finish)
@@ -126,20 +120,23 @@ class LaunchedCapture(WindowListener):
     def finished(self) -> None:
         """The process ends again as it did; what was recorded is named now, and no further framework is waited for."""
         self._wait_no_more()
-        if self._endings is not None:
-            self._endings.remove()
+        self._endings.remove()
         if self._capture.run is not None and not self._is_over:
             self._report(None)
 
-    # Inside
-
     def _new_capture(self) -> Capture:
         capture = Capture(self._settings, say, [self], framework=self._framework)
-        if self._settings.on_hang_s is not None:
+        limit_s = self._settings.on_hang_s
+        if limit_s is not None:
             # Not at the top: most captures watch for no hang.
-            from traceview.capture.hang.watch import hang_watch
+            from traceview.capture.hang.watch import HangWatch
 
-            capture.companion = hang_watch(self._settings.on_hang_s, capture, say)
+            try:
+                # Now: a script that hangs in an import must not stop reports. By name: a capture does without the analysis.
+                write_up = import_module("traceview.analysis.machine.hang").write_up
+                capture.companion = HangWatch(limit_s, write_up, capture, say)
+            except ImportError as error:
+                say(f"note: --on-hang is off in this process: {error}")
         capture.observer.on_begin.append(self._prepare)
         return capture
 
@@ -172,9 +169,8 @@ class LaunchedCapture(WindowListener):
         self._ending = Lock()
         self._parents.append(self._capture)
         self._capture.hooks.remove()
-        if self._endings is not None:
-            self._endings.leave()
-            self._endings = None
+        self._endings.leave()
+        self._endings = Endings(self._end_early)
         # A copy of a profile that runs is of no use, and cannot be stopped.
         self._is_over |= self._capture.is_profiling
         if not self._is_over:
@@ -216,12 +212,14 @@ class LaunchedCapture(WindowListener):
 
     def _report(self, end: End | None) -> None:
         """Say what was captured, once. `end`: how the process ends, None if it goes on."""
-        problem = None if self._is_reported else self._capture.outcome(end or "ended")
+        if self._is_reported:
+            return
+        self._is_reported = True
+        problem = self._capture.outcome(end or "ended")
         if problem is not None:
             say_problem(problem)
-        elif not self._is_reported:
+        else:
             say(f"the trace is in {self._capture.run}{'' if end else '; the script goes on'}")
-        self._is_reported = True
 
 
 def _end() -> End:

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Literal
@@ -44,7 +45,7 @@ class CodePlaces:
         # The demo is a script like any other, although it is ours.
         kinds |= {_TRACEVIEW: "own", _TRACEVIEW / "demo": "user"}
         self._kinds = {f"{folder}{os.sep}": kind for folder, kind in kinds.items()}
-        self._found: dict[str, tuple[Kind, str]] = {}
+        self._place = cache(self._find)
 
     def kind(self, file: str) -> Kind:
         """Whether it is of the standard library, of an installed package, of traceview, or of the user, as all else is."""
@@ -60,12 +61,6 @@ class CodePlaces:
         No part of it says whose machine it is.
         """
         return self._place(file)[1]
-
-    def _place(self, file: str) -> tuple[Kind, str]:
-        found = self._found.get(file)
-        if found is None:
-            found = self._found[file] = self._find(file)
-        return found
 
     def _find(self, file: str) -> tuple[Kind, str]:
         folder = max((each for each in self._kinds if file.startswith(each)), key=len, default="")

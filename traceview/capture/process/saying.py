@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from traceview.base.errors import TraceviewError
 
 VARIABLE = "TRACEVIEW_CAPTURE"
+FRAMEWORKS = ("tensorflow", "jax")
+"""Modules whose import begins a capture."""
 OFF = ("", "0")
 """Values that switch the capture off, as unsetting the variable does."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.endings import interrupts_held
@@ -25,13 +25,13 @@ from traceview.capture.record.destination import (
     kept_name,
 )
 from traceview.capture.record.outcome import End, no_step_watch, nothing_captured, shortcomings
-from traceview.capture.record.profiler import OneProfile, Profiler
+from traceview.capture.record.profiler import Profiler
 from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
 from traceview.capture.sampling.nvml import NvmlListener
 from traceview.capture.sampling.processor_times import MachineLoadListener, ThreadTimesListener
-from traceview.capture.sampling.python_stacks import PythonListener
-from traceview.capture.sidecar.cluster import StopRiskListener
+from traceview.capture.sampling.python_sampling import PythonListener
+from traceview.capture.sidecar.cluster import STOP_RISK, may_crash
 from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 from traceview.capture.steps.callee import Recognizer
@@ -41,40 +41,29 @@ from traceview.capture.steps.placement import PlacementListener
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow
 
+Say: TypeAlias = Callable[[str], None]
+Watched: TypeAlias = tuple[Recognizer, Any, Sequence[WindowListener]]
+"""What counts the steps; its hooks, with `install`, `remove`, and `missing`, the names of what this version lacks; and what
+adds groups to the sidecar."""
+
 
 class Framework(NamedTuple):
-    """What a capture needs of a framework.
+    """What a capture needs of a framework: whose versions are noted, its profiler, and what sees the steps of a window.
 
-    `modules`: whose versions are noted. `profiler`: the class of its profiler. `watch`: makes what sees the steps of a window,
-    for settings, places to hook, by default all that could be a step, and what says lines to the user: what counts the steps;
-    its hooks, with `install`, `remove`, and `missing`, the names of what this version lacks; and what adds groups to the sidecar.
+    `watch` gets settings, and places to hook, by default all that could be a step.
     """
 
     modules: Sequence[str]
-    profiler: type[OneProfile]
-    watch: Callable[
-        [StepWindow, Settings, Sequence[Place] | None, Callable[[str], None]],
-        tuple[Recognizer, Any, Sequence[WindowListener]],
-    ]
+    profiler: type[Profiler]
+    watch: Callable[[StepWindow, Settings, Sequence[Place] | None, Say], Watched]
 
 
 def _watch(
-    window: StepWindow,
-    settings: Settings,
-    places: Sequence[Place] | None,
-    say: Callable[[str], None],
-) -> tuple[Recognizer, Any, Sequence[WindowListener]]:
-    """What sees the steps, and describes devices, strategy, batch size and graphs."""
-    inputs = StepInputs()
-    observer = Observer(window, settings.step_functions, inputs)
-    placement = PlacementListener(
-        observer, inputs, is_source_wanted="source" not in settings.without
-    )
-    return (
-        observer,
-        Hooks(observer, places),
-        (EnvironmentListener(), placement, StopRiskListener(say)),
-    )
+    window: StepWindow, settings: Settings, places: Sequence[Place] | None, say: Say
+) -> Watched:
+    observer = Observer(window, settings.step_functions, StepInputs())
+    placement = PlacementListener(observer, is_source_wanted="source" not in settings.without)
+    return observer, Hooks(observer, places), (EnvironmentListener(), placement)
 
 
 TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
@@ -84,15 +73,6 @@ TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Prof
 def framework_in_use() -> str:
     """The name of the module that this process trains with: JAX only where TensorFlow is not imported."""
     return "jax" if "jax" in sys.modules and "tensorflow" not in sys.modules else "tensorflow"
-
-
-def framework_of(module: str) -> Framework:
-    """The framework whose import begins a capture, by the name of its module."""
-    if module == "tensorflow":
-        return TENSORFLOW
-    # By name: its room knows this one.
-    framework: Framework = import_module("traceview.capture.jax.steps").JAX
-    return framework
 
 
 class Capture:
@@ -108,7 +88,7 @@ class Capture:
     def __init__(
         self,
         settings: Settings,
-        say: Callable[[str], None],
+        say: Say,
         listeners: Sequence[WindowListener] = (),
         *,
         places: Sequence[Place] | None = None,
@@ -122,7 +102,10 @@ class Capture:
         self._notes: dict[str, list[str]] = {}
         self._destination = Destination(settings.out)
         self._choice = RunChoice(self._destination, settings.run, say)
-        used = framework_of(framework or framework_in_use())
+        used = TENSORFLOW
+        if (framework or framework_in_use()) == "jax":
+            # By name: its room knows this one.
+            used = import_module("traceview.capture.jax.steps").JAX
         self._modules = used.modules
         self._profiler = used.profiler(self._note_script)
         self.marker = self._profiler.marker
@@ -184,10 +167,9 @@ class Capture:
         """
         if self.companion is not None:
             self.companion.stop()
-        self.clock.stop()
         self.observer.finish()
         self.window.finish(is_synchronised=end == "ended")
-        if self._profiler.is_running:
+        if self.is_profiling:
             # An interruption came while the window was closed.
             with suppress(CaptureError):
                 self.close()
@@ -236,14 +218,16 @@ class Capture:
         """Start the profile, after warming it up and waiting for the devices."""
         self.prepare()
         self._choice.settle(self.settings.steps)
+        if "tensorflow" in self._modules and may_crash(os.environ):
+            self._say(f"note: {STOP_RISK}")
         self._notify("opening", self.sidecar)
         self._profiler.warm_up()
         self.synchronise()
-        starting = _clocks()
+        starting = _clock()
         self._profiler.start(self._destination.private / "profile")
         self.sidecar.state = "recording"
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
-        self.sidecar.add("clock", {"starting": starting, "started": _clocks()})
+        self.sidecar.add("clock", {"starting": starting, "started": _clock()})
         # Of what the script has imported; an installed package need not be the one that runs.
         imported = {name: sys.modules[name] for name in self._modules if name in sys.modules}
         versions = {name: getattr(each, "__version__", None) for name, each in imported.items()}
@@ -260,7 +244,7 @@ class Capture:
     def close(self) -> None:
         """Stop the profile and move it to its place; Ctrl-C waits until that is done."""
         with interrupts_held():
-            self.sidecar.add("clock", {"stopped": _clocks()})
+            self.sidecar.add("clock", {"stopped": _clock()})
             try:
                 self._profiler.stop()
                 self._keep()
@@ -268,8 +252,6 @@ class Capture:
                 if self.kept is None:
                     self.sidecar.state = "failed"
                 self._finished()
-
-    # Inside
 
     def _keep(self) -> None:
         trace = self._destination.written(self._destination.private / "profile")
@@ -302,10 +284,6 @@ class Capture:
         functions = [{field: getattr(each, field) for field in fields} for each in callees]
         self.sidecar.add("steps", {"functions": functions})
         self.sidecar.add("hooks", {"missing": self.hooks.missing})
-        for function in self.sidecar.groups.get("placement", {}).get("functions", ()):
-            named = (each for each in callees if each.name == function["step"])
-            runs = max((callee.runs_per_call for callee in named), default=0)
-            function.update({"replica_runs": runs} if runs > 1 else {})
         remarks = [*self.sidecar.groups.get("notes", {}).get("steps", ()), *self.observer.remarks()]
         if remarks:
             self.sidecar.add("notes", {"steps": remarks})
@@ -324,10 +302,8 @@ class Capture:
                 suffix = self._choice.next_suffix(taken)
 
     def _notify(self, moment: str, *arguments: Any) -> None:
-        for listener in self._listeners:
-            self._attempt(
-                f"{type(listener).__name__}.{moment}", getattr(listener, moment), *arguments
-            )
+        for each in self._listeners:
+            self._attempt(f"{type(each).__name__}.{moment}", getattr(each, moment), *arguments)
 
     def _attempt(self, what: str, action: Callable[..., None], *arguments: Any) -> None:
         """Do it; a failure is noted, and stops nothing."""
@@ -352,5 +328,5 @@ class Capture:
             raise self._destination.error(error) from error
 
 
-def _clocks() -> dict[str, int]:
-    return {"wall_ns": time.time_ns(), "monotonic_ns": time.perf_counter_ns()}
+def _clock() -> dict[str, int]:
+    return {"wall_ns": time.time_ns()}

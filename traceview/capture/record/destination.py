@@ -5,8 +5,6 @@ each other. Here each is written to its own folder inside the output folder, and
 name is taken.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -37,8 +35,6 @@ _TAKEN_TO_RUN_S: Final = 3600
 """How long after the last change of its folder a capture of another host is taken to run; a choice of ours."""
 FREE_BYTES: Final = 64 << 20
 """Enough for most traces; one at the limits of the tracer has 100 MB (measured 114 MB at 1.4 M events)."""
-
-
 KEPT: Final[set[Path]] = set()
 """The traces that this process has kept."""
 
@@ -117,17 +113,9 @@ class Destination:
         """The one trace that TensorFlow wrote below a private folder."""
         traces = [path for path in directory.rglob(f"*{TRACE_SUFFIX}") if path.stat().st_size]
         if len(traces) != 1:
-            raise CaptureError(
-                f"TensorFlow wrote {len(traces)} traces instead of one below {directory}"
-            )
+            reason = f"TensorFlow wrote {len(traces)} traces instead of one below {directory}"
+            raise CaptureError(reason)
         return traces[0]
-
-    def taken(self, run: str | None, name: str) -> NameTakenError | None:
-        """The error where a run has a trace `name` (without its suffix) already."""
-        trace = self.out / RUNS / (run or "") / f"{name}{TRACE_SUFFIX}"
-        return (
-            NameTakenError(trace, hint="choose another --run") if run and trace.exists() else None
-        )
 
     def new_run(self) -> Path:
         """Make the folder of a new run, named by the time; raises `OSError`."""
@@ -152,9 +140,8 @@ class Destination:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self.error(error, hint) from error
-        name = kept_name(trace, suffix)
-        host = name.removesuffix(TRACE_SUFFIX)
-        kept = Kept(folder, folder / name, folder / f"{host}{SIDECAR_SUFFIX}")
+        stem = folder / kept_name(trace, suffix).removesuffix(TRACE_SUFFIX)
+        kept = Kept(folder, Path(f"{stem}{TRACE_SUFFIX}"), Path(f"{stem}{SIDECAR_SUFFIX}"))
         try:
             # First the one that says whose the name is.
             _move(sidecar, kept.sidecar)
@@ -201,18 +188,17 @@ def runs_of_launch(out: Path, launch: str, since_s: float) -> list[Path]:
             changed_s = run.stat().st_mtime
             # File systems stamp files with a clock of their own.
             sidecars = run.glob(f"*{SIDECAR_SUFFIX}") if changed_s > since_s - 60 else ()
-            if any(groups_of(path)["process"].get("launch") == launch for path in sidecars):
+            if any(_process_of(path).get("launch") == launch for path in sidecars):
                 runs[run] = changed_s
     return sorted(runs, key=lambda run: (runs[run], run))
 
 
-def groups_of(sidecar: Path) -> dict[str, Any]:
-    """The groups of a sidecar, `process` among them, which is empty if the sidecar cannot be read."""
+def _process_of(sidecar: Path) -> dict[str, Any]:
+    """The group `process` of a sidecar, empty if that cannot be read."""
     try:
-        groups = dict(json.loads(sidecar.read_text("utf-8")))
-        return {**groups, "process": dict(groups["process"])}
+        return dict(json.loads(sidecar.read_text("utf-8"))["process"])
     except (KeyError, OSError, RecursionError, TypeError, ValueError):
-        return {"process": {}}
+        return {}
 
 
 def kept_name(trace: Path, suffix: str) -> str:
@@ -242,10 +228,10 @@ def run_name(name: str) -> str:
             not name.isprintable() or len(name.encode()) > _LONGEST_NAME
         ),
     }
-    for fault, is_so in faults.items():
-        if is_so:
-            hint = "for example --run before-the-change"
-            raise UsageError(f"run {name!r}: the name {fault}", hint=hint)
+    for fault in (fault for fault, is_so in faults.items() if is_so):
+        raise UsageError(
+            f"run {name!r}: the name {fault}", hint="for example --run before-the-change"
+        )
     return name
 
 
@@ -256,7 +242,7 @@ def _may_run(private: Path) -> bool:
         # It has been removed since, as at the end of every capture.
         return True
     for sidecar in private.glob(f"*{SIDECAR_SUFFIX}"):
-        process = groups_of(sidecar)["process"]
+        process = _process_of(sidecar)
         if process.get("host") == socket.gethostname() and isinstance(process.get("pid"), int):
             return is_running(process["pid"])
     # It has just been made.

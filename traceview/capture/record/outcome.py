@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.own_threads import Ticker
+from traceview.capture.process.saying import FRAMEWORKS
 from traceview.capture.record.profiler import SCRIPT_PROFILES
 from traceview.capture.sidecar.file import Sidecar
 from traceview.capture.steps.callee import Recognizer
@@ -18,7 +19,6 @@ End = Literal["ended", "failed", "interrupted"]
 """How a script ends: by itself, by an error, or by a signal."""
 _MOST_CALLEES: Final = 8
 """The most frequent ones, of which one is the step; the message stays a few lines long."""
-FRAMEWORKS: Final = ("tensorflow", "jax")
 
 
 def shortcomings(
@@ -63,17 +63,16 @@ def nothing_captured(window: StepWindow, observer: Recognizer, end: End) -> Capt
     """Why there is no trace, and what to pass; a script that failed gets no advice."""
     steps, count = window.steps, window.next_number - window.failed_steps
     ran = f"{count} step{'s'[: count != 1]}"
-    calls = [*(callee.calls for callee in observer.callees), observer.eager_gradients]
+    most = max([*(callee.calls for callee in observer.callees), observer.eager_gradients])
     hint = None
     if window.failures:
         reason = "; ".join(window.failures)
         if window.failures == [SCRIPT_PROFILES]:
             hint = "choose --steps in which the script does not profile itself"
-    elif end != "ended" and (count or max(calls) < 2):
+    elif end != "ended" and (count or most < 2):
         how = "was interrupted" if end == "interrupted" else "failed"
-        reason = f"the script {how} before its first step ended"
-        if count:
-            reason = f"the script {how} after {ran}, before the window {steps} opened"
+        when = f"after {ran}, before the window {steps} opened"
+        reason = f"the script {how} {when if count else 'before its first step ended'}"
     elif not any(name in sys.modules for name in FRAMEWORKS):
         reason = "the script did not import TensorFlow or JAX"
     elif count:
@@ -86,12 +85,10 @@ def nothing_captured(window: StepWindow, observer: Recognizer, end: End) -> Capt
     elif not observer.summary():
         reason = observer.nothing_called
         hint = observer.how_to_mark
-    elif observer.names:
-        names = ", ".join(sorted(observer.names))
-        reason = f"{names} was not called. {described_calls(observer)}"
-        hint = candidates(observer)
     else:
-        reason = f"no function that computes gradients was called. {described_calls(observer)}"
+        names = ", ".join(sorted(observer.names))
+        absent = f"{names} was not" if names else "no function that computes gradients was"
+        reason = f"{absent} called. {described_calls(observer)}"
         hint = candidates(observer)
     return CaptureError(f"nothing was captured: {reason}", hint=hint)
 
@@ -100,9 +97,8 @@ def described_calls(observer: Recognizer) -> str:
     """What was called how often, in one sentence."""
     lines = observer.summary()
     more = len(lines) - _MOST_CALLEES
-    return f"Called: {'; '.join(lines[:_MOST_CALLEES])}" + (
-        f"; and {more} more" if more > 0 else ""
-    )
+    shown = [*lines[:_MOST_CALLEES], *([f"and {more} more"] if more > 0 else ())]
+    return f"Called: {'; '.join(shown)}"
 
 
 def candidates(observer: Recognizer) -> str:

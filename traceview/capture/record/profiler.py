@@ -1,20 +1,22 @@
-"""Starts and stops TensorFlow's profiler, which the script or a tool may be using too.
+"""Starts and stops the profiler of TensorFlow or JAX, which the script or a tool may be using too.
 
-One profile can run per process. The session object is made here and not with `tf.profiler.experimental.start`: after a
-start that failed because of a remote request, that module believes forever that its own profile is running (TensorFlow
-2.21). While ours runs, a profile that the script starts is accepted but not recorded, because the real one would end
-the script with `AlreadyExistsError`.
+One profile can run per process. The session object is made here. After a `tf.profiler.experimental.start` that failed
+because of a remote request, that module believes forever that its own profile is running (TensorFlow 2.21), and the Python
+tracer of `jax.profiler.start_trace`, on by default, makes steps several times as long. While ours runs, a profile that the
+script starts is accepted but not recorded, because the real one would end the script with `AlreadyExistsError`.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.around import Patches
@@ -25,13 +27,8 @@ _CONTEXT: Final = "tensorflow.python.eager.context"
 _CONCURRENT_KERNELS: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 SCRIPT_PROFILES: Final = "the script's own profile is running"
 SCRIPT_UNRECORDED: Final = "the script's own profile was not recorded: it began inside the window"
-OTHER_CAPTURE: Final = "another traceview capture is running in this process"
 MARKER: Final = "train"
 """The only name that XProf as well as traceview reads as a training step (openxla/xprof, step_parser)."""
-
-
-class ProfilerBusyError(CaptureError):
-    """Another profile is running, and goes on."""
 
 
 class Marker:
@@ -43,18 +40,19 @@ class Marker:
     def finish(self, number: int) -> None:
         """End it as the marker of step `number`."""
         self._annotation.set_metadata(step_num=number, _r=1)
-        self._annotation.__exit__(None, None, None)
+        self.abandon()
 
     def abandon(self) -> None:
         """End it as an event that marks nothing."""
         self._annotation.__exit__(None, None, None)
 
 
-class OneProfile(ABC):
-    """A profiler, one profile at a time. `say` gets a line when the script's own profile is not recorded."""
+class Profiler:
+    """TensorFlow's profiler. `say` gets a line when the script's own profile is not recorded."""
 
-    module: ClassVar[str]
-    """The Python module of the framework through which the script profiles."""
+    _module = "tensorflow.python.profiler.profiler_v2"
+    """The Python module through which the script profiles."""
+    _own_profile = attrgetter("_profiler")
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -74,23 +72,24 @@ class OneProfile(ABC):
         self._patches.undo()
 
     def start(self, directory: Path) -> None:
-        """Start a profile that will be written below `directory`; raises `ProfilerBusyError`."""
-        module = import_module(self.module)
-        if self._is_profiling(module):
-            raise ProfilerBusyError(SCRIPT_PROFILES)
+        """Start a profile that will be written below `directory`; raises `CaptureError`, also where another one runs."""
+        module = import_module(self._module)
+        if self._own_profile(module) is not None:
+            raise CaptureError(SCRIPT_PROFILES)
         native = self._native(module)
-        if isinstance(native, StandIn):
-            raise ProfilerBusyError(OTHER_CAPTURE)
+        if isinstance(native, _StandIn):
+            raise CaptureError("another traceview capture is running in this process")
         try:
             self._session = self._begin(native, str(directory))
         except Exception as error:
             self._patches.undo()
+            reason = f"the profiler did not start: {error}"
             if type(error).__name__ == "AlreadyExistsError":
-                raise ProfilerBusyError(
+                reason = (
                     "another profile is running in this process (a remote request, or another tool)"
-                ) from error
-            raise CaptureError(f"the profiler did not start: {error}") from error
-        self._replace(module, StandIn(native, lambda: _UnrecordedProfile(module, self._say)))
+                )
+            raise CaptureError(reason) from error
+        self._replace(module, _StandIn(native, lambda: _UnrecordedProfile(module, self._say)))
 
     def stop(self) -> None:
         """Stop and write the trace; raises `CaptureError` if that fails."""
@@ -109,40 +108,14 @@ class OneProfile(ABC):
         except Exception as error:
             raise CaptureError(f"the devices were not synchronised: {reason_of(error)}") from error
 
-    @abstractmethod
-    def marker(self) -> Marker:
-        """Open a step marker."""
-
-    @abstractmethod
-    def _await_devices(self) -> None: ...
-
-    @abstractmethod
-    def _is_profiling(self, module: Any) -> bool: ...
-
-    @abstractmethod
-    def _native(self, module: Any) -> Any: ...
-
-    @abstractmethod
-    def _begin(self, native: Any, directory: str) -> Any: ...
-
-    @abstractmethod
-    def _replace(self, module: Any, stand_in: StandIn) -> None: ...
-
-    @abstractmethod
-    def _export(self, session: Any) -> None: ...
-
-    @abstractmethod
-    def _drop(self, session: Any) -> None: ...
-
-
-class Profiler(OneProfile):
-    """TensorFlow's profiler."""
-
-    module = "tensorflow.python.profiler.profiler_v2"
-
     def marker(self) -> Marker:
         """Open a step marker."""
         return Marker(import_module(_TRACE).Trace(MARKER))
+
+    # As this framework does it
+
+    def _native(self, module: Any) -> Any:
+        return module._pywrap_profiler
 
     def _await_devices(self) -> None:
         """Run the op of `tf.test.experimental.sync_devices` on each device of this task.
@@ -161,12 +134,6 @@ class Profiler(OneProfile):
                     tensorflow.raw_ops.SyncDevice()
         context.async_wait()
 
-    def _is_profiling(self, module: Any) -> bool:
-        return module._profiler is not None
-
-    def _native(self, module: Any) -> Any:
-        return module._pywrap_profiler
-
     def _begin(self, native: Any, directory: str) -> Any:
         session = native.ProfilerSession()
         if _CONCURRENT_KERNELS not in os.environ:
@@ -176,7 +143,7 @@ class Profiler(OneProfile):
         session.start(directory, {})
         return session
 
-    def _replace(self, module: Any, stand_in: StandIn) -> None:
+    def _replace(self, module: Any, stand_in: _StandIn) -> None:
         self._patches.put(module, "_pywrap_profiler", stand_in)
         # Take the step number off the script's own markers, so that each step has one number.
         trace_class = import_module(_TRACE).Trace
@@ -193,20 +160,68 @@ class Profiler(OneProfile):
     def _export(self, session: Any) -> None:
         session.export_to_tb()
 
-    def _drop(self, session: Any) -> None:
+    def _drop(self, _session: Any) -> None:
         """Do nothing: a session of TensorFlow ends with its object."""
 
 
-class StandIn:
+class JaxProfiler(Profiler):
+    """JAX's profiler."""
+
+    _module = "jax._src.profiler"
+    _own_profile = attrgetter("_profile_state.profile_session")
+
+    def marker(self) -> Marker:
+        """Open a step marker."""
+        annotation = self._native(import_module(self._module)).TraceMe(MARKER)
+        annotation.__enter__()
+        return Marker(annotation)
+
+    def _await_devices(self) -> None:
+        """Wait for every array that is alive, and every effect such as a callback."""
+        jax = sys.modules["jax"]
+        jax.effects_barrier()
+        for array in jax.live_arrays():
+            # A donated one may be deleted meanwhile.
+            if not array.is_deleted():
+                array.block_until_ready()
+
+    def _native(self, module: Any) -> Any:
+        return module._profiler if hasattr(module, "_profiler") else module.xla_client.profiler
+
+    def _begin(self, native: Any, directory: str) -> Any:
+        options = native.ProfileOptions()
+        # That of the devices is on in all versions, and some have no option for it.
+        options.host_tracer_level, options.python_tracer_level = 2, 0
+        self._directory = directory
+        return native.ProfilerSession(options)
+
+    def _replace(self, module: Any, stand_in: _StandIn) -> None:
+        if hasattr(module, "_profiler"):
+            self._patches.put(module, "_profiler", stand_in)
+        else:
+            # The module through which JAX before 0.8 reaches the native profiler.
+            known = {**vars(module.xla_client), "profiler": stand_in}
+            self._patches.put(module, "xla_client", SimpleNamespace(**known))
+
+    def _export(self, session: Any) -> None:
+        if hasattr(session, "stop_and_export"):
+            session.stop_and_export(self._directory)
+        else:
+            session.export(session.stop(), self._directory)
+
+    def _drop(self, session: Any) -> None:
+        with suppress(Exception):
+            session.stop()
+
+
+class _StandIn:
     """A native profiler module as the script sees it while our profile runs. `session`: makes what records nothing."""
 
     def __init__(self, native: Any, session: Callable[[], Any]) -> None:
         self._native = native
-        self._session = session
+        self.ProfilerSession = lambda *_options: session()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "ProfilerSession":
-            return lambda *_options: self._session()
         return getattr(self._native, name)
 
 

@@ -30,10 +30,12 @@ from traceview.capture.record.destination import (
     KEPT,
     PRIVATE_PREFIX,
     RUNS,
+    TRACE_SUFFIX,
     Destination,
     NameTakenError,
 )
 from traceview.capture.sidecar.cluster import ROLE, Place, Task, own_place, rank_of
+from traceview.capture.sidecar.file import stat_fields
 from traceview.capture.window.ranges import StepRange
 
 _RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
@@ -135,9 +137,8 @@ def process_age() -> float:
     """Seconds since this process started; where the system does not say, since this module was imported."""
     age_s = 0.0
     with suppress(AttributeError, IndexError, OSError, ValueError):
-        # proc(5): field 22 is the start in clock ticks since boot; the second may hold blanks, in brackets.
-        fields = Path("/proc/self/stat").read_text("ascii", "replace").rpartition(")")[2].split()
-        started_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        # Field 22 is the start in clock ticks since boot; the first two are left out.
+        started_s = int(stat_fields(Path("/proc/self"))[19]) / os.sysconf("SC_CLK_TCK")
         age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
     return age_s if age_s > 0 else time.monotonic() - _IMPORTED_S
 
@@ -163,18 +164,16 @@ class RunChoice:
     def check(self) -> None:
         """Raise `CaptureError` if the named run has this file already, from a process that did not run beside this one."""
         place = own_place(os.environ)
-        suffix = f"_{place.task.label}" if place else ""
-        taken = self._destination.taken(self.run, f"{socket.gethostname()}{suffix}")
-        if taken is not None and not _ran_beside(taken.trace):
-            raise taken
+        name = f"{socket.gethostname()}{f'_{place.task.label}' if place else ''}{TRACE_SUFFIX}"
+        trace = self._destination.out / RUNS / (self.run or "") / name
+        if self.run and trace.exists() and not _ran_beside(trace):
+            raise NameTakenError(trace, hint="choose another --run")
 
     def settle(self, steps: StepRange) -> None:
         """Choose the run, together with the other workers if it has no name."""
         place = own_place(os.environ)
-        if place is None:
-            return
-        self.suffix = f"_{place.task.label}"
-        if self.run is not None:
+        self.suffix = f"_{place.task.label}" if place else ""
+        if place is None or self.run is not None:
             return
         if not place.partners:
             rank = rank_of(os.environ)

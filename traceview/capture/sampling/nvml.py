@@ -13,7 +13,6 @@ other processes be distinguished from it.
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +21,14 @@ from time import perf_counter, time_ns
 from typing import Any, Final
 
 from traceview.capture.process.own_threads import Ticker
-from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, reason_of
+from traceview.capture.sidecar.file import (
+    Facts,
+    NoAnswerError,
+    Sidecar,
+    WindowListener,
+    reason_of,
+    stat_fields,
+)
 from traceview.capture.sidecar.gpu_libraries import bus_ids, opened_nvml, started_driver
 
 NOT_ASKED: Final = "switched off (--without nvml, or nvml=False)"
@@ -94,9 +100,9 @@ class NvmlListener(WindowListener):
             reason = "NVML stopped answering while the profile ran"
             sidecar.add("outside_view", {"reason": reason, "devices": []})
             return
-        stopped_ns = sidecar.groups.get("clock", {}).get("stopped", {}).get("wall_ns", time_ns())
+        span = self._started_ns, sidecar.stopped_ns
         with self._stack:
-            devices = [gpu.described(self._started_ns, stopped_ns) for gpu in self._gpus]
+            devices = [gpu.described(*span) for gpu in self._gpus]
         problem = {"problem": self._problem} if self._problem else {}
         sidecar.add("outside_view", {"reason": None, **problem, "devices": devices})
 
@@ -126,22 +132,29 @@ class _Gpu:
         self._facts = facts = Facts()
         facts.values.update(ordinal=ordinal, bus_id=bus_id)
         handle = self.handle = facts.find("samples", lambda: _handle(nvml, bus_id))
+
+        def throttle_reasons() -> int:
+            try:
+                return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+            except Exception:
+                # Drivers before 535, and their packages, name the same bits throttle reasons.
+                return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+
+        def sm_hz(ask: str) -> int:
+            return int(getattr(nvml, ask)(handle, nvml.NVML_CLOCK_SM)) * _HZ_PER_MHZ
+
         self._questions: dict[str, Callable[[], float]] = {
             "gpu_utilization_ratio": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
             "memory_used_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).used),
-            "sm_clock_hz": lambda: (
-                int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)) * _HZ_PER_MHZ
-            ),
-            "throttle_reasons": self._throttle_reasons,
+            "sm_clock_hz": lambda: sm_hz("nvmlDeviceGetClockInfo"),
+            "throttle_reasons": throttle_reasons,
             "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
         }
         self._columns: dict[str, list[Any]] = {name: [] for name in ("t_ns", *self._questions)}
         if handle is not None:
             facts.ask_each({
                 "name": lambda: str(nvml.nvmlDeviceGetName(handle)),
-                "sm_clock_max_hz": lambda: (
-                    nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM) * _HZ_PER_MHZ
-                ),
+                "sm_clock_max_hz": lambda: sm_hz("nvmlDeviceGetMaxClockInfo"),
                 "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
                 "memory_total_bytes": lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
             })  # fmt: skip
@@ -175,13 +188,6 @@ class _Gpu:
         facts.ask("other_processes", lambda: self._other_processes(started_ns, stopped_ns))
         return facts.as_group()
 
-    def _throttle_reasons(self) -> int:
-        try:
-            return int(self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle))
-        except Exception:
-            # Drivers before 535, and their packages, name the same bits throttle reasons.
-            return int(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.handle))
-
     def _other_processes(self, started_ns: int, stopped_ns: int) -> list[dict[str, Any]]:
         """The other processes now, and how much each used the GPU between two Unix times, if NVML says.
 
@@ -199,16 +205,16 @@ class _Gpu:
             )
         # NVML keeps a few samples of each process, stamped in Unix microseconds.
         uses = _optional(lambda: nvml.nvmlDeviceGetProcessUtilization(handle, started_ns // 1000))
-        percents: defaultdict[int, list[int]] = defaultdict(list)
+        percents: dict[int, list[int]] = {pid: [] for pid in listed}
         for use in uses:
             if started_ns <= use.timeStamp * 1000 <= stopped_ns and use.smUtil <= _MOST_PERCENT:
-                percents[int(use.pid)].append(use.smUtil)
+                percents.setdefault(int(use.pid), []).append(use.smUtil)
         return [
             {
                 "pid": pid,
                 "memory_bytes": None if used is None else int(used),
-                "utilization_ratio": round(fmean(percents[pid]) / 100, 4)
-                if percents[pid]
+                "utilization_ratio": round(fmean(each) / 100, 4)
+                if (each := percents[pid])
                 else None,
             }
             for pid, used in sorted(listed.items())
@@ -218,12 +224,8 @@ class _Gpu:
 
 def _handle(nvml: Any, bus_id: str) -> Any:
     handle = nvml.nvmlDeviceGetHandleByPciBusId(bus_id)
-    try:
-        is_divided = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
-    except Exception:
-        # A GPU that cannot be divided has no such mode.
-        is_divided = False
-    if is_divided:
+    # Now, and after the next reset.
+    if any(_optional(lambda: nvml.nvmlDeviceGetMigMode(handle))[:1]):
         raise NoAnswerError("the GPU is divided by MIG, and NVML reports all its parts together")
     return handle
 
@@ -231,17 +233,13 @@ def _handle(nvml: Any, bus_id: str) -> Any:
 def is_own(pid: int) -> bool:
     """Whether it is this process, or one that it started."""
     visited = set()
-    while pid > 1 and pid not in visited:
+    while pid > 1 and pid not in visited and pid != os.getpid():
         visited.add(pid)
-        if pid == os.getpid():
-            return True
         try:
-            stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-            # The name of the program comes first, in parentheses, and may hold any character.
-            pid = int(stat.rpartition(")")[2].split()[1])
+            pid = int(stat_fields(_PROC / str(pid))[1])
         except (OSError, ValueError, IndexError):
             return False
-    return False
+    return pid == os.getpid()
 
 
 def _optional(ask: Callable[[], Iterable[Any]]) -> Sequence[Any]:

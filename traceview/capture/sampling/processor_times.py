@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from struct import iter_unpack
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import Final
 
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
@@ -28,44 +28,35 @@ _COUNTED: Final = 8
 """Times of guests, which come after these, are counted in them."""
 
 
-class _Reading(NamedTuple):
-    at_ns: int
-    busy_ns: int
-    own_ns: int
-
-
 class MachineLoadListener(WindowListener):
     """Adds the group `load`, where the system counts the times of its cores."""
 
     def __init__(self) -> None:
-        self._begun: _Reading | None = None
+        self._begun: tuple[int, ...] = ()
 
     def opened(self, sidecar: Sidecar) -> None:
         """Read the times as the window opens."""
-        self._begun = _reading()
+        self._begun = _times()
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Add what was counted since."""
-        begun, ended = self._begun, _reading()
-        if begun is None or ended is None:
-            return
-        elapsed, busy, own = (now - then for now, then in zip(ended, begun, strict=True))
-        group = {"elapsed_ns": elapsed, "busy_ns": busy, "own_ns": own, "cores": os.cpu_count()}
-        sidecar.add("load", group)
+        fields = ("elapsed_ns", "busy_ns", "own_ns")
+        group = {f: now - then for f, now, then in zip(fields, _times(), self._begun, strict=False)}
+        if group:
+            sidecar.add("load", {**group, "cores": os.cpu_count()})
 
 
-def _reading() -> _Reading | None:
-    """The times now; None where the system does not show them."""
+def _times() -> tuple[int, ...]:
+    """The clock, and processor time of all processes and of this one, in nanoseconds; empty where the system shows none."""
     try:
         first = _STAT.read_text("ascii").splitlines()[0].split()
-        times = [int(ticks) for ticks in first[1 : 1 + _COUNTED]]
+        ticks = [int(text) for text in first[1 : 1 + _COUNTED]]
         tick_ns = 10**9 // os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
-        return None
-    if len(times) < _COUNTED:
-        return None
-    busy = sum(ticks for place, ticks in enumerate(times) if place not in _IDLE)
-    return _Reading(time.monotonic_ns(), busy * tick_ns, time.process_time_ns())
+        return ()
+    busy = sum(count for place, count in enumerate(ticks) if place not in _IDLE)
+    now = time.monotonic_ns(), busy * tick_ns, time.process_time_ns()
+    return now if len(ticks) == _COUNTED else ()
 
 
 INTERVAL_NS: Final = 4_000_000
@@ -92,20 +83,16 @@ class ThreadTimesListener(WindowListener):
         """Stop, and keep what was noted."""
         rows = b"" if _CLOCKS is None else _CLOCKS.stop()
         if rows:
-            sidecar.add("threads", _described(rows))
+            noted = sorted(iter_unpack("=qqqqq", rows), key=lambda row: (row[1], row[0]))
+            # As differences, which compress better.
+            packed = b"".join(
+                (value - before).to_bytes(8, "little", signed=True)
+                for column in zip(*noted, strict=True)
+                for before, value in pairwise((0, *column))
+            )
+            sidecar.add("threads", {"rows": b64encode(zlib.compress(packed)).decode("ascii")})
 
     def finished(self) -> None:
         """Stop where the profile failed."""
         if _CLOCKS is not None:
             _CLOCKS.stop()
-
-
-def _described(noted: bytes) -> dict[str, str]:
-    rows = sorted(iter_unpack("=qqqqq", noted), key=lambda row: (row[1], row[0]))
-    # As differences, which compress better.
-    packed = b"".join(
-        (value - before).to_bytes(8, "little", signed=True)
-        for column in zip(*rows, strict=True)
-        for before, value in pairwise((0, *column))
-    )
-    return {"rows": b64encode(zlib.compress(packed)).decode("ascii")}

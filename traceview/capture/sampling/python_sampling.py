@@ -1,4 +1,4 @@
-"""Samples the Python stacks of all threads about every millisecond, in a thread of its own.
+"""Adds to the sidecar samples of the Python stacks of all threads, taken about every millisecond in a thread of its own.
 
 A sample is taken with the GIL held, so that no stack changes meanwhile; it costs tens of microseconds. Waiting for the
 GIL comes before the reading of the clock: a sample says what ran at its time. Of a stack only the frames from the
@@ -20,15 +20,18 @@ is. The clock itself is a number in the kernel: reading that of a thread that ha
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 import threading
 import time
+import zlib
 from array import array
-from collections.abc import Callable
+from base64 import b64encode
 from contextlib import suppress
 from functools import partial
-from itertools import chain, compress, starmap, tee
+from itertools import chain, compress, pairwise, starmap, tee
+from pathlib import Path
 from threading import get_ident, main_thread
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -36,8 +39,10 @@ from typing import Any, Final
 from traceview.capture.process.around import Patches, around
 from traceview.capture.process.own_threads import OWN_THREADS, own_thread
 from traceview.capture.process.python_code import CodePlaces, Origin, callers, origin_of
-from traceview.capture.sidecar.file import reason_of
+from traceview.capture.sidecar.environment import masked_thread
+from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 
+NOT_ASKED: Final = "switched off (--without python, or python=False)"
 INTERVAL_NS: Final = 1_000_000
 """Shows what a device waits for from a few milliseconds on."""
 MOST_SAMPLES: Final = 1 << 19
@@ -146,56 +151,6 @@ def _line_of(code: CodeType, instruction: int) -> int:
     return known
 
 
-class StackSamples:
-    """Samples in columns of equal length: Unix nanoseconds, number of the thread, number of the stack, processor time.
-
-    `cpu_us`: microseconds of processor time that the thread has taken so far, negative where that is not known. `late_us`:
-    microseconds by which the round came late, because something else had the GIL, or the core.
-    """
-
-    def __init__(self) -> None:
-        self.t_ns, self.thread, self.stack = array("q"), array("i"), array("i")
-        self.cpu_us, self.late_us = array("q"), array("i")
-        self.threads: dict[int, int] = {}
-        """Number of each thread by its identifier, which is the address that pthread_self returns."""
-
-    def add(self, t_ns: int, ident: int, stack: int, cpu_us: int, late_us: int) -> None:
-        """Add one; a thread without a number gets the next one."""
-        self.t_ns.append(t_ns)
-        self.thread.append(self.threads.setdefault(ident, len(self.threads)))
-        self.stack.append(stack)
-        self.cpu_us.append(cpu_us)
-        self.late_us.append(late_us)
-
-    def halve(self) -> None:
-        """Drop every second round; samples of one round have the same time."""
-        rounds = {t_ns: number for number, t_ns in enumerate(dict.fromkeys(self.t_ns))}
-        is_kept = [not rounds[t_ns] % 2 for t_ns in self.t_ns]
-        for name in ("t_ns", "thread", "stack", "cpu_us", "late_us"):
-            column = getattr(self, name)
-            setattr(self, name, array(column.typecode, compress(column, is_kept)))
-
-
-class SwitchInterval:
-    """The time that a thread may keep the GIL where others want it: the script's, or `SOON_SECONDS` if that is shorter."""
-
-    def __init__(self) -> None:
-        self._before: float | None = None
-        self._short = SOON_SECONDS
-
-    def set(self, *, is_short: bool) -> None:
-        """Make it short, or the script's again, unless the script has set another one meanwhile."""
-        now = sys.getswitchinterval()
-        if is_short and self._before is None and now > SOON_SECONDS:
-            self._before = now
-            sys.setswitchinterval(SOON_SECONDS)
-            self._short = sys.getswitchinterval()
-        elif not is_short and self._before is not None:
-            before, self._before = self._before, None
-            if now == self._short:
-                sys.setswitchinterval(before)
-
-
 _LEAST_NS: Final = 100_000
 """Young collections are shorter, and come after every few hundred new objects."""
 _SWITCH: Final = gc.enable, gc.disable
@@ -269,32 +224,37 @@ class Collections:
 
 
 class StackSampler:
-    """Samples from `start` to `stop`, as long as `is_open()`.
+    """Samples from `start` to `stop`, as long as the profile runs, of which `sidecar` tells."""
 
-    `cost_ns`: processor time of its thread.
-    """
-
-    def __init__(
-        self, places: CodePlaces, is_open: Callable[[], bool], garbage: Collections
-    ) -> None:
-        self.stacks = Stacks(places)
-        self.interval_ns = INTERVAL_NS
-        self.round_count = 0
-        self.cost_ns = 0
-        self.problem: str | None = None
-        self.names: dict[int, tuple[str, int | None]] = {}
+    def __init__(self, sidecar: Sidecar) -> None:
+        self._places = CodePlaces()
+        self._stacks = Stacks(self._places)
+        # Of each sample: Unix nanoseconds, number of the thread, number of the stack; microseconds of processor time that the
+        # thread has taken so far, negative where that is not known; and microseconds by which the round came late, because
+        # something else had the GIL, or the core.
+        types = {"t_ns": "q", "thread": "i", "stack": "i", "cpu_us": "q", "late_us": "i"}
+        self._columns: dict[str, array[int]] = {name: array(code) for name, code in types.items()}
+        self._threads: dict[int, int] = {}
+        """Number of each thread by its identifier, which is the address that pthread_self returns."""
+        self._names: dict[int, tuple[str, int | None]] = {}
         """Name and native identifier of each thread that Python itself started, by identifier."""
-        self._is_open = is_open
-        self._garbage = garbage
+        self._interval_ns = INTERVAL_NS
+        self._round_count = 0
+        self._cost_ns = 0
+        """Processor time of the sampling thread."""
+        self._problem: str | None = None
+        self._sidecar = sidecar
+        self._garbage = Collections()
+        self._pid = os.getpid()
         self._is_stopping = False
         self._spent_ns = 0
         self._phase = 0.0
         self._due_ns = time.time_ns()
-        self.samples = StackSamples()
-        self._switch_interval = SwitchInterval()
+        self._interval_of_script: float | None = None
+        """The switch interval that the script has chosen, while another one is set."""
         self._is_shared = False
         """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
-        self._places: dict[int, tuple[int, int]] = {}
+        self._seen_at: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
         self._clocks = ThreadClocks()
         self._thread = own_thread("python", self._run)
@@ -305,58 +265,110 @@ class StackSampler:
             for ident, frame in sys._current_frames().items():
                 if self._is_of_script(ident):
                     for caller in callers(frame):
-                        self.stacks.learn(caller.f_code)
+                        self._stacks.learn(caller.f_code)
                     self._clocks.cpu_us(ident)
         except Exception as error:
-            self.problem = reason_of(error)
+            self._problem = reason_of(error)
 
     def start(self) -> None:
         """Begin; the first sample is taken as soon as it is a small share of the time since now."""
-        self._begun_ns = time.monotonic_ns()
+        self._started_ns, self._begun_ns = time.time_ns(), time.monotonic_ns()
+        self._garbage.start()
         # Not in the thread: what it does to begin makes objects.
         self._garbage.hold()
         self._thread.start()
 
-    def stop(self) -> None:
-        """Take no more samples."""
+    def stop(self) -> bool:
+        """Take no more samples; False in a child that was forked in the window, which does not have the thread."""
         self._is_stopping = True
-        if self._thread.ident is not None:
+        is_own = os.getpid() == self._pid
+        if self._thread.ident is not None and is_own:
             self._thread.join(_STOP_TIMEOUT_SECONDS)
+        self._garbage.stop()
+        return is_own
+
+    def described(self, stopped_ns: int) -> dict[str, Any]:
+        """The group of the sidecar."""
+        t_ns, thread, stack, cpu_us, late_us = self._columns.values()
+        has_rounds = self._round_count > 0
+        reason = "no thread ran code of the script" if has_rounds else "the window was too short"
+        # The first time, and what follows as distances, which compress better.
+        distances = array("q", [*t_ns[:1], *(b - a for a, b in pairwise(t_ns))])
+        names = [(ident, *self._names.get(ident, (None, None))) for ident in self._threads]
+        return {
+            "reason": None if t_ns else self._problem or reason,
+            **({"problem": self._problem} if self._problem else {}),
+            "interval_ns": self._interval_ns,
+            "round_count": self._round_count,
+            "window_ns": max(stopped_ns - self._started_ns, 0),
+            "cost_ns": self._cost_ns,
+            "threads": [
+                {"ident": ident, "name": name and masked_thread(name), "native_id": native_id}
+                for ident, name, native_id in names
+            ],
+            "stacks": _compressed(json.dumps(self._stacks.described()).encode()),
+            "samples": _compressed(*map(_little_endian, (distances, thread, stack))),
+            "cpu": _compressed(_little_endian(cpu_us)),
+            "late": _compressed(_little_endian(late_us)),
+            "collections": self._garbage.spans,
+        }
 
     def _run(self) -> None:
         try:
-            while not self._is_stopping and self._is_open():
+            while self._is_wanted():
                 self._rest()
-                self._round()
+                if self._is_wanted():
+                    self._round()
         except Exception as error:
-            self.problem = reason_of(error)
+            self._problem = reason_of(error)
         finally:
-            self._switch_interval.set(is_short=False)
+            self._switch(is_soon=False)
             self._garbage.release()
-            self.cost_ns += time.thread_time_ns()
+            self._cost_ns += time.thread_time_ns()
+
+    def _is_wanted(self) -> bool:
+        return not self._is_stopping and self._sidecar.is_recording
 
     def _round(self) -> None:
-        if self._is_stopping or not self._is_open():
-            return
         self._sample()
-        self.round_count += 1
-        self._switch_interval.set(is_short=not self._is_shared)
-        if len(self.samples.t_ns) >= MOST_SAMPLES:
-            self.samples.halve()
-            self.interval_ns *= 2
+        self._round_count += 1
+        self._switch(is_soon=not self._is_shared)
+        times = self._columns["t_ns"]
+        if len(times) >= MOST_SAMPLES:
+            # Drop every second round; samples of one round have the same time.
+            rounds = {t_ns: number for number, t_ns in enumerate(dict.fromkeys(times))}
+            is_kept = [not rounds[t_ns] % 2 for t_ns in times]
+            for name, column in self._columns.items():
+                self._columns[name] = array(column.typecode, compress(column, is_kept))
+            self._interval_ns *= 2
+
+    def _switch(self, *, is_soon: bool) -> None:
+        """Let a thread keep the GIL for `SOON_SECONDS` where others want it, or again as the script has chosen.
+
+        What the script chooses meanwhile stays.
+        """
+        now, chosen = sys.getswitchinterval(), self._interval_of_script
+        if is_soon and chosen is None and now > SOON_SECONDS:
+            self._interval_of_script = now
+            sys.setswitchinterval(SOON_SECONDS)
+            self._soon_seconds = sys.getswitchinterval()
+        elif not is_soon and chosen is not None:
+            self._interval_of_script = None
+            if now == self._soon_seconds:
+                sys.setswitchinterval(chosen)
 
     def _rest(self) -> None:
         """Wait for the next round."""
         # With what falling asleep and waking up cost after the last sample, which is more than the sample itself.
         spent_ns = time.thread_time_ns()
-        cost_ns = spent_ns - self._spent_ns if self.round_count else _FIRST_COST_NS
+        cost_ns = spent_ns - self._spent_ns if self._round_count else _FIRST_COST_NS
         self._spent_ns = spent_ns
         # After the next round this thread has taken the largest share of the time so far, at most, and since this round.
         due_ns = self._begun_ns + (spent_ns + cost_ns) / LARGEST_COST_RATIO
         least_ns = max(cost_ns / LARGEST_COST_RATIO - cost_ns, due_ns - time.monotonic_ns())
         # Equal distances would meet a loop of the same length always in the same line.
         self._phase = (self._phase + GOLDEN_RATIO) % 1
-        rest_ns = max(self.interval_ns * (0.5 + self._phase) - cost_ns, least_ns, 0)
+        rest_ns = max(self._interval_ns * (0.5 + self._phase) - cost_ns, least_ns, 0)
         rest_s = rest_ns / 1e9
         self._due_ns = time.time_ns() + int(rest_ns)
         # Between the rounds the thread makes no object that could begin a collection.
@@ -371,25 +383,29 @@ class StackSampler:
         del frames[get_ident()]
         t_ns = time.time_ns()
         late_us = min(max(t_ns - self._due_ns, 0) // 1000, LATEST_US)
+        columns, threads = self._columns.values(), self._threads
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
                 continue
             place = id(frame.f_code), frame.f_lasti
-            stack = self.stacks.number_of(frame)
+            stack = self._stacks.number_of(frame)
             if ident != self._main:
-                has_moved = self._places.setdefault(ident, place) != place
-                self._is_shared |= has_moved or stack in self.stacks.of_user
+                has_moved = self._seen_at.setdefault(ident, place) != place
+                self._is_shared |= has_moved or stack in self._stacks.of_user
             if stack != NOT_KEPT:
-                self.samples.add(t_ns, ident, stack, self._clocks.cpu_us(ident), late_us)
+                number = threads.setdefault(ident, len(threads))
+                values = t_ns, number, stack, self._clocks.cpu_us(ident), late_us
+                for column, value in zip(columns, values, strict=True):
+                    column.append(value)
 
     def _is_of_script(self, ident: int) -> bool:
         """Whether it is no thread of traceview. Native threads that call Python have no name."""
-        if ident not in self.names and ident not in self.samples.threads:
+        if ident not in self._names and ident not in self._threads:
             for thread in threading.enumerate():
                 # A native thread that has asked Python who it is stands among them as a dummy.
                 if thread.ident is not None and not isinstance(thread, threading._DummyThread):
-                    self.names[thread.ident] = thread.name, thread.native_id
-        return not self.names.get(ident, ("", None))[0].startswith(OWN_THREADS)
+                    self._names[thread.ident] = thread.name, thread.native_id
+        return not self._names.get(ident, ("", None))[0].startswith(OWN_THREADS)
 
 
 UNKNOWN: Final = -1
@@ -423,3 +439,51 @@ def _clocks_now() -> dict[int, int]:
     # Nothing of this runs before `dict` does, and nothing in it is code of Python, which could let go of the GIL.
     idents, same_idents = tee(chain.from_iterable(starmap(sys._current_frames, ((),))))
     return dict(zip(idents, map(time.pthread_getcpuclockid, same_idents), strict=False))
+
+
+def _little_endian(column: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
+
+
+def _compressed(*contents: bytes) -> str:
+    return b64encode(zlib.compress(b"".join(contents))).decode("ascii")
+
+
+class PythonListener(WindowListener):
+    """Samples Python stacks from the start of the profile to its stop.
+
+    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
+    time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
+    and stacks, and `samples`, three columns. `cpu` and `late` are two more. `collections`: the garbage
+    collections, see `Collections`.
+    """
+
+    def __init__(self, *, is_wanted: bool = True) -> None:
+        self._is_wanted = is_wanted
+        self._sampler: StackSampler | None = None
+
+    def opening(self, sidecar: Sidecar) -> None:
+        """Learn what costs the first samples most."""
+        if not self._is_wanted:
+            sidecar.add("python", {"reason": NOT_ASKED})
+            return
+        self._sampler = StackSampler(sidecar)
+        self._sampler.learn()
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Begin to sample."""
+        if self._sampler is not None:
+            self._sampler.start()
+
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Stop, and keep the samples."""
+        sampler, self._sampler = self._sampler, None
+        if sampler is not None and sampler.stop():
+            sidecar.add("python", sampler.described(sidecar.stopped_ns))
+
+    def finished(self) -> None:
+        """Stop where the profile failed."""
+        if self._sampler is not None:
+            self._sampler.stop()

@@ -16,14 +16,11 @@ just as well be independent trainings, which share a run only where `--run` name
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-
-from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 _EVALUATOR: Final = "evaluator"
 """Evaluates checkpoints by itself, at steps of its own."""
@@ -103,17 +100,10 @@ def place_of(environment: Mapping[str, str]) -> Place | None:
     return Place(own, json.dumps(cluster, sort_keys=True), () if is_alone else partners, sizes)
 
 
-class StopRiskListener(WindowListener):
-    """Warns when the window opens, where TF_CONFIG names several workers and jemalloc is not preloaded."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    def opening(self, sidecar: Sidecar) -> None:
-        """Before anything is recorded."""
-        place = place_of(os.environ)
-        if place and place.partners and "jemalloc" not in os.environ.get("LD_PRELOAD", ""):
-            self._say(f"note: {STOP_RISK}")
+def may_crash(environment: Mapping[str, str]) -> bool:
+    """Whether TF_CONFIG names several workers, and jemalloc is not preloaded: see `STOP_RISK`."""
+    place = place_of(environment)
+    return bool(place and place.partners) and "jemalloc" not in environment.get("LD_PRELOAD", "")
 
 
 ROLE: Final = "rank"

@@ -61,11 +61,16 @@ class EnvironmentListener(WindowListener):
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow is not None:
             config = tensorflow.config
+            jit = config.optimizer.get_jit
             sidecar.add("precision", answers({"policy": lambda: _policies(sys.modules)}))
-            sidecar.add(
-                "xla", answers({"auto_jit": lambda: str(config.optimizer.get_jit() or "off")})
-            )
-            sidecar.add("devices", describe_devices(config))
+            sidecar.add("xla", answers({"auto_jit": lambda: str(jit() or "off")}))
+            # Those of the machine, those visible to TensorFlow, and those made of them.
+            devices = answers({
+                "physical": lambda: [_device(config, d) for d in config.list_physical_devices()],
+                "visible": lambda: [device.name for device in config.get_visible_devices()],
+                "logical": lambda: [device.name for device in config.list_logical_devices()],
+            })  # fmt: skip
+            sidecar.add("devices", devices)
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Ask the driver and the loaded libraries."""
@@ -87,26 +92,15 @@ def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: masked_variable(environment[name]) for name in VARIABLES if name in environment}
 
 
-def describe_devices(config: Any) -> dict[str, Any]:
-    """Physical devices, those visible to TensorFlow, and the logical devices made of them."""
-    return answers({
-        "physical": lambda: [_device(config, d) for d in config.list_physical_devices()],
-        "visible": lambda: [device.name for device in config.get_visible_devices()],
-        "logical": lambda: [device.name for device in config.list_logical_devices()],
-    })  # fmt: skip
-
-
 def _device(config: Any, device: Any) -> dict[str, Any]:
     facts = Facts()
-    facts.values.update(name=device.name, type=device.device_type)
+    facts.values["type"] = device.device_type
     if device.device_type == "GPU":
         details = config.experimental.get_device_details
         facts.ask("details", lambda: {"device_name": details(device)["device_name"]})
         facts.ask("memory_growth", lambda: config.experimental.get_memory_growth(device))
-    facts.ask(
-        "logical_devices",
-        lambda: len(config.get_logical_device_configuration(device) or [device]),
-    )
+    configured = config.get_logical_device_configuration
+    facts.ask("logical_devices", lambda: len(configured(device) or [device]))
     return facts.as_group()
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import time_ns
 from typing import Any, Final, Literal
 
 SCHEMA_VERSION: Final = 1
@@ -30,6 +31,12 @@ class Sidecar:
     def is_recording(self) -> bool:
         """Whether the profile runs, and has not been asked to stop."""
         return self.state == "recording" and "stopped" not in self.groups.get("clock", {})
+
+    @property
+    def stopped_ns(self) -> int:
+        """When the profile was asked to stop, or now, in Unix nanoseconds."""
+        stopped: int = self.groups.get("clock", {}).get("stopped", {}).get("wall_ns", time_ns())
+        return stopped
 
     def add(self, group: str, values: Mapping[str, Any]) -> None:
         """Set fields of a group, replacing only those of the same name."""
@@ -131,6 +138,11 @@ def is_running(pid: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def stat_fields(process: Path) -> list[str]:
+    """The fields of `stat` in a folder of `/proc` after the name of the program, which may hold any character (proc(5))."""
+    return (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
 
 
 def reason_of(error: BaseException) -> str:

@@ -59,20 +59,20 @@ def bus_ids(driver: Any) -> list[str]:
     started, which only CUDA itself knows later.
     """
     count = ctypes.c_int(0)
-    _check("cuDeviceGetCount", driver.cuDeviceGetCount(ctypes.byref(count)))
+    _call(driver, "cuDeviceGetCount", ctypes.byref(count))
     return [_bus_id(driver, ordinal) for ordinal in range(count.value)]
 
 
 def _bus_id(driver: Any, ordinal: int) -> str:
     device = ctypes.c_int(0)
-    _check("cuDeviceGet", driver.cuDeviceGet(ctypes.byref(device), ctypes.c_int(ordinal)))
+    _call(driver, "cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
     text = ctypes.create_string_buffer(_BUS_ID_BYTES)
-    status = driver.cuDeviceGetPCIBusId(text, ctypes.c_int(_BUS_ID_BYTES), device)
-    _check("cuDeviceGetPCIBusId", status)
+    _call(driver, "cuDeviceGetPCIBusId", text, ctypes.c_int(_BUS_ID_BYTES), device)
     return text.value.decode("ascii", "replace")
 
 
-def _check(function: str, status: int) -> None:
+def _call(driver: Any, function: str, *arguments: Any) -> None:
+    status = getattr(driver, function)(*arguments)
     if status != 0:
         raise NoAnswerError(f"this process uses no GPU: {function} returns {status}")
 
@@ -101,37 +101,25 @@ def loaded_versions(maps: Path = _MAPS) -> dict[str, Any]:
         return version.value
 
     return answers({
-        "cuda": lambda: cuda_version(reported("libcudart.so", "cudaRuntimeGetVersion")),
+        # 12040 for 12.4.
+        "cuda": lambda: "{}.{}".format(*divmod(reported("libcudart.so", "cudaRuntimeGetVersion") // 10, 100)),
         # cudnn_version.h: major × 1000 + minor × 100 + patch up to 8, × 10000 since 9.
-        "cudnn": lambda: dotted(reported("libcudnn.so", "cudnnGetVersion"), 90_000),
+        "cudnn": lambda: _dotted(reported("libcudnn.so", "cudnnGetVersion"), 90_000),
         # nccl.h: the same up to 2.8, and since 2.9.
-        "nccl": lambda: dotted(reported("libnccl.so", "ncclGetVersion"), 10_000),
+        "nccl": lambda: _dotted(reported("libnccl.so", "ncclGetVersion"), 10_000),
     })  # fmt: skip
 
 
-def cuda_version(number: int) -> str:
-    """`12.4` from 12040."""
-    return f"{number // 1000}.{number % 1000 // 10}"
-
-
-def dotted(number: int, least: int) -> str:
+def _dotted(number: int, least: int) -> str:
     """`2.21.5` from 22105, and `2.8.4` from 2804, which is below the `least` number of the newer form."""
     major = 10_000 if number >= least else 1000
     return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
-_FALLBACK_MAX_LINKS: Final = 18
-"""NVLinks of one GPU; nvml.h, NVML_NVLINK_MAX_LINKS since Hopper."""
-
-
 def describe_links(nvml: Any) -> dict[str, Any]:
     """All GPUs of the host, visible to TensorFlow or not."""
-
-    def gpus() -> list[dict[str, Any]]:
-        count = nvml.nvmlDeviceGetCount()
-        return [_gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
-
-    return answers({"gpus": gpus})
+    count, handle = nvml.nvmlDeviceGetCount, nvml.nvmlDeviceGetHandleByIndex
+    return answers({"gpus": lambda: [_gpu(nvml, handle(index)) for index in range(count())]})
 
 
 def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:
@@ -146,7 +134,8 @@ def _gpu(nvml: Any, handle: Any) -> dict[str, Any]:
 
 def _active_nvlinks(nvml: Any, handle: Any) -> int:
     active = 0
-    for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", _FALLBACK_MAX_LINKS)):
+    # nvml.h, since Hopper.
+    for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
         try:
             active += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
         except nvml.NVMLError as error:

@@ -27,23 +27,15 @@ _KINDS: Final[dict[Kind, str]] = {
     "eager": "outside any function",
 }
 
-_OF_KERAS: Final = {
-    "multi_step_on_iterator": "evaluate",
-    "one_step_on_data_distributed": "predict",
-    "multi_step_on_data": "predict",
-    "test_function": "evaluate",
-    "predict_function": "predict",
-}
-"""What the functions inside Keras do for the user where they do not train."""
-KERAS: Final = ("keras", "tf_keras")
-
 
 @dataclass(eq=False)
 class Callee:
     """Something that may be a step: a `tf.function`, a replica function, the training of a Keras model.
 
     `calls` counts the outermost calls from the watched thread. `is_chosen`: whether the user names it as a step, None where
-    none is named.
+    none is named. `applies`: whether an optimizer of Keras was applied in it. `is_part`: whether something else ends the step
+    that it begins: what trains in turn with it, or updates after micro-batches; `is_update`: whether it ends those. `model`: gives
+    the Keras model, as long as it lives.
     """
 
     name: str
@@ -52,16 +44,12 @@ class Callee:
     has_replicas: bool = False
     is_chosen: bool | None = None
     applies: bool = False
-    """Whether an optimizer of Keras was applied in it."""
     is_part: bool = False
-    """Whether something else ends the step that it begins: what trains in turn with it, or updates after micro-batches."""
     is_update: bool = False
-    """Whether it ends the steps of micro-batches."""
     calls: int = 0
     step_count: int = 0
     is_of_keras: bool = False
     model: Callable[[], Any] = lambda: None
-    """The Keras model, as long as it lives."""
     functions: WeakKeyDictionary[Any, None] = field(default_factory=WeakKeyDictionary)
     """The `tf.function` that it is, or those that it calls eagerly."""
     graph_count: int = 0
@@ -98,11 +86,6 @@ class Callee:
         return max(self.runs_in_graph.values(), default=0)
 
     @property
-    def between_name(self) -> str:
-        """What a call between steps does for the user."""
-        return _OF_KERAS.get(self.name, self.name) if self.is_of_keras else self.name
-
-    @property
     def is_step(self) -> bool:
         """Whether each call is one step or more, or the last part of one."""
         if self.is_chosen is None:
@@ -110,16 +93,10 @@ class Callee:
         return self.is_chosen
 
     @property
-    def is_evaluation(self) -> bool:
-        """Whether it runs replicas and trains nothing, as its first call has shown when a second one begins."""
-        return self.has_replicas and not self.is_train and self.calls > 1
-
-    @property
     def words(self) -> str:
         """What it is and does: `tf.function, trains`."""
-        if self.is_train:
-            return f"{_KINDS[self.kind]}, trains"
-        return f"{_KINDS[self.kind]}, evaluates" if self.has_replicas else _KINDS[self.kind]
+        does = ", trains" if self.is_train else ", evaluates" if self.has_replicas else ""
+        return f"{_KINDS[self.kind]}{does}"
 
 
 def name_of(function: Any) -> str:
@@ -161,6 +138,8 @@ class Recognizer(ABC):
     nothing_called: ClassVar[str]
     how_to_mark: ClassVar[str]
     """What there is to say where no step is recognized."""
+    eager_gradients = 0
+    """How many gradients were computed outside of functions, as only TensorFlow does."""
 
     def __init__(self, window: StepWindow, names: Iterable[str]) -> None:
         self.window = window
@@ -169,8 +148,6 @@ class Recognizer(ABC):
         """When training began, which is when the framework first ran something, by the monotonic clock."""
         self.on_begin: list[Callable[[], None]] = []
         """Called once, then."""
-        self.eager_gradients = 0
-        """How many gradients were computed outside of functions, as only TensorFlow does."""
         self._beginning = Lock()
 
     @property
@@ -183,6 +160,10 @@ class Recognizer(ABC):
         """What was called and has not returned, where that is seen."""
         return None
 
+    @abstractmethod
+    def remarks(self) -> Iterator[str]:
+        """What the user should know about what counts as a step, one line each."""
+
     def finish(self) -> None:
         """The run has ended: nothing begins any more."""
         self.on_begin.clear()
@@ -191,18 +172,12 @@ class Recognizer(ABC):
         """The traced `tf.function`s that the steps of this name call, where the framework has some."""
         return []
 
-    @abstractmethod
-    def remarks(self) -> Iterator[str]:
-        """What the user should know about what counts as a step, one line each."""
-
     def begin_training(self) -> None:
         """The framework runs something, perhaps for the first time."""
-        with self._beginning:
-            if self.began_s is not None:
-                return
+        if self.began_s is None and self._beginning.acquire(blocking=False):
             self.began_s = monotonic()
-        for action in self.on_begin:
-            action()
+            for action in self.on_begin:
+                action()
 
     @property
     def step_functions(self) -> list[Any]:

@@ -6,13 +6,14 @@ dimension that is not known is left out, unless that is the first of a tensor an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import zip_longest
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from traceview.capture.steps.graphs import DEEPEST, Visits, inner_graphs, names_of
+from traceview.capture.steps.graphs import HANDLES, Call, calls_of
 
 MOST_OPS: Final = 20_000
 """Names; what a graph has beyond is left out."""
@@ -43,13 +44,14 @@ _OTHER_FIRST: Final = frozenset(
 _AS_LARGE_AS: Final = ("BroadcastTo", "Tile")
 """Ops that make a gradient as large as the tensor whose shape they are given."""
 
-_HANDLES: Final = ("resource", "variant")
+_BROADCAST: Final = "BroadcastGradientArgs"
 
 _LARGEST: Final = 1 << 53
 """Readers of a sidecar take no larger number."""
 
 _Sizes: TypeAlias = "list[int] | None"
-_Tensor: TypeAlias = Callable[[Any], Any]
+_Shape: TypeAlias = Callable[[Any], _Sizes]
+_Count: TypeAlias = Callable[[Any, _Shape], int]
 
 
 def describe_flops(graphs: Iterable[Any], examples: int | None) -> dict[str, int]:
@@ -57,44 +59,29 @@ def describe_flops(graphs: Iterable[Any], examples: int | None) -> dict[str, int
 
     Names that ops of different operations have are left out. Raises `NoAnswerError` where calls lead to too many ops.
     """
-    found = _Found(examples)
-    for graph in graphs:
-        found.visit(graph, _Shapes(examples, {}), ())
-    return {name: flops for name, flops in found.flops.items() if flops is not None}
+    found: dict[str, int | None] = {}
+    shapes = _Shapes(examples)
 
-
-class _Found:
-    """Operations by name of the op, None where ops of one name differ; with the calls that led to it, and without."""
-
-    def __init__(self, examples: int | None) -> None:
-        self.flops: dict[str, int | None] = {}
-        self._examples = examples
-        self._visits = Visits(_MOST_VISITED)
-
-    def visit(self, graph: Any, shapes: _Shapes, calls: tuple[str, ...]) -> None:
-        """Add the products of a graph and of those that it calls."""
-        ops = graph.get_operations()
-        self._visits.add(len(ops))
-        for op in ops:
+    def add(call: Call) -> None:
+        for op in call.ops:
             if op.type in _FLOPS_OF:
-                self._add(op, shapes, calls)
-            for _, inner in inner_graphs(op, graph) if len(calls) < DEEPEST else ():
-                given = [shapes.of(tensor) for tensor in op.inputs][-len(inner.inputs) :]
-                known = zip(inner.inputs, given, strict=False)
-                own = _Shapes(self._examples, {a.name: sizes for a, sizes in known if sizes})
-                self.visit(inner, own, (*calls, op.name))
-                shapes.called(op, [own.of(tensor) for tensor in inner.outputs])
+                flops = _flops(op, partial(shapes.of, call))
+                for name in (name for each in _fused(op) for name in call.names_of(each)):
+                    if name in found or len(found) < MOST_OPS:
+                        found[name] = flops if found.setdefault(name, flops) == flops else None
+            for inner in call.inner.get(op.name, ()):
+                add(inner)
 
-    def _add(self, op: Any, shapes: _Shapes, calls: tuple[str, ...]) -> None:
-        flops = None
-        with suppress(TypeError, ValueError, IndexError, KeyError):
-            counted = _FLOPS_OF[op.type](op, shapes)
-            flops = counted if 0 < counted <= _LARGEST else None
-        for each in _fused(op):
-            for shown in names_of(each, calls):
-                if shown in self.flops or len(self.flops) < MOST_OPS:
-                    is_other = self.flops.setdefault(shown, flops) != flops
-                    self.flops[shown] = None if is_other else flops
+    for step in [call for call in calls_of(graphs, _MOST_VISITED) if call.outer is None]:
+        add(step)
+    return {name: flops for name, flops in found.items() if flops is not None}
+
+
+def _flops(op: Any, shape: _Shape) -> int | None:
+    with suppress(TypeError, ValueError, IndexError, KeyError):
+        counted = _FLOPS_OF[op.type](op, shape)
+        return counted if 0 < counted <= _LARGEST else None
+    return None
 
 
 def _fused(op: Any) -> Iterator[Any]:
@@ -108,50 +95,57 @@ def _fused(op: Any) -> Iterator[Any]:
 
 
 class _Shapes:
-    """The shapes of the tensors of one call of a graph; `given`: those of its arguments by name, None where not known."""
+    """The shapes of tensors, in each call of their graph."""
 
-    def __init__(self, examples: int | None, given: dict[str, _Sizes]) -> None:
+    def __init__(self, examples: int | None) -> None:
         self._examples = examples
-        self._known = given
+        self._known: dict[tuple[Call, str], _Sizes] = {}
 
-    def of(self, tensor: Any, before: int = 0) -> _Sizes:
+    def of(self, call: Call, tensor: Any, before: int = 0) -> _Sizes:
         """The dimensions of a tensor; None where one is not known."""
-        name = tensor.name
-        if name not in self._known:
+        key = call, tensor.name
+        if key not in self._known:
             sizes: list[Any] = [None, None] if tensor.shape.rank is None else _static(tensor)
             if None in sizes:
-                self._known[name] = self._completed(tensor.op, sizes, before + 1)
+                found = next(self._elsewhere(call, tensor, before + 1), None)
+                self._known[key] = found or self._completed(call, tensor.op, sizes, before + 1)
             else:
-                self._known[name] = sizes
-        return self._known[name]
+                self._known[key] = sizes
+        return self._known[key]
 
-    def called(self, op: Any, results: Sequence[_Sizes]) -> None:
-        """Note the shapes of what a call returned."""
-        for tensor, sizes in zip(op.outputs, results, strict=False):
-            if sizes is not None:
-                self._known.setdefault(tensor.name, sizes)
+    def _elsewhere(self, call: Call, tensor: Any, before: int) -> Iterator[list[int]]:
+        """The sizes of what an argument is given, and of what a call returns."""
+        if call.outer is not None and tensor.op.type == "Placeholder":
+            for argument, given in call.arguments():
+                if argument.name == tensor.name and (sizes := self.of(call.outer, given, before)):
+                    yield sizes
+        for inner in call.inner.get(tensor.op.name, ()):
+            for result in inner.graph.outputs[tensor.value_index :][:1]:
+                if (sizes := self.of(inner, result, before)) is not None:
+                    yield sizes
 
-    def _completed(self, op: Any, sizes: list[Any], before: int) -> _Sizes:
+    def _completed(self, call: Call, op: Any, sizes: list[Any], before: int) -> _Sizes:
         """The sizes of a result, of which one is not known."""
         if sizes.count(None) > 1 or before > _MOST_BEFORE:
             return None
+        of = partial(self.of, call, before=before)
         inputs = list(op.inputs)
         if op.type in _AS_LARGE_AS and inputs[1].op.type == "Shape":
             # `Tile` repeats the gradient of a sum, of which all dimensions are 1.
-            if op.type == "Tile" and set(_static(inputs[0])) != {1}:
-                return None
-            return self.of(inputs[1].op.inputs[0], before)
+            is_other = op.type == "Tile" and set(_static(inputs[0])) != {1}
+            return None if is_other else of(inputs[1].op.inputs[0])
         is_part = op.type == "StridedSlice" and inputs[0].shape.rank == len(sizes) + 1
         if is_part and _static(inputs[0])[1:] == sizes:
             # One of the steps of a sequence, whichever dimension that is.
-            whole = self.of(inputs[0], before)
+            whole = of(inputs[0])
             return whole[1:] if whole else self._of_examples(sizes)
-        if op.type == "Reshape" and _is_sum_of_broadcast(inputs[0].op):
+        made_by: Any = inputs[0].op if op.type == "Reshape" else None
+        if getattr(made_by, "type", "") == "Sum" and made_by.inputs[1].op.type == _BROADCAST:
             # The gradient of what may have been broadcast, and here was not.
-            whole = self.of(inputs[0].op.inputs[0], before)
+            whole = of(made_by.inputs[0])
             return whole if whole and whole[1:] == sizes[1:] else None
         if op.type in ("Reshape", "Transpose"):
-            whole = self.of(inputs[0], before)
+            whole = of(inputs[0])
             rest = prod(size for size in sizes if size is not None)
             if whole is None or not rest or prod(whole) % rest:
                 return None
@@ -160,21 +154,15 @@ class _Shapes:
         is_part |= op.type == "ConcatV2" and _static(inputs[0])[1:] != sizes[1:]
         if sizes[0] is not None or (op.type in _OTHER_FIRST and not is_part):
             return None
-        firsts = {
-            known[0] for tensor in inputs if _is_open(tensor) and (known := self.of(tensor, before))
-        }
+        firsts = {known[0] for each in inputs if _is_open(each) and (known := of(each))}
         # What reads an iterator or an optional gives the examples.
-        is_source = all(tensor.dtype.name in _HANDLES for tensor in inputs)
+        is_source = all(tensor.dtype.name in HANDLES for tensor in inputs)
         if not firsts and (is_source or op.type in _OF_BATCH):
             return self._of_examples(sizes)
         return [firsts.pop(), *sizes[1:]] if len(firsts) == 1 else None
 
     def _of_examples(self, sizes: list[Any]) -> _Sizes:
         return None if self._examples is None else [self._examples, *sizes[1:]]
-
-
-def _is_sum_of_broadcast(op: Any) -> bool:
-    return bool(op.type == "Sum" and op.inputs[1].op.type == "BroadcastGradientArgs")
 
 
 def _is_open(tensor: Any) -> bool:
@@ -190,9 +178,9 @@ def _static(tensor: Any) -> list[Any]:
 # Products
 
 
-def _matrices(op: Any, shapes: _Shapes) -> int:
+def _matrices(op: Any, shape: _Shape) -> int:
     """`MatMul` and its batched kin: the elements of the result, times what each sums over."""
-    left, right = (shapes.of(tensor) or [] for tensor in op.inputs[:2])
+    left, right = (shape(tensor) or [] for tensor in op.inputs[:2])
     rows, summed = left[-2:]
     of_left, of_right = (
         ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
@@ -205,41 +193,42 @@ def _matrices(op: Any, shapes: _Shapes) -> int:
     return 2 * prod(map(max, batches)) * rows * summed * columns
 
 
-def _einsum(op: Any, shapes: _Shapes) -> int:
+def _einsum(op: Any, shape: _Shape) -> int:
     """Two operations for each combination of all letters."""
     first, second = op.get_attr("equation").decode().partition("->")[0].split(",")
     sizes: dict[str, int] = {}
     for letters, tensor in zip((first, second), op.inputs, strict=True):
-        shape = shapes.of(tensor) or []
+        dimensions = shape(tensor) or []
         before, dots, after = letters.partition("...")
-        middle = len(shape) - len(before) - len(after)
-        if middle if not dots else middle < 0:
+        end = len(dimensions) - len(after)
+        if end < len(before) or (end > len(before) and not dots):
             raise ValueError(letters)
-        sizes["..."] = max(sizes.get("...", 1), prod(shape[len(before) : len(before) + middle]))
-        sizes.update(zip(before, shape, strict=False))
-        sizes.update(zip(reversed(after), reversed(shape), strict=False))
+        sizes["..."] = max(sizes.get("...", 1), prod(dimensions[len(before) : end]))
+        sizes.update(zip(before, dimensions, strict=False))
+        sizes.update(zip(reversed(after), reversed(dimensions), strict=False))
     return 2 * prod(sizes.values())
 
 
-def _convolution(kernel: _Tensor, result: _Tensor) -> Callable[[Any, _Shapes], int]:
+def _convolution(kernel: str, result: str) -> _Count:
     """Each number of the result of the forward pass sums as many products as the kernel of one feature has elements.
 
-    Both gradients have as many.
+    Both gradients have as many. `kernel`, `result`: which tensors of the op have these shapes, `input 1` the second one.
     """
 
-    def count(op: Any, shapes: _Shapes) -> int:
-        sizes, places = shapes.of(kernel(op)) or [], shapes.of(result(op)) or []
+    def count(op: Any, shape: _Shape) -> int:
+        words = (place.split() for place in (kernel, result))
+        sizes, places = (shape(getattr(op, f"{kind}s")[int(n)]) or [] for kind, n in words)
         summed = prod(sizes[:-2] if op.type.startswith("Depthwise") else sizes[:-1])
         return 2 * prod(places) * summed if sizes and places else 0
 
     return count
 
 
-_FORWARD: Final = _convolution(lambda op: op.inputs[1], lambda op: op.outputs[0])
-_OF_INPUT: Final = _convolution(lambda op: op.inputs[1], lambda op: op.inputs[2])
-_OF_KERNEL: Final = _convolution(lambda op: op.outputs[0], lambda op: op.inputs[2])
+_FORWARD: Final = _convolution("input 1", "output 0")
+_OF_INPUT: Final = _convolution("input 1", "input 2")
+_OF_KERNEL: Final = _convolution("output 0", "input 2")
 
-_FLOPS_OF: Final[dict[str, Callable[[Any, _Shapes], int]]] = {
+_FLOPS_OF: Final[dict[str, _Count]] = {
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matrices),
     "Einsum": _einsum,
     "Conv2D": _FORWARD,

@@ -8,7 +8,7 @@ such a tensor never changes. Ops that read a variable, an argument of the functi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -21,20 +21,17 @@ _LOOPS: Final = {
     "ScanDataset": ("f",),
 }
 """Ops that repeat a graph. AutoGraph makes the last two from a `for` over a dataset."""
+_CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
 _FUNCTION_ATTRIBUTES: Final = {
     **_LOOPS,
-    "PartitionedCall": ("f",),
-    "StatefulPartitionedCall": ("f",),
-    "RemoteCall": ("f",),
-    "If": ("then_branch", "else_branch"),
-    "StatelessIf": ("then_branch", "else_branch"),
-    "Case": ("branches",),
-    "StatelessCase": ("branches",),
+    **dict.fromkeys((*_CALLS, "RemoteCall"), ("f",)),
+    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
+    **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
 }
 """Ops that hold graphs, and their attributes that name these."""
 _OWN_GRAPHS: Final = ("_cond_graph", "_body_graph", "_true_graph", "_false_graph")
 """Where loops and branches have their graphs, once there are gradients (TensorFlow 2.21)."""
-DEEPEST: Final = 8
+_DEEPEST: Final = 8
 """Calls within calls; a function that calls itself has no end."""
 _GRADIENT_SCOPE: Final = "gradient_tape/"
 """The name scope of gradient ops (`GradientTape.gradient`, tensorflow/python/eager/backprop.py)."""
@@ -66,6 +63,9 @@ def inner_graphs(op: Any, graph: Any) -> Iterator[tuple[str, Any]]:
             yield name, next(known, None) or graph._get_function(name).graph
 
 
+# Each function once
+
+
 def ops_within(graph: Any, known: set[str] | None = None) -> Iterator[tuple[Any, Any]]:
     """The ops of a graph and of the functions that it calls, each function once, with the graph that each op is in."""
     known = set() if known is None else known
@@ -77,26 +77,6 @@ def ops_within(graph: Any, known: set[str] | None = None) -> Iterator[tuple[Any,
                 yield from ops_within(inner, known)
 
 
-class Visits:
-    """The ops that were visited, each as often as calls lead to it, of which there may be `most`."""
-
-    def __init__(self, most: int) -> None:
-        self._most = self._left = most
-
-    def add(self, ops: int) -> None:
-        """Count more; raises `NoAnswerError` where these are too many: what is left of them might have the same names."""
-        self._left -= ops
-        if self._left < 0:
-            raise NoAnswerError(f"its calls lead to more than {self._most:,} ops")
-
-
-def names_of(op: Any, calls: tuple[str, ...]) -> Iterator[str]:
-    """The names under which the runtime may run an op: its own, and that below the calls that led to it."""
-    yield op.name
-    if calls:
-        yield "/".join((*calls, op.name))
-
-
 def count_ops(graph: Any, known: dict[str, Counter[str]] | None = None) -> Counter[str]:
     """The ops of a graph and of those it calls by requested device, "" where none is requested.
 
@@ -106,15 +86,14 @@ def count_ops(graph: Any, known: dict[str, Counter[str]] | None = None) -> Count
     known = {} if known is None else known
     devices: Counter[str] = Counter()
     for op in graph.get_operations():
-        device = op.device
-        devices[device] += 1
+        devices[op.device] += 1
         for name, inner in inner_graphs(op, graph):
             if name not in known:
                 # Also ends a recursion.
                 known[name] = Counter()
                 known[name] = count_ops(inner, known)
             for inner_device, count in known[name].items():
-                devices[inner_device or device] += count
+                devices[inner_device or op.device] += count
     return devices
 
 
@@ -124,41 +103,97 @@ def training_loop(graph: Any) -> str | None:
     The body of such a loop computes a gradient and updates a variable. A loop in a layer updates no variable from
     gradients, and one that accumulates gradients updates none either.
     """
-    for op, outer in ops_within(graph):
-        if op.type in _LOOPS:
-            for _, inner in inner_graphs(op, outer):
-                if {"gradient", "update"} <= set(_training_parts(inner)):
-                    return str(op.type)
-    return None
+    loops = ((op, outer) for op, outer in ops_within(graph) if op.type in _LOOPS)
+    bodies = ((op.type, inner) for op, outer in loops for _, inner in inner_graphs(op, outer))
+    return next((str(kind) for kind, body in bodies if len(_training_parts(body)) > 1), None)
 
 
 def computes_gradients(function: Any) -> bool:
     """Whether the graph of a concrete function computes gradients; False where it cannot be read."""
     with suppress(Exception):  # private parts of TensorFlow
-        return "gradient" in _training_parts(function.graph)
+        return any(_GRADIENT_SCOPE in op.name for op, _ in ops_within(function.graph))
     return False
 
 
 def updates_alone(function: Any) -> bool:
     """Whether a concrete function without arguments only updates variables that are trained, as after micro-batches."""
     with suppress(Exception):  # private parts of TensorFlow
-        graph = function.graph
         is_given_data = len(function.inputs) > len(function.captured_inputs)
-        is_of_model = any(variable.trainable for variable in graph.variables)
-        return is_of_model and not is_given_data and set(_training_parts(graph)) == {"update"}
+        is_of_model = any(variable.trainable for variable in function.graph.variables)
+        return is_of_model and not is_given_data and _training_parts(function.graph) == {"update"}
     return False
 
 
-def _training_parts(graph: Any) -> Iterator[str]:
-    """`gradient` and `update` for each such op in a graph and those that it calls."""
+def _training_parts(graph: Any) -> set[str]:
+    """Which of `gradient` and `update` a graph and those that it calls compute."""
+    parts = set()
     for op, _ in ops_within(graph):
         if _GRADIENT_SCOPE in op.name:
-            yield "gradient"
+            parts.add("gradient")
         if op.type.startswith(_UPDATES):
-            yield "update"
+            parts.add("update")
+    return parts
 
 
-# Values
+# Each call of a function
+
+
+class Call:
+    """A graph as it is called: `op` of the graph of `outer` led to it, both None for the graph of a step.
+
+    `inner`: the calls that each of its ops leads to, by the name of the op.
+    """
+
+    def __init__(
+        self, graph: Any, ops: Sequence[Any], outer: Call | None = None, op: Any = None
+    ) -> None:
+        self.graph = graph
+        self.ops = ops
+        self.outer = outer
+        self.op = op
+        self.path: tuple[str, ...] = () if outer is None else (*outer.path, op.name)
+        """The ops that led to it, by their names."""
+        self.inner: dict[str, list[Call]] = {}
+
+    def arguments(self) -> list[tuple[Any, Any]]:
+        """The arguments of the graph, and what is given for them; a branch gets less than its condition."""
+        inputs = self.graph.inputs
+        return list(zip(inputs, list(self.op.inputs)[-len(inputs) :], strict=False))
+
+    def names_of(self, op: Any) -> Iterator[str]:
+        """The names under which the runtime may run an op: its own, and that below the calls that led to it."""
+        yield op.name
+        if self.path:
+            yield "/".join((*self.path, op.name))
+
+
+def calls_of(
+    graphs: Iterable[Any], most: int, is_seen: Callable[[Any], bool] = lambda _: True
+) -> Iterator[Call]:
+    """The graphs of steps and all calls in them, an outer one first; each knows the calls in it.
+
+    `is_seen`: whether an op is one of `ops`, and its calls are followed. Raises `NoAnswerError` where calls lead to more than
+    `most` ops: what is left of these might have the same names.
+    """
+    ops_of: dict[int, list[Any]] = {}
+
+    def called(graph: Any, *by: Any) -> Call:
+        if id(graph) not in ops_of:
+            ops_of[id(graph)] = list(filter(is_seen, graph.get_operations()))
+        return Call(graph, ops_of[id(graph)], *by)
+
+    waiting, left = [called(graph) for graph in graphs], most
+    while waiting:
+        call = waiting.pop()
+        left -= len(call.ops)
+        if left < 0:
+            raise NoAnswerError(f"its calls lead to more than {most:,} ops")
+        for op in call.ops if len(call.path) < _DEEPEST else ():
+            inner = [called(graph, call, op) for _, graph in inner_graphs(op, call.graph)]
+            if inner:
+                call.inner[op.name] = inner
+                waiting += inner
+        yield call
 
 
 MOST_VALUES: Final = 1_000
@@ -172,71 +207,52 @@ _NO_WORK: Final = frozenset(
 )  # fmt: skip
 """Ops that hand on what they are given, or take no time."""
 
-_HANDLES: Final = ("resource", "variant")
+HANDLES: Final = ("resource", "variant")
 _MOST_VISITED: Final = 300_000
 """Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
 
 
 def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
-    """The fields of the sidecar: names of ops in float64, and names of constant ops."""
-    found = _Found()
-    for graph in graphs:
-        given = {
-            placeholder.name
-            for tensor, placeholder in graph.captures
-            if hasattr(tensor, "numpy") and tensor.dtype.name not in _HANDLES
-        }
-        found.visit(graph, given, ())
-    return {f"{kind}_ops": found.only(kind)[:MOST_VALUES] for kind in ("float64", "constant")}
+    """The fields of the sidecar: names of ops in float64, and names of constant ops.
 
-
-class _Found:
-    """Ops by name, as far as graphs were visited.
-
-    Both names that the runtime may use are kept.
+    An op of another kind that has a name, too, takes it away.
     """
-
-    def __init__(self) -> None:
-        self._visits = Visits(_MOST_VISITED)
-        self._kinds: dict[str, list[set[str]]] = {}
-        self._is_stateful: dict[str, bool] = {}
-
-    def visit(self, graph: Any, constant: set[str], calls: tuple[str, ...]) -> None:
-        """Add the ops of a graph; `constant`: the tensors among its inputs that never change; `calls`: that led to it."""
-        ops = graph.get_operations()
-        self._visits.add(len(ops))
-        for op in ops:
+    kinds: dict[str, set[str]] = {}
+    constants: dict[Call, set[str]] = {}
+    is_stateful: dict[str, bool] = {}
+    for call in calls_of(graphs, _MOST_VISITED):
+        constant = constants[call] = _given_constants(call, constants)
+        for op in call.ops:
+            has_inner = op.type in _FUNCTION_ATTRIBUTES
             given = [tensor.name in constant for tensor in op.inputs]
-            inner = [each for _, each in inner_graphs(op, graph)]
-            is_constant = (
-                all(given)
-                and (bool(given) or op.type == "Const")
-                and not inner
-                and not self._has_state(op)
-            )
+            is_constant = all(given) and bool(given or op.type == "Const") and not has_inner
+            if is_constant and op.type not in is_stateful:
+                is_stateful[op.type] = op.op_def is None or op.op_def.is_stateful
+            is_constant = is_constant and not is_stateful[op.type]
             if is_constant:
                 constant.update(tensor.name for tensor in op.outputs)
-            if op.type not in _NO_WORK and not inner:
+            if op.type not in _NO_WORK and not has_inner:
                 in_64_bits = any(tensor.dtype.name in _IN_64_BITS for tensor in op.outputs)
-                of_op = zip(("float64", "constant"), (in_64_bits, is_constant), strict=True)
-                kinds = {kind for kind, is_so in of_op if is_so}
-                for name in names_of(op, calls):
-                    self._kinds.setdefault(name, []).append(kinds)
-            for each in inner if len(calls) < DEEPEST else ():
-                # A loop is given what its body made, and a branch is given more than what it passes on.
-                is_call = op.type.endswith("PartitionedCall") and len(each.inputs) == len(given)
-                passed = zip(each.inputs, given, strict=False) if is_call else ()
-                known = {argument.name for argument, is_given in passed if is_given}
-                self.visit(each, known, (*calls, op.name))
+                of_op = (("float64", in_64_bits), ("constant", is_constant))
+                own = {kind for kind, is_so in of_op if is_so}
+                for name in call.names_of(op):
+                    kinds[name] = kinds.get(name, own) & own
+    return {
+        f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:MOST_VALUES]
+        for kind in ("float64", "constant")
+    }
 
-    def only(self, kind: str) -> list[str]:
-        """The ops of a kind, without those whose name an op of another kind has, too."""
-        return [
-            name for name, found in self._kinds.items() if all(kind in kinds for kinds in found)
-        ]
 
-    def _has_state(self, op: Any) -> bool:
-        kind: str = op.type
-        if kind not in self._is_stateful:
-            self._is_stateful[kind] = bool(op.op_def is None or op.op_def.is_stateful)
-        return self._is_stateful[kind]
+def _given_constants(call: Call, constants: dict[Call, set[str]]) -> set[str]:
+    """The tensors that a call is given and that never change. `constants`: of outer calls, those of all tensors."""
+    if call.outer is None:
+        return {
+            placeholder.name
+            for tensor, placeholder in call.graph.captures
+            if hasattr(tensor, "numpy") and tensor.dtype.name not in HANDLES
+        }
+    if call.op.type not in _CALLS or len(call.graph.inputs) != len(call.op.inputs):
+        # A loop is given what its body made, and a branch is given more than what it passes on.
+        return set()
+    known = constants[call.outer]
+    return {argument.name for argument, given in call.arguments() if given.name in known}

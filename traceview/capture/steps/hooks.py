@@ -16,10 +16,6 @@ from traceview.capture.process.around import After, Before, Patches, around
 from traceview.capture.process.imports import ImportWatch
 from traceview.capture.steps.observer import Call, Observer
 
-Method = Callable[..., Any]
-Pair = tuple[Before, After]
-"""What happens before and after a method."""
-
 
 @dataclass(frozen=True)
 class Place:
@@ -35,13 +31,10 @@ class Place:
 
 
 _EAGER: Final = "tensorflow.python.eager"
+_FUNCTIONS: Final = f"{_EAGER}.polymorphic_function"
 _KERAS: Final = "keras.src.backend.tensorflow.trainer"
-FUNCTION_CALL: Final = Place(
-    f"{_EAGER}.polymorphic_function.polymorphic_function", "Function", "__call__"
-)
-CONCRETE_CALL: Final = Place(
-    f"{_EAGER}.polymorphic_function.concrete_function", "ConcreteFunction", "__call__"
-)
+FUNCTION_CALL: Final = Place(f"{_FUNCTIONS}.polymorphic_function", "Function", "__call__")
+CONCRETE_CALL: Final = Place(f"{_FUNCTIONS}.concrete_function", "ConcreteFunction", "__call__")
 STRATEGY_RUN: Final = Place("tensorflow.python.distribute.distribute_lib", "StrategyBase", "run")
 GRADIENT: Final = Place(f"{_EAGER}.backprop", "GradientTape", "gradient")
 TAPE: Final = Place(f"{_EAGER}.backprop", "GradientTape", "__enter__")
@@ -49,6 +42,7 @@ DISTRIBUTED_NEXT: Final = Place(
     "tensorflow.python.distribute.input_lib", "DistributedIteratorBase", "__next__"
 )
 DATASET_NEXT: Final = Place("tensorflow.python.data.ops.iterator_ops", "OwnedIterator", "__next__")
+INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
 TRAINERS: Final = (
     Place(_KERAS, "TensorFlowTrainer", "make_train_function"),
     Place("keras.src.engine.training", "Model", "make_train_function", is_optional=True),
@@ -61,47 +55,35 @@ OPTIMIZERS: Final = (
     Place("tf_keras.src.optimizers.optimizer", "Optimizer", "apply_gradients"),
 )
 
-INPUT_PLACES: Final = (DISTRIBUTED_NEXT, DATASET_NEXT)
-
-
-class CallSizes:
-    """Tells how many steps a call of Keras runs, following the epochs of one thread.
-
-    A call runs `steps_per_execution` steps, and fewer where the data of an epoch ends before. Keras 2 sets its variable
-    to what is left. Keras 3 tells not even its callbacks, but its epoch iterator counts the batches (keras 3.15,
-    `EpochIterator._enumerate_iterator`). Where it does not know how many there are, a short call counts as a whole one.
-    """
-
-    def __init__(self) -> None:
-        self._surplus = 0
-
-    def call_follows(self, epoch: Any) -> None:
-        """Keras 3's epoch iterator has handed out the next call, and counted it as a whole one."""
-        batches = getattr(epoch, "_num_batches", None)
-        self._surplus = max(0, epoch._steps_seen - batches) if batches else 0
-
-    def take(self, model: Any) -> int:
-        """Steps of the call of this model that begins now."""
-        surplus, self._surplus = self._surplus, 0
-        try:
-            # Keras 2 keeps it in a variable, which its own tuner may change; to read it once takes 15 µs.
-            whole = getattr(model, "_steps_per_execution", None)
-            if whole is None:
-                whole = model.steps_per_execution
-            return max((1 if whole is None else int(whole)) - surplus, 1)
-        except (AttributeError, TypeError, ValueError):
-            return 1
-
 
 class Hooks:
     """The hooks of one observer, from `install` to `remove`."""
 
     def __init__(self, observer: Observer, places: Sequence[Place] | None = None) -> None:
         self.missing: list[str] = []
-        self.call_sizes = CallSizes()
         self._observer = observer
-        self._trained_by: WeakSet[Method] = WeakSet()
-        pairs = self._pairs()
+        self._surplus = 0
+        """How many steps the next call of Keras has less than a whole one."""
+        self._trained_by: WeakSet[Callable[..., Any]] = WeakSet()
+        trains = (lambda model, *_, **__: model), self._made_train_function
+        pairs: dict[Place, tuple[Before, After]] = {
+            FUNCTION_CALL: (self._calls, self._ended),
+            CONCRETE_CALL: (self._calls, self._ended),
+            STRATEGY_RUN: (self._runs, self._ended),
+            GRADIENT: (lambda *_, **__: observer.gradient_reached(), self._ended),
+            TAPE: (lambda *_: observer.tape_begins(), self._ended),
+            **dict.fromkeys(
+                INPUT_PLACES, (lambda it: observer.input_begins(it) or None, self._answered)
+            ),
+            KERAS_EPOCH: (
+                lambda it: it if observer.is_between_steps else None,
+                self._epoch_answered,
+            ),
+            **dict.fromkeys(TRAINERS, trains),
+            **dict.fromkeys(
+                OPTIMIZERS, (lambda *_, **__: observer.optimizer_reached(), self._ended)
+            ),
+        }
         self._pending = {place: pairs[place] for place in places or pairs}
         self._patches = Patches()
         self._watch = ImportWatch({place.module for place in self._pending}, self._patch)
@@ -127,22 +109,6 @@ class Hooks:
             elif not place.is_optional:
                 self.missing.append(str(place))
 
-    def _pairs(self) -> dict[Place, Pair]:
-        observer, ended = self._observer, self._ended
-        asks, trains = (self._asks, self._answered), (_itself, self._made_train_function)
-        return {
-            FUNCTION_CALL: (self._calls, ended),
-            CONCRETE_CALL: (self._calls, ended),
-            STRATEGY_RUN: (self._runs, ended),
-            GRADIENT: (_moment(observer.gradient_reached), ended),
-            TAPE: (_moment(observer.tape_begins), ended),
-            DISTRIBUTED_NEXT: asks,
-            DATASET_NEXT: asks,
-            KERAS_EPOCH: (self._epoch_asks, self._epoch_answered),
-            **dict.fromkeys(TRAINERS, trains),
-            **dict.fromkeys(OPTIMIZERS, (_moment(observer.optimizer_reached), ended)),
-        }
-
     # What happens before and after each. The first lines also run for every nested call, so they stay short.
 
     def _calls(self, function: Any, /, *args: Any, **kwargs: Any) -> Call | None:
@@ -159,29 +125,43 @@ class Hooks:
     def _runs(self, _strategy: Any, /, *args: Any, **kwargs: Any) -> Call | None:
         observer = self._observer
         if observer.is_idle:
-            return observer.replicas_begin(args[0] if args else kwargs.get("fn"), args, kwargs)
+            callee = observer.replica_function(args[0] if args else kwargs.get("fn"))
+            return observer.begin(callee, 1, args, kwargs)
         observer.replicas_reached()
         return None
-
-    def _asks(self, iterator: Any) -> bool | None:
-        return self._observer.input_begins(iterator) or None
 
     def _answered(self, _: bool, result: Any, error: BaseException | None) -> Any:
         if isinstance(error, StopIteration):
             self._observer.window.abandon()
         return result
 
-    def _epoch_asks(self, epoch: Any) -> Any:
-        return epoch if self._observer.is_between_steps else None
-
     def _epoch_answered(self, epoch: Any, result: Any, error: BaseException | None) -> Any:
+        """Keras 3's epoch iterator has handed out the next call, and counted it as a whole one."""
         observer = self._observer
         if error is None:
-            self.call_sizes.call_follows(epoch)
+            batches = getattr(epoch, "_num_batches", None)
+            self._surplus = max(0, epoch._steps_seen - batches) if batches else 0
             if observer.window.state == "recording":
                 dataset = getattr(epoch, "_distributed_dataset", None)
                 observer.inputs.asked(dataset, is_recorded=True)
         return result
+
+    def _steps_of_call(self, model: Any) -> int:
+        """How many steps the call of this model runs that begins now.
+
+        It runs `steps_per_execution` steps, and fewer where the data of an epoch ends before. Keras 2 sets its variable
+        to what is left. Keras 3 tells not even its callbacks, but its epoch iterator counts the batches (keras 3.15,
+        `EpochIterator._enumerate_iterator`). Where it does not know how many there are, a short call counts as a whole one.
+        """
+        surplus, self._surplus = self._surplus, 0
+        try:
+            # Keras 2 keeps it in a variable, which its own tuner may change; to read it once takes 15 µs.
+            whole = getattr(model, "_steps_per_execution", None)
+            if whole is None:
+                whole = model.steps_per_execution
+            return max((1 if whole is None else int(whole)) - surplus, 1)
+        except (AttributeError, TypeError, ValueError):
+            return 1
 
     def _made_train_function(self, model: Any, result: Any, error: BaseException | None) -> Any:
         original = model.train_function
@@ -192,14 +172,14 @@ class Hooks:
 
     def observe(self, model: Any) -> Any:
         """Put something around the training of a model, which is not kept alive by that, and return it."""
-        observer, sizes, model_ref = self._observer, self.call_sizes, ref(model)
+        observer, model_ref = self._observer, ref(model)
         callee = observer.keras_model(model)
 
         def before(iterator: Any, *args: Any, **kwargs: Any) -> Call | None:
             if not observer.is_idle:
                 return None
             # `train_on_batch` hands over one batch in a generator.
-            count = sizes.take(model_ref()) if hasattr(iterator, "get_next") else 1
+            count = self._steps_of_call(model_ref()) if hasattr(iterator, "get_next") else 1
             return observer.begin(callee, count, iterator, args, kwargs)
 
         def restore() -> None:
@@ -211,14 +191,3 @@ class Hooks:
         self._trained_by.add(wrapper)
         self._patches.then(restore)
         return wrapper
-
-
-def _moment(action: Callable[[], None]) -> Before:
-    def before(*_: Any, **__: Any) -> None:
-        action()
-
-    return before
-
-
-def _itself(model: Any, *_: Any, **__: Any) -> Any:
-    return model

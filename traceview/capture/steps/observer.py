@@ -27,7 +27,6 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary, ref
 
 from traceview.capture.steps.callee import (
-    KERAS,
     Callee,
     Kind,
     Recognizer,
@@ -44,6 +43,14 @@ EAGER_STEP: Final = "GradientTape"
 """The name of steps that no call surrounds."""
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 """MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
+_OF_KERAS: Final = {
+    "multi_step_on_iterator": "evaluate",
+    "one_step_on_data_distributed": "predict",
+    "multi_step_on_data": "predict",
+    "test_function": "evaluate",
+    "predict_function": "predict",
+}
+"""What the functions inside Keras do for the user where they do not train."""
 
 
 class Call:
@@ -113,19 +120,19 @@ class EagerSteps:
 
     def finish(self) -> None:
         """The run has ended: its last step has an unknown end."""
-        if self._has_gradient and self._is_counted and self._window.state == "recording":
-            self._window.abandon()
-        elif self._has_gradient and self._is_counted:
-            self._end_step()
+        if self._has_gradient and self._is_counted:
+            if self._window.state == "recording":
+                self._window.abandon()
+            else:
+                self._end_step()
         self._has_gradient = False
 
     def _end_step(self) -> None:
-        if not self._is_complete:
-            return
-        self._has_gradient = False
-        self._is_counted = not self.is_off and self._count()
-        if self._is_counted:
-            self._window.end(EAGER_STEP)
+        if self._is_complete:
+            self._has_gradient = False
+            self._is_counted = not self.is_off and self._count()
+            if self._is_counted:
+                self._window.end(EAGER_STEP)
 
 
 class Observer(Recognizer):
@@ -136,12 +143,7 @@ class Observer(Recognizer):
         "mark the steps yourself with traceview.capture_steps(...) and session.step(number)"
     )
 
-    def __init__(
-        self,
-        window: StepWindow,
-        names: Iterable[str],
-        inputs: StepInputs,
-    ) -> None:
+    def __init__(self, window: StepWindow, names: Iterable[str], inputs: StepInputs) -> None:
         super().__init__(window, names)
         self.inputs = inputs
         self._between: list[Call] = []
@@ -154,15 +156,12 @@ class Observer(Recognizer):
         """Calls of step functions that overlapped with a step of another thread, by name."""
         self._of_function: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
         self._executing_eagerly: Callable[[], bool] | None = None
-        self._main = main_thread().ident
-        self._last = self._main
-        """The thread of the last step."""
+        # Threads: the main one, and those of the last step, of the first one, of the step that runs, and the one whose calls are
+        # the steps, where those of several overlap.
+        self._main = self._last = main_thread().ident
         self._first: int | None = None
-        """The thread of the first step."""
-        self._only: int | None = None
-        """The thread whose calls are the steps, where those of several overlap."""
         self._stepping: int | None = None
-        """The thread in which a step runs."""
+        self._only: int | None = None
         self._pair: tuple[Callee, Callee] | None = None
         """Two functions that train in turn."""
         self._trained: deque[Callee] = deque(maxlen=3)
@@ -217,27 +216,36 @@ class Observer(Recognizer):
         """The callee of a `tf.function` object, and of a concrete function, which may be one of it by its name."""
         callee = self._of_function.get(function)
         if callee is None:
-            is_concrete = hasattr(function, "captured_inputs")
-            name = name_of_concrete(function) if is_concrete else name_of(function)
-            callee = self._named(name, "function") if is_concrete else self._new(name, "function")
+            if hasattr(function, "captured_inputs"):
+                callee = self._named(name_of_concrete(function), "function")
+            else:
+                callee = self._new(name_of(function), "function")
             self._of_function[function] = callee
             callee.calls_function(function)
             callee.learns()
             module = getattr(getattr(function, "_python_function", None), "__module__", None)
-            callee.is_of_keras |= str(module).partition(".")[0] in KERAS
+            callee.is_of_keras |= str(module).partition(".")[0] in ("keras", "tf_keras")
         return callee
 
     def replica_function(self, function: Any) -> Callee:
         """The callee of a function given to `Strategy.run` outside any `tf.function`."""
-        callee = self._named(name_of(function), "replicas")
+        callee = self._of_replicas = self._named(name_of(function), "replicas")
         callee.has_replicas = True
         return callee
 
     def keras_model(self, model: Any) -> Callee:
         """The callee of the training of one Keras model."""
         callee = self._new(name_of_model(model), "keras")
-        callee.is_train = True
-        callee.model = ref(model)
+        callee.is_train, callee.model = True, ref(model)
+        return callee
+
+    def _named(self, name: str, kind: Kind) -> Callee:
+        same = (each for each in self._callees if (each.name, each.kind) == (name, kind))
+        return next(same, None) or self._new(name, kind)
+
+    def _new(self, name: str, kind: Kind) -> Callee:
+        callee = Callee(name, kind, is_chosen=name in self.names if self.names else None)
+        self._callees.append(callee)
         return callee
 
     # Outermost calls
@@ -245,10 +253,11 @@ class Observer(Recognizer):
     def begin(self, callee: Callee, count: int, *given: object) -> Call:
         """An outermost call begins, which is `count` steps if the callee is a step function. `given`: its arguments."""
         ident, window = get_ident(), self.window
-        if self.began_s is None:
-            self.begin_training()
-        if self.open:
-            self._notice_overlap(callee, ident)
+        self.begin_training()
+        for thread, running in list(self.open.items()):
+            # The same function in another thread may turn out to be a step.
+            if running is callee and thread != ident and self._only is None:
+                self._only = thread
         call = Call(callee, count, ident)
         callee.calls += 1
         if window.state == "waiting" and callee.is_train:
@@ -289,9 +298,7 @@ class Observer(Recognizer):
         elif callee.is_step and (call.was_step or self._may_step(call.thread)):
             self.eager.is_off = True
             callee.step_count += call.count
-            if self._first is None:
-                self._first = call.thread
-            self._last = call.thread
+            self._first, self._last = self._first or call.thread, call.thread
             window.end(callee.name, call.count)
         elif callee.is_step:
             self._elsewhere[callee.name] += 1
@@ -333,12 +340,14 @@ class Observer(Recognizer):
         """The call is no step, as far as is known."""
         if not self.is_between_steps:
             return
+        callee = call.callee
         if self.window.state == "recording":
             has_source = self.inputs.holds_source(given)
             if has_source or self.inputs.has_other_input:
                 call.iterator = None if has_source else self.inputs.last_asked
                 call.begun_ns = perf_counter_ns()
-        elif call.callee.is_evaluation:
+        elif callee.has_replicas and not callee.is_train and callee.calls > 1:
+            # It evaluates, as its first call has shown.
             self.window.abandon()
 
     def _step_called(self) -> None:
@@ -346,7 +355,9 @@ class Observer(Recognizer):
         calls, self._between = self._between, []
         for call in calls:
             if call.iterator is None or call.iterator != self.inputs.last_asked:
-                self.window.evaluated(call.callee.between_name, call.begun_ns, call.ended_ns)
+                name = call.callee.name
+                shown = _OF_KERAS.get(name, name) if call.callee.is_of_keras else name
+                self.window.evaluated(shown, call.begun_ns, call.ended_ns)
 
     def _may_step(self, ident: int) -> bool:
         """Whether a call of a step function in this thread is a step."""
@@ -359,12 +370,6 @@ class Observer(Recognizer):
             return False
         self._only = None
         return True
-
-    def _notice_overlap(self, callee: Callee, ident: int) -> None:
-        """Something runs in another thread: the same function may turn out to be a step."""
-        for thread, running in list(self.open.items()):
-            if running is callee and thread != ident and self._only is None:
-                self._only = thread
 
     # Inside of calls
 
@@ -388,18 +393,9 @@ class Observer(Recognizer):
             return
         self._of_replicas = callee
         callee.has_replicas = True
-        if not self.is_eager():
-            self._count_run(callee.runs_in_graph)
-
-    def replicas_begin(self, function: Any, *given: object) -> Call:
-        """`Strategy.run` is called outside any call."""
-        self._of_replicas = self.replica_function(function)
-        return self.begin(self._of_replicas, 1, *given)
-
-    def _count_run(self, runs: WeakKeyDictionary[Any, int]) -> None:
-        ops = sys.modules.get("tensorflow.python.framework.ops")
+        ops = None if self.is_eager() else sys.modules.get("tensorflow.python.framework.ops")
         if ops is not None:
-            graph = ops.get_default_graph()
+            graph, runs = ops.get_default_graph(), callee.runs_in_graph
             runs[graph] = runs.get(graph, 0) + 1
 
     def gradient_reached(self) -> None:
@@ -442,6 +438,16 @@ class Observer(Recognizer):
         self.inputs.asked(iterator, is_recorded=self.window.state == "recording")
         return True
 
+    def _count_eager_step(self) -> bool:
+        callee = self._named(EAGER_STEP, "eager")
+        callee.is_train = True
+        callee.calls += 1
+        callee.step_count += callee.is_step
+        if self.window.state == "recording":
+            self._step_called()
+        self.inputs.step_begins()
+        return callee.is_step
+
     def finish(self) -> None:
         """The run has ended."""
         self.eager.finish()
@@ -455,19 +461,8 @@ class Observer(Recognizer):
 
     def functions_of(self, name: str) -> list[Any]:
         """The traced `tf.function`s that the steps of this name call, each once."""
-        functions = [
-            each for callee in self._callees if callee.name == name for each in callee.step_graphs()
-        ]
-        return list(dict.fromkeys(functions))
-
-    def with_parts(self, names: Iterable[str]) -> list[str]:
-        """These names of step functions, each once, and those of functions that are a part of steps."""
-        parts = (callee.name for callee in self._callees if callee.is_part)
-        return [*dict.fromkeys((*names, *parts))]
-
-    def models(self) -> list[Any]:
-        """The Keras models that are trained."""
-        return [model for callee in self._callees if (model := callee.model()) is not None]
+        named = (callee for callee in self._callees if callee.name == name)
+        return list(dict.fromkeys(each for callee in named for each in callee.step_graphs()))
 
     def summary(self) -> list[str]:
         """What was called how often, and gradients that are no step."""
@@ -481,13 +476,16 @@ class Observer(Recognizer):
         steps = self.step_functions
         if self._first not in (None, self._main):
             yield "another thread than the main one trains; its steps were counted"
-        parts = [callee for callee in self._callees if callee.is_part]
-        for part in parts:
+        update = next((callee.name for callee in self._callees if callee.is_update), None)
+        for part in (callee for callee in self._callees if callee.is_part):
             times = round(part.calls / max(sum(step.step_count for step in steps), 1))
             calls = "a call" if times < 2 else f"about {times} calls"
-            yield (
-                f"a step is {calls} of {part.name} and {self._end_of(part)}; --step-function NAME counts the calls of one of them"
-            )
+            end = f"one of {update}, which updates variables"
+            if self._pair is not None and part is self._pair[0]:
+                end = f"one of {self._pair[1].name}, which train in turn"
+            elif update is None:
+                end = "an update by the optimizer"
+            yield f"a step is {calls} of {part.name} and {end}; --step-function NAME counts the calls of one of them"
         for callee in steps:
             times = round(self.eager_gradients / callee.step_count)
             if callee.kind == "eager" and self.eager.ends_by_update and times > 1:
@@ -497,47 +495,15 @@ class Observer(Recognizer):
                     f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in "
                     "its graph"
                 )
-        for name, count in self._elsewhere.items():
-            if steps:
-                times = "once" if count == 1 else f"{count} times"
-                yield (
-                    f"the steps are those of one thread; meanwhile other threads called {name} {times}, which are steps of "
-                    "the training too, but not counted here"
-                )
-        updates = [
-            callee for callee in self.callees if not callee.is_step and self._updates(callee)
-        ]
-        yield from micro_batches(steps, updates)
-
-    # Inside
-
-    def _end_of(self, part: Callee) -> str:
-        if self._pair is not None and part is self._pair[0]:
-            return f"one of {self._pair[1].name}, which train in turn"
-        update = next((callee.name for callee in self._callees if callee.is_update), None)
-        return (
-            f"one of {update}, which updates variables" if update else "an update by the optimizer"
+        for name, count in self._elsewhere.items() if steps else ():
+            yield (
+                f"the steps are those of one thread; meanwhile other threads called {name} "
+                f"{'once' if count == 1 else f'{count} times'}, which are steps of the training too, but not counted here"
+            )
+        updates = (
+            callee
+            for callee in self._callees
+            if not callee.is_step
+            and any(updates_alone(traces(function)[-1]) for function in callee.step_graphs())
         )
-
-    def _updates(self, callee: Callee) -> bool:
-        return any(updates_alone(traces(function)[-1]) for function in callee.step_graphs())
-
-    def _count_eager_step(self) -> bool:
-        callee = self._named(EAGER_STEP, "eager")
-        callee.is_train = True
-        callee.calls += 1
-        callee.step_count += callee.is_step
-        if self.window.state == "recording":
-            self._step_called()
-        self.inputs.step_begins()
-        return callee.is_step
-
-    def _named(self, name: str, kind: Kind) -> Callee:
-        same = (each for each in self._callees if (each.name, each.kind) == (name, kind))
-        return next(same, None) or self._new(name, kind)
-
-    def _new(self, name: str, kind: Kind) -> Callee:
-        callee = Callee(name, kind)
-        callee.is_chosen = name in self.names if self.names else None
-        self._callees.append(callee)
-        return callee
+        yield from micro_batches(steps, list(updates))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from traceview.capture.process.python_code import CodePlaces
-from traceview.capture.steps.graphs import DEEPEST, Visits, inner_graphs
+from traceview.capture.steps.graphs import Call, calls_of
 
 _USER, _LIBRARY, _TRACING, _TAPE, _REPLICAS = range(5)
 _PARTS: Final = {
@@ -36,9 +36,6 @@ _MOST_OPS: Final = 100_000
 _SEVERAL: Final = ""
 """Instead of a line, where ops have several."""
 
-_UNKNOWN: Final = "\1"
-"""Instead of a line that was not looked for."""
-
 _OF_ALL: Final = "\0"
 """Instead of a line, where an op was made for all replicas at once: it has that of its scope."""
 
@@ -52,8 +49,8 @@ def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
     Raises `NoAnswerError` where calls lead to too many ops.
     """
     found = _Found()
-    for graph in graphs:
-        found.visit(graph, ())
+    for call in calls_of(graphs, _MOST_OPS, _is_own):
+        found.add(call)
     place: dict[str, int] = {}
     line_of = {
         name: place.setdefault(line, len(place)) if line else None
@@ -62,58 +59,48 @@ def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
     return {"lines": list(place), "line_of": line_of}
 
 
+def _is_own(op: Any) -> bool:
+    """Whether the stack of an op is read: its name does not say more."""
+    return op.type not in _WITHOUT_WORK and _NAMED.search(op.name) is None
+
+
 class _Found:
-    """The lines of ops, as far as graphs were visited."""
+    """The lines of ops, as far as calls were added."""
 
     def __init__(self) -> None:
         self._lines: dict[str, dict[str, str | None]] = {}
         """By the name of an op in its function its lines, by its name with the calls that lead to it."""
-        self._visits = Visits(_MOST_OPS)
-        self._ops: dict[int, list[tuple[Any, str | None, list[Any]]]] = {}
-        """By graph its ops, the line of each, and the graphs that it calls."""
-        self._taped: list[tuple[int, Any]] = []
-        """Graphs and gradients in them."""
+        self._of_graph: dict[int, tuple[Call, list[str | None]]] = {}
+        """By graph its first call, and the lines of the ops."""
         self._of_stack: dict[Any, str | None] = {}
         self._latest: dict[str, tuple[Any, str | None]] = {}
         self._code = CodePlaces()
         self._parts: dict[str, int] = {}
 
-    def visit(self, graph: Any, calls: tuple[str, ...]) -> None:
-        """Add the ops of a graph; `calls`: the ops that led to it."""
-        ops = self._ops.get(id(graph))
-        if ops is None:
-            ops = self._ops[id(graph)] = self._ops_of(graph)
-        self._visits.add(len(ops))
-        for op, line, inner in ops:
-            name = op.name
+    def add(self, call: Call) -> None:
+        """Add the ops of a call."""
+        graph = id(call.graph)
+        if graph not in self._of_graph:
+            self._of_graph[graph] = call, self._lines_of(call.ops)
+        for op, line in zip(call.ops, self._of_graph[graph][1], strict=True):
             if line != _OF_ALL:
-                lines, path = self._lines.setdefault(name, {}), "/".join(("", *calls, name))
+                lines, path = (
+                    self._lines.setdefault(op.name, {}),
+                    "/".join(("", *call.path, op.name)),
+                )
                 # Both branches of a condition have the same path.
                 lines[path] = line if lines.get(path, line) == line else _SEVERAL
-            if len(calls) < DEEPEST:
-                for called_graph in inner:
-                    self.visit(called_graph, (*calls, name))
 
-    def _ops_of(self, graph: Any) -> list[tuple[Any, str | None, list[Any]]]:
-        ops, line_of = [], dict[str, str | None]()
-        for op in graph.get_operations():
-            name, type_ = op.name, op.type
-            if type_ in _WITHOUT_WORK:
-                continue
-            named = _NAMED.search(name)
-            if named is None:
-                around = name.rpartition("/")[0]
-                line = line_of.get(name, _UNKNOWN)
-                if line == _UNKNOWN:
-                    line = line_of[around] if around in line_of else self._line(op, type_)
-                line_of[name] = line
-                if type_ == "ReadVariableOp":
-                    # `MatMul/ReadVariableOp` comes before `MatMul`, which asked for it.
-                    line_of.setdefault(around, line)
-                ops.append((op, line, [inner for _, inner in inner_graphs(op, graph)]))
-            elif named["tape"]:
-                self._taped.append((id(graph), op))
-        return ops
+    def _lines_of(self, ops: Iterable[Any]) -> list[str | None]:
+        line_of: dict[str, str | None] = {}
+        for op in ops:
+            around = op.name.rpartition("/")[0]
+            if op.name not in line_of:
+                line_of[op.name] = line_of[around] if around in line_of else self._line(op)
+            if op.type == "ReadVariableOp":
+                # `MatMul/ReadVariableOp` comes before `MatMul`, which asked for it.
+                line_of.setdefault(around, line_of[op.name])
+        return [line_of[op.name] for op in ops]
 
     def by_name_or_scope(self) -> dict[str, str | None]:
         """The lines, of a scope where all its ops have one; `_SEVERAL` for a name that has several, None for none."""
@@ -123,49 +110,47 @@ class _Found:
         }
         of_scope: dict[str, str | None] = {}
         for name, line in of_name.items():
-            scope = name.rpartition("/")[0]
-            while scope and of_scope.get(scope) != _SEVERAL:
+            for scope in _scopes(name):
                 if of_scope.setdefault(scope, line) != line:
                     of_scope[scope] = _SEVERAL
-                scope = scope.rpartition("/")[0]
-        result = {}
+        result: dict[str, str | None] = {}
         for name, line in of_name.items():
             if line == _SEVERAL:
-                result.update(self._lines[name])
-                result[name] = _SEVERAL
+                result |= {**self._lines[name], name: _SEVERAL}
             elif line is not None:
-                result[_outermost(name, of_scope)] = line
-        result.update(
-            self._of_gradients({*of_name, *(each for each in of_scope if of_scope[each])})
-        )
-        return result
+                outermost = reversed([*_scopes(name)])
+                whole = (f"{scope}/" for scope in outermost if of_scope[scope] != _SEVERAL)
+                result[next(whole, name)] = line
+        known = {*of_name, *(scope for scope, line in of_scope.items() if line)}
+        return {**result, **dict(self._of_gradients(known))}
 
     def _of_gradients(self, known: set[str]) -> Iterator[tuple[str, str | None]]:
         """The lines of gradients in whose name is neither an op nor a scope of one line, which `known` has.
 
         It is that of the ops of the type in the scope of the gradient, or of those of them that it has a tensor of.
         """
-        if not self._taped:
-            return
         types = _gradient_functions()
-        forward: dict[tuple[int, str, str], _Forward] = {}
-        for graph, ops in self._ops.items():
-            for op, line, _ in ops:
-                key = graph, op.name.rpartition("/")[0], op.type
-                forward.setdefault(key, _Forward()).add(op, line)
-        for graph, op in self._taped:
-            scope = op.name.rpartition(_TAPE_SCOPE)[2].rpartition("/")[0]
-            if any(each in known for each in _scopes(scope)):
-                continue
-            base = op.type.removesuffix("Grad")
-            is_of_one = base != op.type and (graph, scope, base) in forward
-            makers = (base,) if is_of_one else types.get(self._gradient_function(op), ())
-            every = [forward[key] for type_ in makers if (key := (graph, scope, type_)) in forward]
-            lines = set[str | None]().union(*(each.lines for each in every))
-            if len(lines) > 1:
-                lines = set[str | None]().union(*(each.lines_of(op.inputs) for each in every))
-            if len(lines) == 1 and (line := lines.pop()) not in (None, _SEVERAL, _OF_ALL):
-                yield op.name, line
+        for call, lines in self._of_graph.values():
+            taped = [op for op in call.graph.get_operations() if _is_taped(op)]
+            forward: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
+            for op, line in zip(call.ops, lines, strict=True) if taped else ():
+                key = op.name.rpartition("/")[0], op.type
+                forward.setdefault(key, []).append((op.name, line))
+            for op in taped:
+                inside = op.name.rpartition(_TAPE_SCOPE)[2]
+                scope, base = inside.rpartition("/")[0], op.type.removesuffix("Grad")
+                if any(each in known for each in _scopes(inside)):
+                    continue
+                is_of_one = base != op.type and (scope, base) in forward
+                makers = (base,) if is_of_one else types.get(self._gradient_function(op), ())
+                every = [each for maker in makers for each in forward.get((scope, maker), ())]
+                found = {line for _, line in every}
+                if len(found) > 1:
+                    users = (op for each in op.inputs for op in (each.op, *each.consumers()))
+                    near = {user.name for user in users}
+                    found = {line for name, line in every if name in near}
+                if len(found) == 1 and (line := found.pop()) not in (None, _SEVERAL, _OF_ALL):
+                    yield op.name, line
 
     def _gradient_function(self, op: Any) -> str:
         """The name of the function that a tape called to make a gradient; "" where its stack shows none."""
@@ -177,20 +162,20 @@ class _Found:
             inside = frame.name
         return ""
 
-    def _line(self, op: Any, type_: str) -> str | None:
+    def _line(self, op: Any) -> str | None:
         stack = op.traceback
         if stack is None:
             # TensorFlow has read the graph from a file, or made it anew.
             return None
         # Replicas and layers of one kind have the same. To compare stacks takes less time than to hash them, and that less than to
         # read them.
-        latest = self._latest.get(type_)
+        latest = self._latest.get(op.type)
         if latest is not None and latest[0] == stack:
             return latest[1]
         line = self._of_stack.get(stack, _SEVERAL)
         if line == _SEVERAL:
             line = self._of_stack[stack] = self._line_of_stack(stack)
-        self._latest[type_] = stack, line
+        self._latest[op.type] = stack, line
         return line
 
     def _line_of_stack(self, stack: Any) -> str | None:
@@ -224,42 +209,15 @@ class _Found:
         return self._parts[file]
 
 
-def _outermost(name: str, of_scope: dict[str, str | None]) -> str:
-    """The outermost scope around an op that has one line, with a slash; the name of the op without such a scope."""
-    end = name.find("/")
-    while end > 0:
-        if of_scope[name[:end]] != _SEVERAL:
-            return name[: end + 1]
-        end = name.find("/", end + 1)
-    return name
+def _scopes(name: str) -> Iterator[str]:
+    """The scopes around an op, from the innermost."""
+    while name := name.rpartition("/")[0]:
+        yield name
 
 
-def _scopes(scope: str) -> Iterator[str]:
-    """A scope and those around it, from the innermost."""
-    while scope:
-        yield scope
-        scope = scope.rpartition("/")[0]
-
-
-class _Forward:
-    """The ops of one type in one scope, of which a gradient may be."""
-
-    def __init__(self) -> None:
-        self.lines: set[str | None] = set()
-        self._ops: list[tuple[Any, str | None]] = []
-        self._of_tensor: dict[Any, set[str | None]] = {}
-
-    def add(self, op: Any, line: str | None) -> None:
-        self.lines.add(line)
-        self._ops.append((op, line))
-
-    def lines_of(self, tensors: Iterable[Any]) -> set[str | None]:
-        """The lines of those that take or make one of these tensors."""
-        while self._ops:
-            op, line = self._ops.pop()
-            for tensor in (*op.inputs, *op.outputs):
-                self._of_tensor.setdefault(tensor.ref(), set()).add(line)
-        return set[str | None]().union(*(self._of_tensor.get(each.ref(), ()) for each in tensors))
+def _is_taped(op: Any) -> bool:
+    named = None if op.type in _WITHOUT_WORK else _NAMED.search(op.name)
+    return named is not None and named["tape"] is not None
 
 
 def _gradient_functions() -> dict[str, Sequence[str]]:

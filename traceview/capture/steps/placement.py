@@ -9,9 +9,7 @@ from __future__ import annotations
 import gc
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -23,33 +21,27 @@ from traceview.capture.steps.observer import Observer
 from traceview.capture.steps.op_lines import describe_lines
 from traceview.capture.steps.step_inputs import Sizes, StepInputs
 
-_FEWEST_DEVICES: Final = 2
-
 
 class PlacementListener(WindowListener):
-    """Describes the step functions of the window. `steps` knows them by name, `inputs` what they are given."""
+    """Describes the step functions of the window. `steps` knows them by name, and what they are given."""
 
-    def __init__(
-        self, steps: Observer, inputs: StepInputs, *, is_source_wanted: bool = True
-    ) -> None:
+    def __init__(self, steps: Observer, *, is_source_wanted: bool = True) -> None:
         self._steps = steps
-        self._inputs = inputs
         self._is_source_wanted = is_source_wanted
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Find and describe them; before, they may not be traced."""
         calls = sidecar.groups.get("window", {}).get("calls", ())
-        names = self._steps.with_parts(call["function"] for call in calls)
-        described = describe_steps(
-            names, self._steps, self._inputs, is_source_wanted=self._is_source_wanted
-        )
+        parts = (callee.name for callee in self._steps.callees if callee.is_part)
+        names = dict.fromkeys((*(call["function"] for call in calls), *parts))
+        described = describe_steps(names, self._steps, is_source_wanted=self._is_source_wanted)
         for group, values in described.items():
             sidecar.add(group, values)
         single = {call["function"] for call in calls if call["count"] == 1}
         loops = [
             f"one call of {each['step']} counts as one step, but runs a whole training loop inside its "
             f"graph ({each['training_loop']}); to record single steps, call the function that runs one step from Python"
-            for each in sidecar.groups["placement"]["functions"]
+            for each in described["placement"]["functions"]
             if each.get("training_loop") is not None and each["step"] in single
         ]
         if loops:
@@ -57,145 +49,116 @@ class PlacementListener(WindowListener):
 
     def finished(self) -> None:
         """Let go of the datasets, also where the profile failed."""
-        self._inputs.forget()
+        self._steps.inputs.forget()
 
 
 def describe_steps(
-    names: Sequence[str], steps: Observer, inputs: StepInputs, *, is_source_wanted: bool
+    names: Iterable[str], steps: Observer, *, is_source_wanted: bool
 ) -> dict[str, dict[str, Any]]:
     """The groups for step functions of these names."""
-    placement = Facts()
-    functions: list[Any] = []
-    uses: dict[int, VariableUse] = {}
+    placement, graphs = Facts(), Facts()
+    of_steps: list[Any] = []
+    uses: dict[int, _Use] = {}
     described = []
+    models = [model for callee in steps.callees if (model := callee.model()) is not None]
     frozen = {
         id(getattr(variable, "_value", variable))
-        for model in steps.models()
+        for model in models
         for variable in model.non_trainable_variables
     }
     for name in names:
-        for function in placement.find(name, partial(_step_functions, name, steps)) or ():
-            functions.append(function)
-            of_function = _variable_uses(traces(function)[-1], frozen)
-            uses.update(of_function)
-            described.append({"step": name, **_describe_function(function, of_function.values())})
+        functions = steps.functions_of(name)
+        if not functions:
+            placement.missing[name] = (
+                "no graph of it was recorded: it runs eagerly, the script no longer holds it, or the steps were marked by number"
+            )
+        runs = max((each.runs_per_call for each in steps.callees if each.name == name), default=0)
+        for made in map(traces, functions):
+            graph = made[-1].graph
+            of_steps.append(graph)
+            own = {id(use.variable): use for use in _uses(graph, frozen)}
+            uses.update(own)
+            facts = _describe_function(made, own.values())
+            several = {"replica_runs": runs} if runs > 1 else {}
+            described.append({"step": name, **facts, **several})
     placement.values["functions"] = described
     strategy_group, strategy = describe_strategy(
-        (use.strategy for use in uses.values()), inputs.strategies(), find_strategies
+        (getattr(use.owner, "_distribute_strategy", None) for use in uses.values()),
+        steps.inputs.strategies(),
     )
     devices = {device for function in described for device in function.get("ops_per_device", ())}
-    if strategy_group.get("found_by") == "memory" and len(devices) < _FEWEST_DEVICES:
+    if strategy_group.get("found_by") == "memory" and len(devices) < 2:
         # The script has a strategy, but these functions do not use it: their batch is not divided.
         strategy = None
-    batch = describe_batch(inputs, strategy)
-    graphs = Facts()
-    of_steps = [traces(function)[-1].graph for function in functions if traces(function)]
-    with _without_collections():
+    batch = describe_batch(steps.inputs, strategy)
+    was_enabled = gc.isenabled()
+    # What is made here is kept, and each collection would walk all ops, for half of the time.
+    gc.disable()
+    try:
         values = graphs.find("ops", lambda: describe_values(of_steps)) or {}
         if is_source_wanted:
             values |= graphs.find("lines", lambda: describe_lines(of_steps)) or {}
         graphs.ask("flops", lambda: describe_flops(of_steps, batch.get("per_replica")))
+    finally:
+        if was_enabled:
+            gc.enable()
     return {
         "strategy": strategy_group,
         "batch": batch,
-        "training": _describe_training(uses.values(), steps, has_functions=bool(functions)),
+        "training": _describe_training(uses.values(), models, has_graphs=bool(of_steps)),
         "placement": placement.as_group(),
         "graphs": {**values, **graphs.as_group()},
     }
 
 
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Leave out Python's garbage collections: what is made here is kept, and each would walk all ops, for half of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _step_functions(name: str, steps: Observer) -> list[Any]:
-    functions = steps.functions_of(name)
-    if not functions:
-        raise NoAnswerError(
-            "no graph of it was recorded: it runs eagerly, the script no longer holds it, or the steps were marked by number"
-        )
-    return functions
-
-
-def _describe_function(function: Any, uses: Iterable[VariableUse]) -> dict[str, Any]:
+def _describe_function(made: Sequence[Any], uses: Iterable[_Use]) -> dict[str, Any]:
+    """The fields of a function; `made`: its graphs as concrete functions, of which the newest counts."""
     facts = Facts()
-    facts.ask("name", lambda: name_of_concrete(traces(function)[-1]))
-    facts.ask("traced_by", lambda: what_differs(traces(function)))
-    counts = facts.find("ops", lambda: count_ops(traces(function)[-1].graph))
+    facts.ask("name", lambda: name_of_concrete(made[-1]))
+    facts.ask("traced_by", lambda: what_differs(made))
+    counts = facts.find("ops", lambda: count_ops(made[-1].graph))
     if counts is not None:
         facts.values["op_count"] = counts.total()
         facts.values["ops_per_device"] = {name: counts[name] for name in sorted(counts) if name}
-        facts.values["training_loop"] = training_loop(traces(function)[-1].graph)
-    alone = [use for use in uses if use.container is None]
-    facts.ask("not_mirrored", lambda: sum(use.is_trainable for use in alone))
+        facts.values["training_loop"] = training_loop(made[-1].graph)
+    alone = [use for use in uses if use.owner is use.variable]
+    facts.ask("not_mirrored", lambda: sum(use.is_trained for use in alone))
     return facts.as_group()
 
 
-class VariableUse(NamedTuple):
-    """A variable on one device, as a graph uses it.
+class _Use(NamedTuple):
+    """A variable on one device, as a graph uses it. `owner`: as the script knows it, however many devices mirror it.
 
-    `container`: the variable that mirrors it, or None. `is_frozen`: a Keras model says that it is not trainable,
-    which TensorFlow's own variable need not know.
+    `is_frozen`: a Keras model says that it is not trainable, which TensorFlow's own variable need not know.
     """
 
     variable: Any
-    container: Any
-    is_frozen: bool = False
+    owner: Any
+    is_frozen: bool
 
     @property
-    def owner(self) -> Any:
-        """The variable as the script knows it, however many devices mirror it."""
-        return self.variable if self.container is None else self.container
-
-    @property
-    def strategy(self) -> Any:
-        """The strategy under which it was created."""
-        return getattr(self.owner, "_distribute_strategy", None)
-
-    @property
-    def is_trainable(self) -> bool:
+    def is_trained(self) -> bool:
         """Whether it has a gradient: not what Keras has frozen, and no counter."""
         kind = self.variable.dtype
         has_gradient = bool(kind.is_floating or kind.is_complex)
         return has_gradient and bool(self.variable.trainable) and not self.is_frozen
 
-    @property
-    def elements(self) -> int:
-        """How many it has."""
-        number = self.variable.shape.num_elements()
-        if number is None:
-            raise NoAnswerError(f"{self.variable.name} has no fixed shape")
-        return int(number)
 
-
-def _variable_uses(trace: Any, frozen: set[int]) -> dict[int, VariableUse]:
-    """The variables of a graph, by the `id` of each copy on a device."""
-    uses: dict[int, VariableUse] = {}
-    for variable in trace.graph.variables:
+def _uses(graph: Any, frozen: set[int]) -> Iterator[_Use]:
+    """The variables of a graph, each copy on a device."""
+    for variable in graph.variables:
         # A variable that is used outside of replicas has all its copies here.
-        parts = getattr(variable, "_values", None) or (variable,)
-        for part in parts:
-            container = variable
-            if len(parts) == 1:
-                owners = (part, getattr(part, "handle", None))
-                found = (getattr(owner, "_distributed_container", None) for owner in owners)
-                made = (reference() for reference in found if callable(reference))
-                container = next((each for each in made if each is not None), None)
-            is_frozen = id(part if container is None else container) in frozen
-            uses[id(part)] = VariableUse(part, container, is_frozen)
-    return uses
+        for part in getattr(variable, "_values", None) or (variable,):
+            places = (part, getattr(part, "handle", None))
+            found = (getattr(place, "_distributed_container", None) for place in places)
+            made = (reference() for reference in found if callable(reference))
+            container = next((each for each in made if each is not None), None)
+            owner = variable if container is None else container
+            yield _Use(part, owner, id(owner) in frozen)
 
 
 def _describe_training(
-    uses: Iterable[VariableUse], steps: Observer, *, has_functions: bool
+    uses: Iterable[_Use], models: Iterable[Any], *, has_graphs: bool
 ) -> dict[str, Any]:
     """The trainable variables of the step functions, each once and not once per replica.
 
@@ -203,28 +166,33 @@ def _describe_training(
     which the optimizer of a Keras model accumulates gradients, where it does.
     """
     facts = Facts()
-    for model in steps.models():
+    for model in models:
         count = getattr(getattr(model, "optimizer", None), "gradient_accumulation_steps", None)
         if isinstance(count, int) and count > 1:
             facts.values["accumulation_steps"] = count
-    if not has_functions:
+
+    if not has_graphs:
         reason = "no graph of a step function was found"
         facts.missing = dict.fromkeys(("parameters", "gradient_bytes"), reason)
         return facts.as_group()
-    trained = {id(use.owner): use for use in uses if use.is_trainable}.values()
-    facts.ask("parameters", lambda: sum(use.elements for use in trained))
-    facts.ask(
-        "gradient_bytes",
-        lambda: sum(use.elements * int(use.variable.dtype.size) for use in trained),
-    )
+
+    def elements(variable: Any) -> int:
+        number = variable.shape.num_elements()
+        if number is None:
+            raise NoAnswerError(f"{variable.name} has no fixed shape")
+        return int(number)
+
+    trained = {id(use.owner): use.variable for use in uses if use.is_trained}.values()
+    facts.ask("parameters", lambda: sum(map(elements, trained)))
+    facts.ask("gradient_bytes", lambda: sum(elements(v) * int(v.dtype.size) for v in trained))
     return facts.as_group()
 
 
-_SHAPE: Final = re.compile(r"shape=(?:<unknown>|\([^)]*\)|None)")
-_PYTHON: Final = re.compile(r"Literal\[(?:'[^']{0,999}'|\"[^\"]{0,999}\"|[^\]]{0,999})\]")
-"""How the signature of a graph writes the shape of a tensor and a value of Python (TensorFlow 2.15 to 2.21)."""
-
-_KINDS: Final = (("python", _PYTHON), ("shape", _SHAPE))
+_DIFFERENCES: Final = {
+    "python": re.compile(r"Literal\[(?:'[^']{0,999}'|\"[^\"]{0,999}\"|[^\]]{0,999})\]"),
+    "shape": re.compile(r"shape=(?:<unknown>|\([^)]*\)|None)"),
+}
+"""How the signature of a graph writes a value of Python and the shape of a tensor (TensorFlow 2.15 to 2.21)."""
 
 
 def what_differs(graphs: Sequence[Any]) -> list[str]:
@@ -234,13 +202,10 @@ def what_differs(graphs: Sequence[Any]) -> list[str]:
     """
     if len(graphs) < 2:
         return []
-    signatures = []
-    for graph in graphs:
-        parameters = graph.function_type.parameters.items()
-        each = (f"{name}: {parameter.type_constraint}" for name, parameter in parameters)
-        signatures.append(" ".join(each))
+    types = ({n: p.type_constraint for n, p in g.function_type.parameters.items()} for g in graphs)
+    signatures = [" ".join(f"{name}: {type_}" for name, type_ in each.items()) for each in types]
     differences = []
-    for kind, pattern in _KINDS:
+    for kind, pattern in _DIFFERENCES.items():
         if len({" ".join(pattern.findall(signature)) for signature in signatures}) > 1:
             differences.append(kind)
         signatures = [pattern.sub("", signature) for signature in signatures]
@@ -249,9 +214,12 @@ def what_differs(graphs: Sequence[Any]) -> list[str]:
 
 # Strategy and batch
 
+_DEFAULT: Final = "_Default"
+"""How the class of the strategy begins that TensorFlow uses without a strategy."""
+
 
 def describe_strategy(
-    of_variables: Iterable[Any], of_input: Iterable[Any], others: Callable[[], Iterable[Any]]
+    of_variables: Iterable[Any], of_input: Iterable[Any]
 ) -> tuple[dict[str, Any], Any]:
     """The group `strategy` of the sidecar, and the strategy itself, None without one.
 
@@ -259,14 +227,10 @@ def describe_strategy(
     another strategy of the script taken: the script made it, though nothing in the step shows it.
     """
     facts = Facts()
-    sources: dict[str, Callable[[], Iterable[Any]]] = {
-        "variables": lambda: of_variables,
-        "input": lambda: of_input,
-        "memory": others,
-    }
+    sources = {"variables": lambda: of_variables, "input": lambda: of_input, "memory": _in_memory}
     for found_by, candidates in sources.items():
         found = {id(each): each for each in candidates() if each is not None}
-        strategies = [each for each in found.values() if not is_default_strategy(each)]
+        strategies = [e for e in found.values() if not type(e).__name__.startswith(_DEFAULT)]
         if len(strategies) > 1:
             names = ", ".join(sorted(type(strategy).__name__ for strategy in strategies))
             facts.missing["class"] = f"several strategies: {names}"
@@ -280,32 +244,48 @@ def describe_strategy(
 
 
 def _describe(facts: Facts, strategy: Any) -> None:
+    def first_of(thing: Any, *names: str) -> Any:
+        values = (getattr(thing, name, None) for name in names)
+        return next((value for value in values if value is not None), None)
+
     extended = strategy.extended
     facts.values["class"] = type(strategy).__name__
     facts.ask("replicas", lambda: int(strategy.num_replicas_in_sync))
     facts.ask("devices", lambda: list(extended.worker_devices))
     facts.ask("parameter_devices", lambda: list(extended.parameter_devices))
     names = ("_cross_device_ops", "_inferred_cross_device_ops", "_collective_ops")
-    operations = _first_of(extended, names)
+    operations = first_of(extended, *names)
     if operations is None:
         facts.missing["cross_device_ops"] = "this strategy has no cross-device ops so far"
         return
     facts.values["cross_device_ops"] = type(operations).__name__
-    packs = _first_of(operations, ("_num_packs", "num_packs"))
+    packs = first_of(operations, "_num_packs", "num_packs")
     if packs is None:
         facts.missing["packs"] = f"{type(operations).__name__} packs by bytes"
     else:
         facts.values["packs"] = int(packs)
-    options = getattr(operations, "_options", None) or getattr(
-        extended, "_communication_options", None
-    )
+    options = first_of(operations, "_options") or first_of(extended, "_communication_options")
     # 0: TensorFlow chooses.
     facts.ask("bytes_per_pack", lambda: getattr(options, "bytes_per_pack", None))
 
 
-def _first_of(thing: Any, names: Iterable[str]) -> Any:
-    values = (getattr(thing, name, None) for name in names)
-    return next((value for value in values if value is not None), None)
+def _in_memory() -> list[Any]:
+    """The strategies of the script.
+
+    TensorFlow keeps no list of them. The garbage collector is asked once, after the window, for what refers to their
+    classes, as every object does to its own (20 to 30 ms in a process with 300 000 objects).
+    """
+    module: Any = sys.modules.get("tensorflow.python.distribute.distribute_lib")
+    base = getattr(module, "StrategyBase", None)
+    # Each class makes the search a millisecond longer; those of TensorFlow 1 are not used with functions.
+    classes, waiting = set(), [base] if isinstance(base, type) else []
+    while waiting:
+        cls = waiting.pop()
+        waiting += cls.__subclasses__()
+        if not cls.__name__.endswith("V1") and not cls.__name__.startswith(_DEFAULT):
+            classes.add(cls)
+    # By the exact class: others may answer anything when asked what they are.
+    return [thing for thing in gc.get_referrers(*classes) if type(thing) in classes]
 
 
 def describe_batch(inputs: StepInputs, strategy: Any) -> dict[str, Any]:
@@ -319,10 +299,9 @@ def describe_batch(inputs: StepInputs, strategy: Any) -> dict[str, Any]:
         local = len(strategy.extended.worker_devices)
         return inputs.sizes(int(strategy.num_replicas_in_sync), local)
 
-    found = facts.find("sizes", sizes)
+    found = facts.find("global", sizes)
     if found is None:
-        reason = facts.missing.pop("sizes")
-        facts.missing.update(dict.fromkeys(("global", "per_replica"), reason))
+        facts.missing["per_replica"] = facts.missing["global"]
         return facts.as_group()
     found_by, total, each = found
     facts.values.update({"global": total, "found_by": found_by})
@@ -331,30 +310,3 @@ def describe_batch(inputs: StepInputs, strategy: Any) -> dict[str, Any]:
     else:
         facts.values["per_replica"] = each
     return facts.as_group()
-
-
-def find_strategies() -> list[Any]:
-    """The strategies of the script, without TensorFlow's own default.
-
-    TensorFlow keeps no list of them. The garbage collector is asked once, after the window, for what refers to their
-    classes, as every object does to its own (20 to 30 ms in a process with 300 000 objects).
-    """
-    base = getattr(
-        sys.modules.get("tensorflow.python.distribute.distribute_lib"), "StrategyBase", None
-    )
-    if not isinstance(base, type):
-        return []
-    # Each class makes the search a millisecond longer; those of TensorFlow 1 are not used with functions.
-    classes, waiting = set(), [base]
-    while waiting:
-        cls = waiting.pop()
-        waiting += cls.__subclasses__()
-        if not cls.__name__.endswith("V1") and not cls.__name__.startswith("_Default"):
-            classes.add(cls)
-    # By the exact class: others may answer anything when asked what they are.
-    return [thing for thing in gc.get_referrers(*classes) if type(thing) in classes]
-
-
-def is_default_strategy(strategy: Any) -> bool:
-    """Whether it is the one that TensorFlow uses without a strategy."""
-    return type(strategy).__name__.startswith("_Default")

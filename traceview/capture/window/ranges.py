@@ -53,15 +53,12 @@ class StepRange:
     @classmethod
     def of(cls, steps: range) -> StepRange:
         """Read `range(10, 15)`; raises `UsageError` for a range that cannot be captured."""
+        hint = "range(10, 15) records steps 10 to 14"
         if not isinstance(steps, range):
             # What a person who thinks of --steps writes first.
-            raise UsageError(
-                f"steps={steps!r} is not a range", hint="range(10, 15) records steps 10 to 14"
-            )
+            raise UsageError(f"steps={steps!r} is not a range", hint=hint)
         if steps.step != 1 or not 0 <= steps.start < steps.stop:
-            raise UsageError(
-                f"{steps} is not a range of steps", hint="range(10, 15) records steps 10 to 14"
-            )
+            raise UsageError(f"{steps} is not a range of steps", hint=hint)
         if steps.start == 0:
             raise UsageError(f"{steps}: {_WHY_NOT_0}", hint=str(range(1, max(steps.stop, 2))))
         return cls(steps.start, steps.stop)

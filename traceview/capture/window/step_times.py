@@ -84,13 +84,12 @@ class StepTimes:
 
         Calls that traced are left out, and so is the first recorded one, in which the profile starts.
         """
-        unprofiled, profiled = _timed_steps([*before, *calls[:1]]), _timed_steps(calls[1:])
-        whole = Times.of([step_ns for step_ns, _ in unprofiled])
+        unprofiled, profiled = _followed([*before, *calls[:1]]), _followed(calls[1:])
+        whole = Times.of([ns / call.count for call, ns in unprofiled])
         own = (
-            Times.of([step_ns - input_ns for step_ns, input_ns in s])
-            for s in (unprofiled, profiled)
+            [(ns - call.input_ns) / call.count for call, ns in s] for s in (unprofiled, profiled)
         )
-        return cls(whole.ns, *own)
+        return cls(whole.ns, *map(Times.of, own))
 
     @property
     def ratio(self) -> float | None:
@@ -123,9 +122,8 @@ class StepTimes:
         if ratio > spread:
             start = f"{ratio:+.0%} per step"
         elif spread >= max(_LEAST_SPREAD, -ratio):
-            start = (
-                f"less than the spread of step times with and without it (mean IQR {spread:.0%})"
-            )
+            iqr = f"(mean IQR {spread:.0%})"
+            start = f"less than the spread of step times with and without it {iqr}"
         elif spread >= _LEAST_SPREAD:
             start = f"not measurable, because steps with the profiler were {-ratio:.0%} shorter"
         else:
@@ -138,19 +136,11 @@ class StepTimes:
 
 def longest_ns(before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> int:
     """The longest of the same steps, with the Python up to the next one."""
-    between = [
-        after.begun_ns - call.begun_ns
-        for followed in ([*before, *calls[:1]], calls[1:])
-        for call, after in pairwise(followed)
-        if not call.is_traced
-    ]
-    return max([*between, *(call.ended_ns - call.begun_ns for call in calls)])
+    followed = [*_followed([*before, *calls[:1]]), *_followed(calls[1:])]
+    return max([ns for _, ns in followed] + [call.ended_ns - call.begun_ns for call in calls])
 
 
-def _timed_steps(calls: Sequence[RecordedCall]) -> list[tuple[float, float]]:
-    """Nanoseconds per step between calls that follow each other, and how many of them it waited for its input."""
-    return [
-        ((after.begun_ns - call.begun_ns) / call.count, call.input_ns / call.count)
-        for call, after in pairwise(calls)
-        if not call.is_traced
-    ]
+def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:
+    """The calls that another one follows, without those that traced, and the nanoseconds between their beginnings."""
+    pairs = pairwise(calls)
+    return [(call, after.begun_ns - call.begun_ns) for call, after in pairs if not call.is_traced]

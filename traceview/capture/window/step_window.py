@@ -130,11 +130,8 @@ class StepWindow:
         self.failed_steps += count
         call = self._ended(function, count)
         if self.state == "recording" and self._marker is not None:
-            call.ended_ns, call.is_traced, call.error = (
-                self._clock_ns(),
-                False,
-                type(error).__name__,
-            )
+            call.ended_ns = self._clock_ns()
+            call.is_traced, call.error = False, type(error).__name__
             self._record(call)
 
     def abandon(self) -> None:
@@ -231,8 +228,6 @@ class StepWindow:
             "evaluations": [asdict(evaluation) for evaluation in self.evaluations],
         }
 
-    # Inside
-
     def _ended(self, function: str, count: int) -> RecordedCall:
         """The call that has begun is over."""
         number, self.next_number = self.next_number, self.next_number + count
@@ -299,16 +294,12 @@ class StepWindow:
             with self._lock:
                 # It may have come meanwhile.
                 if self._edge_s == edge_s and self.state == "recording":
-                    self._leave_out_last()
+                    *others, last = self.calls
+                    if any(not (call.is_edge or call.error) for call in others):
+                        # Nothing shows where the last call ends; if it is the only one, it is better than nothing.
+                        self.unfollowed, last.is_edge = last, True
                     self._close(is_synchronised=False)
         return _TICK_S
-
-    def _leave_out_last(self) -> None:
-        """Nothing shows where the last call ends; if it is the only one, it is better than nothing."""
-        *others, last = self.calls
-        if any(not (call.is_edge or call.error) for call in others):
-            self.unfollowed = last
-            last.is_edge = True
 
     def _close(self, *, is_synchronised: bool = True) -> None:
         self._edge_s = None
