@@ -253,8 +253,9 @@ class Observer(Recognizer):
     def begin(self, callee: Callee, count: int, *given: object) -> Call:
         """An outermost call begins, which is `count` steps if the callee is a step function. `given`: its arguments."""
         ident, window = get_ident(), self.window
-        self.begin_training()
-        for thread, running in list(self.open.items()):
+        if self.began_s is None:
+            self.begin_training()
+        for thread, running in list(self.open.items()) if self.open else ():
             # The same function in another thread may turn out to be a step.
             if running is callee and thread != ident and self._only is None:
                 self._only = thread
