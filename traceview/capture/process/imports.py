@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from threading import get_ident
 from types import ModuleType
@@ -52,20 +52,30 @@ class ImportWatch(MetaPathFinder):
         finally:
             self._searching.discard(thread)
         if spec is not None and spec.loader is not None:
-            self._watch(spec.loader)
+            spec.loader = _WatchedLoader(spec.loader, self._loaded)
         return spec
-
-    def _watch(self, loader: Any) -> None:
-        """Look at the module that a loader loads next."""
-        load = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            vars(loader).pop("exec_module", None)
-            load(module)
-            self._loaded(module)
-
-        loader.exec_module = exec_module
 
     def _loaded(self, module: ModuleType) -> None:
         self._names.discard(module.__name__)
+        self._imported(module)
+
+
+class _WatchedLoader(Loader):
+    """Replaces a loader until its module is loaded."""
+
+    def __init__(self, loader: Loader, imported: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._imported = imported
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
         self._imported(module)
