@@ -140,17 +140,24 @@ def test_a_thread_that_trains_has_the_steps(capture: Capture, loop: str) -> None
 
 def test_the_first_of_two_threads_is_counted_and_the_other_named(capture: Capture) -> None:
     loop = """
-first, done = threading.Event(), threading.Event()
-slow = tf.function(lambda b: (tf.GradientTape().gradient(0, 0), time.sleep(0.01)))
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+inside, done = threading.Event(), threading.Event()
+class Time:
+    # A call of the first thread lasts until another one has had the time for a call of its own.
+    def sleep(self, seconds):
+        if threading.current_thread() in trainers:
+            inside.set()
+            seconds = 0.03
+        time.sleep(seconds)
+polymorphic_function.time, trainers = Time(), set()
+step = tf.function(lambda b: tf.GradientTape().gradient(0, 0))
 def train():
-    for batch in batches(30):
-        slow(batch)
-        first.set()
+    trainers.add(threading.current_thread())
+    for batch in batches(30): step(batch)
     done.set()
 def also():
-    first.wait()
     other = tf.function(lambda b: tf.GradientTape().gradient(0, 0))
-    # Its first call overlaps with one of the other thread.
+    inside.wait()
     while not done.is_set(): other(0)
 threading.Thread(target=also).start()
 in_thread(train)
