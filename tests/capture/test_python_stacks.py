@@ -447,10 +447,10 @@ def test_the_processor_time_of_threads_is_recorded() -> None:
     )
     assert worked == sorted(worked)
     # Of 300 ms, because the machine may be busy.
-    assert worked[-1] - worked[0] > 50_000
-    assert slept[-1] - slept[0] < 50_000
+    assert worked[-1] - worked[0] > 10_000
+    assert slept[-1] - slept[0] < 10_000
     assert min(main) > 0
-    assert main[-1] - main[0] < 50_000
+    assert main[-1] - main[0] < 10_000
 
 
 def test_it_is_recorded_how_late_a_round_came() -> None:
@@ -488,8 +488,8 @@ def test_a_native_thread_has_its_own_processor_time() -> None:
     assert not {works.ident, sleeps.ident} & {thread.ident for thread in threads()}
     worked, slept = (processor_times(sidecar, ident=thread.ident) for thread in (works, sleeps))
     assert min(worked) > 0
-    assert worked[-1] - worked[0] > 50_000
-    assert slept[-1] - slept[0] < 50_000
+    assert worked[-1] - worked[0] > 10_000
+    assert slept[-1] - slept[0] < 10_000
 
 
 def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
