@@ -44,6 +44,7 @@ _BETWEEN_STEPS: Final = ("between", "python")
 _HOST_OP: Final = ("host-op-in-step", "cpu-heavy-op")
 _SMALL_OPS: Final = ("host-bound", "collective-exposed", "small-collectives")
 _PYTHON: Final = ("python-stall", "callback-stall")
+_WAITS: Final = ("callback-stall",)
 
 PROGRAMS: Final = {
     program.name: program
@@ -404,6 +405,23 @@ PROGRAMS: Final = {
             "a callback counts large numbers in Python",
             _PYTHON,
             _BETWEEN_STEPS,
+        ),
+        Program("loop_process_queue", "another process makes each batch", _WAITS, _BETWEEN_STEPS),
+        Program("loop_http_report", "each loss is reported to a server", _WAITS, _BETWEEN_STEPS),
+        Program("loop_lock", "a thread keeps a lock", _WAITS, _BETWEEN_STEPS),
+        Program("loop_waiting_generator", "a generator waits", _INPUT, ("input",)),
+        Program(
+            "loop_compiled_shapes",
+            "XLA compiles each length of a batch",
+            ("retracing", "compile-in-window"),
+            ("compile",),
+            "mean",
+        ),
+        Program(
+            "jax_list_batches",
+            "jnp.array converts lists",
+            ("host-bound", "garbage-collection", *_PYTHON),
+            ("host_ops", "python", "garbage_collection"),
         ),
         Program("loop_two_models", "nothing", (), ()),
         Program("loop_learning_rate", "nothing", (), ()),
