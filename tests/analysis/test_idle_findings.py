@@ -367,6 +367,20 @@ def test_the_first_recorded_step_stays_the_first_when_others_are_chosen(tmp_path
     assert "retracing" not in found(tmp_path, steps=slice(2, 4))
 
 
+@pytest.mark.parametrize(
+    ("between_ms", "severity", "confidence"), [(0.26, "info", "low"), (0.28, "warning", "high")]
+)
+def test_so_little_between_steps_as_any_loop_takes_is_no_warning(
+    between_ms: float, severity: str, confidence: str, tmp_path: Path
+) -> None:
+    """The limit is 0.2 ms; of four steps the last has nothing after it."""
+    trace = new_trace(length_ms=20)
+    for step in marked_steps(trace, period_ms=2, first_ms=1, marker_ms=2 - between_ms):
+        step.kernel(0, 0.01, 2 - between_ms)
+    finding = found(tmp_path, trace)["callback-stall"]
+    assert (finding.severity, finding.confidence) == (severity, confidence)
+
+
 # How sure
 
 

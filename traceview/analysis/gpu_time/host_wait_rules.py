@@ -313,9 +313,11 @@ CALLBACK_STALL: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time idle while the thread of explicit step markers is outside of any of them. "
-        "{least_op_count} ops per step or more between steps are named where a graph would save {saved_ratio} of that"
+        "{least_op_count} ops per step or more between steps are named where a graph would save {saved_ratio} of that. It is "
+        "unsure below {short_ps} per step"
     ),
-    limits={"least_op_count": 20, "saved_ratio": 0.5},
+    limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
+    reasons={"short": "any loop takes so long between two steps"},
     action="Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread or in `tf.data`.",
     advice=(
         "Keras callbacks have `save_freq` and `update_freq`. A second `tf.function` that each step calls belongs into the first."

@@ -391,6 +391,7 @@ def _between_steps(waits: _Waits) -> Iterator[Finding | None]:
         title=key if key in rules.CALLBACK_STALL.titles else "",
         action=key,
         notes=(key,),
+        unsure="short" if waits.loss.mean_ps < rules.CALLBACK_STALL.limits["short_ps"] else "",
     )
 
 
