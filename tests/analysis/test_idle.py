@@ -15,7 +15,6 @@ from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import (
-    TOP_GAPS,
     Gap,
     Idle,
     IdleRow,
@@ -26,12 +25,12 @@ from traceview.analysis.rules.finding import Skipped
 from traceview.trace.reading.load import load
 
 
-def row_of(trace: CudaTrace, folder: Path, top: int | None = TOP_GAPS) -> IdleRow:
+def row_of(trace: CudaTrace, folder: Path) -> IdleRow:
     """The idle time of GPU:0."""
     trace.write(folder)
     loaded = load(folder)
     selection = select(loaded)
-    result = compute(Context(loaded, selection), top)
+    result = compute(Context(loaded, selection))
     assert isinstance(result, Idle)
     return result.devices[0]
 

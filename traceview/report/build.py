@@ -11,7 +11,7 @@ from traceview.analysis.facts.selection import Selection, select
 from traceview.analysis.gpu_time import idle
 from traceview.analysis.gpu_time import lanes as lane_topic
 from traceview.analysis.machine import capture
-from traceview.analysis.measures.context import TOP_OPS, Analysis, Context, Options
+from traceview.analysis.measures.context import TOP_GAPS, TOP_OPS, Analysis, Context, Options
 from traceview.analysis.measures.step_report import detailed_steps
 from traceview.analysis.parallel import computed_beside, for_first_thread
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
@@ -62,7 +62,9 @@ def analyze(
         raise UsageError(f"window must be one of {', '.join(WINDOW_KINDS)}, not {window!r}")
     if top is not None and top < 0:
         raise UsageError(f"top must be a number of rows from 0 on, or None for all, not {top!r}")
-    context = Context(loaded, select(loaded, window, _step_range(steps)), Options(top=top))
+    # Gaps are evidence, which no first screen shows.
+    options = Options(top=top, gaps=0 if is_for_screen else TOP_GAPS)
+    context = Context(loaded, select(loaded, window, _step_range(steps)), options)
     return report_of(
         context,
         window=window,

@@ -62,10 +62,15 @@ TOP_OPS: Final = 10
 """Rows of the op table per device in a report, unless asked otherwise."""
 
 
+TOP_GAPS: Final = 10
+"""Gaps per device in a report; `traceview show gaps` shows all."""
+
+
 class Options(Struct, frozen=True):
-    """Options of a caller. `top`: op rows per device, None for all rows of all tables."""
+    """Options of a caller. `top`: op rows per device, None for all rows of all tables. `gaps`: per device."""
 
     top: int | None = TOP_OPS
+    gaps: int = TOP_GAPS
 
     def rows_of(self, few: int) -> int | None:
         """How many rows a table has that a report shortens to so many."""

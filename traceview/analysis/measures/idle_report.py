@@ -39,9 +39,6 @@ from traceview.trace.host.gaps import Gaps, Surroundings, late_parts, surroundin
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import NONE, Trace
 
-TOP_GAPS: Final = 10
-"""Gaps per device in a report; `traceview show gaps` shows all."""
-
 
 class Gap(Record, frozen=True):
     """A maximal span without activity on one device inside the window.
@@ -113,16 +110,15 @@ class Idle(Record, frozen=True):
     devices: tuple[IdleRow, ...]
 
 
-def compute(context: Context, top: int | None = TOP_GAPS) -> Idle | Skipped:
-    """The idle time of each device by state, with its `top` longest gaps, None for all."""
+def compute(context: Context) -> Idle | Skipped:
+    """The idle time of each device by state, with its longest gaps."""
     if not context.idle.gaps:
         return Skipped("the trace holds no device event")
-    return Idle(tuple(_row(context, device, top) for device in context.idle.gaps))
+    return Idle(tuple(_row(context, device) for device in context.idle.gaps))
 
 
-def _row(context: Context, device: int, top: int | None) -> IdleRow:
+def _row(context: Context, device: int) -> IdleRow:
     trace, gaps = context.trace, gaps_of(context, device)
-    longest = gaps.at(longest_first(gaps.duration_ps, top))
     window = context.selection.window_of_device(trace, device)
     return IdleRow(
         *trace.identity(device),
@@ -131,8 +127,13 @@ def _row(context: Context, device: int, top: int | None) -> IdleRow:
         gap_count=gaps.number.size,
         longest_gap_ps=int(gaps.duration_ps.max(initial=0)),
         states=_by_size({KEYS[s]: int(ps.sum()) for s, ps in gaps.states.by_state.items()}),
-        gaps=gap_rows(_table(context, [longest], np.arange(longest.number.size))),
+        gaps=_longest(context, gaps) if context.options.gaps else (),
     )
+
+
+def _longest(context: Context, gaps: ChosenGaps) -> tuple[Gap, ...]:
+    longest = gaps.at(longest_first(gaps.duration_ps, context.options.gaps))
+    return gap_rows(_table(context, [longest], np.arange(longest.number.size)))
 
 
 def _by_size(picoseconds: Mapping[str, int]) -> dict[str, int]:
