@@ -53,7 +53,7 @@ def analyze(
     `trace`: a loaded trace, or a path for `load`. `window`: the time span to analyze. `steps`: only these, by number,
     half-open: `slice(5, 10)` or `range(5, 10)`. `top`: op rows per device, None for all. `lanes`: also what the timeline of
     a document draws; tables and texts do without. `is_for_screen`: only what the first screen of a terminal shows, without
-    topics that lead to no finding.
+    topics that lead to no finding, and without gaps as evidence.
 
     Raises what `load` raises, and `UsageError` for arguments of another kind and steps that do not exist.
     """
@@ -62,7 +62,6 @@ def analyze(
         raise UsageError(f"window must be one of {', '.join(WINDOW_KINDS)}, not {window!r}")
     if top is not None and top < 0:
         raise UsageError(f"top must be a number of rows from 0 on, or None for all, not {top!r}")
-    # Gaps are evidence, which no first screen shows.
     options = Options(top=top, gaps=0 if is_for_screen else TOP_GAPS)
     context = Context(loaded, select(loaded, window, _step_range(steps)), options)
     return report_of(
