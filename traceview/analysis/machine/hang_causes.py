@@ -72,6 +72,10 @@ _CODE: Final[tuple[tuple[Phase, str, str], ...]] = (
     ("validation", r"(?:trainer|training)\w*\.py", r"(?:evaluate|predict)"),
     ("import", r"<frozen importlib\.[^<>]*>", r".*"),
 )
+_PLACES: Final = tuple(
+    (phase, re.compile(rf"(?:.*/)?{file}:\d+ in {function}", re.DOTALL))
+    for phase, file, function in _CODE
+)
 PHASE_WORDS: Final[Mapping[str, str]] = {
     "checkpoint": "a checkpoint is being written",
     "restore": "a checkpoint is being read",
@@ -169,10 +173,8 @@ def phase_of(hang: Hang, main: HangThread) -> Phase:
     for line in main.frames:
         # A script may run as a whole inside of an import.
         is_below_user = is_below_user and line != main.user_line
-        for phase, file, function in _CODE:
-            place = rf"(?:.*/)?{file}:\d+ in {function}"
-            is_there = re.fullmatch(place, line, re.DOTALL)
-            if is_there and (phase != "import" or is_below_user):
+        for phase, place in _PLACES:
+            if place.fullmatch(line) and (phase != "import" or is_below_user):
                 return phase
     return "step" if hang.step_function is not None else "python"
 
