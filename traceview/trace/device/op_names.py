@@ -107,9 +107,9 @@ def _phase_of_scope(scope: bytes) -> Phase:
 
 
 def split_op_name(name: bytes) -> tuple[bytes, bytes]:
-    """Path and type of an op; an op without a type has a name from XLA."""
+    """Path and type of an op; an op without a type has a name from XLA, or of a function in C++, `a::b`."""
     path, _, type_ = name.rpartition(b":")
-    return (path, type_) if path and _is_type(type_) else (name, b"")
+    return (path, type_) if path and path[-1:] != b":" and _is_type(type_) else (name, b"")
 
 
 @lru_cache(KEPT_NAMES)
@@ -201,8 +201,8 @@ def read_once(
 def split_op(text: str) -> tuple[str, str | None]:
     """Name without its replica part, and type, of an op as recorded."""
     name, colon, type_ = text.rpartition(":")
-    if not colon or not _TYPE.fullmatch(type_):
-        # An op of an XLA program has a name and no type.
+    if not colon or name[-1:] == ":" or not _TYPE.fullmatch(type_):
+        # An op of an XLA program has a name and no type, as has a function in C++, `a::b`.
         return _without_replica(text), None
     return _without_replica(name), type_
 
