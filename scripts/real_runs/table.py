@@ -272,10 +272,10 @@ PROGRAMS: Final = {
         Program("jax_mesh_generator", "a generator makes each batch", _PYTHON, ("python",)),
         Program(
             "jax_numpy_and_callback",
-            "NumPy sorts each batch before the call, and the step calls Python",
-            _PYTHON,
-            ("python",),
-            second=_HOST_OP,
+            "NumPy sorts each batch before the call, 0.8 ms, and the step calls Python, 0.7 ms",
+            (*_PYTHON, *_HOST_OP),
+            ("python", "compute"),
+            second=(*_PYTHON, *_HOST_OP),
         ),
         Program("keras_jax_generator", "a generator makes each batch", _PYTHON, ("python",)),
         Program(
