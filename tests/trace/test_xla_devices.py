@@ -63,6 +63,20 @@ def test_programs_that_the_host_is_ahead_of_are_the_steps(
         assert len(of_host.steps) == 8
 
 
+def test_programs_that_began_before_their_calls_are_of_other_calls(tmp_path: Path) -> None:
+    """The first ran before the first call, so nobody knows which call each is of."""
+    trace = new_trace(length_ms=500)
+    thread = trace.thread("device", 70)
+    for number, step in enumerate(marked_steps(trace, count=8)):
+        step.host("Client::ExecuteHelperOnSingleDevice", 0.1, 0.2)
+        if number < 6:
+            start = 120 + 10 * number if number else 0.05
+            step.host("dot.1", start, start + 0.02, {"run_id": number, "device_ordinal": 0}, thread=thread)  # fmt: skip
+    trace.write(tmp_path)
+    (of_host,) = traceview.load(tmp_path).steps_by_host
+    assert of_host.basis == "marker"
+
+
 def test_until_a_program_is_executed_its_ops_wait_for_the_thread_that_calls_it(
     tmp_path: Path,
 ) -> None:

@@ -245,14 +245,20 @@ def calls_of_runs(recording: Recording, host: int) -> dict[int, int]:
     run_id = columns.stat("run_id").among(columns.rows_of_host(host))
     is_op = columns.stat("device_ordinal").has(run_id.row)
     calls = dict(zip(run_id.value[~is_op].tolist(), run_id.row[~is_op].tolist(), strict=True))
+    if not is_op.any():
+        return calls
     single = recording.named_on(host, _is_call_on_one_device)
-    order = np.argsort(columns.start_ps[run_id.row[is_op]], kind="stable")
-    ops, runs = run_id.row[is_op][order], run_id.value[is_op][order].tolist()
-    begun: dict[int, int] = {}
-    for run, start_ps in zip(runs, columns.start_ps[ops].tolist(), strict=True):
-        if run not in calls:
-            begun.setdefault(run, start_ps)
     single = single[np.argsort(columns.start_ps[single], kind="stable")]
+    start_ps = columns.start_ps[run_id.row[is_op]]
+    order = np.argsort(start_ps, kind="stable")
+    runs, first = np.unique(run_id.value[is_op][order], return_index=True)
+    # In the order in which they began.
+    begins = dict(zip(first.tolist(), runs.tolist(), strict=True))
+    begun = {
+        run: int(start_ps[order[place]])
+        for place, run in sorted(begins.items())
+        if run not in calls
+    }
     before = max(len(begun) - single.size, 0)
     ordered = dict(zip(list(begun)[before:], single.tolist(), strict=False))
     if all(columns.start_ps[row] <= begun[run] for run, row in ordered.items()):
