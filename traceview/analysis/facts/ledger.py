@@ -523,9 +523,10 @@ def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[s
     spans = start, start + columns.duration_ps[rows], np.arange(rows.size)
     known = python.lines.in_each(python.caller, *spans, rows.size)
     # A gap is cut where Python collects garbage, and samples come where it gives the lock back.
-    silent = [place for place, line in enumerate(known) if line is None]
-    for place, line in zip(silent, _lines_of_gaps(columns, python, rows[silent]), strict=True):
-        known[place] = line
+    if is_among(columns, (State.GARBAGE_COLLECTION,)).any():
+        silent = [place for place, line in enumerate(known) if line is None]
+        for place, line in zip(silent, _lines_of_gaps(columns, python, rows[silent]), strict=True):
+            known[place] = line
     number = {line: place for place, line in enumerate(lines)}
     by_kind, by = columns.by_kind.copy(), columns.by.copy()
     for row, line in zip(rows.tolist(), known, strict=True):
@@ -538,15 +539,20 @@ def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[s
 def _lines_of_gaps(
     columns: Columns, python: HostPython, rows: Int64Array
 ) -> list[PythonLine | None]:
-    """The line of Python in most of the whole idle time around each of some rows, where one is."""
+    """The line of Python in most of the idle time around each of some rows, where Python collected in it, and one is."""
     is_idle = columns.activity == IDLE
     goes_on = np.append(False, is_idle[:-1] & (columns.end_ps[:-1] == columns.start_ps[1:]))
     first = np.flatnonzero(is_idle & ~goes_on[: is_idle.size])
     last = np.flatnonzero(is_idle & ~np.append(goes_on[1:] & is_idle[1:], False))
+    collected = np.flatnonzero(is_among(columns, (State.GARBAGE_COLLECTION,)) & is_idle)
     gaps, place = unique_inverse(np.searchsorted(first, rows, "right") - 1)
     start, end = columns.start_ps[first[gaps]], columns.end_ps[last[gaps]]
     found = python.lines.in_each(python.caller, start, end, np.arange(gaps.size), gaps.size)
-    mostly = [line if line and line.ratio >= _MOSTLY_RATIO else None for line in found]
+    is_cut = is_in(gaps, sorted_unique(np.searchsorted(first, collected, "right") - 1)).tolist()
+    mostly = [
+        line if line and is_one and line.ratio >= _MOSTLY_RATIO else None
+        for line, is_one in zip(found, is_cut, strict=True)
+    ]
     return [mostly[each] for each in place.tolist()]
 
 

@@ -65,6 +65,12 @@ _LISTED_CALLS: Final = 4
 _PUTS: Final = "device_put"
 """The end of functions of JAX that copy arrays to devices."""
 
+_CONVERTS: Final = (
+    *("tensorflow/python/framework/constant_op.py", "tensorflow/python/framework/tensor_"),
+    *("jax/_src/dtypes.py", "jax/_src/numpy/array", "numpy/"),
+)
+"""Modules that make tensors and arrays of what Python has (TensorFlow 2.21, JAX 0.10)."""
+
 _CLEAR_RATIO: Final = 0.5
 """Of the sampled time: from here on a title names the line, for most of the loss is there."""
 
@@ -601,10 +607,13 @@ def _host_ops(waits: _Waits) -> Iterator[Finding | None]:
         waits.loss.share >= CRITICAL_LIMIT and (_is_short(waits) or _is_usual_dispatch(waits))
     )
     line = {} if is_small else waits.line_of_calls
-    action = "convert" if line else "replica" if is_replica else ""
+    action = "replica" if is_replica else ""
     python = waits.python(State.PYTHON) if line else None
-    if python is not None and (python.inner or "").endswith(_PUTS):
+    inner = (python.inner if python else None) or ""
+    if inner.endswith(_PUTS):
         action = "puts"
+    elif inner.startswith(_CONVERTS):
+        action = "convert"
     yield waits.finding(
         rules.HOST_BOUND,
         arguments=line,
