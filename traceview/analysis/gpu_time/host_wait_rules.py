@@ -59,20 +59,20 @@ _NO_PYTHON_ACTIONS: Final = {
     ),
 }
 
-_BETWEEN_STEPS: Final = (
-    "{who:waits/wait} {loss} for {what} between steps[ in {line}][, in {affected} of {used}]"
-)
-_IN_STEP: Final = "{who:waits/wait} {loss} for {what} in the step[ in {line}]"
+_AWAITED_WORDS: Final = {
+    "queue": "another thread or process",
+    "network": "the network",
+    "waits": "Python that itself waits",
+}
+"""What a line waits for where no Python runs."""
 
 
-def _titles(title: str) -> dict[str, str]:
-    """The titles for what is awaited where no Python runs."""
-    awaited = {
-        "queue": "another thread or process",
-        "network": "the network",
-        "waits": "Python that itself waits",
-    }
-    return {key: title.replace("{what}", what) for key, what in awaited.items()}
+def _between_steps(what: str) -> str:
+    return f"{{who:waits/wait}} {{loss}} for {what} between steps[ in {{line}}][, in {{affected}} of {{used}}]"
+
+
+def _in_step(what: str) -> str:
+    return f"{{who:waits/wait}} {{loss}} for {what} in the step[ in {{line}}]"
 
 
 AWAITED_IN: Final = {
@@ -305,8 +305,8 @@ HOST_BOUND: Final = Rule(
 CALLBACK_STALL: Final = Rule(
     code="callback-stall",
     states=(State.BETWEEN,),
-    title=_BETWEEN_STEPS.replace("{what}", "Python"),
-    titles=_titles(_BETWEEN_STEPS),
+    title=_between_steps("Python"),
+    titles={key: _between_steps(words) for key, words in _AWAITED_WORDS.items()},
     meaning=(
         "The host is between two step markers, in callbacks, logging, metrics or other code of the loop, and no step is in "
         "flight."
@@ -513,8 +513,8 @@ FIRST_CALL: Final = Rule(
 PYTHON_STALL: Final = Rule(
     code="python-stall",
     states=(State.PYTHON,),
-    title=_IN_STEP.replace("{what}", "Python"),
-    titles=_titles(_IN_STEP),
+    title=_in_step("Python"),
+    titles={key: _in_step(words) for key, words in _AWAITED_WORDS.items()},
     meaning="Python runs on the thread that launches work, and nothing is queued on the devices meanwhile.",
     starts_at=(
         "{limit} of the GPU time idle between events that Python calls on the launching thread, where samples or frames show "
