@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -309,6 +310,19 @@ def test_no_scheduler(address: str, command: Command, fixtures: Path) -> None:
     line, hint = done.err.splitlines()
     assert line.startswith(f"traceview: error: --workers {address}: no scheduler answers there")
     assert "dask scheduler" in hint
+
+
+def test_a_scheduler_that_is_not_there_leaves_no_thread(
+    fixtures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks every minute, as `watch` does, would gather them."""
+    monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.5)
+    before = set(threading.enumerate())
+    with pytest.raises(WorkerError):
+        load(fixtures / FIXTURES[0], readers=reading.Cluster("tcp://127.0.0.1:1"))
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,15 @@ it, is read by another one; `WorkerError` says what a cluster lacks, within ten 
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -46,51 +47,61 @@ class Cluster:
         if find_spec("distributed") is None:
             raise UsageError("--workers needs Dask", hint="pip install 'traceview[cluster]'")
         self._address = address
-        self._client: Client | None = None
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         """Read files, salvaging or not, and give each with its number among them, in any order. Raises `WorkerError`."""
-        with _connected(self._address) as client:
-            self._client = client
-            _check_versions(client, self._address)
-            yield from self._read(client, paths, salvage)
+        with _connected(self._address) as connection:
+            _check_versions(connection)
+            yield from _Reading(connection, paths, salvage).files()
 
-    def _read(
-        self, client: Client, paths: Sequence[Location], salvage: bool
-    ) -> Iterator[tuple[int, HostFile]]:
-        futures = {self._submitted(path, salvage): number for number, path in enumerate(paths)}
-        tried: dict[int, set[str]] = {number: set() for number in range(len(paths))}
+
+class _Reading:
+    """The reading of files by the workers of a cluster."""
+
+    def __init__(self, connection: _Connection, paths: Sequence[Location], salvage: bool) -> None:
+        self._connection = connection
+        self._paths = paths
+        self._salvage = salvage
+        self._tried: dict[int, set[str]] = {number: set() for number in range(len(paths))}
+
+    def files(self) -> Iterator[tuple[int, HostFile]]:
+        futures = {self._submitted(number): number for number in range(len(self._paths))}
         while futures:
             again: dict[Future, int] = {}
-            for future, number in self._done(client, futures):
-                file = self._result(future, paths[number])
+            for future, number in self._done(futures):
+                file = self._result(future, self._paths[number])
                 if file.failure and file.failure.is_missing:
-                    tried[number] |= self._watched(partial(_holders, client, future))
-                    others = self._others(paths[number], tried[number])
-                    again[self._submitted(paths[number], salvage, others)] = number
+                    self._tried[number] |= self._holders(future)
+                    again[self._submitted(number, self._others(number))] = number
                     continue
                 future.release()
                 yield number, file
             futures = again
 
-    def _submitted(self, path: Location, salvage: bool, workers: Sequence[str] = ()) -> Future:
+    def _submitted(self, number: int, workers: Sequence[str] = ()) -> Future:
         """The reading of a file, by any worker or by one of these."""
-        assert self._client
         chosen = {"workers": list(workers), "allow_other_workers": False} if workers else {}
-        return self._client.submit(
-            read_host, _absolute(path), salvage=salvage, pure=False, **chosen
-        )
+        path = _absolute(self._paths[number])
 
-    def _others(self, path: Location, tried: set[str]) -> list[str]:
+        async def submitted(client: Client) -> Future:
+            return client.submit(read_host, path, salvage=self._salvage, pure=False, **chosen)
+
+        return self._connection.asked(submitted)
+
+    def _others(self, number: int) -> list[str]:
         """The workers that have not looked for a file that those which did have not got."""
-        assert self._client
-        others = sorted(set(self._watched(self._client.nthreads)) - tried)
+        others = sorted(set(self._watched(lambda client: client.nthreads())) - self._tried[number])
         if not others:
             raise WorkerError(
-                f"{path}: no worker of the cluster has it",
+                f"{self._paths[number]}: no worker of the cluster has it",
                 hint="the path has to lead to the file on every machine of the cluster",
             )
         return others
+
+    def _holders(self, future: Future) -> set[str]:
+        """The workers that have the result of a future."""
+        holders = self._watched(lambda client: client.who_has([future]))
+        return {address for held in holders.values() for address in held}
 
     def _result(self, future: Future, path: Location) -> HostFile:
         from distributed import KilledWorker
@@ -98,7 +109,8 @@ class Cluster:
         try:
             # An error is here already, and may be of any kind.
             is_here = future.status == "error"
-            file: HostFile = future.result() if is_here else self._watched(future.result)
+            got = self._connection.begun(lambda _: future.result())
+            file: HostFile = got.result() if is_here else self._ended(got)
         except KilledWorker as error:
             raise WorkerError(
                 f"{path}: workers that read it died again and again, the last at {error.last_worker.address}",
@@ -106,72 +118,119 @@ class Cluster:
             ) from None
         return file
 
-    def _watched(self, action: Callable[[], _Answer]) -> _Answer:
+    def _watched(self, action: Callable[[Client], Awaitable[_Answer]]) -> _Answer:
         """What an action gives that may take long. Raises `WorkerError` if the cluster stops answering meanwhile."""
-        assert self._client
-        answer = _begun(action)
+        return self._ended(self._connection.begun(action))
+
+    def _ended(self, answer: concurrent.futures.Future[_Answer]) -> _Answer:
         while not answer.done():
             with suppress(concurrent.futures.TimeoutError):
                 answer.exception(_LOOK_SECONDS)
             if not answer.done():
-                _check_answers(self._client, self._address)
-        return _ended(answer, 0, self._address)
+                _check_answers(self._connection)
+        return self._connection.ended(answer, 0)
 
-    def _done(self, client: Client, futures: dict[Future, int]) -> Iterator[tuple[Future, int]]:
+    def _done(self, futures: dict[Future, int]) -> Iterator[tuple[Future, int]]:
         """The futures as they end, with their numbers."""
-        done = _as_done(client, futures, self._address)
+        done = _as_done(self._connection, futures)
         for count in range(len(futures)):
             with stage("reading files", f"{count + 1} of {len(futures) + count}"):
                 future = next(done)
             yield future, futures.pop(future)
 
 
+class _Connection:
+    """A client of the scheduler at `address`, in an event loop on a thread of its own.
+
+    A client that Dask gives its own loop stays, with that loop, if its scheduler does not answer, and closes whenever
+    Python collects it.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client: Client | None = None
+        self._has_begun = Event()
+        Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
+        self._has_begun.wait()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._has_closed = asyncio.Event()
+        self._has_begun.set()
+        await self._has_closed.wait()
+
+    def open(self) -> None:
+        """Raises `WorkerError` if no scheduler answers."""
+        try:
+            # A scheduler that has stopped still takes connections.
+            opened = asyncio.run_coroutine_threadsafe(self._opened(), self._loop)
+            opened.result(PATIENCE_SECONDS + _LOOK_SECONDS)
+        except concurrent.futures.TimeoutError:
+            raise WorkerError(f"--workers {self._address}: the scheduler does not answer") from None
+        except (OSError, ValueError, TypeError) as error:
+            reason = next(iter(str(error).strip().splitlines()), "")
+            raise WorkerError(
+                f"--workers {self._address}: no scheduler answers there{reason and ': '}{reason}",
+                hint="`dask scheduler` prints its address when it starts",
+            ) from None
+
+    async def _opened(self) -> None:
+        from distributed import Client
+
+        self._client = Client(self._address, timeout=PATIENCE_SECONDS, asynchronous=True)
+        await self._client
+
+    def close(self) -> None:
+        """Close the client, if its scheduler lets it, and end the thread."""
+        with suppress(Exception):
+            self.asked(lambda client: client.close(), _CLOSING_SECONDS)
+        self._loop.call_soon_threadsafe(self._has_closed.set)
+
+    def begun(
+        self, action: Callable[[Client], Awaitable[_Answer]]
+    ) -> concurrent.futures.Future[_Answer]:
+        """What an action of the client will give."""
+
+        async def answer() -> _Answer:
+            assert self._client
+            return await action(self._client)
+
+        return asyncio.run_coroutine_threadsafe(answer(), self._loop)
+
+    def ended(self, answer: concurrent.futures.Future[_Answer], seconds: float) -> _Answer:
+        """What an action gives; raises `WorkerError` if it has not ended by then, or has lost the scheduler."""
+        from distributed import CancelledError
+
+        try:
+            return answer.result(seconds)
+        except concurrent.futures.TimeoutError:
+            raise WorkerError(f"--workers {self._address}: the scheduler does not answer") from None
+        except (CancelledError, OSError):
+            raise self.lost() from None
+
+    def asked(
+        self, action: Callable[[Client], Awaitable[_Answer]], seconds: float | None = None
+    ) -> _Answer:
+        """What an action gives within so many seconds, `PATIENCE_SECONDS` if none are given. Raises `WorkerError`."""
+        return self.ended(self.begun(action), PATIENCE_SECONDS if seconds is None else seconds)
+
+    def lost(self) -> WorkerError:
+        """The scheduler was there, and is not any more."""
+        return WorkerError(f"--workers {self._address}: the scheduler has gone away")
+
+
 @contextmanager
-def _connected(address: str) -> Iterator[Client]:
-    """A client of the scheduler at `address`; what Dask logs about it is not shown."""
+def _connected(address: str) -> Iterator[_Connection]:
+    """A connection to the scheduler at `address`; what Dask logs about it is not shown."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    client = None
+    connection = _Connection(address)
     try:
-        client = _client(address)
-        yield client
+        connection.open()
+        yield connection
     finally:
-        if client is not None:
-            # A scheduler that has stopped would be waited for.
-            with suppress(Exception):
-                _ended(_begun(client.close), _CLOSING_SECONDS, address)
+        connection.close()
         logging.disable(disabled)
-
-
-def _begun(action: Callable[[], _Answer]) -> concurrent.futures.Future[_Answer]:
-    """An action on a thread of its own, which ends with the process whatever it waits for."""
-    answer: concurrent.futures.Future[_Answer] = concurrent.futures.Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(action())
-        except BaseException as error:
-            answer.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return answer
-
-
-def _ended(answer: concurrent.futures.Future[_Answer], seconds: float, address: str) -> _Answer:
-    """What an action gives; raises `WorkerError` if it has not ended by then, or has lost the scheduler."""
-    from distributed import CancelledError
-
-    try:
-        return answer.result(seconds)
-    except concurrent.futures.TimeoutError:
-        raise WorkerError(f"--workers {address}: the scheduler does not answer") from None
-    except (CancelledError, OSError):
-        raise WorkerError(f"--workers {address}: the scheduler has gone away") from None
-
-
-def _holders(client: Client, future: Future) -> set[str]:
-    """The workers that have the result of a future."""
-    return {address for held in client.who_has([future]).values() for address in held}
 
 
 def silent_workers(dask_scheduler: Any) -> dict[str, float]:
@@ -184,35 +243,16 @@ def silent_workers(dask_scheduler: Any) -> dict[str, float]:
     }
 
 
-def _check_answers(client: Client, address: str) -> bool:
+def _check_answers(connection: _Connection) -> bool:
     """Whether there are workers. Raises `WorkerError` if the scheduler, or a worker that is needed, does not answer."""
-    silent = _ended(
-        _begun(lambda: client.run_on_scheduler(silent_workers)), PATIENCE_SECONDS, address
-    )
+    silent = connection.asked(lambda client: client.run_on_scheduler(silent_workers))
     for worker, seconds in sorted(silent.items()):
         if seconds > SILENCE_SECONDS:
             raise WorkerError(
                 f"the worker {worker} has not answered for {seconds:.0f} s",
                 hint="it has stopped, or its machine cannot be reached any more",
             )
-    return bool(_ended(_begun(client.nthreads), PATIENCE_SECONDS, address))
-
-
-def _client(address: str) -> Client:
-    from distributed import Client
-
-    try:
-        # A scheduler that has stopped still takes connections.
-        opened = _begun(lambda: Client(address, timeout=PATIENCE_SECONDS))
-        return opened.result(PATIENCE_SECONDS + _LOOK_SECONDS)
-    except concurrent.futures.TimeoutError:
-        raise WorkerError(f"--workers {address}: the scheduler does not answer") from None
-    except (OSError, ValueError, TypeError) as error:
-        reason = next(iter(str(error).strip().splitlines()), "")
-        raise WorkerError(
-            f"--workers {address}: no scheduler answers there{reason and ': '}{reason}",
-            hint="`dask scheduler` prints its address when it starts",
-        ) from None
+    return bool(connection.asked(lambda client: client.nthreads()))
 
 
 def version_here() -> str:
@@ -220,13 +260,14 @@ def version_here() -> str:
     return VERSION
 
 
-def _check_versions(client: Client, address: str) -> None:
+def _check_versions(connection: _Connection) -> None:
     """Raise `WorkerError` if there is no worker, or any part of the cluster runs another traceview than this process."""
-    asked = _begun(lambda: client.run(version_here, on_error="return"))
     try:
-        found: dict[str, object] = _ended(asked, PATIENCE_SECONDS, address)
+        found: dict[str, object] = connection.asked(
+            lambda client: client.run(version_here, on_error="return")
+        )
     except WorkerError:
-        _ended(_begun(client.nthreads), _CLOSING_SECONDS, address)
+        connection.asked(lambda client: client.nthreads(), _CLOSING_SECONDS)
         raise WorkerError(
             "a worker of the cluster does not answer", hint="the page of the scheduler shows which"
         ) from None
@@ -236,8 +277,12 @@ def _check_versions(client: Client, address: str) -> None:
         )
     places = [(f"the worker {address}", version) for address, version in sorted(found.items())]
     try:
-        of_scheduler = _begun(lambda: client.run_on_scheduler(version_here))
-        places.append(("the scheduler", _ended(of_scheduler, PATIENCE_SECONDS, address)))
+        places.append(
+            (
+                "the scheduler",
+                connection.asked(lambda client: client.run_on_scheduler(version_here)),
+            )
+        )
     except ImportError as error:
         places.append(("the scheduler", error))
     for place, version in places:
@@ -249,26 +294,23 @@ def _check_versions(client: Client, address: str) -> None:
             )
 
 
-def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterator[Future]:
+def _as_done(connection: _Connection, futures: Iterable[Future]) -> Iterator[Future]:
     """The futures as they end. Raises `WorkerError` if the scheduler, a worker that is needed or all workers are gone."""
-    from distributed import CancelledError, wait
-    from distributed import TimeoutError as LateError
+    from distributed import CancelledError
 
     pending = set(futures)
     lonely_since = None
     looked_at = monotonic()
     while pending:
-        ended: set[Future] = set()
         try:
-            with suppress(LateError):
-                ended = wait(pending, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED").done
+            ended = connection.begun(partial(_ended_of, pending)).result()
         except (CancelledError, OSError):
-            raise WorkerError(f"--workers {address}: the scheduler has gone away") from None
+            raise connection.lost() from None
         pending -= ended
         yield from ended
         # Also while others go on: what a stopped worker has in work would be waited for at the end.
         if monotonic() - looked_at >= _LOOK_SECONDS:
-            has_workers = _check_answers(client, address)
+            has_workers = _check_answers(connection)
             looked_at = monotonic()
             lonely_since = None if has_workers else lonely_since or looked_at
         if lonely_since and monotonic() - lonely_since > PATIENCE_SECONDS:
@@ -276,6 +318,19 @@ def _as_done(client: Client, futures: Iterable[Future], address: str) -> Iterato
                 "the cluster has no workers any more",
                 hint="the memory of a worker may not suffice for its files",
             )
+
+
+async def _ended_of(futures: set[Future], _client: Client) -> set[Future]:
+    """The futures that have ended, within `_LOOK_SECONDS` if none has yet."""
+    from distributed import TimeoutError as LateError
+    from distributed import wait
+
+    with suppress(LateError):
+        ended: set[Future] = (
+            await wait(futures, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED")
+        ).done
+        return ended
+    return set()
 
 
 def _absolute(path: Location) -> Location:
