@@ -601,7 +601,7 @@ HEADLINES: Final[Mapping[str, str]] = {
     "evaluation_between_steps": (
         "Both GPUs spend 15.0 of 55.0 ms (27%) in an evaluation between steps, in 1 of 4 used steps."
     ),
-    "every_fifth_step": "Every fifth step takes 24.5 instead of 19.1 ms: Python between steps.",
+    "every_fifth_step": "Every fifth step takes 24.5 instead of 19.1 ms: between steps.",
     "one_step": (
         "Only 1 step was recorded: GPU:0 waits 46.8 of 59.2 ms (79%) between recorded calls; capture ten."
     ),
@@ -641,7 +641,7 @@ SHARES: Final[Mapping[str, tuple[int, int]]] = {
     "one_late_gpu": (4 * 3 * 2 * ms(5), 4 * 4 * ms(40)),
     # Evaluation: all of it, from the end of one marker to the start of the next.
     "evaluation_between_steps": (2 * ms(60), 2 * ms(220)),
-    # Python between steps: after steps 4, 9 and 14.
+    # Between steps: after steps 4, 9 and 14.
     "every_fifth_step": (3 * ms(5.4), ms(321.8)),
     # Unknown: from the end of each kernel but the last to the next call.
     "one_step": (4 * ms(11.7), ms(59.2)),

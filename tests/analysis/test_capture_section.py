@@ -56,10 +56,18 @@ def test_problems_are_said_with_their_hosts_and_many_are_cut() -> None:
 @pytest.mark.parametrize(
     ("ratio", "spread", "sentence"),
     [
-        (0.11, 0.1, "Profiler overhead: 11.0% of a step without it."),
-        (0.11, None, "Profiler overhead: 11.0% of a step without it."),
-        (0.1, 0.1, "Profiler overhead: not measurable, because step times vary by 10.0%."),
-        (-0.2, 0.1, "Profiler overhead: not measurable, because step times vary by 20.0%."),
+        (
+            0.11,
+            0.1,
+            "Recorded steps are 11.0% longer than those before, which no profiler recorded.",
+        ),
+        (
+            0.11,
+            None,
+            "Recorded steps are 11.0% longer than those before, which no profiler recorded.",
+        ),
+        (0.1, 0.1, "What recording costs cannot be told, because step times vary by 10.0%."),
+        (-0.2, 0.1, "What recording costs cannot be told, because step times vary by 20.0%."),
     ],
 )
 def test_overhead_is_said_where_it_exceeds_how_much_steps_vary(

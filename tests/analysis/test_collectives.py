@@ -429,3 +429,26 @@ def test_many_small_collectives(count: int, size: int, is_small: bool, tmp_path:
     else:
         assert "small-collectives" not in found
         assert "collective-exposed" in found
+
+
+@pytest.mark.parametrize(("keys", "lost_ms"), [(17, 16), (18, 21), (35, 21), (36, 16)])
+def test_keys_are_made_for_small_collectives(keys: int, lost_ms: int, tmp_path: Path) -> None:
+    """A call converts one for each of nine collectives on two GPUs, in 5 ms, before its graph; others convert more."""
+
+    def values(step: Step, first: int) -> None:
+        step.host("train_step", 0.1, 49)
+        for place in range(keys):
+            step.host("convert_to_tensor", 0.2 + 5 * place / keys, 0.2 + 5 * (place + 1) / keys)
+        step.host("FunctionRun", 5.2, 49)
+        for ordinal in range(2):
+            step.kernel(ordinal, 6, 10, launch_ms=5.9)
+        for place in range(8):
+            start_ms = 11 + 4 * place
+            span, at_ms = (start_ms, start_ms + 2), start_ms - 0.5
+            all_reduce(step, [span] * 2, instance=first + place, asked_ms=at_ms, size=4)
+        all_reduce(step, [(45, 47)] * 2, instance=first + 50, asked_ms=44)
+
+    small = analyzed_steps(tmp_path, values)["small-collectives"]
+    assert small.loss is not None
+    assert small.loss.ps_per_step == ms(lost_ms)
+    assert ("5.00 ms of it pass before the graph runs" in small.explanation) is (lost_ms > 16)

@@ -22,7 +22,7 @@ REASONS = {
     "input_doubled": r"because GPU:0–3 wait [34]\.\d+ ms more for input",
     "input_fivefold": r"because GPU:0–3 wait 1[56]\.\d+ ms more for input",
     "collective_slower": r"because communication takes [23]\.\d+ ms longer",
-    "callback_added": r"because GPU:0–3 wait 3\.\d+ ms more for Python between steps",
+    "callback_added": r"because GPU:0–3 wait 3\.\d+ ms more between steps",
     "retracing_begun": r"because GPU:0–3 wait 4\.\d+ ms more for tracing and compilation",
 }
 FINDINGS = {

@@ -191,7 +191,7 @@ def test_every_letter_is_explained() -> None:
     text = shown(screen(anatomy=tuple(row(f"GPU:{n}", 50 * MS, **parts) for n in range(4))), 60)
     assert unexplained(text.splitlines()) == set()
     (line,) = re.findall(r"^  other: .*$", text, re.M)
-    assert "B Python between steps" in text
+    assert "B between steps" in text
     without = text.replace(line, "")
     assert unexplained(without.splitlines())
 

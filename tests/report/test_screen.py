@@ -64,5 +64,6 @@ def test_the_capture_is_judged_in_one_line() -> None:
     (host,) = report.capture.hosts
     slow = replace(sound.capture, hosts=(replace(host, overhead_ratio=0.008),))
     assert (
-        screen_of(replace(sound, capture=slow)).trust[2] == "the profiler makes steps 0.8% longer"
+        screen_of(replace(sound, capture=slow)).trust[2]
+        == "recorded steps are 0.8% longer than those before"
     )

@@ -148,11 +148,11 @@ MEANINGS: Final[dict[State, Meaning]] = {
         "for Python's garbage collector",
     ),
     State.BETWEEN: Meaning(
-        "Python between steps",
+        "between steps",
         "B",
         "bright_yellow",
-        "the host was between two steps: callbacks, logging",
-        "for Python between steps",
+        "the host was between two steps: callbacks, logging, or a wait",
+        "between steps",
     ),
     State.EVALUATION: Meaning(
         "evaluation", "E", "yellow", "the host evaluated between two steps", "for an evaluation"

@@ -506,7 +506,7 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
         yield f"{numbers.percent(unknown)} of the {time_words(report.results.device_time)} has no recorded cause"
     overhead = measured_overhead(view, capture.hosts)
     if overhead is not None:
-        yield f"the profiler makes steps {numbers.share(overhead)} longer"
+        yield f"recorded steps are {numbers.share(overhead)} longer than those before"
     if remark_count:
         yield numbers.plural(remark_count, "remark")
 

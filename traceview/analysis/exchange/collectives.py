@@ -28,6 +28,7 @@ from traceview.analysis.exchange.reduction_path import (
     reduction_paths,
     reduction_rows,
 )
+from traceview.analysis.facts.call_keys import MANY_CALLS, rows_of_keys
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
@@ -123,7 +124,7 @@ SMALL: Final = Rule(
     code="small-collectives",
     states=(State.COMMUNICATION, State.DEVICE_WAIT),
     # Choices of ours: healthy steps of 48 programs had at most one such collective.
-    limits={"fewest_calls": 8, "most_bytes": 64_000},
+    limits={"fewest_calls": MANY_CALLS, "most_bytes": 64_000},
     starts_at=(
         "{limit} of the GPU time, while nothing computes, in collectives of layers, or in others that are {fewest_calls} or more "
         "per step and at least half of all: of at most {most_bytes} each, or, where none are recorded, not of the optimizer"
@@ -142,6 +143,10 @@ SMALL: Final = Rule(
         "layers": (
             "Layers exchange data between replicas inside the step, as `BatchNormalization(synchronized=True)` does three "
             "times per layer in the forward pass and twice in the backward pass. Each step has {calls} of layers."
+        ),
+        "keys": (
+            "{keys} of it pass before the graph runs: in each call TensorFlow makes a key for each collective of each replica "
+            "in Python."
         ),
     },
     # 60 numbers one by one took 19.2 ms, as a list or a stack 6.2 and 6.0 (four replicas on two cores, TensorFlow 2.21).
@@ -204,8 +209,9 @@ OFF_GPU: Final = Rule(
 
 def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | None]:
     """Small collectives, the other exposed ones, and sums off the links."""
-    rows = context.ledger.rows(states=EXPOSED.states)
-    if (finding := _small(context)) is not None:
+    keys = rows_of_keys(context, context.ledger)
+    rows = context.ledger.rows(states=EXPOSED.states) | keys
+    if (finding := _small(context, keys)) is not None:
         small, told = finding
         rows &= ~small
         yield told
@@ -213,7 +219,7 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | N
     yield _off_gpu(context)
 
 
-def _small(context: Context) -> tuple[BoolArray, Finding] | None:
+def _small(context: Context, keys: BoolArray) -> tuple[BoolArray, Finding] | None:
     """The finding about collectives of layers, else about many others, with its rows of the ledger."""
     layers = layer_collectives(context)
     if layers is None:
@@ -221,9 +227,13 @@ def _small(context: Context) -> tuple[BoolArray, Finding] | None:
     else:
         events, count = layers.rows, layers.per_step
         title = "norm" if layers.is_batch_norm else "layers"
-    rows = context.ledger.rows(states=SMALL.states, events=events)
+    rows = context.ledger.rows(states=SMALL.states, events=events) | keys
     arguments: dict[str, Argument] = {"calls": Number(count, "collective")}
     evidence = [Evidence("collective_count", count, None, "")]
+    notes = [] if layers is None else ["layers"]
+    if keys.any():
+        notes.append("keys")
+        arguments["keys"] = Time(context.ledger.loss(keys).mean_ps)
     if layers is not None:
         arguments["layers"] = Number(len(layers.scopes), "layer")
         first = min(scope.decode("utf-8", "replace") for scope in layers.scopes)
@@ -236,7 +246,8 @@ def _small(context: Context) -> tuple[BoolArray, Finding] | None:
         evidence=evidence,
         title=title,
         action="" if layers is None else "layers",
-        notes=() if layers is None else ("layers",),
+        notes=notes,
+        keeps_waiting=True,
     )
     return None if finding is None else (rows, finding)
 

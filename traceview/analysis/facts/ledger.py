@@ -18,6 +18,7 @@ In this order:
     no work      idle time of a device that only copies, and, while another one computes, of one that computes little
     meeting      what all devices wait in the collectives of a step: it comes from meeting more than once
     calls        Python in steps of hosts without samples, where no frame was recorded either
+    keys         dispatch before a graph in which Python makes keys of its collectives: they cause it
 
 Where stacks were sampled, Python in steps and between them and waits for a value have the line of Python as `by`.
 """
@@ -32,6 +33,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceview.analysis.facts.call_keys import key_changes
 from traceview.analysis.facts.core_waits import CoreWaits, Floats, core_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import (
@@ -493,7 +495,7 @@ _LONG_DISPATCH_PS: Final = 1000 * PS_PER_US
 
 
 def _of_device(context: Run, device: int, lines: list[str]) -> list[Change]:
-    """What a device alone shows: lines of Python, silence, and kernels too short for their launches.
+    """What a device alone shows: lines of Python, silence, kernels too short for their launches, and keys.
 
     A long row that is as long as a line of Python takes has the line that ran in it, where samples show it. What nothing but
     silence shows is no Python: it is time between recorded calls.
@@ -509,7 +511,7 @@ def _of_device(context: Run, device: int, lines: list[str]) -> list[Change]:
             shown = python.lines.sampled
     among, state = (State.PYTHON,), State.BETWEEN_CALLS
     changes.append(partial(recast, spans=complement(shown), among=among, state=state))
-    return [*changes, *of_small_kernels(context, host, device)]
+    return [*changes, *of_small_kernels(context, host, device), *key_changes(context, host)]
 
 
 def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[str]) -> Columns:

@@ -67,8 +67,9 @@ _AWAITED_WORDS: Final = {
 """What a line waits for where no Python runs."""
 
 
-def _between_steps(what: str) -> str:
-    return f"{{who:waits/wait}} {{loss}} for {what} between steps[ in {{line}}][, in {{affected}} of {{used}}]"
+def _between_steps(what: str = "") -> str:
+    what = what and f" for {what}"
+    return f"{{who:waits/wait}} {{loss}}{what} between steps[ in {{line}}][, in {{affected}} of {{used}}]"
 
 
 def _in_step(what: str) -> str:
@@ -306,7 +307,10 @@ CALLBACK_STALL: Final = Rule(
     code="callback-stall",
     states=(State.BETWEEN,),
     title=_between_steps("Python"),
-    titles={key: _between_steps(words) for key, words in _AWAITED_WORDS.items()},
+    titles={
+        "unseen": _between_steps(),
+        **{key: _between_steps(words) for key, words in _AWAITED_WORDS.items()},
+    },
     meaning=(
         "The host is between two step markers, in callbacks, logging, metrics or other code of the loop, and no step is in "
         "flight."

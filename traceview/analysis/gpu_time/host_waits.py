@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.call_keys import rows_of_keys
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.python_lock import threads_at_work
@@ -249,6 +250,9 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
     if compiles := waits(State.COMPILE):
         yield from _compilation(compiles)
     ops = waits(State.HOST_OPS)
+    if ops:
+        # What collectives cause is told of them.
+        ops = _Waits(context, result, ops.rows & ~rows_of_keys(context, ledger))
     heavy = _heavy_ops(context) if ops else {}
     yield from _of_heavy_ops(context, result, heavy)
     one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)
@@ -377,7 +381,7 @@ def _event(metric: str, event: str, gap: Gap) -> Evidence:
 def _between_steps(waits: _Waits) -> Iterator[Finding | None]:
     """Python between steps; the ops that it runs one by one where a graph would save most of the time."""
     python = waits.python(State.BETWEEN)
-    arguments, key = _line(python), _instead(python)
+    arguments, key = _line(python), _instead(python) if python else "unseen"
     evidence: list[Evidence] = []
     ops = _ops_between_steps(waits)
     if ops is not None:
@@ -559,6 +563,7 @@ def _heavy_ops(context: Context) -> dict[int, BoolArray]:
     """The rows of each op on the CPU that devices wait for so long that it is a finding, the longest first; by name."""
     ledger, columns = context.ledger, context.ledger.columns
     rows = ledger.rows(states=rules.CPU_HEAVY_OP.states) & (columns.by_kind == By.OP)
+    rows &= ~rows_of_keys(context, ledger)
     ops, place = unique_inverse(columns.by[rows])
     total = totals(place, columns.duration_ps[rows], ops.size)
     share = total / (sum(ledger.gpu_ps_by_device.values()) or 1)

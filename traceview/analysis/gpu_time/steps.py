@@ -83,7 +83,7 @@ UNSTEADY_STEPS: Final = Rule(
         "usual_step_ps": "other step",
     },
     explains=("callback-stall", "python-stall", "between-calls"),
-    example="Every fifth step takes 24.5 instead of 19.1 ms: Python between steps",
+    example="Every fifth step takes 24.5 instead of 19.1 ms: between steps",
 )
 
 NO_STEP_MARKER: Final = Rule(

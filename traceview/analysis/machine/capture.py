@@ -432,12 +432,12 @@ def _cost_sentences(view: View, hosts: Sequence[HostCapture]) -> Iterator[str]:
     measured = measured_overhead(view, hosts)
     ratios = {host.host: host.overhead_ratio for host in hosts if host.overhead_ratio is not None}
     if measured is not None:
-        yield f"Profiler overhead: {numbers.share(measured)} of a step without it."
+        yield f"Recorded steps are {numbers.share(measured)} longer than those before, which no profiler recorded."
     elif ratios:
         # The profiler makes no step shorter: where they were, they vary by that.
         spreads = _step_spreads(view)
         vary = numbers.share(max(max(spreads.get(of, 0.0), -ratios[of]) for of in ratios))
-        yield f"Profiler overhead: not measurable, because step times vary by {vary}."
+        yield f"What recording costs cannot be told, because step times vary by {vary}."
     python = [host.python_cost_ratio for host in hosts if host.python_cost_ratio is not None]
     if python:
         yield f"Sampling Python stacks took {numbers.share(max(python))} of one core."
