@@ -10,6 +10,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.python_sidecars import PROFILE_START_NS, Sample, python_group
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import FIRST, SECOND, component
 from traceview.analysis.rules.finding import Finding
@@ -65,6 +66,33 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
         assert (finding.severity, finding.loss.ps_per_step) == ("critical", ms(48.1 - 2.4))
         assert finding.title.endswith("for 100 ops per step outside of any tf.function")
         assert "most often AddV2 and Mul" in finding.explanation
+
+
+@pytest.mark.parametrize(("work_ms", "is_own"), [(2, False), (7, True)])
+def test_python_at_another_line_is_a_cause_of_its_own(
+    work_ms: int, is_own: bool, tmp_path: Path
+) -> None:
+    """Ops run one by one from 9 ms on; before that NumPy sorts, for less or more than 5 % of the steps."""
+    sorts = (("numpy/_core/fromnumeric.py", "sort", 1092, False), ("train.py", "kept", 4, True))
+    trace = new_trace()
+    samples: list[Sample] = []
+    for step in marked_steps(trace):
+        for replica in (FIRST, SECOND):
+            component(step, 1 if replica == FIRST else 2, 0.5, replica)
+        for place in range(100):
+            eager(step, "AddV2", 9 + SPACING_MS * place, 0.3)
+        begin_ns = PROFILE_START_NS + round(step.start_ms * 1_000_000)
+        for at in range(50):
+            stack = sorts if 9 - work_ms < at < 9 else (("train.py", "train", 9, True),)
+            samples.append((begin_ns + at * 1_000_000, 0, stack))
+    path = trace.write(tmp_path)
+    threads = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
+    write_sidecar(path, {"python": python_group(samples, threads)})
+    findings = {row.code: row for row in traceview.analyze(tmp_path).findings}
+    assert ("python-stall" in findings) is is_own
+    if is_own:
+        assert findings["python-stall"].title.endswith("in the step in kept, train.py:4")
+    assert "100 ops per step" in findings["host-bound"].title
 
 
 def test_a_call_of_a_function_is_no_single_op(tmp_path: Path) -> None:

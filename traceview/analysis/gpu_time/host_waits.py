@@ -689,6 +689,10 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding | None]:
     ops = _many_eager_ops(context, host)
     if ops is None or _is_of_profiler(context, host, waits.loss.mean_ps, ops):
         return
+    elsewhere = _at_another_line(waits)
+    if context.ledger.loss(elsewhere).share >= LIMIT:
+        yield from _python(_Waits(context, waits.result, elsewhere))
+        waits = _Waits(context, waits.result, waits.rows & ~elsewhere)
     key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
     yield waits.finding(
         rules.HOST_BOUND,
@@ -702,6 +706,20 @@ def _outside_of_graphs(waits: _Waits) -> Iterator[Finding | None]:
         action="eager",
         notes=(key,),
     )
+
+
+def _at_another_line(waits: _Waits) -> BoolArray:
+    """Python in the step at lines other than the one that calls most of the ops."""
+    ledger, columns = waits.context.ledger, waits.context.ledger.columns
+    python: BoolArray = waits.rows & (columns.state == State.PYTHON)
+    python &= columns.by_kind == By.PYTHON
+    calls = _Waits(waits.context, waits.result, waits.rows & (columns.state == State.HOST_OPS))
+    called_at = calls.python(State.PYTHON)
+    if called_at is None:
+        return np.zeros(columns.count, dtype=np.bool_)
+    own = [number for number, line in enumerate(ledger.python) if line == called_at.line]
+    python &= ~is_in(columns.by, own)
+    return python
 
 
 def diagnose_without_devices(context: Context) -> Iterator[Finding]:
