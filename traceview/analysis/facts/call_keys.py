@@ -16,12 +16,13 @@ from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.intervals import NEVER, BoolArray, Int64Array, IntervalSet, union
 from traceview.ledger.build import cut_at, is_among, recast_rows
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
+from traceview.trace.model import NONE
 
 MANY_CALLS: Final = 8
 """Collectives of a device in a graph, from which on their keys count; a choice of ours. Gradients come packed, in few."""
@@ -71,16 +72,19 @@ def keys_of_hosts(context: Run) -> dict[int, Keys]:
     """By host, of those whose callers make many."""
     collectives, trace = context.collectives, context.trace
     host_of = trace.host_of_device[collectives.device]
+    by_host = np.argsort(host_of, kind="stable")
     found = {}
-    for host in unique_ids(host_of).tolist():
-        rows = np.flatnonzero(host_of == host)
+    # A host without a window has no states.
+    for host in context.idle.states:
+        first, last = np.searchsorted(host_of, (host, host + 1), sorter=by_host).tolist()
+        rows = by_host[first:last]
         least = MANY_CALLS * unique_ids(collectives.device[rows]).size
         begun = np.sort(trace.device_columns.start_ps[collectives.row[rows]])
         spans = _spans(context, host, begun, least)
         if spans.start.size:
-            found[host] = Keys(
-                spans, int(collectives.op[rows[np.argmin(collectives.start_ps[rows])]])
-            )
+            # Collectives come in the order of their starts.
+            op, kernel = int(collectives.op[rows[0]]), int(collectives.name[rows[0]])
+            found[host] = Keys(spans, kernel if op == NONE else op)
     return found
 
 
@@ -91,6 +95,8 @@ def _spans(context: Run, host: int, begun_ps: Int64Array, least_count: int) -> I
     not twice as many.
     """
     trace, states = context.trace, context.idle.states[host]
+    if begun_ps.size < max(least_count, 1):
+        return NEVER
     columns, rows = trace.host_columns, states.by_start(states.caller).rows
     names = columns.name[rows]
     inside = rows[~states.is_marker(rows)]
