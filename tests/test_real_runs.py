@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 
 import traceview
 from scripts.real_runs import judge, record
@@ -85,6 +86,19 @@ def test_the_slow_run_of_a_fixture(slow_input: traceview.Report) -> None:
     assert judgement.share == pytest.approx(share)
     assert judgement.is_cost_right
     assert not judgement.is_undisturbed_cost_right
+
+
+@pytest.mark.parametrize(
+    ("factor", "is_right"), [(0.84, True), (0.83, False), (1.25, True), (1.26, False)]
+)
+def test_what_healthy_steps_spend_is_right_if_it_was_measured(
+    factor: float, is_right: bool, slow_input: traceview.Report
+) -> None:
+    loss = next(row.loss for row in slow_input.findings if row.code == "input-bound")
+    assert loss is not None
+    program = replace(INPUT, present={"input-bound": loss.ratio * factor})
+    assert judge.judge_healthy(program, slow_input).is_first_right is is_right
+    assert not judge.judge_healthy(INPUT, slow_input).is_first_right
 
 
 def test_a_folder_of_recordings(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from scripts.real_runs.judge import Judgement, judge_healthy, judge_slow
+from scripts.real_runs.judge import Judgement, judge_healthy, judge_slow, warnings_of
 from scripts.real_runs.record import STEP_TIMES
 from scripts.real_runs.table import PROGRAMS, Statistic
 from scripts.real_runs.truth import RECORDED, UNDISTURBED, read_blocks, true_costs
@@ -91,15 +91,13 @@ def test_it_names_the_line(recordings: Path, name: str, line: str) -> None:
 def test_a_device_that_computes_all_the_time_is_told_nothing(
     recordings: Path, name: str, computes: str
 ) -> None:
-    judgement = judge_healthy(name, report_of(recordings, name))
+    judgement = judge_healthy(PROGRAMS[name.partition("/")[0]], report_of(recordings, name))
     assert judgement.is_first_right
     assert judgement.headline.startswith(f"No problem found: {computes}")
 
 
 def test_a_throttled_gpu_is_the_machine_and_not_the_program(recordings: Path) -> None:
-    assert judge_healthy("", report_of(recordings, "gpu_jax_float64/slow-1")).warnings == (
-        "float64-compute",
-    )
+    assert warnings_of(report_of(recordings, "gpu_jax_float64/slow-1")) == ("float64-compute",)
 
 
 def test_what_the_host_stages_is_told_from_the_copy(recordings: Path) -> None:

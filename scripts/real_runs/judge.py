@@ -39,7 +39,7 @@ class Judgement(Struct, frozen=True):
         undisturbed: What it costs without the profiler.
         warnings: Codes of the findings that are no mere information.
         is_first_right: Whether the verdict names the slowdown, and the next finding the second one, if there is one; of a
-            healthy run, whether there is no warning but that its steps are small.
+            healthy run, whether there is no warning but of what it spends as measured, and that its steps are small.
         is_state_right: Whether one of the states is one of the slowdown's.
     """
 
@@ -100,13 +100,16 @@ def judge_slow(
     )
 
 
-def judge_healthy(name: str, report: traceview.Report) -> Judgement:
+def judge_healthy(
+    program: Program, report: traceview.Report, recording: str = "healthy"
+) -> Judgement:
     """Judge the report of a healthy run."""
     verdict, leading, warnings = report.verdict, report.leading, warnings_of(report)
     is_small = leading is not None and "small" in leading.sentences
-    is_right = set(warnings) <= {SMALL} and (not warnings or is_small)
+    wrong = set(warnings) - _present(program, report)
+    is_right = wrong <= {SMALL} and (not wrong or is_small)
     return Judgement(
-        name=name,
+        name=f"{program.name}/{recording}",
         headline=verdict.headline,
         finding=verdict.finding,
         states=leading.loss.states if leading and leading.loss else (),
@@ -117,6 +120,16 @@ def judge_healthy(name: str, report: traceview.Report) -> Judgement:
         is_first_right=is_right,
         is_state_right=is_right,
     )
+
+
+def _present(program: Program, report: traceview.Report) -> set[str]:
+    """The codes of findings whose cost is close enough to what the healthy steps spend on that, too."""
+    costs = {row.code: row.loss.ratio for row in report.findings if row.loss}
+    return {
+        code
+        for code, share in program.present.items()
+        if code in costs and abs(costs[code] - share) <= WITHIN * share
+    }
 
 
 def warnings_of(report: traceview.Report) -> tuple[str, ...]:
@@ -140,7 +153,7 @@ def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:
         path = folder / f"slow-{index}"
         yield judge_slow(program, traceview.analyze(path), truth, without, path.name)
     for path in sorted(folder.glob("healthy-*")):
-        yield judge_healthy(f"{program.name}/{path.name}", traceview.analyze(path))
+        yield judge_healthy(program, traceview.analyze(path), path.name)
 
 
 def totals(judgements: Sequence[Judgement]) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -19,6 +21,8 @@ class Program(Struct, frozen=True):
         states: Those of the ledger that name the slowdown.
         statistic: Whether the slowdown costs every step (median) or some steps (mean).
         second: Codes that are right as the second finding, of a program that two things slow down.
+        present: By code of a finding what healthy steps spend on that, too, as a share of a step: how much shorter they were
+            without it, in turns with it in one process on an idle machine.
     """
 
     name: str
@@ -27,6 +31,7 @@ class Program(Struct, frozen=True):
     states: tuple[str, ...]
     statistic: Statistic = "median"
     second: tuple[str, ...] = ()
+    present: Mapping[str, float] = MappingProxyType({})
 
     @property
     def is_jax(self) -> bool:

@@ -15,6 +15,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
+from tests.trace.test_replicas import FIRST, SECOND, component
 from traceview.analysis.exchange.balance import Balance
 from traceview.analysis.exchange.stragglers import CHANCE, LEAST_EXCESS, LateDevice, is_steady
 from traceview.analysis.facts.selection import select
@@ -227,6 +228,27 @@ def test_few_turns_may_be_chance(count: int, is_serial: bool, tmp_path: Path) ->
         step.kernel(0, 2, 12)
         step.kernel(1, 22, 32)
     assert balance(analyzed(tmp_path, trace)).is_serial == is_serial
+
+
+@pytest.mark.parametrize(("others", "is_serial"), [(0.5, True), (0.51, False)])
+def test_replicas_without_two_cores_take_turns_for_that(
+    others: float, is_serial: bool, tmp_path: Path
+) -> None:
+    """`others`: the cores that other processes take, of two."""
+    trace = new_trace(length_ms=650)
+    for step in marked_steps(trace, count=12):
+        component(step, 1, 2, FIRST, each_ms=18)
+        component(step, 2, 24, SECOND, each_ms=18)
+    load = {
+        "elapsed_ns": 10**9,
+        "cores": 2,
+        "own_ns": 10**9,
+        "busy_ns": round((1 + others) * 10**9),
+    }
+    write_sidecar(trace.write(tmp_path), {"load": load})
+    report = traceview.analyze(tmp_path)
+    assert balance(report).is_serial is is_serial
+    assert ("serial-gpus" in findings(report)) is is_serial
 
 
 def test_what_comes_before_the_first_turn_of_a_step_is_nobodys(tmp_path: Path) -> None:

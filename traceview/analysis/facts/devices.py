@@ -27,6 +27,9 @@ WITHOUT_EVENT: Final = ("empty", "memory_only")
 OF_CHANCE_RATIO: Final = 0.5
 """Devices that run one after another overlap less than this share of what chance gives."""
 
+_FOR_TWO: Final = 1.5
+"""Cores for two devices to compute at once, most of the time: a choice of ours."""
+
 _DEVIATIONS: Final = 1.64
 """They overlap by so many standard deviations less: so far below the mean lies 1 of 20 values that chance gives."""
 
@@ -113,7 +116,8 @@ class Concurrency(Struct, frozen=True):
 
     `concurrency_ratio`: the overlap as a share of the largest possible, (sum of compute - its union) over (sum -
     longest), both sums over the used steps; `chance_ratio`: what devices that compute independently would reach;
-    `is_serial`: whether they overlap far less, in enough steps to rule chance out.
+    `is_serial`: whether they overlap far less, in enough steps to rule chance out; replicas for which other processes leave
+    too few cores take turns for that alone.
     """
 
     concurrency_ratio: float
@@ -160,7 +164,16 @@ def concurrency(run: Run) -> Concurrency | None:
     step_count = min(len(run.selection.used_of(host)) for host in hosts)
     deviations = (1 - ratio / chance) * _mean_over_deviation(shares, step_count)
     is_serial = ratio < OF_CHANCE_RATIO * chance and deviations > _DEVIATIONS
+    is_serial &= not any(_has_one_core(trace, device) for device in devices)
     return Concurrency(ratio, chance, is_serial)
+
+
+def _has_one_core(trace: Trace, device: int) -> bool:
+    """Whether a device is a CPU replica of a host on which other processes leave too few cores for two."""
+    entry = trace.device_list[device]
+    sidecar = trace.hosts[entry.host].sidecar
+    free = sidecar.load.free_cores if sidecar is not None else None
+    return entry.kind == "replica" and free is not None and free < _FOR_TWO
 
 
 def _used_steps(run: Run, hosts: Collection[int]) -> tuple[Int64Array, Int64Array]:

@@ -239,6 +239,13 @@ class RecordedLoad(Struct, frozen=True):
     own_ns: RecordedCount | None
     cores: RecordedCount | None
 
+    @property
+    def free_cores(self) -> float | None:
+        """The cores that no other process took, mean over the window; None where not known."""
+        if not self.elapsed_ns or not self.cores or self.busy_ns is None:
+            return None
+        return self.cores - max(self.busy_ns - (self.own_ns or 0), 0) / self.elapsed_ns
+
 
 class Sidecar(Struct, frozen=True):
     """The part of the sidecar that the analysis uses. `evaluations`: what ran between steps.
