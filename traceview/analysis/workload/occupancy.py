@@ -181,7 +181,7 @@ class _Kernels(Struct, frozen=True, eq=False):
     """The kernels of one device by label and details, longest first.
 
     `label`, `duration_ps`: int64. `block_count`: int64, -1 where no grid is recorded; `occupancy`: float64, nan where not known.
-    `is_sparse`: which fill little of the GPU. `sparse_rows`: the rows of the ledger of these.
+    `is_sparse`: which fill little of the GPU.
     """
 
     label: Int64Array
@@ -189,15 +189,21 @@ class _Kernels(Struct, frozen=True, eq=False):
     block_count: Int64Array
     occupancy: FloatArray
     is_sparse: BoolArray
-    sparse_rows: Int64Array
 
 
-def kernels_by_device(context: Context) -> dict[int, _Kernels]:
-    """The compute of each device whose kernels have details, by label and details."""
+class _Devices(Struct, frozen=True, eq=False):
+    """The occupancy of each GPU, and which rows of the ledger are of kernels that fill little of one, bool."""
+
+    rows: tuple[DeviceOccupancy, ...]
+    is_sparse: BoolArray
+
+
+def _devices(context: Context) -> _Devices:
+    """Of each device whose kernels have details."""
     trace, ledger = context.trace, context.ledger
     columns, labels = trace.device_columns, trace.once(op_labels)
     is_compute = ledger.rows(states=(State.COMPUTE,))
-    kernels = {}
+    made, is_sparse_row = [], np.zeros(ledger.count, dtype=np.bool_)
     for device in ledger.devices:
         own = ledger.rows_of(device)
         rows = np.flatnonzero(is_compute[own]) + own.start
@@ -210,15 +216,17 @@ def kernels_by_device(context: Context) -> dict[int, _Kernels]:
             blocks, occupancy = _launched(trace, device, columns.details[event][first])
             is_sparse = _is_sparse(trace, device, label, blocks, occupancy)
             order = np.argsort(-times, kind="stable")
-            kernels[device] = _Kernels(
-                label=label[order],
-                duration_ps=times[order],
-                block_count=blocks[order],
-                occupancy=occupancy[order],
-                is_sparse=is_sparse[order],
-                sparse_rows=rows[is_sparse[of_row]],
-            )
-    return kernels
+            is_sparse_row[rows[is_sparse[of_row]]] = True
+            if times[blocks >= 0].any():
+                kernels = _Kernels(
+                    label[order],
+                    times[order],
+                    blocks[order],
+                    occupancy[order],
+                    is_sparse[order],
+                )
+                made.append(_of_device(context, device, kernels))
+    return _Devices(tuple(made), is_sparse_row)
 
 
 def _launched(trace: Trace, device: int, details: Int32Array) -> tuple[Int64Array, FloatArray]:
@@ -247,11 +255,7 @@ def _is_sparse(
 
 def compute(context: Context) -> Occupancy | Skipped:
     """The occupancy of each GPU."""
-    rows = tuple(
-        _of_device(context, device, of)
-        for device, of in context.once(kernels_by_device).items()
-        if of.duration_ps[of.block_count >= 0].any()
-    )
+    rows = context.once(_devices).rows
     return Occupancy(rows) if rows else Skipped("no kernel recorded how it was launched")
 
 
@@ -317,10 +321,7 @@ LOW_OCCUPANCY: Final = Rule(
 
 def diagnose(context: Context, result: Occupancy) -> Iterator[Finding | None]:
     """GPUs whose kernels leave most of them idle."""
-    rows = np.zeros(context.ledger.count, dtype=np.bool_)
-    for of in context.once(kernels_by_device).values():
-        rows[of.sparse_rows] = True
-    lost = context.ledger.loss(rows)
+    lost = context.ledger.loss(context.once(_devices).is_sparse)
     if not lost.ps or lost.share < LOW_OCCUPANCY.limit:
         return
     named = [row for row in result.devices if row.device in lost.devices]
