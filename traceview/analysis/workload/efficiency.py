@@ -16,7 +16,9 @@ from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     DeviceFlops,
+    counted_events,
     flops_by_device,
+    label_flops,
     label_precisions,
     roof_of,
     time_by_label,
@@ -73,10 +75,11 @@ class Efficiency(Record, frozen=True):
 
 def compute(context: Context) -> Efficiency | Skipped:
     """The FLOPs of each device."""
-    of_device = context.once(flops_by_device)
-    if not of_device:
+    if not any(counted_events(context, device).size for device in context.ledger.devices):
         return Skipped("no device computed in the used steps")
-    if not any(of.known_flops.any() for of in of_device.values()):
+    is_known = context.trace.once(label_flops).flops > 0
+    of_device = context.once(flops_by_device) if is_known.any() else {}
+    if not any(of.runs.where(is_known).total for of in of_device.values()):
         return Skipped("no program and no capture says the FLOPs of what ran")
     return Efficiency(tuple(_row(context, device, of) for device, of in of_device.items()))
 
