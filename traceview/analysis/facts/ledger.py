@@ -660,11 +660,13 @@ def _by_meeting(context: Run, segments: Segments) -> dict[int, list[Change]]:
 
     If they met once, the slowest device of the step would not wait.
     """
-    numbers, number = unique_inverse(np.array([step.number for step in segments.steps]))
+    every = np.array([step.number for step in segments.steps], dtype=np.int64)
+    numbers, number = unique_inverse(every)
     shape = len(context.trace.device_list), numbers.size
     takes_part, waited_ps = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
     # A device that the ledger does not have is the last of them all in each of its collectives.
-    known = np.array(list(segments.of_device), dtype=np.int64)
+    is_known = np.zeros(shape[0] + 1, dtype=np.bool_)
+    is_known[list(segments.of_device)] = True
     waiting: dict[int, tuple[Int64Array, Int64Array]] = {}
     for device, columns in segments.of_device.items():
         rows = np.flatnonzero(columns.activity == ActivityClass.COLLECTIVE)
@@ -673,7 +675,7 @@ def _by_meeting(context: Run, segments: Segments) -> dict[int, list[Change]]:
         rows = rows[
             (columns.state[rows] == State.DEVICE_WAIT) & (columns.by_kind[rows] == By.DEVICE)
         ]
-        rows = rows[is_in(columns.by[rows], known)]
+        rows = rows[is_known[columns.by[rows]]]
         if rows.size:
             waiting[device] = rows, number[columns.step[rows]]
     if not waiting:
