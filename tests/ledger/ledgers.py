@@ -8,11 +8,12 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
 from traceview.analysis.facts.selection import Selection, select
 from traceview.analysis.measures.context import Context
-from traceview.ledger.build import build_ledger
+from traceview.ledger.build import Segments, build_segments, with_values
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
@@ -62,7 +63,7 @@ def run_of(folder: Path, window: WindowKind = "auto") -> Run:
 def base_of(context: Context) -> Ledger:
     """The ledger of what devices and hosts do."""
     selection, idle = context.selection, context.idle
-    return build_ledger(
+    segments = build_segments(
         context.trace,
         selection.windows,
         selection.steps,
@@ -70,6 +71,7 @@ def base_of(context: Context) -> Ledger:
         idle.states,
         context.collectives,
     )
+    return segments.ledger(context.trace)
 
 
 def folder_of(name: str, scratch: Path) -> Path:
@@ -134,21 +136,14 @@ def ledger_of(
         device_key=lambda device: f"GPU:{device}",
     )
     parts = [columns_of(rows, at) for rows, at in zip(devices, begin, strict=True)]
-    columns = Columns.joined(parts)
+    ledger = Segments(dict(enumerate(parts)), tuple(steps)).ledger(cast("Trace", trace))
+    columns = ledger.columns
     number = np.full(columns.count, NONE, dtype=np.int32)
-    owner = np.repeat(of_host, [part.count for part in parts])
+    owner = np.repeat(of_host, np.diff(ledger.first))
     for index, step in enumerate(steps):
         inside = (columns.start_ps >= step.start_ps) & (columns.start_ps < step.end_ps)
         number[inside & (owner == step.host)] = index
-    first = np.cumsum([0, *(part.count for part in parts)]).tolist()
-    values = {name: getattr(columns, name) for name in columns.__struct_fields__}
-    return Ledger(
-        cast("Trace", trace),
-        Columns(**{**values, "step": number}),
-        tuple(range(len(devices))),
-        tuple(first),
-        tuple(steps),
-    )
+    return replace(ledger, columns=with_values(columns, step=number))
 
 
 def step_of(start: int, end: int, *, host: int = 0, number: int = 0) -> Step:

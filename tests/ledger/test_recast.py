@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.ledger.ledgers import Row, columns_of, ledger_of
 from traceview.base.intervals import Int64Array, IntervalSet, union
 from traceview.ledger.build import (
+    Segments,
     cut_at,
-    each_device,
     is_among,
     recast,
     recast_ends,
@@ -169,10 +169,13 @@ def test_each_instant_at_the_end_of_a_row_changes(rows: list[Row], lengths: list
 
 def test_a_change_of_one_device_leaves_the_others() -> None:
     ledger = ledger_of(ROWS, [Row(State.COMPUTE, 9), Row(State.PYTHON, 8)], ROWS[:1])
-    changed = each_device(
-        ledger,
-        {1: lambda own: recast(own, spans_of((10, 12)), [State.PYTHON], State.PYTHON_THREAD)},
+    of_device = {device: ledger.columns.chosen(ledger.rows_of(device)) for device in range(3)}
+    segments = Segments(dict(of_device), ())
+    segments.change(
+        {1: lambda own: recast(own, spans_of((10, 12)), [State.PYTHON], State.PYTHON_THREAD)}
     )
+    assert all(segments.of_device[device] is of_device[device] for device in (0, 2))
+    changed = segments.ledger(ledger.trace)
     assert changed.first == (0, 4, 8, 9)
     assert listed(changed.columns.chosen(changed.rows_of(1))) == [
         (0, 9, "compute"),
@@ -185,16 +188,9 @@ def test_a_change_of_one_device_leaves_the_others() -> None:
         assert own[0] == own[1]
 
 
-def test_columns_that_no_change_concerns_are_shared() -> None:
-    ledger = ledger_of(ROWS, ROWS)
-    changed = each_device(
-        ledger, {0: lambda own: recast_rows(own, own.state == State.PYTHON, State.PYTHON_THREAD)}
-    )
-    assert changed.columns.state.tolist() != ledger.columns.state.tolist()
-    for name in ("start_ps", "duration_ps", "step", "activity", "by_kind", "by", "event"):
-        assert getattr(changed.columns, name) is getattr(ledger.columns, name)
-    assert each_device(ledger, {0: lambda own: own}) is ledger
-    assert each_device(ledger, {}) is ledger
+def test_segments_of_no_device_are_an_empty_ledger() -> None:
+    empty = Segments({}, ()).ledger(ledger_of(ROWS).trace, ["train.py:3 in step"])
+    assert (empty.count, empty.first, empty.python) == (0, (0,), ("train.py:3 in step",))
 
 
 def test_values_of_some_columns_are_replaced() -> None:

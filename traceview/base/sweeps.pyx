@@ -587,8 +587,8 @@ def cut(
             while bound < known and bounds[bound] < end[i]:
                 bound += 1
             pieces += bound - near
-    starts, ends = np.empty((2, pieces), dtype=np.int64)
     # Each by itself: what is a part of one array keeps all of it.
+    starts, ends = np.empty(pieces, dtype=np.int64), np.empty(pieces, dtype=np.int64)
     numbers, places_ = np.empty(pieces, dtype=np.int32), np.empty(pieces, dtype=np.int32)
     cdef int64_t[::1] out_start = starts, out_end = ends
     cdef int32_t[::1] number = numbers, place = places_

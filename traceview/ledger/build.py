@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
@@ -32,7 +34,7 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.base.sweeping import SWEEPS
-from traceview.ledger.columns import IDLE, By, Columns
+from traceview.ledger.columns import DTYPES, IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
 from traceview.trace.device.op_names import side_work_of
@@ -83,15 +85,38 @@ def _joined(*parts: _Spans) -> _Spans:
     return _Spans(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def build_ledger(
+class Segments(Struct, frozen=True, eq=False):
+    """A ledger in the making: the segments of each device, ascending, and the steps of all hosts in their windows."""
+
+    of_device: dict[int, Columns]
+    steps: tuple[Step, ...]
+
+    def change(self, changes: Mapping[int, Callable[[Columns], Columns]]) -> None:
+        """Change the segments of some devices, one after the other, so that no more than those of one exist twice."""
+        for device, change in changes.items():
+            self.of_device[device] = change(self.of_device[device])
+
+    def ledger(self, trace: Trace, python: Sequence[str] = ()) -> Ledger:
+        """The ledger of these segments, which are let go of, column by column. `python`: lines that caused something."""
+        devices, parts = tuple(self.of_device), list(map(asdict, self.of_device.values()))
+        self.of_device.clear()
+        first = tuple(accumulate((part["state"].size for part in parts), initial=0))
+        columns = {
+            name: joined([part.pop(name) for part in parts], dtype)
+            for name, dtype in DTYPES.items()
+        }
+        return Ledger(trace, Columns(**columns), devices, first, self.steps, tuple(python))
+
+
+def build_segments(
     trace: Trace,
     windows: Mapping[int, Window],
     steps: Mapping[int, Sequence[Step]],
     gaps: Mapping[int, Gaps],
     states: Mapping[int, HostStates],
     collectives: Collectives,
-) -> Ledger:
-    """The ledger of a run. `windows`, `steps`, `states`: by host; `gaps`: the idle time by device."""
+) -> Segments:
+    """The segments of a run. `windows`, `steps`, `states`: by host; `gaps`: the idle time by device."""
     every: list[Step] = []
     bounds: dict[int, StepBounds] = {}
     for host in windows:
@@ -101,75 +126,22 @@ def build_ledger(
         bounds[host] = StepBounds(of_host.time, number)
         every += steps.get(host, ())
     waits = _Waits(trace, collectives)
-    columns = _Growing(
-        trace.device_columns.count + sum(of.span_start_ps.size for of in gaps.values())
-    )
-    first = [0]
 
-    def segments_of(device: int) -> _Segments:
+    def segments_of(device: int) -> Columns:
         host = trace.device_list[device].host
         busy, begin = _busy(trace, device, waits)
         idle = _idle(trace, gaps[device], states[host], waits)
-        return _merged(busy, begin, idle, windows[host], bounds[host])
+        columns = _merged(busy, begin, idle, windows[host], bounds[host])
+        waits.name(device, columns)
+        return columns
 
-    devices = tuple(gaps)
-    for device, segments in zip(devices, for_devices(trace, segments_of, devices), strict=True):
-        own = segments.added_to(columns)
-        waits.name(device, own)
-        first.append(first[-1] + own.count)
-    return Ledger(trace, columns.filled, tuple(gaps), tuple(first), tuple(every))
-
-
-class _Growing:
-    """Columns to which rows are added; parts that are joined at the end would take twice the memory."""
-
-    def __init__(self, expected: int) -> None:
-        # What is not filled takes no memory.
-        self._columns = Columns.empty(expected + expected // 8)
-        self._count = 0
-
-    def added(self, count: int) -> Columns:
-        """So many more rows, to be filled."""
-        room = self._columns.count
-        if self._count + count > room:
-            more = Columns.empty(max(room // 2, self._count + count - room))
-            self._columns = Columns.joined([self._columns, more])
-        own = slice(self._count, self._count + count)
-        self._count += count
-        return self._columns.chosen(own)
-
-    @property
-    def filled(self) -> Columns:
-        """All rows."""
-        return self._columns.chosen(slice(0, self._count))
-
-
-class _Segments(NamedTuple):
-    """Segments of a device in time order: each a part of the span of a number, in a step."""
-
-    spans: _Spans
-    start: Int64Array
-    duration: Int64Array
-    number: Int32Array
-    step: Int32Array
-
-    def added_to(self, columns: _Growing) -> Columns:
-        """The rows of these segments, added to the others."""
-        own, spans = columns.added(self.start.size), self.spans
-        own.start_ps[:], own.duration_ps[:], own.step[:] = self.start, self.duration, self.step
-        # One after the other: what is taken takes no memory of its own.
-        number = self.number.astype(np.int64)
-        np.take(spans.state, number, out=own.state, mode="clip")
-        np.take(spans.activity, number, out=own.activity, mode="clip")
-        np.take(spans.by_kind, number, out=own.by_kind, mode="clip")
-        np.take(spans.by, number, out=own.by, mode="clip")
-        np.take(spans.event, number, out=own.event, mode="clip")
-        return own
+    of_device = dict(zip(gaps, for_devices(trace, segments_of, tuple(gaps)), strict=True))
+    return Segments(of_device, tuple(every))
 
 
 def _merged(
     busy: _Spans, begin: Int64Array, idle: _Spans, window: Window, bounds: StepBounds
-) -> _Segments:
+) -> Columns:
     """The spans in time order, of several the one of the first layer, cut to the window and at the bounds of steps.
 
     `begin`: where the layers of busy spans begin, and their number. The last layer is that of idle ones.
@@ -183,7 +155,9 @@ def _merged(
         window.start_ps,
         window.end_ps,
     )
-    return _Segments(spans, start, duration, number, bounds.step[place])
+    # Copies, for what is a part of a longer array keeps all of it.
+    times = start.copy(), duration.copy(), bounds.step[place]
+    return Columns(*times, *(column.take(number) for column in spans[2:]))
 
 
 def with_values(columns: Columns, **changed: npt.NDArray[np.generic]) -> Columns:
@@ -520,22 +494,3 @@ def _changed(columns: Columns, rows: BoolArray, state: State, by: tuple[By, int]
         changed["by_kind"] = np.where(rows, np.uint8(kind), columns.by_kind)
         changed["by"] = np.where(rows, np.int32(number), columns.by)
     return with_values(columns, **changed)
-
-
-def each_device(ledger: Ledger, changes: Mapping[int, Callable[[Columns], Columns]]) -> Ledger:
-    """The ledger with the segments of some devices changed."""
-    old = [ledger.columns.chosen(ledger.rows_of(device)) for device in ledger.devices]
-    parts = [
-        changes[device](own) if device in changes else own
-        for device, own in zip(ledger.devices, old, strict=True)
-    ]
-    columns = {}
-    for name in Columns.__struct_fields__:
-        before, after = ([getattr(part, name) for part in of] for of in (old, parts))
-        # Most changes concern few columns.
-        if any(new is not known for new, known in zip(after, before, strict=True)):
-            columns[name] = np.concatenate(after)
-    if not columns:
-        return ledger
-    first = [0, *accumulate(part.count for part in parts)]
-    return ledger.with_columns(with_values(ledger.columns, **columns), first)

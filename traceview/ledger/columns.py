@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -66,27 +66,12 @@ class Columns(Struct, frozen=True, eq=False):
         """These rows."""
         return Columns(*(getattr(self, name)[rows] for name in self.__struct_fields__))
 
-    @classmethod
-    def empty(cls, count: int) -> Columns:
-        """So many rows, not filled."""
-        values: Any = {
-            name: np.empty(count, dtype=dtype)
-            for name, dtype in zip(cls.__struct_fields__, _DTYPES, strict=True)
-        }
-        return cls(**values)
 
-    @classmethod
-    def joined(cls, parts: Sequence[Columns]) -> Columns:
-        """One after another."""
-        return cls(
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in cls.__struct_fields__
-            )
-        )
-
-
-_DTYPES: Final = (np.int64, np.int64, np.int32, np.uint8, np.uint8, np.uint8, np.int32, np.int32)
+DTYPES: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("start_ps", "duration_ps"), np.int64),
+    **dict.fromkeys(("state", "activity", "by_kind"), np.uint8),
+    **dict.fromkeys(("step", "by", "event"), np.int32),
+}
 """Of the columns."""
 
 

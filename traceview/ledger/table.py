@@ -469,10 +469,6 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
             texts[of_kind] = _texts(text, columns.by[of_kind])
         return texts
 
-    def with_columns(self, columns: Columns, first: Sequence[int]) -> Ledger:
-        """The same ledger with other rows."""
-        return replace(self, columns=columns, first=tuple(first))
-
 
 def by_size(picoseconds: Int64Array) -> dict[str, int]:
     """Picoseconds by key of the state, largest first; states that do not occur are left out."""

@@ -31,7 +31,6 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.analysis.facts.call_keys import key_changes
 from traceview.analysis.facts.core_waits import CoreWaits, Floats, core_waits
@@ -62,12 +61,13 @@ from traceview.base.intervals import (
     nesting,
     union,
 )
+from traceview.base.sweeping import SWEEPS
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
 from traceview.ledger.build import (
-    build_ledger,
+    Segments,
+    build_segments,
     cut_at,
-    each_device,
     is_among,
     recast,
     recast_ends,
@@ -83,7 +83,7 @@ from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.host.state_timeline import complement, intersection
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import NONE, Step, Trace
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
 
@@ -203,7 +203,7 @@ def ledger_of(context: Run) -> Ledger:
     """The ledger of the devices in the windows of a context."""
     with stage("ledger"):
         trace, selection, idle = context.trace, context.selection, context.idle
-        base = build_ledger(
+        segments = build_segments(
             trace,
             selection.windows,
             selection.steps,
@@ -212,24 +212,19 @@ def ledger_of(context: Run) -> Ledger:
             context.collectives,
         )
         lines: list[str] = []
-        visible = frozenset(base.devices)
         changes: dict[int, Change] = {}
         for host in selection.windows:
-            devices = [d for d in trace.devices_of_host[host] if d in visible]
+            devices = [d for d in trace.devices_of_host[host] if d in segments.of_device]
             if devices:
                 changes |= _of_host(context, host, devices, lines)
-        base = each_device(base, changes)
-        base = _by_turns(context, base)
-        base = _without_work(context, base)
-        meets = _by_meeting(context, base)
-        changes = {
-            device: partial(
-                _one_after_another,
-                steps=[*meets.get(device, ()), *_of_device(context, device, lines)],
-            )
-            for device in base.devices
-        }
-        return replace(each_device(base, changes), python=tuple(lines))
+        segments.change(changes)
+        segments.change(_by_turns(context, segments.steps))
+        segments.change(_without_work(context, tuple(segments.of_device)))
+        meets = _by_meeting(context, segments)
+        for device in segments.of_device:
+            steps = [*meets.get(device, ()), *_of_device(context, device, lines)]
+            segments.change({device: partial(_one_after_another, steps=steps)})
+        return segments.ledger(trace, lines)
 
 
 def _of_host(
@@ -591,15 +586,15 @@ def _as_dispatch(columns: Columns) -> Columns:
 # Devices beside each other
 
 
-def _by_turns(context: Run, ledger: Ledger) -> Ledger:
+def _by_turns(context: Run, steps_of_hosts: Sequence[Step]) -> dict[int, Change]:
     """Devices that run one after another: each waits for its turn while another one has its own."""
     overlap = context.once(concurrency)
     if overlap is None or not overlap.is_serial:
-        return ledger
+        return {}
     activities = context.activities
     in_use = devices_in_use(context.trace, context.selection, activities)
     computing = {device: activities[device].compute for device in in_use}
-    turns = _turns(computing, sorted(step.start_ps for step in ledger.steps))
+    turns = _turns(computing, sorted(step.start_ps for step in steps_of_hosts))
     changes: dict[int, Change] = {}
     for device in in_use:
         steps: list[Change] = [
@@ -612,7 +607,7 @@ def _by_turns(context: Run, ledger: Ledger) -> Ledger:
             )
         ]
         changes[device] = partial(_one_after_another, steps=steps)
-    return each_device(ledger, changes)
+    return changes
 
 
 def _turns(
@@ -636,15 +631,15 @@ def _turns(
     return {device: union(begin[whose == device], end[whose == device]) for device in computing}
 
 
-def _without_work(context: Run, ledger: Ledger) -> Ledger:
+def _without_work(context: Run, devices: Sequence[int]) -> dict[int, Change]:
     """Devices that only copy, or compute far less than others, have no work while those compute.
 
     Where no other device has the same clock it is not known when, and all that they idle counts.
     """
     trace = context.trace
-    status, others = statuses(trace, context.activities), _OthersAtWork(context, ledger.devices)
+    status, others = statuses(trace, context.activities), _OthersAtWork(context, devices)
     changes: dict[int, Change] = {}
-    for device in ledger.devices:
+    for device in devices:
         window = context.selection.window_of_device(trace, device)
         if window is None:
             continue
@@ -659,39 +654,51 @@ def _without_work(context: Run, ledger: Ledger) -> Ledger:
                 among=_WITH_LITTLE_TO_DO,
                 state=State.NO_WORK,
             )
-    return each_device(ledger, changes)
+    return changes
 
 
-def _by_meeting(context: Run, ledger: Ledger) -> dict[int, list[Change]]:
+def _by_meeting(context: Run, segments: Segments) -> dict[int, list[Change]]:
     """What all devices wait in collectives of one step, they wait because they meet in more than one: it is communication.
 
     If they met once, the slowest device of the step would not wait.
     """
-    columns = ledger.columns
-    meets = (columns.activity == ActivityClass.COLLECTIVE) & (columns.step != NONE)
+    every = np.array([step.number for step in segments.steps], dtype=np.int64)
+    numbers, number = unique_inverse(every)
+    shape = len(context.trace.device_list), numbers.size
+    takes_part, waited_ps = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
     # A device that the ledger does not have is the last of them all in each of its collectives.
-    known = (columns.by_kind == By.DEVICE) & is_in(columns.by, np.array(ledger.devices))
-    rows = np.flatnonzero(meets & known & (columns.state == State.DEVICE_WAIT))
-    if not rows.size:
+    is_known = np.zeros(shape[0] + 1, dtype=np.bool_)
+    is_known[list(segments.of_device)] = True
+    waiting: dict[int, tuple[Int64Array, Int64Array]] = {}
+    for device, columns in segments.of_device.items():
+        rows = np.flatnonzero(columns.activity == ActivityClass.COLLECTIVE)
+        rows = rows[columns.step[rows] != NONE]
+        takes_part[device, number[columns.step[rows]]] = True
+        rows = rows[
+            (columns.state[rows] == State.DEVICE_WAIT) & (columns.by_kind[rows] == By.DEVICE)
+        ]
+        rows = rows[is_known[columns.by[rows]]]
+        if rows.size:
+            waiting[device] = rows, number[columns.step[rows]]
+    if not waiting:
         return {}
-    numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
-    _, number = unique_inverse(numbers)
-    number = number[columns.step]
-    shape = len(context.trace.device_list), int(number.max()) + 1
-    takes_part = np.zeros(shape, dtype=np.bool_)
-    takes_part[ledger.device[meets], number[meets]] = True
-    own_ps = columns.duration_ps[rows] - _without_a_core(context, ledger, rows)
-    waited_ps = np.zeros(shape, dtype=np.int64)
-    np.add.at(waited_ps, (ledger.device[rows], number[rows]), own_ps)
+    busy, own_ps = _without_a_core(context, segments), dict[int, Int64Array]()
+    for device, (rows, place) in waiting.items():
+        columns, host = segments.of_device[device], context.trace.device_list[device].host
+        own_ps[device] = columns.duration_ps[rows]
+        if host in busy:
+            start = columns.start_ps[rows]
+            own_ps[device] = own_ps[device] - busy[host].within(start, start + own_ps[device])
+        waited_ps[device] = SWEEPS.totals(place, own_ps[device], numbers.size)
     least_ps = np.where(takes_part, waited_ps, np.iinfo(np.int64).max).min(axis=0)
     least_ps[takes_part.sum(axis=0) < _FEWEST_BESIDE] = 0
     share = least_ps / np.maximum(waited_ps, 1)
-    length = np.zeros(columns.count, dtype=np.int64)
-    length[rows] = (own_ps * share[ledger.device[rows], number[rows]]).astype(np.int64)
-    return {
-        device: [partial(_met, length=length[ledger.rows_of(device)], trace=context.trace)]
-        for device in ledger.devices
-    }
+    changes: dict[int, list[Change]] = {}
+    for device, (rows, place) in waiting.items():
+        length = np.zeros(segments.of_device[device].count, dtype=np.int64)
+        length[rows] = (own_ps[device] * share[device, place]).astype(np.int64)
+        changes[device] = [partial(_met, length=length, trace=context.trace)]
+    return changes
 
 
 def _met(columns: Columns, length: Int64Array, trace: Trace) -> Columns:
@@ -704,28 +711,27 @@ def _met(columns: Columns, length: Int64Array, trace: Trace) -> Columns:
     )
 
 
-def _without_a_core(context: Run, ledger: Ledger, rows: Int64Array) -> Int64Array:
-    """How much of some rows replicas would have no core to go on: as many others compute as there are cores."""
-    columns, devices = ledger.columns, context.trace.device_list
-    lost = np.zeros(rows.size, dtype=np.int64)
+def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:
+    """By host when another replica would have no core to go on: as many compute as there are cores."""
+    trace, found = context.trace, dict[int, IntervalSet]()
     for host in context.selection.windows:
+        cores = _cores(trace, host)
         own = [
-            d for d in ledger.devices if devices[d].host == host and devices[d].kind == "replica"
+            segments.of_device[device]
+            for device in trace.devices_of_host[host]
+            if device in segments.of_device and trace.device_list[device].kind == "replica"
         ]
-        cores = _cores(context.trace, host)
-        if not own or not cores:
-            continue
-        of_host = is_in(ledger.device, np.array(own, dtype=np.int64))
-        computes = of_host & (columns.activity == ActivityClass.COMPUTE)
-        moments = np.concatenate((columns.start_ps[computes], columns.end_ps[computes]))
-        count = int(computes.sum())
-        order = np.argsort(moments, kind="stable")
-        running = np.cumsum(np.repeat((1, -1), count)[order])
-        place = np.flatnonzero(running[:-1] >= cores)
-        busy = union(moments[order][place], moments[order][place + 1])
-        chosen = of_host[rows]
-        lost[chosen] = busy.within(columns.start_ps[rows][chosen], columns.end_ps[rows][chosen])
-    return lost
+        if own and cores:
+            computes = [columns.activity == ActivityClass.COMPUTE for columns in own]
+            moments = np.concatenate(
+                [of.start_ps[rows] for of, rows in zip(own, computes, strict=True)]
+                + [of.end_ps[rows] for of, rows in zip(own, computes, strict=True)]
+            )
+            order = np.argsort(moments, kind="stable")
+            running = np.cumsum(np.repeat((1, -1), moments.size // 2)[order])
+            place = np.flatnonzero(running[:-1] >= cores)
+            found[host] = union(moments[order][place], moments[order][place + 1])
+    return found
 
 
 class _OthersAtWork:

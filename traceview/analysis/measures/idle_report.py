@@ -344,10 +344,10 @@ def gap_table(
         return _table(context, [], np.empty(0, dtype=np.int64)), 0
     # A device without work waited for nothing.
     no_work = np.concatenate([part.state == State.NO_WORK for part in parts])
-    order = order_by(no_work, -np.concatenate([part.duration_ps for part in parts]))
-    if top is None or top >= order.size:
-        return _table(context, parts, order), 0
-    shown = order[:top]
+    length = np.concatenate([part.duration_ps for part in parts])
+    if top is None or top >= length.size:
+        return _table(context, parts, order_by(no_work, -length)), 0
+    shown = longest_first(length - np.where(no_work, length.max() + 1, 0), top)
     kept = np.sort(shown)
     bounds = np.searchsorted(kept, np.cumsum([0, *(part.number.size for part in parts)]))
     begin = 0
@@ -356,7 +356,7 @@ def gap_table(
         parts[place] = part.at(kept[low:high] - begin)
         begin += part.number.size
     rows = _table(context, parts, np.searchsorted(kept, shown))
-    return rows, order.size - top
+    return rows, length.size - top
 
 
 def _chosen(every: ChosenGaps, states: Sequence[int], least_ps: int) -> ChosenGaps:

@@ -22,30 +22,66 @@ from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.peaks import bandwidth_of, peaks_of
-from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import op_labels
-from traceview.trace.model import NONE, Recording
+from traceview.trace.model import NONE, Recording, Trace
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
-def time_by_label(context: Context) -> dict[int, Int64Array]:
-    """By device how long it computes what each label names (`op_labels`), int64 `[labels]`; of the rows that take part in sums."""
+class ByLabel(Struct, frozen=True, eq=False):
+    """Whole numbers by label (`op_labels`), `count` of them; 0 where a device did not run what the label names, as most do not.
+
+    The others: int32 `label`, ascending, and int64 `value`.
+    """
+
+    label: Int32Array
+    value: Int64Array
+    count: int
+
+    @classmethod
+    def of(cls, every: Int64Array) -> ByLabel:
+        """The same numbers, of all labels."""
+        label = np.flatnonzero(every)
+        return cls(label.astype(np.int32), every[label], every.size)
+
+    @property
+    def every(self) -> Int64Array:
+        """The numbers of all labels, int64 `[labels]`; made anew each time."""
+        every = np.zeros(self.count, dtype=np.int64)
+        every[self.label] = self.value
+        return every
+
+    @property
+    def total(self) -> int:
+        """Their sum."""
+        return int(self.value.sum())
+
+    def where(self, is_wanted: BoolArray) -> ByLabel:
+        """The same with 0 for all labels but those that are wanted, bool `[labels]`."""
+        chosen = is_wanted[self.label]
+        return ByLabel(self.label[chosen], self.value[chosen], self.count)
+
+
+def time_by_label(context: Context) -> dict[int, ByLabel]:
+    """By device how long it computes what each label names, picoseconds; of the rows that take part in sums."""
     ledger, labels = context.ledger, context.trace.once(op_labels)
     columns, is_compute = ledger.columns, context.once(_compute_rows).view(np.uint8)
     slices = {device: ledger.rows_of(device) for device in ledger.devices}
     return {
-        device: SWEEPS.totals(
-            labels.of_row[columns.event[own]],
-            columns.duration_ps[own],
-            labels.row.size,
-            is_compute[own],
+        device: ByLabel.of(
+            SWEEPS.totals(
+                labels.of_row[columns.event[own]],
+                columns.duration_ps[own],
+                labels.row.size,
+                is_compute[own],
+            )
         )
         for device, own in slices.items()
     }
@@ -151,17 +187,27 @@ def _of_op(text: str, recorded: Mapping[str, int | None]) -> float:
 
 
 class DeviceFlops(Struct, frozen=True, eq=False):
-    """The ops of one device that begin in its used steps, by label: float64 `flops` and `bytes`, NaN where not known, int64 `count` and `duration_ps`.
+    """The ops of one device that begin in its used steps, by label: how many events, how long they took, and how often the op ran.
 
-    `ran_ps`: how long at least one of them ran. On the CPU it is longer than the compute of the ledger, in which short ops
-    are a part of dispatch.
+    `of_label`: what one run takes. `ran_ps`: how long at least one of them ran. On the CPU it is longer than the compute
+    of the ledger, in which short ops are a part of dispatch.
     """
 
-    flops: FloatArray
-    bytes: FloatArray
-    count: Int64Array
-    duration_ps: Int64Array
+    of_label: LabelFlops
+    runs: ByLabel
+    count: ByLabel
+    duration_ps: ByLabel
     ran_ps: int
+
+    @property
+    def flops(self) -> FloatArray:
+        """The operations by label, NaN where not known."""
+        return self.runs.every * self.of_label.flops
+
+    @property
+    def bytes(self) -> FloatArray:
+        """The bytes that move by label, NaN where not known."""
+        return self.runs.every * self.of_label.bytes
 
     @property
     def known_flops(self) -> FloatArray:
@@ -180,17 +226,22 @@ def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
     result = {}
     for device in ledger.devices:
         rows = counted_events(context, device)
+        if not rows.size:
+            continue
         label = labels.of_row[rows]
-        count = np.bincount(label, minlength=of_label.flops.size)
-        time = SWEEPS.totals(label, columns.duration_ps[rows], of_label.flops.size)
-        order = np.lexsort((time, group))
-        is_longest = np.append(np.diff(group[order]) != 0, True)[: order.size]
-        runs = np.zeros(of_label.flops.size, dtype=np.float64)
-        runs[order[is_longest]] = count[order[is_longest]]
-        if rows.size:
-            ran_ps = union(columns.start_ps[rows], columns.end_ps[rows]).length
-            moved = runs * of_label.bytes
-            result[device] = DeviceFlops(runs * of_label.flops, moved, count, time, int(ran_ps))
+        time = SWEEPS.totals(label, columns.duration_ps[rows], group.size)
+        count = ByLabel.of(np.bincount(label, minlength=group.size))
+        own = group[count.label]
+        order = np.lexsort((time[count.label], own))
+        is_longest = np.zeros(group.size, dtype=np.bool_)
+        is_longest[count.label[order[np.append(np.diff(own[order]) != 0, True)]]] = True
+        result[device] = DeviceFlops(
+            of_label,
+            count.where(is_longest),
+            count,
+            ByLabel.of(time),
+            int(union(columns.start_ps[rows], columns.end_ps[rows]).length),
+        )
     return result
 
 
@@ -229,18 +280,15 @@ class DeviceRoof(Struct, frozen=True, eq=False):
         return bound
 
 
-def roof_by_device(context: Context) -> dict[int, DeviceRoof]:
-    """The roofs of each device that ran any op in its used steps."""
-    trace, roofs = context.trace, {}
-    for device, of in context.once(flops_by_device).items():
-        rates = np.full(len(NumberFormat), np.nan)
-        for precision, peak in peaks_of(trace, device).items():
-            rates[precision] = peak
-        compute_ps: FloatArray = of.flops / rates[trace.once(label_precisions)] * PS_PER_S
-        compute_ps[of.flops == 0] = 0
-        memory_ps = of.bytes / (bandwidth_of(trace, device) or np.nan) * PS_PER_S
-        roofs[device] = DeviceRoof(compute_ps, memory_ps)
-    return roofs
+def roof_of(trace: Trace, device: int, of: DeviceFlops) -> DeviceRoof:
+    """The roofs of a device that ran these ops in its used steps."""
+    flops, rates = of.flops, np.full(len(NumberFormat), np.nan)
+    for precision, peak in peaks_of(trace, device).items():
+        rates[precision] = peak
+    compute_ps: FloatArray = flops / rates[trace.once(label_precisions)] * PS_PER_S
+    compute_ps[flops == 0] = 0
+    memory_ps = of.bytes / (bandwidth_of(trace, device) or np.nan) * PS_PER_S
+    return DeviceRoof(compute_ps, memory_ps)
 
 
 def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:

@@ -8,7 +8,7 @@ graphs of the step functions. Ops that factor matrices are slow on every device.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from traceview.analysis.facts.kernels import (
     layout_labels,
 )
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.measures.op_work import line_of, rows_with, time_by_label
+from traceview.analysis.measures.op_work import ByLabel, line_of, rows_with, time_by_label
 from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
@@ -133,53 +133,44 @@ def compute(context: Context) -> Compute | Skipped:
     """The compute of each device in the used steps."""
     if not context.ledger.has_steps:
         return Skipped("no used step")
-    of_devices = {d: ps for d, ps in context.once(time_by_label).items() if ps.any()}
+    of_devices = {d: ps for d, ps in context.once(time_by_label).items() if ps.total}
     if not of_devices:
         return Skipped("no device computed in the used steps")
-    together = np.sum(list(of_devices.values()), axis=0)
     return Compute(
-        _largest(_time_by_type(context, together)),
+        _largest(_time_by_type(context, _together(context))),
         tuple(_of_device(context, device, ps) for device, ps in of_devices.items()),
     )
 
 
-def _of_device(context: Context, device: int, by_label: Int64Array) -> ComputeOfDevice:
+def _of_device(context: Context, device: int, by_label: ByLabel) -> ComputeOfDevice:
     steps = context.ledger.steps_of_device[device] or 1
     kind = context.once(_kind_of_label)
-    compute_ps, float64_ps, constant_ps = (
-        int(by_label[labels].sum())
-        for labels in (
-            slice(None),
-            _float64_labels(context, device),
-            _constant_labels(context, device),
-        )
-    )
-    updates = _time_by_type(context, np.where(kind == _KINDS.index(OPTIMIZER), by_label, 0))
+    kinds = unique_ids(kind[by_label.label])
+    updates = _time_by_type(context, by_label.where(kind == _KINDS.index(OPTIMIZER)))
     return ComputeOfDevice(
         *context.trace.identity(device),
         op_types=_largest(_time_by_type(context, by_label)),
-        compute_ps_per_step=compute_ps // steps,
-        float64_ps_per_step=float64_ps // steps,
-        constant_ps_per_step=constant_ps // steps,
+        compute_ps_per_step=by_label.total // steps,
+        float64_ps_per_step=by_label.where(_float64_labels(context, device)).total // steps,
+        constant_ps_per_step=by_label.where(_constant_labels(context, device)).total // steps,
         kinds=tuple(
-            _of_kind(context, device, number, by_label)
-            for number in unique_ids(kind[(kind != NONE) & (by_label > 0)]).tolist()
+            _of_kind(context, device, number, by_label) for number in kinds[kinds != NONE].tolist()
         ),
         updates_sparse=any(type_.startswith(_SPARSE_UPDATES) for type_ in updates),
     )
 
 
-def _of_kind(context: Context, device: int, kind: int, by_label: Int64Array) -> OpKind:
+def _of_kind(context: Context, device: int, kind: int, by_label: ByLabel) -> OpKind:
     is_kind = context.once(_kind_of_label) == kind
-    of_kind = np.where(is_kind, by_label, 0)
-    ps = int(of_kind.sum())
+    of_kind = by_label.where(is_kind)
+    ps = of_kind.total
     rows = rows_with(context, device, is_kind)
     return OpKind(
         kind=_KINDS[kind],
         op_types=tuple(_longest(_time_by_type(context, of_kind))),
         count=int(unique_ids(context.ledger.columns.event[rows]).size),
         ps_per_step=ps // (context.ledger.steps_of_device[device] or 1),
-        compute_ratio=ps / int(by_label.sum()),
+        compute_ratio=ps / by_label.total,
     )
 
 
@@ -194,10 +185,10 @@ def _longest(by_type: Mapping[str, int]) -> list[str]:
     return sorted(named, key=lambda type_: (-by_type[type_], type_))[:TOP_TYPES]
 
 
-def _time_by_type(context: Context, by_label: Int64Array) -> dict[str, int]:
+def _time_by_type(context: Context, by_label: ByLabel) -> dict[str, int]:
     """Time by type of op; "" where none was recorded."""
     types, of_label = context.once(_types_of_labels)
-    total = SWEEPS.totals(of_label, by_label, len(types)).tolist()
+    total = SWEEPS.totals(of_label[by_label.label], by_label.value, len(types)).tolist()
     return {type_: ps for type_, ps in zip(types, total, strict=True) if ps}
 
 
@@ -258,13 +249,13 @@ def _kind_of_label(context: Context) -> Int64Array:
 
 def _float64_labels(context: Context, device: int) -> BoolArray:
     """Which labels are compute in float64."""
-    float64, _ = context.once(_of_graphs)[context.trace.device_list[device].host]
+    float64, _ = _of_graphs(context, device)
     return float64 | context.once(_float64_kernels) | context.once(_float64_instructions)
 
 
 def _constant_labels(context: Context, device: int) -> BoolArray:
     """Which labels are ops that compute the same in every step."""
-    _, constant = context.once(_of_graphs)[context.trace.device_list[device].host]
+    _, constant = _of_graphs(context, device)
     return constant | context.once(_constant_instructions)
 
 
@@ -286,21 +277,67 @@ def _constant_instructions(context: Context) -> BoolArray:
     return instructions_that(context.trace, lambda each: each.is_constant)
 
 
-def _of_graphs(context: Context) -> list[tuple[BoolArray, BoolArray]]:
-    """By host which labels are ops that the graphs of its capture show in float64, and which they show as constant."""
+_Graphs: TypeAlias = tuple[frozenset[str], frozenset[str]]
+
+
+def _graphs_of_hosts(context: Context) -> list[_Graphs]:
+    """By host the names of ops that the graphs of its capture show in float64, and of those that they show as constant."""
+    sidecars = [host.sidecar for host in context.trace.hosts]
+    shown = [
+        ((of.graphs.float64_ops, of.graphs.constant_ops) if of else ((), ())) for of in sidecars
+    ]
+    return [(frozenset(float64), frozenset(constant)) for float64, constant in shown]
+
+
+def _labels_of_graphs(context: Context) -> dict[_Graphs, tuple[BoolArray, BoolArray]]:
+    """Which labels are such ops, by their names."""
     trace, op = context.trace, context.once(_op_of_label)
 
-    def named(names: Collection[str]) -> BoolArray:
+    def named(names: frozenset[str]) -> BoolArray:
         if not names:
             return np.zeros(op.size, dtype=np.bool_)
         texts = (trace.names.text(name) or "" if name != NONE else "" for name in op.tolist())
         return np.fromiter((_graph_name(text) in names for text in texts), np.bool_, op.size)
 
-    graphs = [host.sidecar.graphs if host.sidecar is not None else None for host in trace.hosts]
-    return [
-        (named(frozenset(of.float64_ops if of else ())), named(of.constant_ops if of else ()))
-        for of in graphs
-    ]
+    every = dict.fromkeys(context.once(_graphs_of_hosts))
+    return {of: (named(of[0]), named(of[1])) for of in every}
+
+
+def _of_graphs(context: Context, device: int) -> tuple[BoolArray, BoolArray]:
+    """Which labels are ops that graphs of the host of a device show in float64, and which they show as constant."""
+    graphs = context.once(_graphs_of_hosts)[context.trace.device_list[device].host]
+    return context.once(_labels_of_graphs)[graphs]
+
+
+class _Alike(Struct, frozen=True, eq=False):
+    """Devices of which the same labels are of each kind: of equal peaks, on hosts with the same graphs.
+
+    `computed_ps`: how long all of them together compute what each label names, int64 `[labels]`.
+    """
+
+    devices: list[int]
+    computed_ps: Int64Array
+
+
+def _alike_devices(context: Context) -> tuple[_Alike, ...]:
+    """All devices, those together that are alike."""
+    trace, count = context.trace, context.once(_op_of_label).size
+    groups: dict[Hashable, _Alike] = {}
+    for device, of in context.once(time_by_label).items():
+        graphs = context.once(_graphs_of_hosts)[trace.device_list[device].host]
+        key = graphs, tuple(peaks_of(trace, device).items())
+        group = groups.setdefault(key, _Alike([], np.zeros(count, dtype=np.int64)))
+        group.devices.append(device)
+        group.computed_ps[of.label] += of.value
+    return tuple(groups.values())
+
+
+def _together(context: Context) -> ByLabel:
+    """How long all devices together compute what each label names."""
+    every = np.zeros(context.once(_op_of_label).size, dtype=np.int64)
+    for group in context.once(_alike_devices):
+        every += group.computed_ps
+    return ByLabel.of(every)
 
 
 def _graph_name(op: str) -> str:
@@ -428,8 +465,9 @@ def _saved_ratio(
     None where one of them has no known peak.
     """
     saved = []
-    for device, computed in context.once(time_by_label).items():
-        if not computed[labels_of(context, device)].any():
+    for group in context.once(_alike_devices):
+        device = group.devices[0]
+        if not group.computed_ps[labels_of(context, device)].any():
             continue
         peaks = peaks_of(context.trace, device)
         quick = peaks.get(NumberFormat.TF32) or peaks.get(NumberFormat.FP32)
@@ -448,8 +486,9 @@ def _saved_of_float64(context: Context) -> float | None:
     name = trace.device_columns.name[trace.once(op_labels).row]
     is_product = trace.once(kernel_names).is_matrix[name]
     whole = products = 0
-    for device, computed in context.once(time_by_label).items():
-        of_float64 = np.where(_float64_labels(context, device), computed, 0)
+    for group in context.once(_alike_devices):
+        is_float64 = _float64_labels(context, group.devices[0])
+        of_float64 = np.where(is_float64, group.computed_ps, 0)
         whole += int(of_float64.sum())
         products += int(of_float64[is_product].sum())
     share = products / whole if whole else 0.0
@@ -476,22 +515,28 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _of_ops(context, LAYOUTS, lambda of, _: of.trace.once(layout_labels))
     for key, kind_of in COSTLY.items():
         yield _of_ops(context, COSTLY_OPS, _costly_labels(kind_of), key=key)
-    computed = context.once(time_by_label)
     for number, kind in enumerate(_KINDS):
         devices = [(row, ops) for row in result.devices for ops in row.kinds if ops.kind == kind]
         if devices:
             make = _optimizer if kind == OPTIMIZER else _side_work
-            is_kind = context.once(_kind_of_label) == number
-            rows = _all_rows(context, dict.fromkeys(computed, is_kind))
-            of_kind = np.where(is_kind, np.sum(list(computed.values()), axis=0), 0)
-            yield make(context, rows, devices, _line(context, of_kind))
+            labels_of = _labels_of_kind(number)
+            of_kind = _together(context).where(context.once(_kind_of_label) == number)
+            line = _line(context, of_kind.every)
+            yield make(context, _all_rows(context, labels_of), devices, line)
 
 
-def _all_rows(context: Context, wanted: Mapping[int, BoolArray]) -> BoolArray:
+def _labels_of_kind(number: int) -> Callable[[Context, int], BoolArray]:
+    """What says which labels are of the kind of this number, on any device."""
+    return lambda context, _: context.once(_kind_of_label) == number
+
+
+def _all_rows(context: Context, labels_of: Callable[[Context, int], BoolArray]) -> BoolArray:
     """Which rows of the ledger are compute of what some labels name, by device; bool `[n]`."""
     result = np.zeros(context.ledger.count, dtype=np.bool_)
-    for device, labels in wanted.items():
-        result[rows_with(context, device, labels)] = True
+    for group in context.once(_alike_devices):
+        labels = labels_of(context, group.devices[0])
+        for device in group.devices:
+            result[rows_with(context, device, labels)] = True
     return result
 
 
@@ -509,22 +554,20 @@ def _of_ops(
     `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
     be such ops; where none of these took time, graphs of the capture do. `key`: of its title and action.
     """
-    computed = context.once(time_by_label)
-    labels = {device: labels_of(context, device) for device in computed}
     by_label = np.zeros(context.once(_op_of_label).size, dtype=np.int64)
-    for device, chosen in labels.items():
-        by_label[chosen] += computed[device][chosen]
+    for group in context.once(_alike_devices):
+        by_label += np.where(labels_of(context, group.devices[0]), group.computed_ps, 0)
     if not by_label.any():
         return None
-    is_of_graph = shown is not None and not any(ps[shown].any() for ps in computed.values())
-    types = _longest(_time_by_type(context, by_label))
+    is_of_graph = shown is not None and not _together(context).where(shown).total
+    types = _longest(_time_by_type(context, ByLabel.of(by_label)))
     every, of_label = context.once(_types_of_labels)
     arguments: dict[str, Argument] = {"ops": Ops((types[0],))} if types else {}
     # The line is that of the ops that are named.
     named = of_label == every.index(types[0]) if types else by_label > 0
     return rule.of_rows(
         context,
-        _all_rows(context, labels),
+        _all_rows(context, labels_of),
         arguments=arguments | _line(context, np.where(named, by_label, 0)),
         confidence=("high", "graph" if is_of_graph else ""),
         keeps_waiting=not note,

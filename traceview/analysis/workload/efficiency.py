@@ -16,9 +16,11 @@ from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     DeviceFlops,
+    counted_events,
     flops_by_device,
+    label_flops,
     label_precisions,
-    roof_by_device,
+    roof_of,
     time_by_label,
 )
 from traceview.analysis.measures.peaks import peak_source, peaks_of
@@ -73,20 +75,20 @@ class Efficiency(Record, frozen=True):
 
 def compute(context: Context) -> Efficiency | Skipped:
     """The FLOPs of each device."""
-    of_device = context.once(flops_by_device)
-    if not of_device:
+    if not any(counted_events(context, device).size for device in context.ledger.devices):
         return Skipped("no device computed in the used steps")
-    if not any(of.known_flops.any() for of in of_device.values()):
+    is_known = context.trace.once(label_flops).flops > 0
+    of_device = context.once(flops_by_device) if is_known.any() else {}
+    if not any(of.runs.where(is_known).total for of in of_device.values()):
         return Skipped("no program and no capture says the FLOPs of what ran")
     return Efficiency(tuple(_row(context, device, of) for device, of in of_device.items()))
 
 
 def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
     ledger = context.ledger
-    flops = of.known_flops
-    whole, duration_ps = float(flops.sum()), int(of.duration_ps.sum())
-    unknown_ps = int(of.duration_ps[np.isnan(of.flops)].sum())
-    at_peak_ps = _at_peak_ps(context, device)
+    whole, duration_ps = float(of.known_flops.sum()), of.duration_ps.total
+    unknown_ps = of.duration_ps.where(np.isnan(of.of_label.flops)).total
+    at_peak_ps = _at_peak_ps(context, device, of)
     step_ps = ledger.gpu_ps_by_device[device]
     return DeviceEfficiency(
         *context.trace.identity(device),
@@ -107,10 +109,10 @@ _KNOWN_RATIO: Final = 0.99
 """Share of the FLOPs whose precision has to be known; the others count as these do."""
 
 
-def _at_peak_ps(context: Context, device: int) -> float | None:
+def _at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float | None:
     """How long the products would take at the peak of their precision; None where that is not known."""
-    flops = context.once(flops_by_device)[device].known_flops
-    compute_ps = context.once(roof_by_device)[device].compute_ps
+    flops = of.known_flops
+    compute_ps = roof_of(context.trace, device, of).compute_ps
     is_known, whole = ~np.isnan(compute_ps), float(flops.sum())
     known = float(flops[is_known].sum())
     if not known or known < _KNOWN_RATIO * whole:
@@ -133,7 +135,8 @@ def _parts_of(context: Context, device: int) -> dict[str, float]:
     if not whole_ps:
         return {}
     part = _part_of_label(context, device, of)
-    by_part = np.bincount(part, context.once(time_by_label)[device], len(_PARTS)) / whole_ps
+    times = context.once(time_by_label)[device].every
+    by_part = np.bincount(part, times, len(_PARTS)) / whole_ps
     shares = dict(zip(_PARTS, by_part.tolist(), strict=True))
     return {_IDLE: max(1 - sum(shares.values()), 0.0), **shares}
 
@@ -144,9 +147,9 @@ def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array
     fastest = max((peaks.get(each, 0) for each in _OF_TENSOR_UNITS), default=0)
     has_units = fastest > peaks.get(NumberFormat.FP32, fastest)
     multiplies, precision = of.known_flops > 0, context.trace.once(label_precisions)
-    is_small = of.duration_ps <= _SMALL_PS * of.count
+    is_small = of.duration_ps.every <= _SMALL_PS * of.count.every
     conditions = (
-        np.isnan(of.flops),
+        np.isnan(of.of_label.flops),
         multiplies & has_units & (precision == NumberFormat.FP32),
         multiplies,
         context.trace.once(cast_labels),
@@ -287,7 +290,7 @@ def _memory_layer(context: Context, devices: Iterable[int]) -> str:
     total = np.zeros(len(places.places))
     for device in devices:
         part = _part_of_label(context, device, context.once(flops_by_device)[device])
-        times = np.where(part == len(_PARTS) - 1, context.once(time_by_label)[device], 0)
+        times = np.where(part == len(_PARTS) - 1, context.once(time_by_label)[device].every, 0)
         total += np.bincount(places.place, times, total.size)
     if not total.any():
         return ""

@@ -16,7 +16,7 @@ from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     FloatArray,
     flops_by_device,
-    roof_by_device,
+    roof_of,
     time_by_label,
 )
 from traceview.analysis.rules.finding import Skipped
@@ -114,7 +114,7 @@ class Layers(Record, frozen=True):
 
 def compute(context: Context) -> Layers | Skipped:
     """The layers of all devices together."""
-    devices = [device for device, ps in context.once(time_by_label).items() if ps.any()]
+    devices = [device for device, ps in context.once(time_by_label).items() if ps.total]
     if not devices:
         return Skipped("no device computed in the used steps")
     rows = _rows(context, devices)
@@ -131,7 +131,7 @@ def compute(context: Context) -> Layers | Skipped:
 
 def layer_table(context: Context) -> Table:
     """All rows of each device that computes, if any has a layer."""
-    computing = [device for device, ps in context.once(time_by_label).items() if ps.any()]
+    computing = [device for device, ps in context.once(time_by_label).items() if ps.total]
     of_device = {device: _rows(context, (device,)) for device in computing}
     if not any(_is_attributed(row) for rows in of_device.values() for row in rows):
         of_device = {}
@@ -197,7 +197,9 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
     of_label = context.once(time_by_label)
     count = sum(ledger.steps_of_device[device] or 1 for device in devices)
     gpu_ps = sum(ledger.gpu_ps_by_device[device] for device in devices)
-    times = np.sum([of_label[device] for device in devices], axis=0)
+    times = np.zeros(places.place.size, dtype=np.int64)
+    for device in devices:
+        times[of_label[device].label] += of_label[device].value
     cells = _cells(times, places, count)
     work = _work_by_place(context, devices, places.place, len(places.places))
     has_flops = bool(work[:, _WORK["flops"]].any())
@@ -218,21 +220,22 @@ def _work_by_place(
     context: Context, devices: Collection[int], place: Int32Array, place_count: int
 ) -> FloatArray:
     """The work of the ops of some devices by place, float64 `[places, columns]`."""
-    ops, roofs = context.once(flops_by_device), context.once(roof_by_device)
+    ops = context.once(flops_by_device)
     by_place = np.zeros((place_count, len(_WORK)))
     for device in devices:
-        of, roof = ops.get(device), roofs.get(device)
-        if of is None or roof is None:
+        of = ops.get(device)
+        if of is None:
             continue
-        ps = of.duration_ps.astype(np.float64)
-        has_both, has_roof = ~np.isnan(of.flops + of.bytes), ~np.isnan(roof.roof_ps)
+        roof, flops, moved = roof_of(context.trace, device, of), of.flops, of.bytes
+        ps = of.duration_ps.every.astype(np.float64)
+        has_both, has_roof = ~np.isnan(flops + moved), ~np.isnan(roof.roof_ps)
         columns = {
             "ps": ps,
-            "unknown_ps": np.where(np.isnan(of.flops), ps, 0),
+            "unknown_ps": np.where(np.isnan(flops), ps, 0),
             "flops": of.known_flops,
             "both_ps": np.where(has_both, ps, 0),
-            "flops_of_both": np.where(has_both, of.flops, 0),
-            "bytes": np.where(has_both, of.bytes, 0),
+            "flops_of_both": np.where(has_both, flops, 0),
+            "bytes": np.where(has_both, moved, 0),
             "roofed_ps": np.where(has_roof, ps, 0),
             "roof_ps": np.where(has_roof, roof.roof_ps, 0),
             "memory_ps": np.where(roof.is_memory_bound, roof.roof_ps, 0),

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from math import prod
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -22,15 +21,15 @@ from traceview.analysis.measures.op_work import FloatArray, label_flops
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Lost, Ops
-from traceview.base.ids import unique_inverse
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import Count, KernelName, OpName, Picoseconds, Record, Share
 from traceview.base.sweeping import SWEEPS
 from traceview.document import model as doc
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.phrase import Token, phrase
 from traceview.ledger.states import State
-from traceview.trace.device.op_names import KEPT_NAMES, op_labels, split_op
+from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.model import NONE, Device, Trace
 from traceview.xplane.planes import parse_details
 
@@ -119,27 +118,6 @@ class Launch(NamedTuple):
 
 def launch_of(details: bytes, device: Device) -> Launch | None:
     """What the details of a kernel say; None without a grid."""
-    recorded = _recorded(details)
-    if recorded is None:
-        return None
-    blocks, threads, percent, registers = recorded
-    if percent and 0 < percent <= 100:
-        return Launch(blocks, percent / 100)
-    return Launch(blocks, _most_warps(registers, threads, device))
-
-
-class _Recorded(NamedTuple):
-    """The numbers in the details of a kernel: its blocks, threads of a block, occupancy in percent, registers of a thread."""
-
-    blocks: int
-    threads: int
-    percent: float | None
-    registers: float | None
-
-
-@lru_cache(KEPT_NAMES)
-def _recorded(details: bytes) -> _Recorded | None:
-    """What is read once for all devices; None without a grid."""
     pairs = parse_details(details)
     grid, block = (_GRID.fullmatch(pairs.get(key, b"")) for key in (b"grid", b"block"))
     if grid is None or block is None:
@@ -148,7 +126,9 @@ def _recorded(details: bytes) -> _Recorded | None:
     if not blocks or not 0 < threads <= 1024 or blocks > 1 << 62:
         return None
     percent, registers = (_number(pairs.get(key, b"")) for key in (b"occ_pct", b"regs"))
-    return _Recorded(blocks, threads, percent, registers)
+    if percent and 0 < percent <= 100:
+        return Launch(blocks, percent / 100)
+    return Launch(blocks, _most_warps(registers, threads, device))
 
 
 def _number(text: bytes) -> float | None:
@@ -158,14 +138,21 @@ def _number(text: bytes) -> float | None:
         return None
 
 
+_Limits: TypeAlias = tuple[int, int] | None
+
+
+def _limits_of(device: Device) -> _Limits:
+    """The most warps and blocks of a multiprocessor; None where they are not known."""
+    capability = device.count("compute_cap_major"), device.count("compute_cap_minor")
+    is_amd = device.stats.get("device_vendor") == "AMD"
+    known = _MOST_WARPS_AND_BLOCKS.items()
+    return None if is_amd else next((most for chip, most in known if chip == capability), None)
+
+
 def _most_warps(registers: float | None, threads: int, device: Device) -> float | None:
     """The occupancy that registers and blocks allow; shared memory may allow less."""
-    capability = device.count("compute_cap_major"), device.count("compute_cap_minor")
-    limits = next(
-        (most for chip, most in _MOST_WARPS_AND_BLOCKS.items() if chip == capability), None
-    )
-    is_amd = device.stats.get("device_vendor") == "AMD"
-    if limits is None or is_amd or not registers or not 0 < registers <= 255:
+    limits = _limits_of(device)
+    if limits is None or not registers or not 0 < registers <= 255:
         return None
     most_warps, most_blocks = limits
     warps = -(-threads // _WARP)
@@ -181,7 +168,7 @@ class _Kernels(Struct, frozen=True, eq=False):
     """The kernels of one device by label and details, longest first.
 
     `label`, `duration_ps`: int64. `block_count`: int64, -1 where no grid is recorded; `occupancy`: float64, nan where not known.
-    `is_sparse`: which fill little of the GPU. `sparse_rows`: the rows of the ledger of these.
+    `is_sparse`: which fill little of the GPU.
     """
 
     label: Int64Array
@@ -189,16 +176,25 @@ class _Kernels(Struct, frozen=True, eq=False):
     block_count: Int64Array
     occupancy: FloatArray
     is_sparse: BoolArray
-    sparse_rows: Int64Array
 
 
-def kernels_by_device(context: Context) -> dict[int, _Kernels]:
-    """The compute of each device whose kernels have details, by label and details."""
+class _Devices(Struct, frozen=True, eq=False):
+    """The occupancy of each GPU, and which rows of the ledger are of kernels that fill little of one, bool."""
+
+    rows: tuple[DeviceOccupancy, ...]
+    is_sparse: BoolArray
+
+
+def _devices(context: Context) -> _Devices:
+    """Of each device whose kernels have details."""
     trace, ledger = context.trace, context.ledger
     columns, labels = trace.device_columns, trace.once(op_labels)
     is_compute = ledger.rows(states=(State.COMPUTE,))
-    kernels = {}
-    for device in ledger.devices:
+    made, is_sparse_row = [], np.zeros(ledger.count, dtype=np.bool_)
+    launches: dict[_Limits, tuple[Int64Array, FloatArray]] = {}
+    texts = unique_ids(columns.details)
+    texts = texts[texts != NONE]
+    for device in ledger.devices if texts.size else ():
         own = ledger.rows_of(device)
         rows = np.flatnonzero(is_compute[own]) + own.start
         event = ledger.columns.event[rows]
@@ -207,28 +203,41 @@ def kernels_by_device(context: Context) -> dict[int, _Kernels]:
             of_row, first = SWEEPS.labelled(labels.of_row[event], columns.details[event], nothing)
             times = SWEEPS.totals(of_row, ledger.columns.duration_ps[rows], first.size)
             label = labels.of_row[event][first].astype(np.int64)
-            blocks, occupancy = _launched(trace, device, columns.details[event][first])
+            entry = trace.device_list[device]
+            limits = _limits_of(entry)
+            if limits not in launches:
+                launches[limits] = _launches(trace, texts, entry)
+            details = columns.details[event][first]
+            blocks, occupancy = (of_name[details] for of_name in launches[limits])
             is_sparse = _is_sparse(trace, device, label, blocks, occupancy)
             order = np.argsort(-times, kind="stable")
-            kernels[device] = _Kernels(
-                label=label[order],
-                duration_ps=times[order],
-                block_count=blocks[order],
-                occupancy=occupancy[order],
-                is_sparse=is_sparse[order],
-                sparse_rows=rows[is_sparse[of_row]],
-            )
-    return kernels
+            is_sparse_row[rows[is_sparse[of_row]]] = True
+            if times[blocks >= 0].any():
+                kernels = _Kernels(
+                    label[order],
+                    times[order],
+                    blocks[order],
+                    occupancy[order],
+                    is_sparse[order],
+                )
+                made.append(_of_device(context, device, kernels))
+    return _Devices(tuple(made), is_sparse_row)
 
 
-def _launched(trace: Trace, device: int, details: Int32Array) -> tuple[Int64Array, FloatArray]:
-    """By kernel its blocks and its occupancy, as of `_Kernels`."""
-    texts, place = unique_inverse(details)
-    entry = trace.device_list[device]
-    read = [launch_of(trace.names[of], entry) if of != NONE else None for of in texts.tolist()]
-    blocks = np.array([-1 if of is None else of.block_count for of in read], dtype=np.int64)
-    ratios = [np.nan if of is None or of.occupancy is None else of.occupancy for of in read]
-    return blocks[place], np.array(ratios, dtype=np.float64)[place]
+def _launches(trace: Trace, texts: Int64Array, device: Device) -> tuple[Int64Array, FloatArray]:
+    """Blocks and occupancy of kernels, as of `_Kernels`, by the name of their details; `texts`: the names that are details.
+
+    They are those of all devices with the limits of this one.
+    """
+    # The last place is that of `NONE`.
+    blocks = np.full(len(trace.names) + 1, -1, dtype=np.int64)
+    ratios = np.full(blocks.size, np.nan)
+    for name in texts.tolist():
+        launch = launch_of(trace.names[name], device)
+        if launch is not None:
+            blocks[name] = launch.block_count
+            ratios[name] = np.nan if launch.occupancy is None else launch.occupancy
+    return blocks, ratios
 
 
 def _is_sparse(
@@ -247,11 +256,7 @@ def _is_sparse(
 
 def compute(context: Context) -> Occupancy | Skipped:
     """The occupancy of each GPU."""
-    rows = tuple(
-        _of_device(context, device, of)
-        for device, of in context.once(kernels_by_device).items()
-        if of.duration_ps[of.block_count >= 0].any()
-    )
+    rows = context.once(_devices).rows
     return Occupancy(rows) if rows else Skipped("no kernel recorded how it was launched")
 
 
@@ -317,10 +322,7 @@ LOW_OCCUPANCY: Final = Rule(
 
 def diagnose(context: Context, result: Occupancy) -> Iterator[Finding | None]:
     """GPUs whose kernels leave most of them idle."""
-    rows = np.zeros(context.ledger.count, dtype=np.bool_)
-    for of in context.once(kernels_by_device).values():
-        rows[of.sparse_rows] = True
-    lost = context.ledger.loss(rows)
+    lost = context.ledger.loss(context.once(_devices).is_sparse)
     if not lost.ps or lost.share < LOW_OCCUPANCY.limit:
         return
     named = [row for row in result.devices if row.device in lost.devices]

@@ -305,9 +305,10 @@ class HostEvents:
     @cached_property
     def pipeline_python(self) -> Int64Array:
         """Those of them that are Python functions: of a generator, or of `tf.py_function`."""
-        is_python = self._names_that(_is_python_function)
         rows = self.pipeline_work
-        result: Int64Array = rows[is_python[self._columns.name[rows]]]
+        # Few of the names of a trace are those of its pipeline.
+        is_python = self._trace.names.where(self._columns.name[rows], _is_python_function)
+        result: Int64Array = rows[is_python]
         return result
 
     def is_in_step(self, rows: Int64Array) -> BoolArray:

@@ -204,7 +204,7 @@ def _set_clocks(
     first = int(common.sum(axis=1).argmax())
     done = [first]
     # Of each host the compared one that shares most with it, of several the one compared first.
-    most, nearest = common[:, first].copy(), np.full(len(group), first)
+    most, nearest = common[first].copy(), np.full(len(group), first)
     most[first] = -1
     while len(done) < len(group):
         place = int(most.argmax())
@@ -212,8 +212,8 @@ def _set_clocks(
             break
         by = int(nearest[place])
         done.append(place)
-        is_nearer = (common[:, place] > most) & (most >= 0)
-        most[is_nearer], nearest[is_nearer] = common[is_nearer, place], place
+        is_nearer = (common[place] > most) & (most >= 0)
+        most[is_nearer], nearest[is_nearer] = common[place, is_nearer], place
         most[place] = -1
         host, reference = group[place], group[by]
         both = ends[(ends[:, host] != _NO_END) & (ends[:, reference] != _NO_END)]
