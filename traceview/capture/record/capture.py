@@ -16,14 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.endings import interrupts_held
-from traceview.capture.record.destination import (
-    TRACE_SUFFIX,
-    Destination,
-    Kept,
-    NameTakenError,
-    has_trace,
-    kept_name,
-)
+from traceview.capture.record.destination import TRACE_SUFFIX, Destination, has_trace
 from traceview.capture.record.outcome import End, no_step_watch, nothing_captured, shortcomings
 from traceview.capture.record.profiler import Profiler
 from traceview.capture.record.run_choice import RunChoice
@@ -96,7 +89,8 @@ class Capture:
     ) -> None:
         self.settings = settings
         self.sidecar = Sidecar()
-        self.kept: Kept | None = None
+        self.kept: Path | None = None
+        """The trace in its run."""
         self._say = say
         self._is_prepared = False
         self._notes: dict[str, list[str]] = {}
@@ -125,7 +119,7 @@ class Capture:
     @property
     def run(self) -> Path | None:
         """The folder of the trace, as soon as the window has closed."""
-        return self.kept.run if self.kept else None
+        return self.kept.parent if self.kept else None
 
     def prepare(self) -> None:
         """Check all that can be checked before the run, once; raises `CaptureError`.
@@ -208,9 +202,9 @@ class Capture:
         A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
         """
         if self.kept is None:
-            folder = self._choice.begin(self.settings.steps)
-            return folder, f"{socket.gethostname()}{self._choice.suffix}"
-        return self.kept.run, self.kept.trace.name.removesuffix(TRACE_SUFFIX)
+            self._choice.settle(self.settings.steps)
+            return self._choice.folder(), f"{socket.gethostname()}{self._choice.suffix}"
+        return self.kept.parent, self.kept.name.removesuffix(TRACE_SUFFIX)
 
     # Called by the window
 
@@ -264,7 +258,8 @@ class Capture:
         # After all of these, whose failures are among them.
         self.sidecar.add("notes", self._notes)
         self.sidecar.state = "saved"
-        self.kept = self._moved(trace)
+        self._write()
+        self.kept = self._choice.keep(trace)
         # The script may go on for days; a kill in between should not leave the folder behind.
         self._destination.clean()
 
@@ -287,19 +282,6 @@ class Capture:
         remarks = [*self.sidecar.groups.get("notes", {}).get("steps", ()), *self.observer.remarks()]
         if remarks:
             self.sidecar.add("notes", {"steps": remarks})
-
-    def _moved(self, trace: Path) -> Kept:
-        """Move both files to the run, under the first name that no process beside this one has taken."""
-        suffix = self._choice.suffix
-        while True:
-            self.sidecar.add("file", {"name": kept_name(trace, suffix)})
-            self._write()
-            try:
-                return self._destination.keep(
-                    trace, self._destination.sidecar, run=self._choice.run, suffix=suffix
-                )
-            except NameTakenError as taken:
-                suffix = self._choice.next_suffix(taken)
 
     def _notify(self, moment: str, *arguments: Any) -> None:
         for each in self._listeners:
