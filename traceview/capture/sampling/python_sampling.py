@@ -32,7 +32,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain, compress, pairwise, starmap, tee
 from pathlib import Path
-from threading import get_ident, main_thread
+from threading import Thread, get_ident, main_thread
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -223,12 +223,18 @@ class Collections:
             self.spans.append((self._started_ns, now_ns - self._started_ns, info["generation"]))
 
 
-class StackSampler:
-    """Samples from `start` to `stop`, as long as the profile runs, of which `sidecar` tells."""
+class PythonListener(WindowListener):
+    """Samples Python stacks from the start of the profile to its stop.
 
-    def __init__(self, sidecar: Sidecar) -> None:
-        self._places = CodePlaces()
-        self._stacks = Stacks(self._places)
+    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
+    time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
+    and stacks, and `samples`, three columns. `cpu` and `late` are two more. `collections`: the garbage
+    collections, see `Collections`.
+    """
+
+    def __init__(self, *, is_wanted: bool = True) -> None:
+        self._is_wanted = is_wanted
+        self._thread: Thread | None = None
         # Of each sample: Unix nanoseconds, number of the thread, number of the stack; microseconds of processor time that the
         # thread has taken so far, negative where that is not known; and microseconds by which the round came late, because
         # something else had the GIL, or the core.
@@ -243,13 +249,9 @@ class StackSampler:
         self._cost_ns = 0
         """Processor time of the sampling thread."""
         self._problem: str | None = None
-        self._sidecar = sidecar
-        self._garbage = Collections()
-        self._pid = os.getpid()
         self._is_stopping = False
         self._spent_ns = 0
         self._phase = 0.0
-        self._due_ns = time.time_ns()
         self._interval_of_script: float | None = None
         """The switch interval that the script has chosen, while another one is set."""
         self._is_shared = False
@@ -257,10 +259,17 @@ class StackSampler:
         self._seen_at: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
         self._clocks = ThreadClocks()
-        self._thread = own_thread("python", self._run)
 
-    def learn(self) -> None:
+    def opening(self, sidecar: Sidecar) -> None:
         """Learn the threads and the code that runs now, which takes longer than a sample."""
+        if not self._is_wanted:
+            sidecar.add("python", {"reason": NOT_ASKED})
+            return
+        self._sidecar = sidecar
+        self._stacks = Stacks(CodePlaces())
+        self._garbage = Collections()
+        self._pid = os.getpid()
+        self._thread = own_thread("python", self._run)
         try:
             for ident, frame in sys._current_frames().items():
                 if self._is_of_script(ident):
@@ -270,16 +279,31 @@ class StackSampler:
         except Exception as error:
             self._problem = reason_of(error)
 
-    def start(self) -> None:
+    def opened(self, sidecar: Sidecar) -> None:
         """Begin; the first sample is taken as soon as it is a small share of the time since now."""
+        if self._thread is None:
+            return
         self._started_ns, self._begun_ns = time.time_ns(), time.monotonic_ns()
         self._garbage.start()
         # Not in the thread: what it does to begin makes objects.
         self._garbage.hold()
         self._thread.start()
 
-    def stop(self) -> bool:
-        """Take no more samples; False in a child that was forked in the window, which does not have the thread."""
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Stop, and keep the samples in the sidecar alone."""
+        if self._stopped():
+            sidecar.add("python", self._described(sidecar.stopped_ns))
+            del self._columns, self._stacks
+            self._thread = None
+
+    def finished(self) -> None:
+        """Stop where the profile failed."""
+        self._stopped()
+
+    def _stopped(self) -> bool:
+        """Take no more samples; whether some may be here: not in a child that was forked in the window, without the thread."""
+        if self._thread is None:
+            return False
         self._is_stopping = True
         is_own = os.getpid() == self._pid
         if self._thread.ident is not None and is_own:
@@ -287,8 +311,7 @@ class StackSampler:
         self._garbage.stop()
         return is_own
 
-    def described(self, stopped_ns: int) -> dict[str, Any]:
-        """The group of the sidecar."""
+    def _described(self, stopped_ns: int) -> dict[str, Any]:
         t_ns, thread, stack, cpu_us, late_us = self._columns.values()
         has_rounds = self._round_count > 0
         reason = "no thread ran code of the script" if has_rounds else "the window was too short"
@@ -315,9 +338,9 @@ class StackSampler:
 
     def _run(self) -> None:
         try:
-            while self._is_wanted():
+            while self._goes_on():
                 self._rest()
-                if self._is_wanted():
+                if self._goes_on():
                     self._round()
         except Exception as error:
             self._problem = reason_of(error)
@@ -326,7 +349,7 @@ class StackSampler:
             self._garbage.release()
             self._cost_ns += time.thread_time_ns()
 
-    def _is_wanted(self) -> bool:
+    def _goes_on(self) -> bool:
         return not self._is_stopping and self._sidecar.is_recording
 
     def _round(self) -> None:
@@ -449,41 +472,3 @@ def _little_endian(column: array[int]) -> bytes:
 
 def _compressed(*contents: bytes) -> str:
     return b64encode(zlib.compress(b"".join(contents))).decode("ascii")
-
-
-class PythonListener(WindowListener):
-    """Samples Python stacks from the start of the profile to its stop.
-
-    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
-    time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
-    and stacks, and `samples`, three columns. `cpu` and `late` are two more. `collections`: the garbage
-    collections, see `Collections`.
-    """
-
-    def __init__(self, *, is_wanted: bool = True) -> None:
-        self._is_wanted = is_wanted
-        self._sampler: StackSampler | None = None
-
-    def opening(self, sidecar: Sidecar) -> None:
-        """Learn what costs the first samples most."""
-        if not self._is_wanted:
-            sidecar.add("python", {"reason": NOT_ASKED})
-            return
-        self._sampler = StackSampler(sidecar)
-        self._sampler.learn()
-
-    def opened(self, sidecar: Sidecar) -> None:
-        """Begin to sample."""
-        if self._sampler is not None:
-            self._sampler.start()
-
-    def closed(self, sidecar: Sidecar, trace: Path) -> None:
-        """Stop, and keep the samples."""
-        sampler, self._sampler = self._sampler, None
-        if sampler is not None and sampler.stop():
-            sidecar.add("python", sampler.described(sidecar.stopped_ns))
-
-    def finished(self) -> None:
-        """Stop where the profile failed."""
-        if self._sampler is not None:
-            self._sampler.stop()
