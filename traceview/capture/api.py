@@ -182,7 +182,6 @@ def _watched(
         yield watch
         end = "ended"
     finally:
-        watch.remove()
         watch.finish(end)
         window = watch.window
         reason = "; ".join(window.failures) or (

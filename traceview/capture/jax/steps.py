@@ -17,10 +17,9 @@ from typing import Any, Final
 
 from traceview.capture.jax.functions import CompiledFunction, has_backward
 from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
-from traceview.capture.record.capture import Framework, Say, Watched
+from traceview.capture.record.capture import Framework, Watched
 from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.environment import EnvironmentListener
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.steps.callee import Recognizer, micro_batches
 from traceview.capture.steps.hooks import Place
@@ -185,12 +184,10 @@ def _is_of_jax(function: Any) -> bool:
     return str(module).partition(".")[0] in ("jax", "jaxlib")
 
 
-def _watch(
-    window: StepWindow, settings: Settings, places: Sequence[Place] | None, _say: Say
-) -> Watched:
+def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | None) -> Watched:
     """Programs of JAX hold their lines. Where `places` are given, the program itself says which its steps are."""
     steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
-    return steps, steps.hooks, (EnvironmentListener(), steps, steps.hooks)
+    return steps, steps.hooks, (steps, steps.hooks)
 
 
 JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)

@@ -105,7 +105,6 @@ class LaunchedCapture(WindowListener):
             return False
         self._is_over = True
         self._capture.finish("ended")
-        self._capture.remove()
         _captures.remove(self)
         return True
 
@@ -200,13 +199,12 @@ class LaunchedCapture(WindowListener):
             return
         self._is_over = True
         try:
+            self._capture.finish(end)
             if self.is_prepared:
-                self._capture.finish(end)
                 self._report(end)
             elif self._settings.launch is None and _captures[-1:] == [self]:
                 # Nobody else says so.
                 say(self._capture.why_nothing(end).message)
-            self._capture.remove()
         except Exception as error:
             say(f"the capture failed: {error!r}")
 
