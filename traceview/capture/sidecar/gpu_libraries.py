@@ -39,11 +39,6 @@ def opened_nvml() -> Iterator[Any]:
         nvml.nvmlShutdown()
 
 
-def decoded(value: str | bytes) -> str:
-    """A text of NVML; older versions of nvidia-ml-py return bytes."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
 def started_driver() -> Any:
     """The CUDA driver library that this process has loaded; raises `NoAnswerError` if it has loaded none."""
     try:

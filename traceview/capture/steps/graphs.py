@@ -138,6 +138,10 @@ def _training_parts(graph: Any) -> set[str]:
 # Each call of a function
 
 
+_MOST_VISITED: Final = 300_000
+"""Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
+
+
 class Call:
     """A graph as it is called: `op` of the graph of `outer` led to it, both None for the graph of a step.
 
@@ -168,7 +172,9 @@ class Call:
 
 
 def calls_of(
-    graphs: Iterable[Any], most: int, is_seen: Callable[[Any], bool] = lambda _: True
+    graphs: Iterable[Any],
+    most: int = _MOST_VISITED,
+    is_seen: Callable[[Any], bool] = lambda _: True,
 ) -> Iterator[Call]:
     """The graphs of steps and all calls in them, an outer one first; each knows the calls in it.
 
@@ -208,8 +214,6 @@ _NO_WORK: Final = frozenset(
 """Ops that hand on what they are given, or take no time."""
 
 HANDLES: Final = ("resource", "variant")
-_MOST_VISITED: Final = 300_000
-"""Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
 
 
 def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
@@ -220,7 +224,7 @@ def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
     kinds: dict[str, set[str]] = {}
     constants: dict[Call, set[str]] = {}
     is_stateful: dict[str, bool] = {}
-    for call in calls_of(graphs, _MOST_VISITED):
+    for call in calls_of(graphs):
         constant = constants[call] = _given_constants(call, constants)
         for op in call.ops:
             has_inner = op.type in _FUNCTION_ATTRIBUTES
