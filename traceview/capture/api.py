@@ -188,7 +188,8 @@ def _watched(
             f"the last step of the loop was {window.next_number - 1}, and no step was in the window {window.steps}"
         )
         nothing = (f"nothing was captured: {reason}",)
-        for line in nothing if watch.run is None else shortcomings(window, watch.sidecar):
+        lacks = shortcomings(window, watch.sidecar, watch.observer)
+        for line in nothing if watch.run is None else lacks:
             say(line)
 
 
