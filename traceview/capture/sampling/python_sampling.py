@@ -38,7 +38,7 @@ from typing import Any, Final
 
 from traceview.capture.process.around import Patches, around
 from traceview.capture.process.own_threads import OWN_THREADS, own_thread
-from traceview.capture.process.python_code import CodePlaces, Origin, callers, origin_of
+from traceview.capture.process.python_code import CodePlaces, Origin, callers
 from traceview.capture.sidecar.environment import masked_thread
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 
@@ -74,17 +74,14 @@ class Stacks:
         self.of_user: set[int] = set()
         """Those that reach code of the user."""
         self._places = places
-        self._known: dict[int, tuple[CodeType, Origin, bool, bool]] = {}
-        """Code by id, where it is from, and whether it is the user's or of the standard library. What is kept here cannot
-        give its id to another."""
+        self._known: dict[int, tuple[CodeType, Origin]] = {}
+        """Code by id, and where it is from. What is kept here cannot give its id to another."""
 
-    def learn(self, code: CodeType) -> tuple[CodeType, Origin, bool, bool]:
+    def learn(self, code: CodeType) -> tuple[CodeType, Origin]:
         """Know code before, which takes longer than a sample."""
         known = self._known.get(id(code))
         if known is None:
-            origin, places = origin_of(code), self._places
-            is_standard = origin.file is not None and places.kind(origin.file) == "standard"
-            known = self._known[id(code)] = code, origin, origin.is_user(places), is_standard
+            known = self._known[id(code)] = code, self._places.origin_of(code)
         return known
 
     def number_of(self, frame: FrameType | None) -> int:
@@ -96,8 +93,9 @@ class Stacks:
         is_user, is_all_standard = False, True
         while frame is not None and len(key) < 2 * MOST_FRAMES and not is_user:
             code = frame.f_code
-            _, _, is_user, is_standard = self._known.get(id(code)) or self.learn(code)
-            is_all_standard &= is_standard
+            kind = (self._known.get(id(code)) or self.learn(code))[1].kind
+            is_user = kind == "user"
+            is_all_standard &= kind == "standard"
             key += (id(code), frame.f_lasti)
             frame = frame.f_back
         if not key or (is_all_standard and not is_user):
@@ -124,12 +122,12 @@ class Stacks:
         for key, number in list(self.keys.items()):
             for place in zip(key[::2], key[1::2], strict=True):
                 if place not in number_of:
-                    code, origin, is_user, _ = self._known[place[0]]
+                    code, origin = self._known[place[0]]
                     frame = (
-                        files.setdefault(origin.shown(self._places), len(files)),
+                        files.setdefault(origin.file, len(files)),
                         functions.setdefault(origin.function, len(functions)),
                         origin.line_of(_line_of(code, place[1])),
-                        int(is_user),
+                        int(origin.kind == "user"),
                     )
                     number_of[place] = frames.setdefault(frame, len(frames))
                 stacks[number].append(number_of[place])
