@@ -69,6 +69,7 @@ class EnvironmentListener(WindowListener):
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Ask the driver and the loaded libraries."""
+        versions = loaded_versions()
         try:
             with opened_nvml() as nvml:
                 driver = answers({"driver": lambda: str(nvml.nvmlSystemGetDriverVersion())})
@@ -76,7 +77,8 @@ class EnvironmentListener(WindowListener):
         except NoAnswerError as reason:
             sidecar.add("links", {"missing": {"gpus": str(reason)}})
             driver = {"missing": {"driver": str(reason)}}
-        sidecar.add("versions", {**loaded_versions(), **driver})
+        missing = {**versions.get("missing", {}), **driver.get("missing", {})}
+        sidecar.add("versions", {**versions, **driver, **({"missing": missing} if missing else {})})
 
 
 def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:

@@ -173,14 +173,15 @@ class Call:
 
 def calls_of(
     graphs: Iterable[Any],
-    most: int = _MOST_VISITED,
     is_seen: Callable[[Any], bool] = lambda _: True,
+    most: int | None = None,
 ) -> Iterator[Call]:
     """The graphs of steps and all calls in them, an outer one first; each knows the calls in it.
 
     `is_seen`: whether an op is one of `ops`, and its calls are followed. Raises `NoAnswerError` where calls lead to more than
     `most` ops: what is left of these might have the same names.
     """
+    most = _MOST_VISITED if most is None else most
     ops_of: dict[int, list[Any]] = {}
 
     def called(graph: Any, *by: Any) -> Call:
