@@ -37,6 +37,11 @@ class CompiledFunction:
     arguments: list[dict[str, Any]] = field(default_factory=list)
 
     @property
+    def kind(self) -> str:
+        """What it is in the sidecar."""
+        return "annotation" if self.is_mark else "jit"
+
+    @property
     def words(self) -> str:
         """What it is in a list of what was called."""
         if self.is_mark:

@@ -274,7 +274,7 @@ class Capture:
         callees = [callee for callee in self.observer.callees if callee.calls]
         if not callees:
             return
-        fields = ("name", "is_step", "calls")
+        fields = ("name", "kind", "is_step", "calls")
         functions = [{field: getattr(each, field) for field in fields} for each in callees]
         self.sidecar.add("steps", {"functions": functions})
         self.sidecar.add("hooks", {"missing": self.hooks.missing})

@@ -153,7 +153,7 @@ class Recognizer(ABC):
     @property
     @abstractmethod
     def callees(self) -> Sequence[Any]:
-        """What the script has called: `name`, `words`, `calls`, `step_count` and `is_step` of each."""
+        """What the script has called: `name`, `kind`, `words`, `calls`, `step_count` and `is_step` of each."""
 
     @property
     def current(self) -> Any:
