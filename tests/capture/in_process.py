@@ -65,7 +65,6 @@ def captured(
             end, done.code = "interrupted", 130
     capture.finish(end)
     capture.outcome(end)
-    capture.remove()
     done.run = capture.run
     return done
 

@@ -12,6 +12,7 @@ import pytest
 
 from traceview.base.errors import CaptureError
 from traceview.capture.record.destination import Destination, has_trace
+from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.sidecar.file import SCHEMA_VERSION, Sidecar
 
 
@@ -21,25 +22,33 @@ def prepared(out: Path) -> Destination:
     return destination
 
 
-def written(destination: Destination, content: str = "trace") -> tuple[Path, Path]:
+def written(destination: Destination, content: str = "trace") -> Path:
     folder = destination.private / "profile" / "plugins" / "profile" / "run"
     folder.mkdir(parents=True)
-    trace, sidecar = folder / "node.xplane.pb", destination.sidecar
-    trace.write_text(content, encoding="utf-8")
-    sidecar.write_text("{}", encoding="utf-8")
-    return destination.written(destination.private / "profile"), sidecar
+    (folder / "node.xplane.pb").write_text(content, encoding="utf-8")
+    destination.sidecar.write_text("{}", encoding="utf-8")
+    return destination.written(destination.private / "profile")
+
+
+def kept(
+    destination: Destination, content: str = "trace", run: str | None = "together", suffix: str = ""
+) -> Path:
+    """The trace in its run."""
+    choice = RunChoice(destination, run, print)
+    choice.suffix = suffix
+    return choice.keep(written(destination, content))
 
 
 def test_captures_of_one_second_get_runs_of_their_own(tmp_path: Path) -> None:
     runs = set()
     for number in range(3):
         destination = prepared(tmp_path / "logs")
-        kept = destination.keep(*written(destination, str(number)))
+        trace = kept(destination, str(number), run=None)
         destination.clean()
-        runs.add(kept.run)
-        assert kept.trace == kept.run / "node.xplane.pb"
-        assert kept.trace.read_text("utf-8") == str(number)
-        assert kept.sidecar == kept.run / "node.traceview.json"
+        runs.add(trace.parent)
+        assert trace.name == "node.xplane.pb"
+        assert trace.read_text("utf-8") == str(number)
+        assert (trace.parent / "node.traceview.json").exists()
     assert {run.parent for run in runs} == {tmp_path / "logs" / "plugins" / "profile"}
     assert len(runs) == 3
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]
@@ -47,14 +56,14 @@ def test_captures_of_one_second_get_runs_of_their_own(tmp_path: Path) -> None:
 
 def test_a_named_run_is_shared_and_nothing_in_it_replaced(tmp_path: Path) -> None:
     first, second, third = (prepared(tmp_path) for _ in range(3))
-    kept = first.keep(*written(first, "one"), run="together")
-    other = second.keep(*written(second, "two"), run="together", suffix="_w1")
-    assert other.run == kept.run
-    assert other.trace.name == "node_w1.xplane.pb"
+    trace = kept(first, "one")
+    other = kept(second, "two", suffix="_w1")
+    assert other.parent == trace.parent
+    assert other.name == "node_w1.xplane.pb"
     with pytest.raises(CaptureError, match="already exists and is not replaced") as raised:
-        third.keep(*written(third, "three"), run="together")
+        kept(third, "three")
     assert str(third.private) in (raised.value.hint or "")
-    assert kept.trace.read_text("utf-8") == "one"
+    assert trace.read_text("utf-8") == "one"
     assert has_trace(third.private)
 
 
@@ -63,7 +72,7 @@ def test_a_file_where_the_run_should_be(tmp_path: Path) -> None:
     (tmp_path / "plugins" / "profile").mkdir(parents=True)
     (tmp_path / "plugins" / "profile" / "together").touch()
     with pytest.raises(CaptureError, match="File exists") as raised:
-        destination.keep(*written(destination), run="together")
+        kept(destination)
     assert str(destination.private) in (raised.value.hint or "")
 
 
@@ -71,9 +80,10 @@ def test_a_trace_of_another_program_takes_no_sidecar(tmp_path: Path) -> None:
     run = tmp_path / "plugins" / "profile" / "together"
     run.mkdir(parents=True)
     (run / "node.xplane.pb").touch()
+    os.utime(run / "node.xplane.pb", (1, 1))
     destination = prepared(tmp_path)
     with pytest.raises(CaptureError, match="already exists and is not replaced"):
-        destination.keep(*written(destination), run="together")
+        kept(destination)
     assert [path.name for path in run.iterdir()] == ["node.xplane.pb"]
     assert destination.sidecar.exists()
 
@@ -86,10 +96,10 @@ def test_without_links_nothing_is_replaced_either(
 
     monkeypatch.setattr("os.link", unlinked)
     first, second = prepared(tmp_path), prepared(tmp_path)
-    kept = first.keep(*written(first, "one"), run="together")
+    trace = kept(first, "one")
     with pytest.raises(CaptureError, match="exists"):
-        second.keep(*written(second, "two"), run="together")
-    assert kept.trace.read_text("utf-8") == "one"
+        kept(second, "two")
+    assert trace.read_text("utf-8") == "one"
 
 
 def test_the_output_folder_is_checked_first(tmp_path: Path) -> None:

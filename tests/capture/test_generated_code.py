@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from traceview.capture.hang.threads import python_threads
-from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces, origin_of
+from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces
 from traceview.capture.sampling.python_sampling import Stacks
 
 SCRIPT, GENERATED = "/home/me/job/train.py", "/tmp/__autograph_generated_filex1.py"
 LINES = {4: 31, 6: 32, 9: 30}
 """Of the generated file, and those of the script."""
 
+PLACES = CodePlaces([Path("/home/me/job")])
 SOURCE = "\n" * 5 + "def tf__train_step(look):\n    return (\n\n        look())\n"
 
 
@@ -55,16 +56,17 @@ class SimpleNamespaceKey:
 
 def test_a_line_is_that_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     converted(monkeypatch, transpiler())
-    origin = origin_of(generated_code())
-    assert (origin.file, origin.function) == (SCRIPT, "train_step")
+    origin = PLACES.origin_of(generated_code())
+    assert (origin.file, origin.kind, origin.function) == ("train.py", "user", "train_step")
     # Between two lines of the map it is the one before, and before the first the first.
     assert [origin.line_of(line) for line in (1, 4, 5, 6, 8, 9, 70)] == [31, 31, 31, 32, 32, 30, 30]
 
 
 def test_code_that_a_person_wrote_is_what_it_is() -> None:
-    code = generated_code("/home/me/job/train.py")
-    origin = origin_of(code)
-    assert (origin.file, origin.function) == (code.co_filename, code.co_name)
+    code = generated_code("/home/me/job/models/train.py")
+    origin = PLACES.origin_of(code)
+    assert (origin.file, origin.kind) == ("models/train.py", "user")
+    assert origin.function == code.co_name
     assert origin.line_of(7) == 7
 
 
@@ -76,8 +78,9 @@ def test_without_the_map_the_function_is_known(
 ) -> None:
     """As in a version of TensorFlow that keeps it elsewhere."""
     converted(monkeypatch, kept)
-    origin = origin_of(generated_code())
-    assert (origin.file, origin.function, origin.line_of(9)) == (None, "train_step", 9)
+    origin = PLACES.origin_of(generated_code())
+    assert (origin.file, origin.kind) == (SHOWN_FILE, "package")
+    assert (origin.function, origin.line_of(9)) == ("train_step", 9)
 
 
 def run(look: Any, file: str = GENERATED) -> Any:

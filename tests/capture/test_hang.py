@@ -100,6 +100,14 @@ def test_a_report_that_takes_long_does_not_look_as_if_no_python_could_run(tmp_pa
     assert stacks == [""]
 
 
+def test_a_watch_that_never_began_ends_in_silence(tmp_path: Path) -> None:
+    """As that of a framework that is imported and runs nothing."""
+    said: list[str] = []
+    steps = OfProcess(Settings(tmp_path, StepRange(10, 15)), said.append)
+    HangWatch(0.5, None, steps, said.append).stop()
+    assert (said, list(tmp_path.iterdir())) == ([], [])
+
+
 # Threads
 
 

@@ -14,8 +14,8 @@ import pytest
 from tests.capture.conftest import CAPTURE, environment_with, run_together
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError
-from traceview.capture.record.destination import KEPT, Destination, NameTakenError
-from traceview.capture.record.run_choice import RunChoice
+from traceview.capture.record.destination import Destination
+from traceview.capture.record.run_choice import KEPT, RunChoice
 from traceview.capture.sidecar.cluster import Task, own_place, rank_of
 
 CONFIG = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})
@@ -83,13 +83,12 @@ def captured_together(
 
 
 def traces(run: Path) -> list[str]:
-    """The traces of a run, each of which must have its own sidecar, which names it."""
+    """The traces of a run, each of which must have its own sidecar."""
     found = sorted(path.name for path in run.glob("*.xplane.pb"))
     pids = set()
     for name in found:
         sidecar = run / name.replace(".xplane.pb", ".traceview.json")
         groups: dict[str, Any] = json.loads(sidecar.read_text("utf-8"))
-        assert groups["file"]["name"] == name
         pids.add(groups["process"]["pid"])
     assert len(pids) == len(found)
     assert len(list(run.iterdir())) == 2 * len(found)
@@ -146,8 +145,16 @@ def taken(tmp_path: Path) -> tuple[RunChoice, Path]:
 def test_a_process_that_ran_beside_keeps_nobody_out(tmp_path: Path) -> None:
     choice, trace = taken(tmp_path)
     choice.check()
-    name = NameTakenError(trace, hint="choose another --run")
-    assert [choice.next_suffix(name) for _ in range(2)] == ["_p2", "_p3"]
+    for number in (2, 3):
+        destination = Destination(tmp_path)
+        destination.prepare()
+        destination.sidecar.touch()
+        written = destination.private / trace.name
+        written.touch()
+        kept = RunChoice(destination, "mine", print).keep(written)
+        assert kept.name == f"{socket.gethostname()}_p{number}.xplane.pb"
+        # Of another process.
+        KEPT.remove(kept)
 
 
 @pytest.mark.parametrize("why", ["earlier", "own"])

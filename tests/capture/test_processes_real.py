@@ -77,10 +77,12 @@ def check_run(run: Path, ends: Sequence[str]) -> None:
     traces = sorted(run.glob("*.xplane.pb"))
     host = traces[0].name.removesuffix(".xplane.pb").removesuffix(ends[0])
     assert [path.name for path in traces] == [f"{host}{end}.xplane.pb" for end in ends]
+    processes = set()
     for trace in traces:
         assert markers_of(trace) == STEPS
         sidecar = trace.with_name(trace.name.replace(".xplane.pb", ".traceview.json"))
-        assert json.loads(sidecar.read_text("utf-8"))["file"]["name"] == trace.name
+        processes.add(json.loads(sidecar.read_text("utf-8"))["process"]["pid"])
+    assert len(processes) == len(traces)
     report = traceview.analyze(run)
     assert report.results.steps is not None
     assert sorted(window.host for window in report.windows) == [f"{host}{end}" for end in ends]

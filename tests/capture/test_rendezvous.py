@@ -365,6 +365,6 @@ def test_a_worker_whose_partner_is_not_captured(capture: Capture) -> None:
     done = capture(set_in_script + LOOP)
     assert done.code == 0
     assert "note: worker 1 did not join this run" in done.err
-    assert done.sidecar["file"]["name"] == "fake-host_w0.xplane.pb"
+    assert [path.name for path in done.run.glob("*.pb")] == ["fake-host_w0.xplane.pb"]
     again = capture(set_in_script + LOOP)
     assert again.run != done.run

@@ -158,7 +158,6 @@ def check_run(run: Path, batch_found_by: str) -> None:
         # The script's batch of 32 is that of both workers together.
         assert sidecar["batch"] == {"global": 32, "per_replica": 16, "found_by": batch_found_by}
         assert "profiler" not in sidecar["notes"]
-        assert sidecar["file"]["name"] == f"{name}.xplane.pb"
         assert sidecar["cluster"] == {
             "role": "worker",
             "index": index,

@@ -182,14 +182,14 @@ def _watched(
         yield watch
         end = "ended"
     finally:
-        watch.remove()
         watch.finish(end)
         window = watch.window
         reason = "; ".join(window.failures) or (
             f"the last step of the loop was {window.next_number - 1}, and no step was in the window {window.steps}"
         )
         nothing = (f"nothing was captured: {reason}",)
-        for line in nothing if watch.run is None else shortcomings(window, watch.sidecar):
+        lacks = shortcomings(window, watch.sidecar, watch.observer)
+        for line in nothing if watch.run is None else lacks:
             say(line)
 
 

@@ -64,7 +64,6 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
     finally:
         capture.finish(end)
         problem = capture.outcome(end)
-        capture.remove()
         _show(shell, capture.run, problem)
     return value
 

@@ -28,7 +28,7 @@ from typing import IO, Any, Final, NamedTuple
 from traceview.base.stack_dump import FILE_PREFIX
 from traceview.capture.process.around import NATIVE, Patches
 from traceview.capture.process.own_threads import OWN_THREADS, own_thread
-from traceview.capture.process.python_code import CodePlaces, callers, origin_of
+from traceview.capture.process.python_code import CodePlaces, callers
 from traceview.capture.sidecar.file import is_running, stat_fields
 
 MOST_FRAMES: Final = 60
@@ -118,12 +118,11 @@ def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], 
     lines: list[str] = []
     user_line = None
     for frame in callers(innermost):
-        code = frame.f_code
-        is_import = bool(lines) and code.co_filename.startswith("<frozen importlib")
-        if not is_import and places.kind(code.co_filename) != "own":
-            origin = origin_of(code)
-            line = f"{origin.shown(places)}:{origin.line_of(frame.f_lineno)} in {origin.function}"
-            if user_line is None and origin.is_user(places):
+        is_import = bool(lines) and frame.f_code.co_filename.startswith("<frozen importlib")
+        origin = places.origin_of(frame.f_code)
+        if not is_import and origin.kind != "own":
+            line = f"{origin.file}:{origin.line_of(frame.f_lineno)} in {origin.function}"
+            if user_line is None and origin.kind == "user":
                 user_line = line
             lines.append(line)
     return lines, user_line

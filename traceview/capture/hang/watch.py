@@ -64,7 +64,7 @@ class HangWatch:
         self._peers = Peers(out, steps.settings.steps, interval_s)
         self._silence = threads.Silence(out, after_s)
         self._ticker = Ticker("hang", self._looked)
-        self._is_over = False
+        self._is_over = True
         self._count = self._hang_count = 0
         self._next_beat_s = 0.0
         self._facts: dict[str, Any] | None = None
@@ -72,6 +72,7 @@ class HangWatch:
 
     def start(self) -> None:
         """Begin; the time without a step runs from now."""
+        self._is_over = False
         self._last_step_ns = time.time_ns()
         # By the monotonic clock: when the last step ended, from when on the alarm counts, when this thread last ran.
         self._ended_s = self._alarm_from_s = self._ran_s = time.monotonic()

@@ -9,7 +9,6 @@ the script last got results after that: what it computes, logs or saves in betwe
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +17,10 @@ from typing import Any, Final
 
 from traceview.capture.jax.functions import CompiledFunction, has_backward
 from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
-from traceview.capture.record.capture import Framework, Say, Watched
+from traceview.capture.record.capture import Framework, Watched
 from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.environment import EnvironmentListener
-from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
+from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.steps.callee import Recognizer, micro_batches
 from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow
@@ -36,7 +34,7 @@ _FEWEST_CALLS: Final = 3
 class JaxSteps(Recognizer, WindowListener):
     """The functions and annotations whose calls are steps. Of a call only the return is seen, so none is `current`.
 
-    Adds devices, processes, and functions with their arguments to the sidecar.
+    Adds the functions and their meshes to the sidecar.
     """
 
     nothing_called = "no function of jax.jit or jax.pmap was called"
@@ -66,22 +64,9 @@ class JaxSteps(Recognizer, WindowListener):
         updates = [other for other in self.callees if other.is_update and not other.is_step]
         return micro_batches(self.step_functions, updates)
 
-    def opening(self, sidecar: Sidecar) -> None:
-        """Note all that does not change."""
-        jax = sys.modules["jax"]
-        described = answers({
-            "backend": jax.default_backend,
-            "process_count": jax.process_count,
-            "devices": lambda: [
-                {"id": each.id, "platform": each.platform, "kind": each.device_kind}
-                for each in jax.local_devices()
-            ],
-        })  # fmt: skip
-        sidecar.add("jax", described)
-
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""
-        fields = ("name", "is_step", "calls", "computes_gradients", "arguments")
+        fields = ("name", "is_step", "arguments")
         called = [each for each in self.callees if each.calls and not each.is_mark]
         functions = [{field: getattr(each, field) for field in fields} for each in called]
         sidecar.add("jax", {"functions": functions})
@@ -199,12 +184,10 @@ def _is_of_jax(function: Any) -> bool:
     return str(module).partition(".")[0] in ("jax", "jaxlib")
 
 
-def _watch(
-    window: StepWindow, settings: Settings, places: Sequence[Place] | None, _say: Say
-) -> Watched:
+def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | None) -> Watched:
     """Programs of JAX hold their lines. Where `places` are given, the program itself says which its steps are."""
     steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
-    return steps, steps.hooks, (EnvironmentListener(), steps, steps.hooks)
+    return steps, steps.hooks, (steps, steps.hooks)
 
 
 JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)

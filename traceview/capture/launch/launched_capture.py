@@ -71,22 +71,37 @@ def end_first(text: str, begun_s: float) -> None:
 
 
 class LaunchedCapture(WindowListener):
-    """The capture of this process, or of the child that it becomes by a fork."""
+    """The capture of this process. `is_child`: it was forked from one that has a capture."""
 
     def __init__(
-        self, settings: Settings, framework: str, wait_no_more: Callable[[], None]
+        self,
+        settings: Settings,
+        framework: str,
+        wait_no_more: Callable[[], None],
+        *,
+        is_child: bool = False,
     ) -> None:
         self.is_prepared = False
         self._settings = settings
         self._framework = framework
         self._wait_no_more = wait_no_more
+        self._is_child = is_child
         self._process = os.getpid()
-        self._is_over = self._is_reported = self._is_child = False
-        self._parents: list[Capture] = []
-        """Those that this process has as a copy; kept, because freeing one would stop its profile."""
+        self._is_over = self._is_reported = False
         self._ending = Lock()
         self._endings = Endings(self._end_early)
-        self._capture = self._new_capture()
+        self._capture = capture = Capture(settings, say, [self], framework=framework)
+        if settings.on_hang_s is not None:
+            # Not at the top: most captures watch for no hang.
+            from traceview.capture.hang.watch import HangWatch
+
+            try:
+                # Now: a script that hangs in an import must not stop reports. By name: a capture does without the analysis.
+                write_up = import_module("traceview.analysis.machine.hang").write_up
+                capture.companion = HangWatch(settings.on_hang_s, write_up, capture, say)
+            except ImportError as error:
+                say(f"note: --on-hang is off in this process: {error}")
+        capture.observer.on_begin.append(self._prepare)
 
     def begin(self) -> None:
         """Hook the framework and wait for it to run something."""
@@ -105,7 +120,6 @@ class LaunchedCapture(WindowListener):
             return False
         self._is_over = True
         self._capture.finish("ended")
-        self._capture.remove()
         _captures.remove(self)
         return True
 
@@ -123,22 +137,6 @@ class LaunchedCapture(WindowListener):
         self._endings.remove()
         if self._capture.run is not None and not self._is_over:
             self._report(None)
-
-    def _new_capture(self) -> Capture:
-        capture = Capture(self._settings, say, [self], framework=self._framework)
-        limit_s = self._settings.on_hang_s
-        if limit_s is not None:
-            # Not at the top: most captures watch for no hang.
-            from traceview.capture.hang.watch import HangWatch
-
-            try:
-                # Now: a script that hangs in an import must not stop reports. By name: a capture does without the analysis.
-                write_up = import_module("traceview.analysis.machine.hang").write_up
-                capture.companion = HangWatch(limit_s, write_up, capture, say)
-            except ImportError as error:
-                say(f"note: --on-hang is off in this process: {error}")
-        capture.observer.on_begin.append(self._prepare)
-        return capture
 
     def _prepare(self) -> None:
         """The framework runs something for the first time."""
@@ -161,22 +159,21 @@ class LaunchedCapture(WindowListener):
             sys.modules[_UTIL].Finalize(None, self._finish, exitpriority=_FIRST)
 
     def _begin_again(self) -> None:
-        """This is a child: the capture so far is its parent's."""
-        if self._process == os.getpid():
-            return
-        self._process = os.getpid()
-        self._is_child = True
+        """This is a child: the capture so far is its parent's, and kept, because freeing it would stop its profile."""
+        # Another thread may have held the one of the parent.
         self._ending = Lock()
-        self._parents.append(self._capture)
+        if self._is_over:
+            return
+        self._is_over = True
         self._capture.hooks.remove()
         self._endings.leave()
-        self._endings = Endings(self._end_early)
         # A copy of a profile that runs is of no use, and cannot be stopped.
-        self._is_over |= self._capture.is_profiling
-        if not self._is_over:
-            self.is_prepared = self._is_reported = False
-            self._capture = self._new_capture()
-            self._capture.hooks.install()
+        if not self._capture.is_profiling:
+            own = LaunchedCapture(
+                self._settings, self._framework, self._wait_no_more, is_child=True
+            )
+            _captures[_captures.index(self)] = own
+            own.begin()
 
     def _finish(self) -> None:
         """The process ends, after its last line and before other functions of `atexit`."""
@@ -200,13 +197,12 @@ class LaunchedCapture(WindowListener):
             return
         self._is_over = True
         try:
+            self._capture.finish(end)
             if self.is_prepared:
-                self._capture.finish(end)
                 self._report(end)
             elif self._settings.launch is None and _captures[-1:] == [self]:
                 # Nobody else says so.
                 say(self._capture.why_nothing(end).message)
-            self._capture.remove()
         except Exception as error:
             say(f"the capture failed: {error!r}")
 

@@ -16,14 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.endings import interrupts_held
-from traceview.capture.record.destination import (
-    TRACE_SUFFIX,
-    Destination,
-    Kept,
-    NameTakenError,
-    has_trace,
-    kept_name,
-)
+from traceview.capture.record.destination import TRACE_SUFFIX, Destination, has_trace
 from traceview.capture.record.outcome import End, no_step_watch, nothing_captured, shortcomings
 from traceview.capture.record.profiler import Profiler
 from traceview.capture.record.run_choice import RunChoice
@@ -55,15 +48,13 @@ class Framework(NamedTuple):
 
     modules: Sequence[str]
     profiler: type[Profiler]
-    watch: Callable[[StepWindow, Settings, Sequence[Place] | None, Say], Watched]
+    watch: Callable[[StepWindow, Settings, Sequence[Place] | None], Watched]
 
 
-def _watch(
-    window: StepWindow, settings: Settings, places: Sequence[Place] | None, say: Say
-) -> Watched:
+def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | None) -> Watched:
     observer = Observer(window, settings.step_functions, StepInputs())
     placement = PlacementListener(observer, is_source_wanted="source" not in settings.without)
-    return observer, Hooks(observer, places), (EnvironmentListener(), placement)
+    return observer, Hooks(observer, places), (placement,)
 
 
 TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
@@ -96,10 +87,10 @@ class Capture:
     ) -> None:
         self.settings = settings
         self.sidecar = Sidecar()
-        self.kept: Kept | None = None
+        self.kept: Path | None = None
+        """The trace in its run."""
         self._say = say
         self._is_prepared = False
-        self._notes: dict[str, list[str]] = {}
         self._destination = Destination(settings.out)
         self._choice = RunChoice(self._destination, settings.run, say)
         used = TENSORFLOW
@@ -110,7 +101,7 @@ class Capture:
         self._profiler = used.profiler(self._note_script)
         self.marker = self._profiler.marker
         self.window = StepWindow(settings.steps, self)
-        self.observer, self.hooks, of_framework = used.watch(self.window, settings, places, say)
+        self.observer, self.hooks, of_framework = used.watch(self.window, settings, places)
         self.clock = no_step_watch(self.window, self.observer, say)
         self._listeners = [
             # First, because sampling has to stop when the profile has.
@@ -118,6 +109,7 @@ class Capture:
             NvmlListener(is_wanted="nvml" not in settings.without),
             MachineLoadListener(),
             ThreadTimesListener(),
+            EnvironmentListener(),
             *of_framework,
             *listeners,
         ]
@@ -125,7 +117,7 @@ class Capture:
     @property
     def run(self) -> Path | None:
         """The folder of the trace, as soon as the window has closed."""
-        return self.kept.run if self.kept else None
+        return self.kept.parent if self.kept else None
 
     def prepare(self) -> None:
         """Check all that can be checked before the run, once; raises `CaptureError`.
@@ -161,12 +153,13 @@ class Capture:
             self.companion.start()
 
     def finish(self, end: End) -> None:
-        """The run has ended: close the window, keep what there is, and leave nothing else behind.
+        """The run has ended: unhook everything, close the window, keep what there is, and leave nothing else behind.
 
         What went wrong is in `window.failures`.
         """
         if self.companion is not None:
             self.companion.stop()
+        self.remove()
         self.observer.finish()
         self.window.finish(is_synchronised=end == "ended")
         if self.is_profiling:
@@ -198,7 +191,7 @@ class Capture:
         return nothing_captured(self.window, self.observer, end)
 
     def remove(self) -> None:
-        """Unhook everything."""
+        """Unhook everything, and look no more."""
         self.clock.stop()
         self.hooks.remove()
 
@@ -208,9 +201,9 @@ class Capture:
         A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
         """
         if self.kept is None:
-            folder = self._choice.begin(self.settings.steps)
-            return folder, f"{socket.gethostname()}{self._choice.suffix}"
-        return self.kept.run, self.kept.trace.name.removesuffix(TRACE_SUFFIX)
+            self._choice.settle(self.settings.steps)
+            return self._choice.folder(), f"{socket.gethostname()}{self._choice.suffix}"
+        return self.kept.parent, self.kept.name.removesuffix(TRACE_SUFFIX)
 
     # Called by the window
 
@@ -238,8 +231,9 @@ class Capture:
         """Wait for the devices, before the profile starts and before it stops."""
         try:
             self._profiler.synchronise()
-        except CaptureError as error:
-            self._note("profiler", error.message)
+        except Exception as error:
+            reason = f"the devices were not synchronised: {reason_of(error)}"
+            self.sidecar.note("profiler", reason)
 
     def close(self) -> None:
         """Stop the profile and move it to its place; Ctrl-C waits until that is done."""
@@ -255,16 +249,16 @@ class Capture:
 
     def _keep(self) -> None:
         trace = self._destination.written(self._destination.private / "profile")
+        self.sidecar.add("notes", {})
         self.sidecar.add("window", self.window.as_json())
         self.sidecar.add("overhead", self.window.times().as_json())
         self._choice.say_absent()
         self._notify("closed", self.sidecar, trace)
         # After the listeners, which describe the graphs.
         self._attempt("functions", self._describe_functions)
-        # After all of these, whose failures are among them.
-        self.sidecar.add("notes", self._notes)
         self.sidecar.state = "saved"
-        self.kept = self._moved(trace)
+        self._write()
+        self.kept = self._choice.keep(trace)
         # The script may go on for days; a kill in between should not leave the folder behind.
         self._destination.clean()
 
@@ -284,22 +278,8 @@ class Capture:
         functions = [{field: getattr(each, field) for field in fields} for each in callees]
         self.sidecar.add("steps", {"functions": functions})
         self.sidecar.add("hooks", {"missing": self.hooks.missing})
-        remarks = [*self.sidecar.groups.get("notes", {}).get("steps", ()), *self.observer.remarks()]
-        if remarks:
-            self.sidecar.add("notes", {"steps": remarks})
-
-    def _moved(self, trace: Path) -> Kept:
-        """Move both files to the run, under the first name that no process beside this one has taken."""
-        suffix = self._choice.suffix
-        while True:
-            self.sidecar.add("file", {"name": kept_name(trace, suffix)})
-            self._write()
-            try:
-                return self._destination.keep(
-                    trace, self._destination.sidecar, run=self._choice.run, suffix=suffix
-                )
-            except NameTakenError as taken:
-                suffix = self._choice.next_suffix(taken)
+        for remark in self.observer.remarks():
+            self.sidecar.note("steps", remark)
 
     def _notify(self, moment: str, *arguments: Any) -> None:
         for each in self._listeners:
@@ -310,15 +290,10 @@ class Capture:
         try:
             action(*arguments)
         except Exception as error:
-            self._note("listeners", f"{what}: {reason_of(error)}")
-
-    def _note(self, about: str, text: str) -> None:
-        notes = self._notes.setdefault(about, [])
-        if text not in notes:
-            notes.append(text)
+            self.sidecar.note("listeners", f"{what}: {reason_of(error)}")
 
     def _note_script(self, text: str) -> None:
-        self._note("script", text)
+        self.sidecar.note("script", text)
         self._say(f"note: {text}")
 
     def _write(self) -> None:

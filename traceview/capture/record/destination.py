@@ -13,7 +13,6 @@ import socket
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -35,25 +34,6 @@ _TAKEN_TO_RUN_S: Final = 3600
 """How long after the last change of its folder a capture of another host is taken to run; a choice of ours."""
 FREE_BYTES: Final = 64 << 20
 """Enough for most traces; one at the limits of the tracer has 100 MB (measured 114 MB at 1.4 M events)."""
-KEPT: Final[set[Path]] = set()
-"""The traces that this process has kept."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The files of one capture in their places."""
-
-    run: Path
-    trace: Path
-    sidecar: Path
-
-
-class NameTakenError(CaptureError):
-    """A run has a file of this name already. `trace`: the path of the trace."""
-
-    def __init__(self, trace: Path, *, hint: str) -> None:
-        super().__init__(f"{trace} already exists and is not replaced", hint=hint)
-        self.trace = trace
 
 
 class Destination:
@@ -129,33 +109,16 @@ class Destination:
                 return folder
         raise FileExistsError(None, "too many runs in one second", str(runs / name))
 
-    def keep(self, trace: Path, sidecar: Path, *, run: str | None = None, suffix: str = "") -> Kept:
-        """Move both files to a run: a new one named by the time, or `run`, which others may share.
-
-        `suffix` follows the host's name. Raises `NameTakenError` if a file of that name exists.
-        """
-        hint = f"the capture is kept in {self.private}"
+    def move(self, trace: Path, target: Path) -> None:
+        """Move a trace and the sidecar to their places; raises `OSError`, and moves neither where one of them is taken."""
+        # First the one that says whose the name is.
+        sidecar = target.with_name(target.name.removesuffix(TRACE_SUFFIX) + SIDECAR_SUFFIX)
+        _move(self.sidecar, sidecar)
         try:
-            folder = self.new_run() if run is None else self.out / RUNS / run
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self.error(error, hint) from error
-        stem = folder / kept_name(trace, suffix).removesuffix(TRACE_SUFFIX)
-        kept = Kept(folder, Path(f"{stem}{TRACE_SUFFIX}"), Path(f"{stem}{SIDECAR_SUFFIX}"))
-        try:
-            # First the one that says whose the name is.
-            _move(sidecar, kept.sidecar)
-            try:
-                _move(trace, kept.trace)
-            except OSError:
-                kept.sidecar.replace(sidecar)
-                raise
-        except FileExistsError as error:
-            raise NameTakenError(kept.trace, hint=hint) from error
-        except OSError as error:
-            raise self.error(error, hint) from error
-        KEPT.add(kept.trace)
-        return kept
+            _move(trace, target)
+        except OSError:
+            sidecar.replace(self.sidecar)
+            raise
 
     def clean(self) -> None:
         """Remove the private folder, and the output folder if it is new and empty."""
@@ -199,11 +162,6 @@ def _process_of(sidecar: Path) -> dict[str, Any]:
         return dict(json.loads(sidecar.read_text("utf-8"))["process"])
     except (KeyError, OSError, RecursionError, TypeError, ValueError):
         return {}
-
-
-def kept_name(trace: Path, suffix: str) -> str:
-    """The name in its run of a trace that TensorFlow wrote."""
-    return f"{trace.name.removesuffix(TRACE_SUFFIX)}{suffix}{TRACE_SUFFIX}"
 
 
 def output_folder(text: str | os.PathLike[str]) -> Path:

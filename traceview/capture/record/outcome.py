@@ -21,9 +21,7 @@ _MOST_CALLEES: Final = 8
 """The most frequent ones, of which one is the step; the message stays a few lines long."""
 
 
-def shortcomings(
-    window: StepWindow, sidecar: Sidecar, observer: Recognizer | None = None
-) -> Iterator[str]:
+def shortcomings(window: StepWindow, sidecar: Sidecar, observer: Recognizer) -> Iterator[str]:
     """What the user should know about a capture that was kept, one line each."""
     steps, got = window.steps, window.got
     if got is None:
@@ -49,7 +47,7 @@ def shortcomings(
         are_included = "its time includes" if len(traced) == 1 else "their times include"
         yield f"the step function was retraced in {_listed(traced)}; {are_included} the tracing"
     yield from window.failures
-    functions = observer.step_functions if observer is not None else []
+    functions = observer.step_functions
     if len(functions) > 1:
         counts = ", ".join(f"{callee.name} × {callee.step_count}" for callee in functions)
         yield (

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from traceview.base.errors import CaptureError
 from traceview.capture.process.around import Patches
-from traceview.capture.sidecar.file import reason_of
 
 _TRACE: Final = "tensorflow.python.profiler.trace"
 _CONTEXT: Final = "tensorflow.python.eager.context"
@@ -101,13 +100,6 @@ class Profiler:
         finally:
             self._patches.undo()
 
-    def synchronise(self) -> None:
-        """Wait until this process's devices have done what was asked of them; raises `CaptureError`."""
-        try:
-            self._await_devices()
-        except Exception as error:
-            raise CaptureError(f"the devices were not synchronised: {reason_of(error)}") from error
-
     def marker(self) -> Marker:
         """Open a step marker."""
         return Marker(import_module(_TRACE).Trace(MARKER))
@@ -117,8 +109,8 @@ class Profiler:
     def _native(self, module: Any) -> Any:
         return module._pywrap_profiler
 
-    def _await_devices(self) -> None:
-        """Run the op of `tf.test.experimental.sync_devices` on each device of this task.
+    def synchronise(self) -> None:
+        """Wait for this process's devices: run the op of `tf.test.experimental.sync_devices` on each device of this task.
 
         The function itself also asks those of the other tasks of a `MultiWorkerMirroredStrategy`, which always fails (TensorFlow
         2.21: `InternalError`, no remote eager worker).
@@ -176,7 +168,7 @@ class JaxProfiler(Profiler):
         annotation.__enter__()
         return Marker(annotation)
 
-    def _await_devices(self) -> None:
+    def synchronise(self) -> None:
         """Wait for every array that is alive, and every effect such as a callback."""
         jax = sys.modules["jax"]
         jax.effects_barrier()

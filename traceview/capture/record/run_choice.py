@@ -26,14 +26,8 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from traceview.capture.record.destination import (
-    KEPT,
-    PRIVATE_PREFIX,
-    RUNS,
-    TRACE_SUFFIX,
-    Destination,
-    NameTakenError,
-)
+from traceview.base.errors import CaptureError
+from traceview.capture.record.destination import PRIVATE_PREFIX, RUNS, TRACE_SUFFIX, Destination
 from traceview.capture.sidecar.cluster import ROLE, Place, Task, own_place, rank_of
 from traceview.capture.sidecar.file import stat_fields
 from traceview.capture.window.ranges import StepRange
@@ -49,6 +43,8 @@ _MOST_ATTEMPTS: Final = 100
 """Each is lost to another process that begins a capture at the same moment."""
 _MEETING: Final = re.compile(r"\d{1,9}", re.ASCII)
 _IMPORTED_S: Final = time.monotonic()
+KEPT: Final[set[Path]] = set()
+"""The traces that this process has kept."""
 
 
 class Rendezvous:
@@ -159,7 +155,6 @@ class RunChoice:
         self._destination = destination
         self._say = say
         self._meeting: Rendezvous | None = None
-        self._tries = 1
 
     def check(self) -> None:
         """Raise `CaptureError` if the named run has this file already, from a process that did not run beside this one."""
@@ -167,7 +162,7 @@ class RunChoice:
         name = f"{socket.gethostname()}{f'_{place.task.label}' if place else ''}{TRACE_SUFFIX}"
         trace = self._destination.out / RUNS / (self.run or "") / name
         if self.run and trace.exists() and not _ran_beside(trace):
-            raise NameTakenError(trace, hint="choose another --run")
+            raise _taken(trace, "choose another --run")
 
     def settle(self, steps: StepRange) -> None:
         """Choose the run, together with the other workers if it has no name."""
@@ -193,21 +188,37 @@ class RunChoice:
                 "own run. To give all workers one run, pass --run NAME"
             )
 
-    def begin(self, steps: StepRange) -> Path:
-        """Make the folder of the run now, before anything was recorded, and return it; raises `OSError`."""
-        self.settle(steps)
+    def folder(self) -> Path:
+        """Make the folder of the run, and return it; raises `OSError`."""
         if self.run is None:
             self.run = self._destination.new_run().name
         folder = self._destination.out / RUNS / self.run
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def next_suffix(self, taken: NameTakenError) -> str:
-        """The suffix to try next; raises `taken` unless the file is from another process that ran beside this one."""
-        if not _ran_beside(taken.trace):
-            raise taken
-        self._tries += 1
-        return f"{self.suffix}_p{self._tries}"
+    def keep(self, trace: Path) -> Path:
+        """Move a trace and the sidecar to the run, and return the trace there.
+
+        They get the first name that no process beside this one has taken; raises `CaptureError` if any other has.
+        """
+        hint = f"the capture is kept in {self._destination.private}"
+        host = trace.name.removesuffix(TRACE_SUFFIX)
+        try:
+            folder, number, suffix = self.folder(), 1, self.suffix
+            while True:
+                kept = folder / f"{host}{suffix}{TRACE_SUFFIX}"
+                try:
+                    self._destination.move(trace, kept)
+                except FileExistsError as error:
+                    if not _ran_beside(kept):
+                        raise _taken(kept, hint) from error
+                    number += 1
+                    suffix = f"{self.suffix}_p{number}"
+                else:
+                    KEPT.add(kept)
+                    return kept
+        except OSError as error:
+            raise self._destination.error(error, hint) from error
 
     def say_absent(self) -> None:
         """Name the workers that are missing in a shared run."""
@@ -225,6 +236,10 @@ class RunChoice:
         if self._meeting is not None:
             with suppress(OSError):
                 (self._destination.out / RUNS / self._meeting.run).rmdir()
+
+
+def _taken(trace: Path, hint: str) -> CaptureError:
+    return CaptureError(f"{trace} already exists and is not replaced", hint=hint)
 
 
 def _ran_beside(trace: Path) -> bool:

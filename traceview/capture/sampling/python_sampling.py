@@ -32,13 +32,13 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain, compress, pairwise, starmap, tee
 from pathlib import Path
-from threading import get_ident, main_thread
+from threading import Thread, get_ident, main_thread
 from types import CodeType, FrameType
 from typing import Any, Final
 
 from traceview.capture.process.around import Patches, around
 from traceview.capture.process.own_threads import OWN_THREADS, own_thread
-from traceview.capture.process.python_code import CodePlaces, Origin, callers, origin_of
+from traceview.capture.process.python_code import CodePlaces, Origin, callers
 from traceview.capture.sidecar.environment import masked_thread
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 
@@ -74,17 +74,14 @@ class Stacks:
         self.of_user: set[int] = set()
         """Those that reach code of the user."""
         self._places = places
-        self._known: dict[int, tuple[CodeType, Origin, bool, bool]] = {}
-        """Code by id, where it is from, and whether it is the user's or of the standard library. What is kept here cannot
-        give its id to another."""
+        self._known: dict[int, tuple[CodeType, Origin]] = {}
+        """Code by id, and where it is from. What is kept here cannot give its id to another."""
 
-    def learn(self, code: CodeType) -> tuple[CodeType, Origin, bool, bool]:
+    def learn(self, code: CodeType) -> tuple[CodeType, Origin]:
         """Know code before, which takes longer than a sample."""
         known = self._known.get(id(code))
         if known is None:
-            origin, places = origin_of(code), self._places
-            is_standard = origin.file is not None and places.kind(origin.file) == "standard"
-            known = self._known[id(code)] = code, origin, origin.is_user(places), is_standard
+            known = self._known[id(code)] = code, self._places.origin_of(code)
         return known
 
     def number_of(self, frame: FrameType | None) -> int:
@@ -96,8 +93,9 @@ class Stacks:
         is_user, is_all_standard = False, True
         while frame is not None and len(key) < 2 * MOST_FRAMES and not is_user:
             code = frame.f_code
-            _, _, is_user, is_standard = self._known.get(id(code)) or self.learn(code)
-            is_all_standard &= is_standard
+            kind = (self._known.get(id(code)) or self.learn(code))[1].kind
+            is_user = kind == "user"
+            is_all_standard &= kind == "standard"
             key += (id(code), frame.f_lasti)
             frame = frame.f_back
         if not key or (is_all_standard and not is_user):
@@ -124,12 +122,12 @@ class Stacks:
         for key, number in list(self.keys.items()):
             for place in zip(key[::2], key[1::2], strict=True):
                 if place not in number_of:
-                    code, origin, is_user, _ = self._known[place[0]]
+                    code, origin = self._known[place[0]]
                     frame = (
-                        files.setdefault(origin.shown(self._places), len(files)),
+                        files.setdefault(origin.file, len(files)),
                         functions.setdefault(origin.function, len(functions)),
                         origin.line_of(_line_of(code, place[1])),
-                        int(is_user),
+                        int(origin.kind == "user"),
                     )
                     number_of[place] = frames.setdefault(frame, len(frames))
                 stacks[number].append(number_of[place])
@@ -223,12 +221,18 @@ class Collections:
             self.spans.append((self._started_ns, now_ns - self._started_ns, info["generation"]))
 
 
-class StackSampler:
-    """Samples from `start` to `stop`, as long as the profile runs, of which `sidecar` tells."""
+class PythonListener(WindowListener):
+    """Samples Python stacks from the start of the profile to its stop.
 
-    def __init__(self, sidecar: Sidecar) -> None:
-        self._places = CodePlaces()
-        self._stacks = Stacks(self._places)
+    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
+    time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
+    and stacks, and `samples`, three columns. `cpu` and `late` are two more. `collections`: the garbage
+    collections, see `Collections`.
+    """
+
+    def __init__(self, *, is_wanted: bool = True) -> None:
+        self._is_wanted = is_wanted
+        self._thread: Thread | None = None
         # Of each sample: Unix nanoseconds, number of the thread, number of the stack; microseconds of processor time that the
         # thread has taken so far, negative where that is not known; and microseconds by which the round came late, because
         # something else had the GIL, or the core.
@@ -243,13 +247,9 @@ class StackSampler:
         self._cost_ns = 0
         """Processor time of the sampling thread."""
         self._problem: str | None = None
-        self._sidecar = sidecar
-        self._garbage = Collections()
-        self._pid = os.getpid()
         self._is_stopping = False
         self._spent_ns = 0
         self._phase = 0.0
-        self._due_ns = time.time_ns()
         self._interval_of_script: float | None = None
         """The switch interval that the script has chosen, while another one is set."""
         self._is_shared = False
@@ -257,10 +257,17 @@ class StackSampler:
         self._seen_at: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
         self._clocks = ThreadClocks()
-        self._thread = own_thread("python", self._run)
 
-    def learn(self) -> None:
+    def opening(self, sidecar: Sidecar) -> None:
         """Learn the threads and the code that runs now, which takes longer than a sample."""
+        if not self._is_wanted:
+            sidecar.add("python", {"reason": NOT_ASKED})
+            return
+        self._sidecar = sidecar
+        self._stacks = Stacks(CodePlaces())
+        self._garbage = Collections()
+        self._pid = os.getpid()
+        self._thread = own_thread("python", self._run)
         try:
             for ident, frame in sys._current_frames().items():
                 if self._is_of_script(ident):
@@ -270,16 +277,31 @@ class StackSampler:
         except Exception as error:
             self._problem = reason_of(error)
 
-    def start(self) -> None:
+    def opened(self, sidecar: Sidecar) -> None:
         """Begin; the first sample is taken as soon as it is a small share of the time since now."""
+        if self._thread is None:
+            return
         self._started_ns, self._begun_ns = time.time_ns(), time.monotonic_ns()
         self._garbage.start()
         # Not in the thread: what it does to begin makes objects.
         self._garbage.hold()
         self._thread.start()
 
-    def stop(self) -> bool:
-        """Take no more samples; False in a child that was forked in the window, which does not have the thread."""
+    def closed(self, sidecar: Sidecar, trace: Path) -> None:
+        """Stop, and keep the samples in the sidecar alone."""
+        if self._stopped():
+            sidecar.add("python", self._described(sidecar.stopped_ns))
+            del self._columns, self._stacks
+            self._thread = None
+
+    def finished(self) -> None:
+        """Stop where the profile failed."""
+        self._stopped()
+
+    def _stopped(self) -> bool:
+        """Take no more samples; whether some may be here: not in a child that was forked in the window, without the thread."""
+        if self._thread is None:
+            return False
         self._is_stopping = True
         is_own = os.getpid() == self._pid
         if self._thread.ident is not None and is_own:
@@ -287,8 +309,7 @@ class StackSampler:
         self._garbage.stop()
         return is_own
 
-    def described(self, stopped_ns: int) -> dict[str, Any]:
-        """The group of the sidecar."""
+    def _described(self, stopped_ns: int) -> dict[str, Any]:
         t_ns, thread, stack, cpu_us, late_us = self._columns.values()
         has_rounds = self._round_count > 0
         reason = "no thread ran code of the script" if has_rounds else "the window was too short"
@@ -315,9 +336,9 @@ class StackSampler:
 
     def _run(self) -> None:
         try:
-            while self._is_wanted():
+            while self._goes_on():
                 self._rest()
-                if self._is_wanted():
+                if self._goes_on():
                     self._round()
         except Exception as error:
             self._problem = reason_of(error)
@@ -326,7 +347,7 @@ class StackSampler:
             self._garbage.release()
             self._cost_ns += time.thread_time_ns()
 
-    def _is_wanted(self) -> bool:
+    def _goes_on(self) -> bool:
         return not self._is_stopping and self._sidecar.is_recording
 
     def _round(self) -> None:
@@ -449,41 +470,3 @@ def _little_endian(column: array[int]) -> bytes:
 
 def _compressed(*contents: bytes) -> str:
     return b64encode(zlib.compress(b"".join(contents))).decode("ascii")
-
-
-class PythonListener(WindowListener):
-    """Samples Python stacks from the start of the profile to its stop.
-
-    The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
-    time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
-    and stacks, and `samples`, three columns. `cpu` and `late` are two more. `collections`: the garbage
-    collections, see `Collections`.
-    """
-
-    def __init__(self, *, is_wanted: bool = True) -> None:
-        self._is_wanted = is_wanted
-        self._sampler: StackSampler | None = None
-
-    def opening(self, sidecar: Sidecar) -> None:
-        """Learn what costs the first samples most."""
-        if not self._is_wanted:
-            sidecar.add("python", {"reason": NOT_ASKED})
-            return
-        self._sampler = StackSampler(sidecar)
-        self._sampler.learn()
-
-    def opened(self, sidecar: Sidecar) -> None:
-        """Begin to sample."""
-        if self._sampler is not None:
-            self._sampler.start()
-
-    def closed(self, sidecar: Sidecar, trace: Path) -> None:
-        """Stop, and keep the samples."""
-        sampler, self._sampler = self._sampler, None
-        if sampler is not None and sampler.stop():
-            sidecar.add("python", sampler.described(sidecar.stopped_ns))
-
-    def finished(self) -> None:
-        """Stop where the profile failed."""
-        if self._sampler is not None:
-            self._sampler.stop()

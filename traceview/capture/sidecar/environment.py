@@ -20,12 +20,7 @@ from typing import Any, Final
 
 from traceview.capture.sidecar.cluster import own_place
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, answers
-from traceview.capture.sidecar.gpu_libraries import (
-    decoded,
-    describe_links,
-    loaded_versions,
-    opened_nvml,
-)
+from traceview.capture.sidecar.gpu_libraries import describe_links, loaded_versions, opened_nvml
 
 VARIABLES: Final = (
     "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_DISABLE_JIT",
@@ -77,8 +72,7 @@ class EnvironmentListener(WindowListener):
         versions = loaded_versions()
         try:
             with opened_nvml() as nvml:
-                version = nvml.nvmlSystemGetDriverVersion
-                driver = answers({"driver": lambda: decoded(version())})
+                driver = answers({"driver": lambda: str(nvml.nvmlSystemGetDriverVersion())})
                 sidecar.add("links", describe_links(nvml))
         except NoAnswerError as reason:
             sidecar.add("links", {"missing": {"gpus": str(reason)}})

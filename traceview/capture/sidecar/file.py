@@ -42,6 +42,11 @@ class Sidecar:
         """Set fields of a group, replacing only those of the same name."""
         self.groups[group] = {**self.groups.get(group, {}), **values}
 
+    def note(self, about: str, text: str) -> None:
+        """Add a line to the notes about something, once."""
+        known = self.groups.get("notes", {}).get(about, ())
+        self.add("notes", {about: list(dict.fromkeys((*known, text)))})
+
     def as_json(self) -> dict[str, Any]:
         """The whole object."""
         return {"schema_version": SCHEMA_VERSION, "state": self.state, **self.groups}

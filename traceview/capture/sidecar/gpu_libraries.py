@@ -39,11 +39,6 @@ def opened_nvml() -> Iterator[Any]:
         nvml.nvmlShutdown()
 
 
-def decoded(value: str | bytes) -> str:
-    """A text of NVML; older versions of nvidia-ml-py return bytes."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
 def started_driver() -> Any:
     """The CUDA driver library that this process has loaded; raises `NoAnswerError` if it has loaded none."""
     try:
@@ -60,15 +55,13 @@ def bus_ids(driver: Any) -> list[str]:
     """
     count = ctypes.c_int(0)
     _call(driver, "cuDeviceGetCount", ctypes.byref(count))
-    return [_bus_id(driver, ordinal) for ordinal in range(count.value)]
-
-
-def _bus_id(driver: Any, ordinal: int) -> str:
-    device = ctypes.c_int(0)
-    _call(driver, "cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
-    text = ctypes.create_string_buffer(_BUS_ID_BYTES)
-    _call(driver, "cuDeviceGetPCIBusId", text, ctypes.c_int(_BUS_ID_BYTES), device)
-    return text.value.decode("ascii", "replace")
+    found = []
+    for ordinal in range(count.value):
+        device, text = ctypes.c_int(0), ctypes.create_string_buffer(_BUS_ID_BYTES)
+        _call(driver, "cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
+        _call(driver, "cuDeviceGetPCIBusId", text, ctypes.c_int(_BUS_ID_BYTES), device)
+        found.append(text.value.decode("ascii", "replace"))
+    return found
 
 
 def _call(driver: Any, function: str, *arguments: Any) -> None:

@@ -18,7 +18,6 @@ from traceview.capture.steps.graphs import HANDLES, Call, calls_of
 MOST_OPS: Final = 20_000
 """Names; what a graph has beyond is left out."""
 
-_MOST_VISITED: Final = 300_000
 _MOST_BEFORE: Final = 100
 """Ops in a row of which the size of a batch is handed on."""
 
@@ -61,19 +60,13 @@ def describe_flops(graphs: Iterable[Any], examples: int | None) -> dict[str, int
     """
     found: dict[str, int | None] = {}
     shapes = _Shapes(examples)
-
-    def add(call: Call) -> None:
-        for op in call.ops:
-            if op.type in _FLOPS_OF:
-                flops = _flops(op, partial(shapes.of, call))
-                for name in (name for each in _fused(op) for name in call.names_of(each)):
-                    if name in found or len(found) < MOST_OPS:
-                        found[name] = flops if found.setdefault(name, flops) == flops else None
-            for inner in call.inner.get(op.name, ()):
-                add(inner)
-
-    for step in [call for call in calls_of(graphs, _MOST_VISITED) if call.outer is None]:
-        add(step)
+    # All of them first: shapes follow from what outer and inner calls give each other.
+    for call in list(calls_of(graphs)):
+        for op in (op for op in call.ops if op.type in _FLOPS_OF):
+            flops = _flops(op, partial(shapes.of, call))
+            for name in (name for each in _fused(op) for name in call.names_of(each)):
+                if name in found or len(found) < MOST_OPS:
+                    found[name] = flops if found.setdefault(name, flops) == flops else None
     return {name: flops for name, flops in found.items() if flops is not None}
 
 

@@ -138,6 +138,10 @@ def _training_parts(graph: Any) -> set[str]:
 # Each call of a function
 
 
+_MOST_VISITED: Final = 300_000
+"""Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
+
+
 class Call:
     """A graph as it is called: `op` of the graph of `outer` led to it, both None for the graph of a step.
 
@@ -168,13 +172,16 @@ class Call:
 
 
 def calls_of(
-    graphs: Iterable[Any], most: int, is_seen: Callable[[Any], bool] = lambda _: True
+    graphs: Iterable[Any],
+    is_seen: Callable[[Any], bool] = lambda _: True,
+    most: int | None = None,
 ) -> Iterator[Call]:
     """The graphs of steps and all calls in them, an outer one first; each knows the calls in it.
 
     `is_seen`: whether an op is one of `ops`, and its calls are followed. Raises `NoAnswerError` where calls lead to more than
     `most` ops: what is left of these might have the same names.
     """
+    most = _MOST_VISITED if most is None else most
     ops_of: dict[int, list[Any]] = {}
 
     def called(graph: Any, *by: Any) -> Call:
@@ -208,8 +215,6 @@ _NO_WORK: Final = frozenset(
 """Ops that hand on what they are given, or take no time."""
 
 HANDLES: Final = ("resource", "variant")
-_MOST_VISITED: Final = 300_000
-"""Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
 
 
 def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
@@ -220,7 +225,7 @@ def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
     kinds: dict[str, set[str]] = {}
     constants: dict[Call, set[str]] = {}
     is_stateful: dict[str, bool] = {}
-    for call in calls_of(graphs, _MOST_VISITED):
+    for call in calls_of(graphs):
         constant = constants[call] = _given_constants(call, constants)
         for op in call.ops:
             has_inner = op.type in _FUNCTION_ATTRIBUTES

@@ -49,7 +49,7 @@ def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
     Raises `NoAnswerError` where calls lead to too many ops.
     """
     found = _Found()
-    for call in calls_of(graphs, _MOST_OPS, _is_own):
+    for call in calls_of(graphs, _is_own, _MOST_OPS):
         found.add(call)
     place: dict[str, int] = {}
     line_of = {

@@ -38,14 +38,14 @@ class PlacementListener(WindowListener):
         for group, values in described.items():
             sidecar.add(group, values)
         single = {call["function"] for call in calls if call["count"] == 1}
-        loops = [
-            f"one call of {each['step']} counts as one step, but runs a whole training loop inside its "
-            f"graph ({each['training_loop']}); to record single steps, call the function that runs one step from Python"
-            for each in described["placement"]["functions"]
-            if each.get("training_loop") is not None and each["step"] in single
-        ]
-        if loops:
-            sidecar.add("notes", {"steps": loops})
+        for each in described["placement"]["functions"]:
+            if each.get("training_loop") is not None and each["step"] in single:
+                loop = (
+                    f"one call of {each['step']} counts as one step, but runs a whole training loop inside its "
+                    f"graph ({each['training_loop']}); to record single steps, call the function that runs one step from "
+                    "Python"
+                )
+                sidecar.note("steps", loop)
 
     def finished(self) -> None:
         """Let go of the datasets, also where the profile failed."""
