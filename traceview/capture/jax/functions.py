@@ -1,15 +1,17 @@
-"""Describes the compiled functions of a script: what they compute, and over which mesh."""
+"""Describes the compiled functions of a script: what they compute, and the arguments they were compiled for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, zip_longest
 from typing import Any, Final
 
 _BACKWARD: Final = "transpose"
 """The transformation by which `jax.grad` makes the backward pass; JAX names its operations `transpose(jvp(...))`."""
 _MOST_EQUATIONS: Final = 100_000
+_MOST_ARGUMENTS: Final = 200
 _UPDATED: Final = 2
 """An optimizer is given gradients beside what it returns."""
 _OWN: Final = ("/jax/_src/", "/jax/experimental/", "/jax/numpy/", "/jaxlib/")
@@ -20,8 +22,7 @@ _OWN: Final = ("/jax/_src/", "/jax/experimental/", "/jax/numpy/", "/jaxlib/")
 class CompiledFunction:
     """A function that JAX compiled, with what the capture counts of it.
 
-    `work`: about how many operations on numbers a call makes. `arguments`: the mesh of each array it was last compiled for,
-    of those that are split over one.
+    `work`: about how many operations on numbers a call makes. `arguments`: those it was last compiled for.
     """
 
     name: str
@@ -64,12 +65,8 @@ class CompiledFunction:
         given, made = (sum(map(_numbers, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))
         # What takes gradients, and returns the weights.
         self.is_update = not self.computes_gradients and 0 < given <= _UPDATED * made
-        meshes = (getattr(getattr(each, "mesh", None), "shape", None) for each in shardings)
-        self.arguments = [
-            {"mesh": {str(axis): int(size) for axis, size in mesh.items()}}
-            for mesh in meshes
-            if mesh
-        ]
+        names = getattr(getattr(jaxpr.jaxpr, "debug_info", None), "arg_names", None) or ()
+        self.arguments = list(_arguments(jaxpr.in_avals, names, shardings))
 
 
 def has_backward(program: Any) -> bool:
@@ -123,3 +120,24 @@ def _jaxprs(value: Any) -> Iterator[Any]:
     parts = value if isinstance(value, tuple | list) else (value,)
     inner = (getattr(part, "jaxpr", part) for part in parts)
     return (part for part in inner if hasattr(part, "eqns"))
+
+
+def _arguments(avals: Any, names: Any, shardings: Any) -> Iterator[dict[str, Any]]:
+    """One row per array that the function gets: its name, shape, dtype and sharding."""
+    each = shardings if isinstance(shardings, tuple | list) else ()
+    arguments = zip_longest(avals, names, each)
+    for aval, name, sharding in islice(arguments, min(len(avals), _MOST_ARGUMENTS)):
+        spec = getattr(sharding, "spec", None)
+        mesh = getattr(getattr(sharding, "mesh", None), "shape", None)
+        # The axes of the mesh over which a dimension is split.
+        axes = [
+            "+".join(map(str, part)) if isinstance(part, tuple) else part and str(part)
+            for part in spec or ()
+        ]
+        yield {
+            "name": str(name or ""),
+            "shape": [int(size) for size in getattr(aval, "shape", ())],
+            "dtype": str(getattr(aval, "dtype", "")),
+            "sharding": None if spec is None else axes,
+            "mesh": None if mesh is None else {str(axis): int(size) for axis, size in mesh.items()},
+        }

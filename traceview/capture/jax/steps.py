@@ -9,6 +9,7 @@ the script last got results after that: what it computes, logs or saves in betwe
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
 from traceview.capture.record.capture import Framework, Watched
 from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
 from traceview.capture.steps.callee import Recognizer, micro_batches
 from traceview.capture.steps.hooks import Place
 from traceview.capture.window.step_window import StepWindow
@@ -34,7 +35,7 @@ _FEWEST_CALLS: Final = 3
 class JaxSteps(Recognizer, WindowListener):
     """The functions and annotations whose calls are steps. Of a call only the return is seen, so none is `current`.
 
-    Adds the functions and their meshes to the sidecar.
+    Adds devices, processes, and functions with their arguments to the sidecar.
     """
 
     nothing_called = "no function of jax.jit or jax.pmap was called"
@@ -64,9 +65,22 @@ class JaxSteps(Recognizer, WindowListener):
         updates = [other for other in self.callees if other.is_update and not other.is_step]
         return micro_batches(self.step_functions, updates)
 
+    def opening(self, sidecar: Sidecar) -> None:
+        """Note all that does not change."""
+        jax = sys.modules["jax"]
+        described = answers({
+            "backend": jax.default_backend,
+            "process_count": jax.process_count,
+            "devices": lambda: [
+                {"id": each.id, "platform": each.platform, "kind": each.device_kind}
+                for each in jax.local_devices()
+            ],
+        })  # fmt: skip
+        sidecar.add("jax", described)
+
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""
-        fields = ("name", "is_step", "arguments")
+        fields = ("name", "is_step", "calls", "computes_gradients", "arguments")
         called = [each for each in self.callees if each.calls and not each.is_mark]
         functions = [{field: getattr(each, field) for field in fields} for each in called]
         sidecar.add("jax", {"functions": functions})
