@@ -119,3 +119,24 @@ def test_without_kernels_it_is_skipped(tmp_path: Path) -> None:
     report = traceview.analyze(tmp_path)
     assert report.results.precision is None
     assert report.skipped["precision"] == "no GPU ran a kernel in the window"
+
+
+@pytest.mark.parametrize(
+    ("with_cores", "expected"), [(0, "tensor cores none"), (20, "tensor cores none or 50.0%")]
+)
+def test_many_gpus_of_which_some_have_no_tensor_cores(
+    with_cores: int, expected: str, tmp_path: Path
+) -> None:
+    trace = new_trace()
+    for ordinal in range(20 + with_cores):
+        major = 7 if ordinal < with_cores else 6
+        trace.gpu(ordinal, stats={**V100_STATS, "compute_cap_major": major})
+        trace.kernel(ordinal, ms(1), ms(10), name=FP16 if ordinal < with_cores else FP32)
+        trace.kernel(ordinal, ms(10), ms(19), name=FP32)
+    trace.write(tmp_path)
+    (line,) = [
+        line
+        for line in traceview.analyze(tmp_path).to_markdown().splitlines()
+        if "other devices: compute" in line and "tensor cores" in line
+    ]
+    assert expected + "," in line

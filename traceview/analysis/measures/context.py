@@ -38,6 +38,15 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 
+def _range(column: doc.Column) -> str:
+    """Between which values those of a column lie, after the words that some rows have instead: `none or 57.7–57.9%`."""
+    words = dict.fromkeys(value for value in column.values if isinstance(value, str))
+    known = [value for value in column.values if not isinstance(value, str | None)]
+    if words and not known:
+        return " or ".join(words)
+    return " or ".join((*words, _RANGES[column.kind](known)))
+
+
 def _nothing(*_: object) -> Iterable[Finding]:
     return ()
 
@@ -230,7 +239,7 @@ class View(Struct, frozen=True):
         if not rows:
             return ()
         values = {
-            column.heading: _RANGES[column.kind](column.values)
+            column.heading: _range(column)
             for column in columns(rows, shown)
             if column.kind in _RANGES and column.priority <= _MOST_PRIORITY
         }
