@@ -455,7 +455,7 @@ def replicas_wait_for_input() -> Scenario:
 
 
 def slow_profiler() -> Scenario:
-    """Two replicas with 460 ops of 20 µs in each step; the profiler made steps 10 ms long that take 4 ms without it.
+    """Two replicas with 460 ops of 20 µs in each step; recorded steps take 10 ms, those before 4 ms.
 
     In the first 0.8 ms of a step eager ops are dispatched on the thread of the steps.
     """
@@ -607,7 +607,7 @@ HEADLINES: Final[Mapping[str, str]] = {
     ),
     "replicas_wait_for_input": "Both replicas wait 12.0 of 40.0 ms (30%) for input.",
     "slow_profiler": (
-        "No problem found. The profiler made steps 2.5× as long; small shares are unreliable."
+        "No problem found. Recorded steps are 2.5× as long as those before; small shares are unreliable."
     ),
     "sixty_four_wait_for_input": "All 64 GPUs wait 20.4 of 45.6 ms (45%) for input.",
     "sixty_four_healthy": "No problem found: 64 GPUs, 98% computing, 100% of that MatMul.",

@@ -99,6 +99,16 @@ def test_a_straggler_is_the_reason_for_most_of_the_waiting(
     assert set(findings(report)) == {code}
 
 
+@pytest.mark.parametrize(("late", "code"), [(27, "straggler-gpu"), (25, "late-by-turns")])
+def test_one_that_is_late_steadily_is_not_late_by_turns(
+    late: int, code: str, tmp_path: Path
+) -> None:
+    """Of 40 steps; beyond the half that chance gives, 0.35 and 0.25 of the waiting is for it."""
+    order = np.random.default_rng(1).permutation(40)
+    report = analyzed(tmp_path, late_by(*[(0, 8) if place < late else (8, 0) for place in order]))
+    assert set(findings(report)) == {code}
+
+
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("step_count", [2, 4, 8, 30])
 def test_chance_makes_no_device_steadily_late(count: int, step_count: int) -> None:

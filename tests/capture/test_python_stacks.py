@@ -493,21 +493,31 @@ def test_a_native_thread_has_its_own_processor_time() -> None:
 
 
 def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
-    """Its memory may be gone; another thread that gets its address has another clock."""
+    """Its memory may be gone; another thread that gets its address has another clock.
+
+    The kernel may know a thread for a moment longer than `pthread_join` waits, and Python one for a moment later.
+    """
     clocks = ThreadClocks()
+
+    def comes_to(is_known: bool, ident: int, clocks: ThreadClocks = clocks) -> bool:
+        until = time.monotonic() + 5
+        while (clocks.cpu_us(ident) == UNKNOWN) is is_known:
+            if time.monotonic() > until:
+                return False
+        return True
+
     is_over = Event()
     with NativeThread(lambda: is_over.wait(5)) as first:
-        assert clocks.cpu_us(first.ident) > 0
+        assert comes_to(True, first.ident)
         is_over.set()
-    assert clocks.cpu_us(first.ident) == UNKNOWN
-    assert ThreadClocks().cpu_us(first.ident) == UNKNOWN
+    assert comes_to(False, first.ident)
+    assert comes_to(False, first.ident, ThreadClocks())
     for _ in range(20):
         is_over.clear()
         with NativeThread(lambda: is_over.wait(5)) as second:
-            used_us = clocks.cpu_us(second.ident)
+            assert comes_to(True, second.ident)
             is_over.set()
-        assert used_us >= 0
-        assert clocks.cpu_us(second.ident) == UNKNOWN
+        assert comes_to(False, second.ident)
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_loss_within_the_time_of_the_profiler_is_none(trace: Trace) -> None:
     made = verdict(trace, report, lost(0.2, "launch"), launch=0.2)
     assert made.status == "unreliable"
     assert made.headline == (
-        "No problem found. The profiler made steps 2.5× as long; small shares are unreliable."
+        "No problem found. Recorded steps are 2.5× as long as those before; small shares are unreliable."
     )
     assert verdict(trace, report, lost(0.7, "launch"), launch=0.7).finding == "input-bound"
     # Recording does not prolong the wait for a batch, and dispatch is judged by its own rule.

@@ -87,7 +87,7 @@ def _limits(before: Side, after: Side, step: StepDifference, *, has_states: bool
         yield f"Batch, precision, strategy and versions are not known {'; '.join(runs)}"
     overheads = [host.overhead_ratio or 0 for report in reports for host in report.capture.hosts]
     if max(overheads, default=0) >= _LARGE_OVERHEAD:
-        yield f"The profiler made steps up to {numbers.share(max(overheads))} longer"
+        yield f"Recorded steps are up to {numbers.share(max(overheads))} longer than those before"
 
 
 def _why_no_states(reports: Sequence[Report]) -> str:

@@ -96,7 +96,7 @@ def _leading(
     if factor >= _PROFILER_FACTOR:
         return (
             "unreliable",
-            f"No problem found. The profiler made steps {numbers.number(factor)}× as long; small shares are unreliable.",
+            f"No problem found. Recorded steps are {numbers.number(factor)}× as long as those before; small shares are unreliable.",
             None,
         )
     unknown = results.ledger.share_by_state.get(State.UNKNOWN.key, 0.0)
@@ -125,7 +125,7 @@ def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
 
 
 def profiler_factor(capture: Capture) -> float:
-    """How many times as long the profiler made steps, on the host where it is most; 1 where that was not measured."""
+    """How many times as long recorded steps are as those before, on the host where it is most; 1 where that was not measured."""
     return 1 + max((host.overhead_ratio or 0.0 for host in capture.hosts), default=0.0)
 
 
