@@ -150,7 +150,10 @@ SMALL: Final = Rule(
         ),
     },
     # 60 numbers one by one took 19.2 ms, as a list or a stack 6.2 and 6.0 (four replicas on two cores, TensorFlow 2.21).
-    action="Exchange them in one call: `all_reduce` of a replica context takes a list of tensors, of any shapes.",
+    action=(
+        "Exchange in one call those that do not wait for each other: `all_reduce` of a replica context takes a list of tensors, "
+        "of any shapes."
+    ),
     actions={
         "layers": (
             "Use `BatchNormalization` without `synchronized=True` where the batch of each replica is large enough.",
@@ -160,7 +163,7 @@ SMALL: Final = Rule(
             ),
         ),
         "jax": (
-            "Exchange them in one call: put them together with `jnp.stack`, sum that over the devices, and take it apart.",
+            "Exchange in one call those that do not wait for each other: put them together with `jnp.stack`, and sum that.",
             "",
         ),
     },

@@ -751,9 +751,14 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
 
 
 def _many_eager_ops(context: Context, host: int) -> EagerOps | None:
-    """The ops of a host outside of graphs, where steps run many; those between step markers are not the step's."""
-    markers = (context.idle.states.get(host) or HostStates(context.trace, host)).markers
-    ops = eager_ops(context.trace, context.selection, host, markers if markers.start.size else None)
+    """The ops of a host outside of graphs, where steps run many; those between steps are not the step's."""
+    within = (context.idle.states.get(host) or HostStates(context.trace, host)).markers
+    if is_of_jax(context.trace):
+        # The marker of a step may be the call of one function.
+        own = [d for d in context.ledger.devices if context.trace.device_list[d].host == host]
+        rows = context.ledger.rows(states=(State.BETWEEN,))
+        within = complement(context.ledger.spans_of(own, rows)) if own else within
+    ops = eager_ops(context.trace, context.selection, host, within if within.start.size else None)
     return ops if ops is not None and ops.count_per_step >= _least_count(context) else None
 
 
