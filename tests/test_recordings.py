@@ -14,7 +14,12 @@ from scripts.real_runs.judge import Judgement, judge_healthy, judge_slow, warnin
 from scripts.real_runs.record import STEP_TIMES
 from scripts.real_runs.table import PROGRAMS, Statistic
 from scripts.real_runs.truth import RECORDED, UNDISTURBED, read_blocks, true_costs
+from traceview.analysis.facts.selection import select
+from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND
+from traceview.analysis.measures.context import Context
 from traceview.api import Report
+from traceview.ledger.states import State
+from traceview.trace.reading.load import load
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SLOW = (
@@ -135,3 +140,17 @@ def test_a_device_without_a_core_could_not_go_on(
     )
     assert bool(there > here) is is_more
     assert there != here
+
+
+@pytest.mark.parametrize(("name", "is_bound"), [("healthy-1", True), ("slow-1", False)])
+def test_beside_other_processes_nothing_is_at_most(
+    recordings: Path, name: str, is_bound: bool
+) -> None:
+    """Without a line the step also waits less for cores, which is in no row of that line."""
+    trace = load(recordings / "loop_busy_machine" / name)
+    context = Context(trace, select(trace))
+    rows = context.ledger.rows(states=(State.COMPUTE,))
+    finding = HOST_BOUND.of_rows(context, rows)
+    assert finding is not None
+    assert finding.loss is not None
+    assert (finding.loss.bound_ps_per_step is not None) is is_bound

@@ -409,6 +409,11 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         return total // (int(self.is_used.sum()) or 1)
 
     @cached_property
+    def without_core_ratio(self) -> float:
+        """The share of the GPU time in which threads were ready and other processes had the cores."""
+        return self.loss(self.rows(states=(State.NO_CORE,))).share
+
+    @cached_property
     def _waits(self) -> BoolArray:
         return self.rows(states=WAITS)
 

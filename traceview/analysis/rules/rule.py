@@ -172,8 +172,13 @@ class Rule(Struct, frozen=True, kw_only=True):
             return None
         # What did nothing in the whole recording did nothing, however few steps it holds.
         few = context.selection.has_few_steps and not self.is_of_absence
-        # Work that a device was not given is on no path: to give it some shortens the step, by what is not known.
-        bound_ps = None if State.NO_WORK in self.states else ledger.bound_ps(rows)
+        # Work that a device was not given is on no path: to give it some shortens the step, by what is not known. What a
+        # thread does beside other processes also waits for their cores, which its own rows do not hold.
+        is_bound = State.NO_WORK not in self.states and (
+            not {State.NO_CORE, State.DEVICE_WAIT}.isdisjoint(self.states)
+            or ledger.without_core_ratio < LIMIT
+        )
+        bound_ps = ledger.bound_ps(rows) if is_bound else None
         if bound_ps is not None and saved_ratio < 1:
             bound_ps = int(bound_ps * saved_ratio)
         loss = finding_loss(lost, bound_ps, self.states)
