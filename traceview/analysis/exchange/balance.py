@@ -272,7 +272,7 @@ STRAGGLER: Final = Rule(
     limits={"excess_ratio": LEAST_EXCESS, "steady_excess_ratio": LEAST_STEADY_EXCESS},
     starts_at=(
         "{limit} of the GPU time is spent waiting for one device, and of the waiting beyond the equal share that every device has "
-        "{excess_ratio} is for it, or {steady_excess_ratio} if that is so in all steps; of replicas that share cores, where it has more work or its batch comes late"
+        "{excess_ratio} is for it, or {steady_excess_ratio} if chance does not make it so; of replicas that share cores, where it has more work or its batch comes late"
     ),
     states=(State.DEVICE_WAIT,),
     example="GPU:0, 1 and 3 wait 6.00 of 50.0 ms (12%) for GPU:2, slower at the same kernels",

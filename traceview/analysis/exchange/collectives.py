@@ -28,7 +28,7 @@ from traceview.analysis.exchange.reduction_path import (
     reduction_paths,
     reduction_rows,
 )
-from traceview.analysis.facts.call_keys import MANY_CALLS, rows_of_keys
+from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule

@@ -32,7 +32,6 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.call_keys import key_changes
 from traceview.analysis.facts.core_waits import CoreWaits, Floats, core_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import (
@@ -40,6 +39,7 @@ from traceview.analysis.facts.dispatch import (
     dispatch_changes,
     is_compute,
     is_side_work,
+    key_changes,
     of_small_kernels,
 )
 from traceview.analysis.facts.input_supply import (

@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.call_keys import rows_of_keys
-from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS
+from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, rows_of_keys
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from traceview.base.durations import parse_duration
 from traceview.base.errors import UsageError
+from traceview.base.units import parse_duration
 from traceview.capture.process.saying import VARIABLE
 from traceview.capture.record.destination import DEFAULT_OUT, run_name
 from traceview.capture.window.ranges import DEFAULT_STEPS, StepRange

@@ -88,7 +88,7 @@ def watch(
 
     Example: traceview watch logs/ --on-finding input-bound 'notify-send "$TRACEVIEW_TITLE"'
     """
-    from traceview.base.durations import parse_duration
+    from traceview.base.units import parse_duration
     from traceview.cli.output import terminable
     from traceview.trace.reading.locate import find_runs
     from traceview.watch.follow import Follower
