@@ -486,6 +486,19 @@ PROGRAMS: Final = {
             ("no-tensor-cores",),
             ("compute",),
         ),
+        Program(
+            "gpu_jax_second_pass",
+            "a second function computes the loss again",
+            ("second-forward",),
+            ("compute",),
+        ),
+        Program(
+            "gpu_loop_second_pass",
+            "a second function computes the loss again",
+            ("second-forward",),
+            ("compute",),
+            "mean",
+        ),
         Program("gpu_fit_py_map", "the pipeline calls Python on each batch", _INPUT, ("input",)),
         Program(
             "gpu_fit_callback",

@@ -40,6 +40,8 @@ from traceview.analysis.workload.compute import ANALYSIS as COMPUTE
 from traceview.analysis.workload.compute import Compute
 from traceview.analysis.workload.efficiency import ANALYSIS as EFFICIENCY
 from traceview.analysis.workload.efficiency import Efficiency
+from traceview.analysis.workload.functions import ANALYSIS as FUNCTIONS
+from traceview.analysis.workload.functions import Functions
 from traceview.analysis.workload.layers import ANALYSIS as LAYERS
 from traceview.analysis.workload.layers import Layers
 from traceview.analysis.workload.memory import ANALYSIS as MEMORY
@@ -72,6 +74,7 @@ class Results(Record, frozen=True):
         precision: With which precision each GPU computes.
         efficiency: How many FLOP/s the compute does, and how far it is from the peak of the device.
         occupancy: How much of each GPU its kernels can fill.
+        functions: Which compiled functions take the compute, and which of them train.
         layers: Which layers of the model take the compute, by phase of the step and line of Python.
         memory: What fills the memory of the GPUs at its peak, and how it changes from step to step.
         ops: The ops and kernels that take most time.
@@ -99,6 +102,7 @@ class Results(Record, frozen=True):
     precision: Annotated[Precision | None, PRECISION] = None
     efficiency: Annotated[Efficiency | None, EFFICIENCY] = None
     occupancy: Annotated[Occupancy | None, OCCUPANCY] = None
+    functions: Annotated[Functions | None, FUNCTIONS] = None
     layers: Annotated[Layers | None, LAYERS] = None
     memory: Annotated[Memory | None, MEMORY] = None
     ops: Annotated[TopOps | None, OPS] = None

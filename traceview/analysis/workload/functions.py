@@ -1,0 +1,271 @@
+"""Divides the compute of devices among the compiled functions that Python calls, and finds a second forward pass among them.
+
+JAX names a program after its function (`jit_loss`), and each op says its program. TensorFlow calls the graph of a `tf.function` in
+an event of its name (`EagerLocalExecute: __inference_loss_42`), in which its kernels are launched, or whose id the threads that
+launch them carry. A function without gradients that runs layers which another one trains is a second forward pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.layers import Place, label_places
+from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.op_work import line_of
+from traceview.analysis.rules.finding import Evidence, Finding, Skipped
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import Line, Names
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.record import Count, FunctionName, Picoseconds, Record, Share
+from traceview.base.sweeping import SWEEPS
+from traceview.document import model as doc
+from traceview.document.columns import Shown, table
+from traceview.ledger.states import State
+from traceview.trace.device.correlation import Roots, steps_of_rows
+from traceview.trace.device.op_names import Phase, op_labels
+from traceview.trace.model import NONE, Recording
+
+MOST_ROWS: Final = 12
+OUTSIDE: Final = "outside of functions"
+MOST_OF_ONE: Final = 0.99
+"""Share of the compute of one function from which on the others are not worth a table."""
+
+
+class FunctionTime(Record, frozen=True):
+    """The compute of one compiled function.
+
+    Attributes:
+        function: Its name; null for the ops that no function holds.
+        compute_ps_per_step: Its compute, mean of a used step and device, picoseconds.
+        compute_ratio: Its share of the compute of all devices in the used steps.
+        trains: Whether it computes gradients or updates variables.
+    """
+
+    function: FunctionName | None
+    compute_ps_per_step: Picoseconds
+    compute_ratio: Share
+    trains: bool
+
+
+class Functions(Record, frozen=True):
+    """The compute of the used steps by compiled function.
+
+    Attributes:
+        rows: Functions that compute, longest first, and last what no function holds.
+        row_count: Rows there are, with those that are not here.
+    """
+
+    rows: tuple[FunctionTime, ...]
+    row_count: Count
+
+
+# Which function an op is of
+
+_GRAPH: Final = re.compile(rb"EagerLocalExecute: __(?:inference|forward)_(.+)_\d+", re.DOTALL)
+_PROGRAM: Final = re.compile(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
+
+
+class Called(Struct, frozen=True, eq=False):
+    """The functions that computed: `names`, and int32 `of_event`, by device event the place of its function, else `NONE`."""
+
+    names: tuple[bytes, ...]
+    of_event: Int32Array
+
+
+def functions_called(trace: Recording) -> Called:
+    """The function of each device event; that of no event where a host called only one, or none."""
+    places: dict[bytes, int] = {}
+
+    def place_of(found: re.Match[bytes] | None) -> int:
+        return NONE if found is None else places.setdefault(found[1], len(places))
+
+    device = trace.device_columns
+    programs = [place_of(_PROGRAM.fullmatch(each.program)) for each in trace.instructions]
+    of_event = np.array([*programs, NONE], dtype=np.int32)[device.instruction]
+    for number in range(len(trace.hosts)):
+        calls = trace.named_on(number, _GRAPH.fullmatch)
+        names, of_call = np.unique(trace.host_columns.name[calls], return_inverse=True)
+        found = [place_of(_GRAPH.fullmatch(trace.names[name])) for name in names.tolist()]
+        if len(set(found)) > 1:
+            own = trace.device_rows(number)
+            function = np.array(found, dtype=np.int64)[of_call]
+            launch = device.launch[own].astype(np.int64)
+            of_event[own] = _of_launches(trace, launch, Roots(calls, function))
+    return Called(tuple(places), of_event)
+
+
+def _of_launches(trace: Recording, launch: Int64Array, calls: Roots) -> Int64Array:
+    """The function in whose call each launch lies, `NONE` where it lies in none."""
+    rows = unique_ids(launch)
+    of_row = steps_of_rows(rows, calls, trace.host_columns, trace.thread_of_line)
+    found: Int64Array = of_row[np.searchsorted(rows, launch)]
+    found[launch == NONE] = NONE
+    return found
+
+
+def _of_rows(context: Context) -> Int32Array:
+    """By row of the ledger the function of its compute, the number of functions where none holds it, `NONE` for other rows."""
+    called, ledger = context.trace.once(functions_called), context.ledger
+    is_compute = ledger.rows(states=(State.COMPUTE,))
+    result = np.full(ledger.count, NONE, dtype=np.int32)
+    function = called.of_event[ledger.columns.event[is_compute]]
+    result[is_compute] = np.where(function == NONE, len(called.names), function)
+    return result
+
+
+# The topic
+
+
+class _Sums(Struct, frozen=True, eq=False):
+    """Compute in picoseconds by function, and last of what none holds, int64: `whole`; the part of it in ops whose code another
+    function, which trains, runs as well: `again`. `trains`: which functions compute gradients or updates, bool.
+    """
+
+    whole: Int64Array
+    again: Int64Array
+    trains: BoolArray
+
+
+def _sums(context: Context) -> _Sums:
+    """The compute of all devices together."""
+    trace, ledger, labels = context.trace, context.ledger, context.trace.once(op_labels)
+    function, places = context.once(_of_rows), trace.once(label_places)
+    rows = np.flatnonzero(function != NONE)
+    label, ps = labels.of_row[ledger.columns.event[rows]], ledger.columns.duration_ps[rows]
+    number_of: dict[object, int] = {None: 0}
+    codes = [number_of.setdefault(_code_of(place), len(number_of)) for place in places.places]
+    count, code_count = len(trace.once(functions_called).names) + 1, len(number_of)
+    cell = function[rows].astype(np.int64) * code_count + np.array(codes)[places.place[label]]
+    by_code = SWEEPS.totals(cell, ps, count * code_count).reshape(count, code_count)
+    is_training = np.isin(places.phase[label], (Phase.BACKWARD, Phase.OPTIMIZER))
+    trains = np.bincount(function[rows[is_training]], minlength=count) > 0
+    is_trained = by_code[trains].any(axis=0)
+    is_trained[0] = False
+    return _Sums(by_code.sum(axis=1), by_code[:, is_trained].sum(axis=1), trains)
+
+
+def _code_of(place: Place) -> object:
+    """The Python function that made an op, for XLA names a fusion after any of its lines; else the layer; None where neither is known."""
+    line, _, function = place.line.partition(" in ")
+    return (line.rpartition(":")[0], function) if function else place.scopes or None
+
+
+def compute(context: Context) -> Functions | Skipped:
+    """The compute of each function."""
+    names = context.trace.once(functions_called).names
+    if not context.ledger.has_steps:
+        return Skipped("no used step")
+    if len(names) < 2:
+        return Skipped("fewer than two compiled functions computed")
+    sums = context.once(_sums)
+    whole_ps = int(sums.whole.sum())
+    if not whole_ps:
+        return Skipped("no device computed in the used steps")
+    count = sum(context.ledger.steps_of_device.values())
+    order = np.argsort(-sums.whole[:-1], kind="stable").tolist()
+    shown = [place for place in (*order, len(names)) if sums.whole[place]]
+    rows = [
+        FunctionTime(
+            function=names[place].decode("utf-8", "replace") if place < len(names) else None,
+            compute_ps_per_step=int(sums.whole[place]) // count,
+            compute_ratio=int(sums.whole[place]) / whole_ps,
+            trains=bool(sums.trains[place]),
+        )
+        for place in shown
+    ]
+    return Functions(tuple(rows[:MOST_ROWS]), len(rows))
+
+
+# Finding
+
+SECOND_FORWARD: Final = Rule(
+    code="second-forward",
+    states=(State.COMPUTE,),
+    title="{who:spends/spend} {loss} in a second forward pass, {function}[, {line}]",
+    meaning=(
+        "This compiled function computes no gradients, and runs layers that another one of the same steps trains. That one has "
+        "run their forward pass already."
+    ),
+    starts_at=(
+        "{limit} of the GPU time in compiled functions without gradients or updates, at least {code_ratio} of whose compute is in "
+        "Python functions, or layers, that a compiled function with gradients runs, too"
+    ),
+    limits={"code_ratio": 0.5},
+    action="Take the loss and the metrics from the step itself, or call this function in every tenth step only.",
+    advice="A `tf.function` returns as many tensors as it likes; a metric of Keras can be updated inside the step.",
+    actions={
+        "jax": (
+            "Take the loss from the step itself, `jax.value_and_grad(loss, has_aux=True)`, or call this function in every tenth step only.",
+            "",
+        )
+    },
+    metrics={"function": "function"},
+    example="GPU:0 spends 6.30 of 20.2 ms (31%) in a second forward pass, logged_loss, train.py:31",
+)
+
+
+def diagnose(context: Context, result: Functions) -> Iterator[Finding | None]:
+    """Functions without gradients that run the layers of one that trains."""
+    sums, called = context.once(_sums), context.trace.once(functions_called)
+    whole, least = sums.whole, SECOND_FORWARD.limits["code_ratio"]
+    is_second = ~sums.trains & (whole > 0) & (sums.again >= least * whole)
+    seconds = np.flatnonzero(is_second[:-1])
+    if not seconds.size:
+        return
+    rows = np.isin(context.once(_of_rows), seconds)
+    longest = seconds[np.argsort(-whole[seconds], kind="stable")].tolist()
+    texts = tuple(called.names[place].decode("utf-8", "replace") for place in longest)
+    labels, columns_ = context.trace.once(op_labels), context.ledger.columns
+    of_row = labels.of_row[columns_.event[rows]]
+    line = line_of(context, SWEEPS.totals(of_row, columns_.duration_ps[rows], labels.row.size))
+    is_elsewhere = line is not None and line.rpartition(" in ")[2] != texts[0]
+    yield SECOND_FORWARD.of_rows(
+        context,
+        rows,
+        arguments={
+            "function": Names(texts[:1], "function"),
+            **({"line": Line(line)} if line and is_elsewhere else {}),
+        },
+        evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
+    )
+
+
+# Section
+
+_COLUMNS: Final = (
+    Shown("function", lambda row: row.function or OUTSIDE, kind="name"),
+    Shown("share", "compute_ratio"),
+    Shown("time", "compute_ps_per_step"),
+    Shown(
+        "trains",
+        lambda row: "yes" if row.trains else "no",
+        1,
+        meaning="computes gradients or updates variables",
+    ),
+)
+
+
+def section(view: View, result: Functions) -> doc.Section | None:
+    """A row per function; nothing where one of them has nearly all of the compute."""
+    if result.rows[0].compute_ratio > MOST_OF_ONE:
+        return None
+    return doc.Section(
+        "functions",
+        "Compiled functions",
+        table("Compute by function", result.rows, _COLUMNS, row_count=result.row_count),
+    )
+
+
+ANALYSIS: Final = Analysis[Functions](
+    "functions",
+    compute=compute,
+    rules=(SECOND_FORWARD,),
+    diagnose=diagnose,
+    sections=(section,),
+)
