@@ -10,7 +10,7 @@ import tensorflow as tf
 from scripts.real_runs.gpu_training import WIDTH, sized
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, FILE_SIDE, SIDE, PATCHES, CLASSES = sized(128, 8), 96, 64, 64, 16
+BATCH, FILE_SIDE, SIDE, PATCHES, CLASSES = sized(128, 8), 128, 64, 64, 16
 pixels = (
     np.random.default_rng(1).integers(0, 256, [BATCH, FILE_SIDE, FILE_SIDE, 3]).astype(np.uint8)
 )

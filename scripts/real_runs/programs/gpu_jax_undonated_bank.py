@@ -21,20 +21,25 @@ def loss_of(weights: Any, others: Any, batch: Any) -> Any:
     return jnp.mean(jnp.square(outputs - batch)) + jnp.mean(outputs @ others.T), outputs
 
 
-def step_once(weights: Any, bank: Any, batch: Any, start: Any) -> Any:
+@jax.jit
+def step(weights: Any, bank: Any, batch: Any) -> Any:
     gradient_of = jax.value_and_grad(loss_of, has_aux=True)
     (loss, outputs), gradients = gradient_of(weights, bank[:BATCH], batch)
-    bank = jax.lax.dynamic_update_slice(bank, outputs, (start, 0))
-    return [w - 1e-3 * g for w, g in zip(weights, gradients, strict=True)], bank, loss
+    return [w - 1e-3 * g for w, g in zip(weights, gradients, strict=True)], outputs, loss
+
+
+def stored(bank: Any, outputs: Any, start: Any) -> Any:
+    return jax.lax.dynamic_update_slice(bank, outputs, (start, 0))
 
 
 def train(is_slow: bool, clock: StepClock) -> None:
-    step = jax.jit(step_once, donate_argnums=0 if is_slow else (0, 1))
+    store = jax.jit(stored, donate_argnums=() if is_slow else 0)
     state: list[Any] = [weights_of(FEATURES, 6), jnp.zeros([BANK, FEATURES])]
-    starts = [jnp.int32(number * BATCH % (BANK - BATCH + 1)) for number in range(STEPS)]
+    starts = [jnp.int32(number * BATCH) for number in range(STEPS)]
 
     def train_step(number: int) -> Any:
-        *state[:], loss = step(*state, rows, starts[number])
+        state[0], outputs, loss = step(*state, rows)
+        state[1] = store(state[1], outputs, starts[number])
         return loss
 
     run_steps(clock, train_step)
