@@ -15,11 +15,18 @@ FEATURES: Final = sized(2048, 64)
 _MEMORY_MB: Final = 16_000
 
 
+def summing_on(device: str | None) -> Any:
+    """A strategy that sums gradients on this device, or on the first replica's."""
+    return tf.distribute.MirroredStrategy(
+        cross_device_ops=tf.distribute.ReductionToOneDevice(device)
+    )
+
+
 def _strategy() -> Any:
     part = tf.config.LogicalDeviceConfiguration(_MEMORY_MB if GPUS else None)
     physical = GPUS or tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(physical[0], [part] * REPLICAS)
-    return tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.ReductionToOneDevice())
+    return summing_on(None)
 
 
 strategy = _strategy()
@@ -27,10 +34,12 @@ strategy = _strategy()
 
 def step_of_replicas(
     loss_of: Callable[[Any, Any], Any] = squared_error,
+    layers: int = 12,
+    strategy: Any = strategy,
 ) -> Callable[[Any], Any]:
     """A compiled step of all replicas, which returns the loss. `loss_of`: of the model and a replica's batch."""
     with strategy.scope():
-        model, optimizer = model_of(FEATURES, 12)
+        model, optimizer = model_of(FEATURES, layers)
         variables = model.trainable_variables
         optimizer.build(variables)
 
@@ -47,3 +56,14 @@ def step_of_replicas(
 
     compiled: Callable[[Any], Any] = tf.function(train_step)
     return compiled
+
+
+def kept_on_replicas(rows_of: Callable[[int], Any]) -> Any:
+    """A batch whose parts lie on their devices already. `rows_of`: the rows of the replica of this number."""
+
+    def part(context: Any) -> Any:
+        number = context.replica_id_in_sync_group
+        with tf.device(strategy.extended.worker_devices[number]):
+            return tf.identity(rows_of(number))
+
+    return strategy.experimental_distribute_values_from_function(part)
