@@ -21,11 +21,13 @@ def loss_of(weights: Any, others: Any, batch: Any) -> Any:
     return jnp.mean(jnp.square(outputs - batch)) + jnp.mean(outputs @ others.T), outputs
 
 
-@jax.jit
-def step(weights: Any, bank: Any, batch: Any) -> Any:
+def step_once(weights: Any, bank: Any, batch: Any) -> Any:
     gradient_of = jax.value_and_grad(loss_of, has_aux=True)
     (loss, outputs), gradients = gradient_of(weights, bank[:BATCH], batch)
     return [w - 1e-3 * g for w, g in zip(weights, gradients, strict=True)], outputs, loss
+
+
+step = jax.jit(step_once)
 
 
 def stored(bank: Any, outputs: Any, start: Any) -> Any:
