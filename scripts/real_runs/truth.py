@@ -13,8 +13,8 @@ from msgspec import Struct
 from scripts.real_runs.step_clock import WINDOW
 from scripts.real_runs.table import Statistic
 
-RECORDED: Final = slice(WINDOW[0] - 2, WINDOW[1] - 2)
-"""Places in `Block.step_ns`, which begins with the second step, of the steps that a capture records."""
+RECORDED: Final = slice(WINDOW[0] - 1, WINDOW[1] - 1)
+"""Places in `Block.step_ns`, which begins with the second step, of the steps that a capture keeps: the step before them holds the start of the profiler."""
 
 UNDISTURBED: Final = slice(WINDOW[1] + 3, None)
 """Places of the steps after the recording, when it has been written: 24 steps, which hold whole periods of 3, 4 and 6 steps."""

@@ -27,6 +27,7 @@ from traceview.analysis.exchange.reduction_path import (
     Path,
     ReductionPath,
     events_in_windows,
+    has_virtual_gpus,
     reduction_paths,
 )
 from traceview.analysis.facts.layers import layer_of_scope
@@ -292,7 +293,10 @@ def compute(context: Context) -> CollectiveResult | Skipped:
     """The sums over all devices that take part."""
     trace, collectives = context.trace, context.collectives
     hosts = sorted(trace.hosts_with_device_events & set(context.selection.windows))
-    if sum(device.host in hosts for device in trace.device_list) < 2 and not collectives.count:
+    is_single = sum(device.host in hosts for device in trace.device_list) < 2
+    if is_single and not (
+        collectives.count or any(has_virtual_gpus(trace, host) for host in hosts)
+    ):
         return Skipped("not applicable: fewer than two devices, and no collective")
     in_window, chosen = np.zeros((2, collectives.count), dtype=np.bool_)
     in_window[collectives.collective[context.once(events_in_windows)]] = True

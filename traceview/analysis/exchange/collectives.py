@@ -23,11 +23,11 @@ from traceview.analysis.exchange.layer_collectives import (
 )
 from traceview.analysis.exchange.reduction_path import (
     LEAST_SUMMED,
-    WAITS_FOR_SUMS,
     events_in_windows,
     reduction_paths,
     reduction_rows,
 )
+from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
@@ -178,7 +178,7 @@ SMALL: Final = Rule(
 
 OFF_GPU: Final = Rule(
     code="reduction-off-gpu",
-    states=(State.D2H, State.D2D, *WAITS_FOR_SUMS),
+    states=(State.D2H, State.D2D, *WAITS_FOR_RESULTS),
     limits={"least_count": LEAST_SUMMED},
     starts_at=(
         "{limit} of the GPU time in copies of gradients that are summed on the CPU, or on one of {least_count} GPUs or more"

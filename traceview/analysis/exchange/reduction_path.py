@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceview.analysis.facts.detours import WAITS_FOR_RESULTS, copied_results, is_sum
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Context
 from traceview.base.codes import Code
@@ -32,7 +33,6 @@ from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
-from traceview.trace.device.correlation import copies_of
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -63,17 +63,6 @@ LEAST_PS_PER_STEP: Final = 100 * PS_PER_US
 LEAST_GRADIENT_RATIO: Final = 0.5
 """Copies of a smaller share of the gradients carry something else; our own choice."""
 
-WAITS_FOR_SUMS: Final = (
-    State.H2D,
-    State.HOST_OPS,
-    State.LAUNCH,
-    State.SYNC,
-    State.DEPENDENCY,
-    State.LATENCY,
-    State.UNKNOWN,
-)
-"""States of a GPU before and during a copy of a sum."""
-
 _CROSS_DEVICE_OPS: Final = (
     "CollectiveAllReduce",
     "HierarchicalCopyAllReduce",
@@ -103,7 +92,6 @@ _TYPES: Final = (
     (re.compile(rb"AddN"), _Op.SUM),
     (re.compile(rb"(?:Resource)?(?:Sparse)?Apply\w+"), _Op.UPDATE),
 )
-_OF_REPLICA: Final = re.compile(rb"(?:^|/)replica_[1-9]\d*(?:_\d+)?/")
 _NO_SCOPE: Final = re.compile(
     rb"(?:(?:StatefulPartitionedCall\w*|ArithmeticOptimizer|PartitionedCall\w*)/)*[^/]*|.*gradient_tape/.*",
     re.DOTALL,
@@ -167,18 +155,24 @@ def reduction_rows(context: Context) -> BoolArray:
     """
     ledger = context.ledger
     result = np.zeros(ledger.count, dtype=np.bool_)
-    if len(ledger.devices) < 2:
-        return result
     for host, path in context.once(reduction_paths).items():
+        if len(ledger.devices) < 2 and not has_virtual_gpus(context.trace, host):
+            continue
         gpus = _gpus(context, host)
         if path.path == "one_device" and len(gpus) >= LEAST_SUMMED:
             result |= ledger.rows(states=(State.D2D,), devices=gpus)
         elif path.path == "cpu_bounce":
-            back = context.once(_copied_results)
+            back = context.once(copied_results).row
             result |= ledger.rows(states=(State.D2H,), devices=gpus)
-            waits = ledger.rows(states=WAITS_FOR_SUMS, devices=gpus)
+            waits = ledger.rows(states=WAITS_FOR_RESULTS, devices=gpus)
             result |= waits & is_in(ledger.columns.event, back)
     return result
+
+
+def has_virtual_gpus(trace: Trace, host: int) -> bool:
+    """Whether replicas share a GPU, as far as the sidecar says."""
+    sidecar = trace.hosts[host].sidecar
+    return sidecar is not None and sidecar.has_virtual_gpus
 
 
 def _gpus(context: Context, host: int) -> list[int]:
@@ -202,40 +196,8 @@ def _op_kinds(context: Context) -> npt.NDArray[np.uint8]:
         if type_ is not None:
             matching = (kind for pattern, kind in _TYPES if pattern.fullmatch(type_))
             kind = next(matching, _Op.OTHER)
-            kinds[index] = 0 if kind == _Op.SUM and _OF_REPLICA.search(name) else kind
+            kinds[index] = 0 if kind == _Op.SUM and not is_sum(name, type_) else kind
     return kinds
-
-
-_TRANSFER: Final = re.compile(
-    rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
-)
-_WITHOUT_INPUT: Final = re.compile(
-    rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|(?=\w*Iterator)\w+|Optional\w*"
-)
-"""Types of ops that take no tensor from a GPU: transfers themselves, constants, and ops that read a dataset."""
-
-
-def _copied_results(context: Context) -> Int64Array:
-    """The copies to a GPU that bring the result of an op on the CPU, as rows of the device columns."""
-    trace = context.trace
-    copies, names = copies_of(trace), trace.names
-    is_up = trace.device_columns.class_[copies.row] == ActivityClass.H2D
-    source_of = {}
-    for name in unique_ids(copies.op[is_up]).tolist():
-        transfer = _TRANSFER.fullmatch(names[name]) if name != NONE else None
-        if transfer:
-            source_of[name] = transfer["edge"] or transfer["node"]
-    sources = set(source_of.values())
-    ran = {
-        op
-        for name in (unique_ids(trace.host_columns.name).tolist() if sources else ())
-        if (op := names[name].rpartition(b":")[0]) in sources
-        and (type_ := op_type(names[name])) is not None
-        and not _WITHOUT_INPUT.fullmatch(type_)
-    }
-    brought = [name for name, source in source_of.items() if source in ran]
-    rows: Int64Array = copies.row[is_up & is_in(copies.op, brought)]
-    return rows
 
 
 # The path
@@ -254,7 +216,7 @@ class _Recognition:
         self._trace, self._launching = trace, launching
         self._does = context.once(_op_kinds)
         self._step_count = max(1, len(context.selection.steps.get(host, ())))
-        self._sidecar = trace.hosts[host].sidecar
+        self._sidecar, self._is_virtual = trace.hosts[host].sidecar, has_virtual_gpus(trace, host)
         self._devices = list(trace.devices_of_host[host])
         self._kinds = {trace.device_list[i].kind for i in self._devices}
         rows = trace.device_rows(host)
@@ -302,8 +264,8 @@ class _Recognition:
         """On GPUs the ring of the collective ops copies; ops without copies show no path."""
         columns = self._trace.device_columns
         copies = columns.p2p[self._rows] | (columns.class_[self._rows] == ActivityClass.D2H)
-        is_virtual = self._sidecar is not None and self._sidecar.has_virtual_gpus
-        return "gpu" not in self._kinds or is_virtual or self._is_gradients(self._rows[copies])
+        is_ring = "gpu" not in self._kinds or self._is_virtual
+        return is_ring or self._is_gradients(self._rows[copies])
 
     def _why_ring(self) -> str:
         if self._kinds == {"replica"}:
@@ -328,7 +290,7 @@ class _Recognition:
                 self._is_gradients(rows[(class_ == direction) & (columns.device[rows] == device)])
                 for device in self._devices
             )
-            > 1
+            > (not self._is_virtual)
             for direction in (ActivityClass.D2H, ActivityClass.H2D)
         )
         if not both_ways or 2 * sums.size < self._step_count:
@@ -382,7 +344,7 @@ class _Recognition:
             yield "variables", "variables are on the CPU"
         if updates:
             yield "updates", "variables are updated on the CPU"
-        if self._sidecar and self._sidecar.has_virtual_gpus:
+        if self._is_virtual:
             yield "virtual", "NCCL does not support GPUs that are divided into virtual devices"
         operations = strategy.cross_device_ops if strategy else None
         if operations in _CROSS_DEVICE_OPS:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from msgspec.structs import asdict
 
 from traceview.analysis.exchange.reduction_path import reduction_rows
+from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
@@ -349,9 +350,9 @@ H2D_EXPOSED: Final = Rule(
 
 
 def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
-    """Copies to GPUs that hold up the step, without those of gradients that the CPU sums, which are another finding."""
+    """Copies to GPUs that hold up the step, without those of what the CPU computes or sums, which are other findings."""
     ledger = context.ledger
-    rows = ledger.rows(states=H2D_EXPOSED.states)
+    rows = ledger.rows(states=H2D_EXPOSED.states) & ~context.once(detour_rows)
     of_sums = context.once(reduction_rows)
     if ledger.loss(of_sums).share >= LIMIT:
         rows &= ~of_sums

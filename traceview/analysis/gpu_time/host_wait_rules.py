@@ -178,9 +178,12 @@ _WHERE_EVENT: Final = (
 
 CPU_HEAVY_OP: Final = Rule(
     code="cpu-heavy-op",
-    states=(State.HOST_OPS,),
+    states=(State.HOST_OPS, State.H2D, State.D2H),
     title="{who:waits/wait} {loss} for CPU op {op}[ in {line}]",
-    titles={"event": "{who:waits/wait} {loss} in {op}[, {line}]"},
+    titles={
+        "copies": "{who:waits/wait} {loss} for ops of the step on the CPU and the copies around them: {op}[, {line}]",
+        "event": "{who:waits/wait} {loss} in {op}[, {line}]",
+    },
     meaning=(
         "One op of the step runs on the CPU while the device has nothing to do, or the thread that launches is in one event "
         "of unknown kind."
@@ -199,6 +202,13 @@ CPU_HEAVY_OP: Final = Rule(
             "Take work on the CPU out of the step: `jax.pure_callback`, `jax.debug.print`, and NumPy between calls.",
             "",
         ),
+        "copies": (
+            "Run them on the GPU: without `tf.device('/CPU:0')` around them, or around the variables that they read.",
+            (
+                "`tf.debugging.set_log_device_placement(True)` says where each op runs. One without a kernel for the GPU belongs "
+                "into the input pipeline, `dataset.map(...)`."
+            ),
+        ),
         "event": _WHERE_EVENT,
         "jax-event": _WHERE_EVENT,
         "jax-callback": (
@@ -206,7 +216,11 @@ CPU_HEAVY_OP: Final = Rule(
             "The program waits for each call of Python, which needs its lock.",
         ),
     },
-    notes={**_SOME_STEPS, "event": "The framework records it under this name before it launches."},
+    notes={
+        **_SOME_STEPS,
+        "copies": "Tensors of the device are copied to it, and its results back; both are part of the loss.",
+        "event": "The framework records it under this name before it launches.",
+    },
     metrics={**_METRICS, "op": "op"},
     example="GPU:0 waits 13.3 of 61.3 ms (22%) for CPU op PyFunc",
 )

@@ -10,12 +10,14 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, rows_of_keys
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.host_calls import (
+    SHOWN_TYPES,
     EagerOps,
     FirstCall,
     eager_calls,
@@ -227,13 +229,16 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
     for device in ledger.devices:
         lost_ps.update(ledger.by_state(device))
     least_ps = LIMIT * sum(ledger.gpu_ps_by_device.values())
+    detours = context.once(detour_rows)
 
     def waits(*states: State) -> _Waits | None:
         """The rows of some states; None where they are too few for any rule."""
         if sum(lost_ps[state] for state in states) < max(least_ps, 1):
             return None
-        return _Waits(context, result, ledger.rows(states=states))
+        return _Waits(context, result, ledger.rows(states=states) & ~detours)
 
+    if detours.any():
+        yield _detours(_Waits(context, result, detours))
     if launches := waits(State.LAUNCH):
         yield from _launches(launches)
     for rule in (rules.CHECKPOINT_STALL, rules.VALIDATION_STALL, rules.GARBAGE_COLLECTION):
@@ -252,7 +257,7 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
     if ops:
         # What collectives cause is told of them.
         ops = _Waits(context, result, ops.rows & ~rows_of_keys(context, ledger))
-    heavy = _heavy_ops(context) if ops else {}
+    heavy = _heavy_ops(context, ops.rows) if ops else {}
     yield from _of_heavy_ops(context, result, heavy)
     one_by_one = waits(State.HOST_OPS, State.PYTHON, State.BETWEEN_CALLS)
     outside = list(_outside_of_graphs(one_by_one)) if one_by_one else []
@@ -558,11 +563,38 @@ def _first_call(waits: _Waits, call: FirstCall) -> Finding:
 # Host ops
 
 
-def _heavy_ops(context: Context) -> dict[int, BoolArray]:
+def _detours(waits: _Waits) -> Finding | None:
+    """Ops of the step on the CPU with the copies around them, and the line of the one that devices wait for longest."""
+    context, columns = waits.context, waits.context.ledger.columns
+    by_op = waits.rows & (columns.by_kind == By.OP)
+    # Of a copy the op is that which sends; it may have taken no time to speak of.
+    worked = by_op & (columns.state == State.HOST_OPS)
+    rows = worked if worked.any() else by_op
+    ops, place = unique_inverse(columns.by[rows])
+    longest = np.argsort(-totals(place, columns.duration_ps[rows], ops.size), kind="stable")
+    names = [context.trace.names[op] for op in ops[longest].tolist()]
+    types = dict.fromkeys((op_type(name) or name).decode("utf-8", "replace") for name in names)
+    first = names[0].decode("utf-8", "replace")
+    is_python = side_work_of(names[0]) is SideWork.PYTHON
+    line = context.trace.once(graph_lines).of(first)
+    named = _line(waits.python(State.HOST_OPS)) if is_python else {}
+    return waits.finding(
+        rules.CPU_HEAVY_OP,
+        arguments={
+            "op": Ops(tuple(types)[:SHOWN_TYPES]),
+            **({"line": Line(line)} if line else named),
+        },
+        evidence=[Evidence("op", first, None, "", value_is="op")],
+        title="copies",
+        action="" if is_python else "copies",
+        notes=("copies",),
+    )
+
+
+def _heavy_ops(context: Context, of_ops: BoolArray) -> dict[int, BoolArray]:
     """The rows of each op on the CPU that devices wait for so long that it is a finding, the longest first; by name."""
     ledger, columns = context.ledger, context.ledger.columns
-    rows = ledger.rows(states=rules.CPU_HEAVY_OP.states) & (columns.by_kind == By.OP)
-    rows &= ~rows_of_keys(context, ledger)
+    rows = of_ops & (columns.by_kind == By.OP)
     ops, place = unique_inverse(columns.by[rows])
     total = totals(place, columns.duration_ps[rows], ops.size)
     share = total / (sum(ledger.gpu_ps_by_device.values()) or 1)

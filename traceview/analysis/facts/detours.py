@@ -1,0 +1,106 @@
+"""Finds what devices wait for because ops of the step run on the CPU: these ops, and the copies of tensors to them and back.
+
+The runtime of TensorFlow copies a tensor between devices in an op of its own, which is named after the op that made the tensor
+(2.21: `mul/_3:_Send`, before `edge_12_mul`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.ledger import ledger_of
+from traceview.analysis.facts.run import Run
+from traceview.analysis.rules.rule import LIMIT
+from traceview.base.ids import is_in, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array
+from traceview.ledger.columns import By
+from traceview.ledger.states import State
+from traceview.trace.device.correlation import copies_of
+from traceview.trace.model import NONE
+from traceview.xplane.host_names import op_type
+from traceview.xplane.planes import ActivityClass
+
+WAITS_FOR_RESULTS: Final = (
+    State.H2D,
+    State.HOST_OPS,
+    State.LAUNCH,
+    State.SYNC,
+    State.DEPENDENCY,
+    State.LATENCY,
+    State.UNKNOWN,
+)
+"""States of a GPU before and during the copy of what an op on the CPU made."""
+
+_TRANSFER: Final = re.compile(
+    rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
+)
+_WITHOUT_INPUT: Final = re.compile(
+    rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|(?=\w*Iterator)\w+|Optional\w*"
+)
+"""Types of ops that take no tensor from a GPU: transfers themselves, constants, and ops that read a dataset."""
+
+_SUM: Final = b"AddN"
+_OF_REPLICA: Final = re.compile(rb"(?:^|/)replica_[1-9]\d*(?:_\d+)?/")
+
+
+class Results(Struct, frozen=True, eq=False):
+    """Copies to devices of what ops on the CPU made: int64 `row`, in the device columns; whether of a sum over replicas, bool `is_sum`."""
+
+    row: Int64Array
+    is_sum: BoolArray
+
+
+def copied_results(context: Run) -> Results:
+    """The copies of results of ops on the CPU; `Run.once` keeps them."""
+    trace = context.trace
+    copies, names = copies_of(trace), trace.names
+    is_up = trace.device_columns.class_[copies.row] == ActivityClass.H2D
+    source_of = {}
+    for name in unique_ids(copies.op[is_up]).tolist():
+        transfer = _TRANSFER.fullmatch(names[name]) if name != NONE else None
+        if transfer:
+            source_of[name] = transfer["edge"] or transfer["node"]
+    sources = set(source_of.values())
+    type_of = {
+        op: type_
+        for name in (unique_ids(trace.host_columns.name).tolist() if sources else ())
+        if (op := names[name].rpartition(b":")[0]) in sources
+        and (type_ := op_type(names[name])) is not None
+        and not _WITHOUT_INPUT.fullmatch(type_)
+    }
+    brought = [name for name, source in source_of.items() if source in type_of]
+    sums = [name for name in brought if is_sum(names[name], type_of[source_of[name]])]
+    chosen = is_up & is_in(copies.op, brought)
+    return Results(copies.row[chosen], is_in(copies.op[chosen], sums))
+
+
+def is_sum(name: bytes, type_: bytes) -> bool:
+    """Whether an op sums over replicas: one that a replica k >= 1 runs for itself has its number in its name."""
+    return type_ == _SUM and not _OF_REPLICA.search(name)
+
+
+def detour_rows(context: Run) -> BoolArray:
+    """The rows of the ledger in which GPUs wait for ops on the CPU and for the copies around them; none where they are no finding.
+
+    Without sums of gradients; where these take as much, copies to the host are theirs.
+    """
+    trace, ledger = context.trace, context.once(ledger_of)
+    columns = ledger.columns
+    results, nothing = context.once(copied_results), np.zeros(ledger.count, dtype=np.bool_)
+    if not results.row.size:
+        return nothing
+    waits = ledger.rows(states=WAITS_FOR_RESULTS)
+    of_sums = waits & is_in(columns.event, results.row[results.is_sum])
+    rows = waits & is_in(columns.event, results.row[~results.is_sum])
+    if not rows.any() or ledger.loss(of_sums).share >= LIMIT:
+        return nothing
+    rows |= ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
+    down = ledger.rows(states=(State.D2H,))
+    op = trace.device_columns.op[columns.event[down]]
+    down[down] = trace.names.where(op, _TRANSFER.fullmatch)
+    rows |= down
+    return rows if ledger.loss(rows).share >= LIMIT else nothing
