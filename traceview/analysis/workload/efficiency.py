@@ -297,8 +297,9 @@ def _memory_layer(context: Context, devices: Iterable[int]) -> str:
     return "/".join(places.places[int(total.argmax())].scopes)
 
 
-def efficiency_table(result: Efficiency | None) -> Table:
+def efficiency_table(context: Context) -> Table:
     """A row per device."""
+    result = context.record(ANALYSIS)
     return table("efficiency", *record_columns(DeviceEfficiency, result.devices if result else ()))
 
 
@@ -335,5 +336,10 @@ def _lead(result: Efficiency) -> str:
 
 
 ANALYSIS: Final = Analysis[Efficiency](
-    "efficiency", compute=compute, rules=(LOW_MFU,), diagnose=diagnose, sections=(section,)
+    "efficiency",
+    compute=compute,
+    rules=(LOW_MFU,),
+    diagnose=diagnose,
+    sections=(section,),
+    table=efficiency_table,
 )

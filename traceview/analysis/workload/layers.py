@@ -398,4 +398,5 @@ ANALYSIS: Final = Analysis[Layers](
     "layers",
     compute=compute,
     sections=(section,),
+    table=layer_table,
 )
