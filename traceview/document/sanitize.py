@@ -49,9 +49,9 @@ def encodable(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
-def shortened(text: str, most: int) -> str:
-    """At most `most` characters; the middle of a longer text is left out."""
+def shortened(text: str, most: int, *, part: int = 2) -> str:
+    """At most `most` characters; the middle of a longer text is left out. `part`: the beginning is one of so many parts."""
     if len(text) <= most:
         return text
-    head = most // 2
+    head = most // part
     return f"{text[:head]}…{text[head - most + 1 :]}"

@@ -44,7 +44,7 @@ from traceview.document.vocabulary import (
 )
 from traceview.ledger.states import BY_KEY
 from traceview.report.explain import table_of
-from traceview.report.model import FOLDER, Report, reasons
+from traceview.report.model import FOLDER, Report, reasons, started_ns
 from traceview.report.tables import TABLES
 from traceview.report.verdict import phrases_of_verdict
 
@@ -431,8 +431,7 @@ def _about(report: Report) -> Iterator[Sentence]:
     yield found_steps(report.results.steps) if report.results.steps else "no steps found"
     if report.windows:
         yield _window_words(report)
-    starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
-    date = numbers.date(min(starts, default=None))
+    date = numbers.date(started_ns(report))
     yield f"profiled {date}" if date else "date not recorded"
     if report.results.environment:
         yield from job_facts(report.results.environment)

@@ -52,10 +52,6 @@ def _nothing(*_: object) -> Iterable[Finding]:
     return ()
 
 
-def _always(_: Context) -> bool:
-    return True
-
-
 _RANGES: Final[Mapping[str, Callable[[Any], str]]] = {
     "time": numbers.time_range,
     "share": numbers.share_range,
@@ -100,7 +96,7 @@ class Analysis(Struct, Generic[R], frozen=True):
     name: str
     compute: Callable[[Context], R | Skipped]
     rules: tuple[Rule, ...] = ()
-    leads: Callable[[Context], bool] = _always
+    leads: Callable[[Context], bool] = lambda _: True
     diagnose: Callable[[Context, R], Iterable[Finding | None]] = _nothing
     if_absent: Callable[[Context], Iterable[Finding | None]] = _nothing
     conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
