@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from traceview.base.text import encodable
 from traceview.document import json_text
 from traceview.document.columns import cell_texts
 from traceview.document.json_text import dumped, dumped_with_rows
 from traceview.document.model import Bar, Column, Link, column, table
-from traceview.document.sanitize import encodable, sanitize, shortened
+from traceview.document.sanitize import sanitize, shortened
 from traceview.document.vocabulary import (
     PARTS,
     STATES,

@@ -7,11 +7,12 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import Final
 
+from traceview.base.text import encodable
 from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement, Outcome
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.markdown import render_section
-from traceview.document.sanitize import encodable, sanitize
+from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import QUALITIES, Look, look_of
 
 OUTCOMES: Final = {

@@ -6,13 +6,11 @@ Escape sequences, line breaks, and characters that hide or reorder text become v
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 MOST: Final = 2000
 """Characters of one text that are looked at; the middle of a longer one is left out."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN: Final = str.maketrans(
     {
         "–": "-",
@@ -42,11 +40,6 @@ def sanitize(text: str, *, unicode: bool = True) -> str:
     if unicode or text.isascii():
         return text
     return text.translate(_PLAIN).encode("ascii", "backslashreplace").decode("ascii")
-
-
-def encodable(text: str) -> str:
-    """`text` with lone surrogates replaced: they come from file names and fit in no encoding."""
-    return _SURROGATE.sub("\ufffd", text)
 
 
 def shortened(text: str, most: int, *, part: int = 2) -> str:

@@ -195,10 +195,7 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
         if not ledger.has_steps:
             return np.zeros(0, dtype=np.bool_)
         of_steps = ledger.by_step(self.rows, self.device)
-        affected: BoolArray = of_steps >= max(
-            int(_AFFECTED_RATIO * int(of_steps.max(initial=0))), 1
-        )
-        return affected
+        return of_steps >= max(int(_AFFECTED_RATIO * int(of_steps.max(initial=0))), 1)
 
     def _affected(self) -> tuple[tuple[int, ...], dict[str, Argument]]:
         """The numbers of the steps that take what most steps do not have, and how many and how long; none otherwise."""

@@ -230,8 +230,7 @@ def _type_of(instruction: Instruction) -> str:
 def _op_of_label(context: Context) -> Int32Array:
     """By label its op, a name of the trace; `NONE` where none was recorded."""
     trace = context.trace
-    op: Int32Array = trace.device_columns.op[trace.once(op_labels).row]
-    return op
+    return trace.device_columns.op[trace.once(op_labels).row]
 
 
 def _kind_of_label(context: Context) -> Int64Array:

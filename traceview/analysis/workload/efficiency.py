@@ -155,8 +155,7 @@ def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array
         context.trace.once(cast_labels),
         is_small,
     )
-    chosen: Int64Array = np.select(conditions, range(len(conditions)), len(conditions))
-    return chosen
+    return np.select(conditions, range(len(conditions)), len(conditions))
 
 
 _OF_TENSOR_UNITS: Final = (NumberFormat.TF32, NumberFormat.BF16, NumberFormat.FP16)
