@@ -29,26 +29,14 @@ from traceview.document.model import (
     Subheading,
     Summary,
     Timeline,
-    bars,
-    counts,
+    column,
     device_anchor,
-    devices,
     facts,
     finding_anchor,
     gap_anchor,
-    links,
-    looks,
-    names,
     notes,
-    rates,
     remarks,
-    shares,
-    signed_shares,
-    sizes,
-    spans,
     table,
-    times,
-    words,
 )
 from traceview.document.phrase import device, name, phrase
 from traceview.document.vocabulary import (
@@ -245,17 +233,22 @@ def devices_section(keys: Sequence[str], row_count: int, rename: Rename = str) -
             *table(
                 "Time of each device",
                 (
-                    devices("device", keys),
-                    looks("status", statuses),
-                    spans("", [Span(key, 0, WINDOW_PS) for key in keys]),
-                    shares("busy", [0.75 - place / 1000 for place in places]),
-                    bars("window", [parts for _ in places], priority=2),
-                    times("compute", [60 * MS + place for place in places], priority=1),
-                    signed_shares("vs. median", [0.125, *(None for _ in places[1:])], priority=3),
-                    counts("kernels", [1234 + place for place in places], priority=4),
-                    sizes("peak memory", [6_208_853_760 for _ in places], priority=5),
-                    rates("link", [12_500_000_000 for _ in places], priority=6),
-                    names("model", [rename("Tesla V100") for _ in places], priority=7),
+                    column("device", "device", keys),
+                    column("look", "status", statuses),
+                    column("span", "", [Span(key, 0, WINDOW_PS) for key in keys]),
+                    column("share", "busy", [0.75 - place / 1000 for place in places]),
+                    column("bar", "window", [parts for _ in places], priority=2),
+                    column("time", "compute", [60 * MS + place for place in places], priority=1),
+                    column(
+                        "signed_share",
+                        "vs. median",
+                        [0.125, *(None for _ in places[1:])],
+                        priority=3,
+                    ),
+                    column("count", "kernels", [1234 + place for place in places], priority=4),
+                    column("bytes", "peak memory", [6_208_853_760 for _ in places], priority=5),
+                    column("rate", "link", [12_500_000_000 for _ in places], priority=6),
+                    column("name", "model", [rename("Tesla V100") for _ in places], priority=7),
                 ),
                 row_count=row_count,
                 rest="traceview show devices logs --run 2026_01_02",
@@ -279,11 +272,12 @@ def idle_section(keys: Sequence[str]) -> Section:
             *table(
                 "Idle time by cause",
                 (
-                    devices("device", keys),
-                    shares("idle", [0.25 for _ in keys]),
-                    bars("by cause", [Bar(parts, 0.5) for _ in keys]),
+                    column("device", "device", keys),
+                    column("share", "idle", [0.25 for _ in keys]),
+                    column("bar", "by cause", [Bar(parts, 0.5) for _ in keys]),
                     *(
-                        shares(
+                        column(
+                            "share",
                             STATES[cause].words,
                             [ratio for _ in keys],
                             priority=place,
@@ -309,18 +303,20 @@ def gaps_section(keys: Sequence[str], rename: Rename = str) -> Section:
         table(
             "The longest gaps",
             (
-                words("gap", map(str, numbers)),
-                devices("device", shown),
-                spans("", [Span(key, 30 * MS, 39 * MS) for key in shown]),
-                times("length", [(11 - number) * MS for number in numbers]),
-                looks("mostly", [STATES["input"] for _ in shown]),
-                links("findings", [about if number == 2 else () for number in numbers]),
-                names(
+                column("words", "gap", map(str, numbers)),
+                column("device", "device", shown),
+                column("span", "", [Span(key, 30 * MS, 39 * MS) for key in shown]),
+                column("time", "length", [(11 - number) * MS for number in numbers]),
+                column("look", "mostly", [STATES["input"] for _ in shown]),
+                column("links", "findings", [about if number == 2 else () for number in numbers]),
+                column(
+                    "name",
                     "after",
                     [rename("model/dense/MatMul:MatMul"), *(None for _ in shown[1:])],
                     priority=1,
                 ),
-                names(
+                column(
+                    "name",
                     "evidence on the host",
                     [rename("python3: IteratorGetNextOp::DoCompute") for _ in shown],
                     priority=2,
@@ -386,8 +382,8 @@ def full_document(
                 table(
                     "Definitions",
                     (
-                        words("term", [term for term, _ in TERMS]),
-                        words("meaning", [meaning for _, meaning in TERMS]),
+                        column("words", "term", [term for term, _ in TERMS]),
+                        column("words", "meaning", [meaning for _, meaning in TERMS]),
                     ),
                 ),
             ),

@@ -121,10 +121,10 @@ def _shown(rows: Sequence[Compared]) -> tuple[list[Compared], list[str]]:
 
 
 def _number_columns(rows: Sequence[Compared], numbered: Mapping[str, int]) -> Iterator[doc.Column]:
-    yield doc.words("mean per step, and totals", [LABELS[row.metric] for row in rows])
-    yield doc.numbers("traceview", map(_range, rows))
-    yield doc.numbers("XProf", [numbers.measured(row.metric, row.theirs) for row in rows])
-    yield doc.looks("difference", [_outcome(row, numbered) for row in rows])
+    yield doc.column("words", "mean per step, and totals", [LABELS[row.metric] for row in rows])
+    yield doc.column("number", "traceview", map(_range, rows))
+    yield doc.column("number", "XProf", [numbers.measured(row.metric, row.theirs) for row in rows])
+    yield doc.column("look", "difference", [_outcome(row, numbered) for row in rows])
 
 
 def _range(row: Compared) -> str:
@@ -149,9 +149,15 @@ def _kernel_columns(rows: Sequence[Compared], numbered: Mapping[str, int]) -> It
         max(pair, key=lambda row: order.index(row.status))
         for pair in zip(counts, times, strict=True)
     ]
-    yield doc.names("kernel", [row.name for row in worst])
-    yield doc.numbers("traceview", [numbers.measured("_ps", row.ours_most) for row in times])
-    yield doc.numbers("count", [numbers.measured("", row.ours_most) for row in counts], priority=2)
-    yield doc.numbers("XProf", [numbers.measured("_ps", row.theirs) for row in times])
-    yield doc.numbers("count", [numbers.measured("", row.theirs) for row in counts], priority=1)
-    yield doc.looks("difference", [_outcome(row, numbered) for row in worst])
+    yield doc.column("name", "kernel", [row.name for row in worst])
+    yield doc.column(
+        "number", "traceview", [numbers.measured("_ps", row.ours_most) for row in times]
+    )
+    yield doc.column(
+        "number", "count", [numbers.measured("", row.ours_most) for row in counts], priority=2
+    )
+    yield doc.column("number", "XProf", [numbers.measured("_ps", row.theirs) for row in times])
+    yield doc.column(
+        "number", "count", [numbers.measured("", row.theirs) for row in counts], priority=1
+    )
+    yield doc.column("look", "difference", [_outcome(row, numbered) for row in worst])

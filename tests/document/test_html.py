@@ -28,14 +28,7 @@ from traceview.document.html.printer import (
     render,
     script,
 )
-from traceview.document.model import (
-    Document,
-    Section,
-    Span,
-    devices,
-    spans,
-    table,
-)
+from traceview.document.model import Document, Section, Span, column, table
 from traceview.document.vocabulary import COLOURS
 
 MS = 10**9
@@ -117,14 +110,18 @@ def test_only_the_scripts_of_the_page_may_run(document: Document) -> None:
 
 
 def test_spans_need_a_timeline() -> None:
-    (block,) = table("label", (devices("device", ["GPU:0"]), spans("", [Span("GPU:0", 0, MS)])))
+    (block,) = table(
+        "label", (column("device", "device", ["GPU:0"]), column("span", "", [Span("GPU:0", 0, MS)]))
+    )
     section = Section("a", "A", (block,))
     assert not page_of(with_sections(section)).all("a", class_="show")
     drawn = full_document().sections[0]
     (link,) = page_of(with_sections(drawn, section)).one("table").all("a", class_="show")
     assert link.attributes["data-at"] == f"0,0,{MS}"
     several = Span("GPU:1", 2, 3, ("GPU:0", "GPU:9"))
-    (block,) = table("label", (devices("device", ["GPU:0"]), spans("", [several])))
+    (block,) = table(
+        "label", (column("device", "device", ["GPU:0"]), column("span", "", [several]))
+    )
     root = page_of(with_sections(drawn, Section("a", "A", (block,))))
     assert root.one("table").one("a", class_="show").attributes["data-at"] == "1,2,3,0"
 

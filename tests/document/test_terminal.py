@@ -15,17 +15,7 @@ from tests.charts import strip as strip_of
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
-from traceview.document.model import (
-    Column,
-    Document,
-    Section,
-    Strips,
-    counts,
-    notes,
-    shares,
-    table,
-    words,
-)
+from traceview.document.model import Column, Document, Section, Strips, column, notes, table
 from traceview.document.page import Page
 from traceview.document.screen import MOST_FULL_LINES, render
 from traceview.document.terminal import render_section, shortened_names, strip_lines
@@ -95,9 +85,9 @@ def test_hostile_names_do_no_harm(text: str, unicode: bool) -> None:
 def test_what_does_not_fit_is_named() -> None:
     """10, 20 and 15 wide, with gaps of 2: 49."""
     columns = (
-        words("a", ["x" * 10]),
-        words("long", ["y" * 20], priority=2),
-        words("c", ["z" * 15], priority=1),
+        column("words", "a", ["x" * 10]),
+        column("words", "long", ["y" * 20], priority=2),
+        column("words", "c", ["z" * 15], priority=1),
     )
     assert lines_of(columns, 40) == [
         "a           c",
@@ -113,8 +103,8 @@ def test_what_does_not_fit_is_named() -> None:
 
 def test_a_heading_is_broken_before_a_column_goes() -> None:
     columns = (
-        words("device", ["GPU:0"]),
-        *(counts(f"number of things {n}", [n], priority=1) for n in range(4)),
+        column("words", "device", ["GPU:0"]),
+        *(column("count", f"number of things {n}", [n], priority=1) for n in range(4)),
     )
     assert lines_of(columns, 100)[0].startswith("device  number of things 0  ")
     assert lines_of(columns, 60) == [
@@ -125,12 +115,12 @@ def test_a_heading_is_broken_before_a_column_goes() -> None:
 
 
 def test_what_is_least_important_goes_first() -> None:
-    rest = [shares(f"column_{n}", [0.5], priority=n) for n in (3, 1, 2)]
+    rest = [column("share", f"column_{n}", [0.5], priority=n) for n in (3, 1, 2)]
     for name, headings in (
         ("x" * 10, ["row", "column_3", "column_1", "column_2"]),
         ("x" * 11, ["row", "column_1", "column_2"]),
     ):
-        first, *_ = lines_of([words("row", [name]), *rest], 40)
+        first, *_ = lines_of([column("words", "row", [name]), *rest], 40)
         assert re.split("  +", first) == headings
 
 

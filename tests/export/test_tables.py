@@ -19,6 +19,7 @@ from traceview.export import csv as csv_tables
 from traceview.export import parquet
 from traceview.report.tables import TABLES, table_of
 from traceview.trace.device.table import Table, category, flag, texts, whole
+from traceview.trace.frames.frames import frame_of
 from traceview.trace.windows import StepRange
 
 RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")
@@ -130,6 +131,25 @@ def test_missing_cells_stay_missing_and_numbers_whole() -> None:
         "2,,False,,\n"
         f'{2**62 + 1},-5,True,"a,b","two\nlines"\n'
     )
+
+
+def test_names_that_fit_in_no_encoding_are_replaced() -> None:
+    """Of two hosts whose files are called so, both have a row, under one name."""
+    codes = np.array([0, 1, -1])
+    table = Table(
+        "t",
+        3,
+        (category("host", codes, ["a\udcff", "a\udcfe"]), texts("text", ["\udc80", None, "b"])),
+    )
+    for frame in (frame_of(table), as_parquet(table)):
+        assert cells(frame, "host") == ["a\ufffd", "a\ufffd", None]
+        assert cells(frame, "text") == ["\ufffd", None, "b"]
+
+
+def test_a_category_without_labels_is_one() -> None:
+    table = Table("t", 2, (category("c", np.array([-1, -1]), []),))
+    frame = as_parquet(table)
+    assert (str(frame["c"].dtype), cells(frame, "c")) == ("category", [None, None])
 
 
 def test_a_table_without_rows_has_its_types() -> None:

@@ -33,8 +33,7 @@ class IntervalSet(Struct, frozen=True, eq=False):
     @property
     def end(self) -> Int64Array:
         """Where each ends, int64 `[n]`; made anew each time."""
-        result: Int64Array = self.start + (self.covered[1:] - self.covered[:-1])
-        return result
+        return self.start + (self.covered[1:] - self.covered[:-1])
 
     @property
     def length(self) -> int:

@@ -167,8 +167,7 @@ def kind_of_text(extra: Mapping[str, Any] | None, record: Record | None = None) 
     """
     known = extra or {}
     field = known.get(_KIND_FIELD)
-    kind: TextKind | None = getattr(record, field, None) if field else known.get(_TEXT_KIND)
-    return kind
+    return getattr(record, field, None) if field else known.get(_TEXT_KIND)
 
 
 def parts_of(type_: inspect.Type) -> Iterator[inspect.Type]:

@@ -32,8 +32,7 @@ def covered_before(start: _Int64Array, covered: _Int64Array, times: _Int64Array)
     # Of the interval that began last only the part up to the time counts; what passed since may not fit.
     end = start[last] + covered[last + 1] - covered[last]
     inside = np.minimum(times, end) - start[last]
-    result: _Int64Array = np.where(opened > 0, covered[last] + inside, 0)
-    return result
+    return np.where(opened > 0, covered[last] + inside, 0)
 
 
 def merged(start: _Int64Array, end: _Int64Array) -> tuple[_Int64Array, _Int64Array] | None:
@@ -185,8 +184,7 @@ def in_both(
     of_second: npt.NDArray[np.uint8],
 ) -> _BoolArray:
     """Which rows are marked by both numbers of theirs; bool. The mark of a `second` of -1 is the first one."""
-    found: _BoolArray = (of_first[first] & of_second[second + 1]).astype(np.bool_)
-    return found
+    return (of_first[first] & of_second[second + 1]).astype(np.bool_)
 
 
 def gaps_between(

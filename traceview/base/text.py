@@ -1,12 +1,21 @@
-"""Puts names and commands into one line of text: enumerates the first of many, names what was meant, quotes for a shell."""
+"""Puts names and commands into one line of text: enumerates the first of many, names what was meant, quotes for a shell, encodes."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def encodable(text: str) -> str:
+    """`text` with lone surrogates replaced: they come from file names and JSON, and fit in no encoding."""
+    return _SURROGATE.sub("\ufffd", text)
+
 
 ROOM_OF_MORE: Final = 16
 """Characters of a name that takes about as much room as `and 1 more`, and says more."""

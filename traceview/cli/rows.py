@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from importlib import import_module
 from typing import Final
 
 from msgspec import Struct
@@ -25,7 +24,7 @@ from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
 from traceview.document.phrase import Token, phrase
-from traceview.report.tables import table_of
+from traceview.report.tables import table_of, topic_of
 from traceview.trace.device.table import (
     Table,
     flags,
@@ -85,22 +84,12 @@ class Request(Struct, frozen=True, dict=True):
         )
 
 
-_TOPICS: Final = {
-    "devices": "gpu_time.device_time",
-    "layers": "workload.layers",
-    "memory": "workload.memory",
-    "efficiency": "workload.efficiency",
-    "input": "gpu_time.input",
-    "copies": "exchange.transfers",
-    "balance": "exchange.balance",
-}
-"""The tables that are of one topic: where nothing is chosen a terminal shows what the topic says of all devices."""
-
 _ORDERS: Final = {"input": "most work first", "copies": "longest exposed first"}
 
 
 def _of_topic(name: str, request: Request) -> Answer:
-    topic = import_module(f"traceview.analysis.{_TOPICS[name]}").ANALYSIS
+    """The table of one topic: where nothing is chosen a terminal shows what the topic says of all devices."""
+    topic = topic_of(name)
     rows, result = table_of(request.context, name), request.context.result(topic)
     if isinstance(result, Skipped):
         return Answer(rows, remark=result.reason)
@@ -115,7 +104,7 @@ def _of_topic(name: str, request: Request) -> Answer:
 def answer_of(name: str, request: Request) -> Answer:
     """The rows of a table that are asked for."""
     kind, choice = TABLES[name], request.choice
-    made = _of_topic(name, request) if name in _TOPICS else _ROWS[name](request)
+    made = _ROWS[name](request) if name in _ROWS else _of_topic(name, request)
     every, sections = made.rows, made.sections
     if kind.state and choice.states:
         every = every.where(kind.state, choice.states)

@@ -12,7 +12,7 @@ from traceview.base.errors import UsageError
 from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
 from traceview.document.vocabulary import CLASSES, STATES
-from traceview.export.formats import check_pyarrow
+from traceview.export.parquet import check_pyarrow
 from traceview.ledger.states import IDLE_STATES
 
 if TYPE_CHECKING:

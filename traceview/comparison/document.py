@@ -190,18 +190,20 @@ def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...
     return doc.table(
         "The mean step by state before and after",
         (
-            doc.words("state", [*words, "step"]),
-            doc.times("before", sums(states, "before"), priority=1),
-            doc.times("after", sums(states, "after"), priority=1),
-            doc.signed_times("change", sums(states, "difference")),
-            doc.looks(
+            doc.column("words", "state", [*words, "step"]),
+            doc.column("time", "before", sums(states, "before"), priority=1),
+            doc.column("time", "after", sums(states, "after"), priority=1),
+            doc.column("signed_time", "change", sums(states, "difference")),
+            doc.column(
+                "look",
                 "noise",
                 [*looks, _NOISE[step.direction]],
                 priority=1,
                 meaning="whether the difference is beyond what the noise of the steps explains",
             ),
             *(
-                doc.signed_times(
+                doc.column(
+                    "signed_time",
                     device_range([device.device for device in devices]),
                     sums(devices[0].states, "difference"),
                     priority=2,

@@ -7,11 +7,12 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import Final
 
+from traceview.base.text import encodable
 from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement, Outcome
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.markdown import render_section
-from traceview.document.sanitize import encodable, sanitize
+from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import QUALITIES, Look, look_of
 
 OUTCOMES: Final = {
@@ -65,12 +66,14 @@ def gate_section(result: GateResult) -> doc.Section:
             *doc.table(
                 "The conditions, what was measured, and the limits",
                 (
-                    doc.looks("", [OUTCOMES[row.outcome] for _, row in rows]),
-                    doc.names("condition", [condition for condition, _ in rows]),
-                    doc.names("device", [row.where for _, row in rows], priority=1),
-                    doc.words("value", [row.measured for _, row in rows]),
-                    doc.words("limit", [row.allowed for _, row in rows]),
-                    doc.words("change", [_change_words(row) for _, row in rows], priority=2),
+                    doc.column("look", "", [OUTCOMES[row.outcome] for _, row in rows]),
+                    doc.column("name", "condition", [condition for condition, _ in rows]),
+                    doc.column("name", "device", [row.where for _, row in rows], priority=1),
+                    doc.column("words", "value", [row.measured for _, row in rows]),
+                    doc.column("words", "limit", [row.allowed for _, row in rows]),
+                    doc.column(
+                        "words", "change", [_change_words(row) for _, row in rows], priority=2
+                    ),
                 ),
             ),
             *doc.notes(*_notes(result)),

@@ -47,7 +47,7 @@ from traceview.comparison.noise import (
     step_change,
 )
 from traceview.comparison.parts import state_noise
-from traceview.comparison.sides import CaptureSteps, capture_steps, step_time_ps
+from traceview.comparison.sides import CaptureSteps, batch_size_of, capture_steps, step_time_ps
 from traceview.comparison.verdict import ratio_words
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -173,12 +173,7 @@ def history_of(folder: Folder) -> History:
 
 def _setup(report: Report) -> tuple[str, int | None]:
     """The set-up of a run: only step times of one set-up compare."""
-    return devices_of(report), _batch_size(report)
-
-
-def _batch_size(report: Report) -> int | None:
-    balance = report.results.balance
-    return balance.throughput.batch_size if balance else None
+    return devices_of(report), batch_size_of([report])
 
 
 def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
@@ -248,7 +243,7 @@ def _row(saved: SavedReport, series: int, own: CaptureSteps | None) -> HistoryRo
         run=report.source.run,
         started_ns=started_ns(report),
         devices=devices_of(report),
-        batch_size=_batch_size(report),
+        batch_size=batch_size_of([report]),
         series=series,
         step_ps=floor(own.mean_ps) if own else None,
         step_count=steps.used_count if steps else 0,

@@ -19,7 +19,7 @@ from traceview.base.record import (
 from traceview.base.version import VERSION
 from traceview.comparison.build import BLOCKING, differing_among
 from traceview.comparison.model import LONGEST_VALUE
-from traceview.comparison.sides import Side, step_time_ps
+from traceview.comparison.sides import Side, batch_size_of, step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
@@ -100,7 +100,7 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
     for group in groups:
         remarks += _unlike(group.reports)
     remarks += _unlike_groups([group.reports for group in groups])
-    has_examples = all(_batch_size(group.reports) is not None for group in groups)
+    has_examples = all(batch_size_of(group.reports) is not None for group in groups)
     fewest = groups[0]
     rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
     without = [of for group in groups for of in group.reports if of.results.ledger is None]
@@ -125,7 +125,7 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
 def _unlike(group: Sequence[Report]) -> Iterator[str]:
     """Name the differences among runs on one number of devices."""
     differing = differing_among(group)
-    sizes = sorted({size for report in group if (size := _batch_size([report])) is not None})
+    sizes = sorted({size for report in group if (size := batch_size_of([report])) is not None})
     if len(sizes) > 1:
         differing["batch"] = [str(size) for size in sizes]
     words = "; ".join(f"{name}: {_values(values)}" for name, values in differing.items())
@@ -160,18 +160,11 @@ def _device_count(report: Report) -> int:
     return sum(row.is_in_use for row in times.devices) if times else 0
 
 
-def _batch_size(group: Sequence[Report]) -> int | None:
-    """Examples of one step; None where not known, and where the runs differ."""
-    balances = [report.results.balance for report in group]
-    sizes = {balance.throughput.batch_size if balance else None for balance in balances}
-    return sizes.pop() if len(sizes) == 1 else None
-
-
 def _row(group: Side, fewest: Side, *, has_examples: bool) -> Efficiency:
     step_ps, least_ps = floor(group.mean_ps), floor(fewest.mean_ps)
     count = _device_count(group.reports[0])
     factor = count / _device_count(fewest.reports[0])
-    size, least_size = _batch_size(group.reports), _batch_size(fewest.reports)
+    size, least_size = batch_size_of(group.reports), batch_size_of(fewest.reports)
     of_examples = size / least_size if has_examples and size and least_size else factor
     speedup = of_examples * least_ps / step_ps
     times = [report.results.device_time for report in group.reports]

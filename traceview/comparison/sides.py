@@ -116,6 +116,13 @@ def whole(parts: Mapping[K, Fraction]) -> dict[K, int]:
     return rounded
 
 
+def batch_size_of(group: Sequence[Report]) -> int | None:
+    """Examples of one step; None where not known, and where the runs differ."""
+    balances = [report.results.balance for report in group]
+    sizes = {balance.throughput.batch_size if balance else None for balance in balances}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
 class Side(Struct, frozen=True, eq=False):
     """Captures of one program, each run once.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from traceview.document.sanitize import encodable
+from traceview.base.text import encodable
 
 _ROWS_AT_ONCE: Final = 1 << 12
 

@@ -6,7 +6,7 @@ how each type is written and no topic. Where a format cannot show a block, the b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
@@ -410,34 +410,11 @@ def _is_present(value: Value) -> bool:
     )
 
 
-# Columns
-
-
-def _columns_of(kind: Kind) -> Callable[..., Column]:
-    def column(
-        heading: str, values: Iterable[Value], *, priority: int = 0, meaning: str = ""
-    ) -> Column:
-        return Column(heading, kind, tuple(values), priority, meaning)
-
-    return column
-
-
-bars = _columns_of("bar")
-counts = _columns_of("count")
-devices = _columns_of("device")
-links = _columns_of("links")
-looks = _columns_of("look")
-names = _columns_of("name")
-numbers = _columns_of("number")
-ordinals = _columns_of("ordinal")
-rates = _columns_of("rate")
-shares = _columns_of("share")
-signed_shares = _columns_of("signed_share")
-signed_times = _columns_of("signed_time")
-sizes = _columns_of("bytes")
-spans = _columns_of("span")
-times = _columns_of("time")
-words = _columns_of("words")
+def column(
+    kind: Kind, heading: str, values: Iterable[Value], priority: int = 0, meaning: str = ""
+) -> Column:
+    """A column of these values; `columns.Shown` makes one of the fields of rows."""
+    return Column(heading, kind, tuple(values), priority, meaning)
 
 
 def sentence_of(value: Value, text: str) -> Sentence:

@@ -6,13 +6,11 @@ Escape sequences, line breaks, and characters that hide or reorder text become v
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 MOST: Final = 2000
 """Characters of one text that are looked at; the middle of a longer one is left out."""
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN: Final = str.maketrans(
     {
         "–": "-",
@@ -44,14 +42,9 @@ def sanitize(text: str, *, unicode: bool = True) -> str:
     return text.translate(_PLAIN).encode("ascii", "backslashreplace").decode("ascii")
 
 
-def encodable(text: str) -> str:
-    """`text` with lone surrogates replaced: they come from file names and fit in no encoding."""
-    return _SURROGATE.sub("\ufffd", text)
-
-
-def shortened(text: str, most: int) -> str:
-    """At most `most` characters; the middle of a longer text is left out."""
+def shortened(text: str, most: int, *, part: int = 2) -> str:
+    """At most `most` characters; the middle of a longer text is left out. `part`: the beginning is one of so many parts."""
     if len(text) <= most:
         return text
-    head = most // 2
+    head = most // part
     return f"{text[:head]}…{text[head - most + 1 :]}"

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from traceview.document.sanitize import encodable, sanitize
+from traceview.base.text import encodable
+from traceview.document.sanitize import sanitize
 from traceview.trace.device.table import Column, Table
 
 _FORMULA_START: Final = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[ \"']*[=+\-@＝＋－＠])|^(?=[\t\r\n])")

@@ -303,5 +303,4 @@ def _groups_with(wanted: BoolArray, start: Int64Array, end: Int64Array) -> BoolA
     stretch = np.searchsorted(stretches.start, start, side="right")
     has = np.zeros(stretches.start.size + 1, dtype=np.bool_)
     has[stretch[wanted]] = True
-    result: BoolArray = has[stretch]
-    return result
+    return has[stretch]

@@ -65,8 +65,7 @@ class Rows:
             begin, end = end, end + part.data.shape[1]
             data[:, begin:end] = part.data
             is_written[:, begin:end] = part.is_written
-        content: bytes = data[is_written].tobytes()
-        return content
+        return data[is_written].tobytes()
 
 
 def constant(count: int, content: bytes) -> Rows:

@@ -44,7 +44,8 @@ from traceview.document.vocabulary import (
 )
 from traceview.ledger.states import BY_KEY
 from traceview.report.explain import table_of
-from traceview.report.model import FOLDER, Report, reasons
+from traceview.report.model import FOLDER, Report, reasons, started_ns
+from traceview.report.tables import TABLES
 from traceview.report.verdict import phrases_of_verdict
 
 _LINKED_DEVICES: Final = 8
@@ -242,19 +243,9 @@ _OF_COMPUTE: Final = ("layers", "ops")
 _MOSTLY_RATIO: Final = 0.5
 
 _TABLES: Final = {
-    "findings": "findings",
-    "devices": "devices",
+    **{name: name for name in ("findings", *TABLES)},
     "idle": "gaps",
-    "gaps": "gaps",
-    "steps": "steps",
-    "input": "input",
     "transfers": "copies",
-    "collectives": "collectives",
-    "balance": "balance",
-    "efficiency": "efficiency",
-    "layers": "layers",
-    "memory": "memory",
-    "ops": "ops",
 }
 """By section the table of `traceview show` that has all of it; a folder of reports has every section."""
 
@@ -440,8 +431,7 @@ def _about(report: Report) -> Iterator[Sentence]:
     yield found_steps(report.results.steps) if report.results.steps else "no steps found"
     if report.windows:
         yield _window_words(report)
-    starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
-    date = numbers.date(min(starts, default=None))
+    date = numbers.date(started_ns(report))
     yield f"profiled {date}" if date else "date not recorded"
     if report.results.environment:
         yield from job_facts(report.results.environment)

@@ -117,7 +117,7 @@ def _report(path: Location, content: bytes) -> Report:
         by = head.traceview_version
         raise TraceFormatError(
             path,
-            f"schema_version is {_shown(version)}; this version reads {SCHEMA_VERSION}",
+            f"schema_version is {shortened(encoded(version).decode(), _LONGEST_SHOWN)}; this version reads {SCHEMA_VERSION}",
             hint=f"it was written by traceview {by}" if isinstance(by, str) else None,
         )
     try:
@@ -186,11 +186,6 @@ def _malformed(path: Location, content: bytes, error: Exception) -> TraceFormatE
         return TraceFormatError(path, "not JSON: the file ends too early", offset=len(content))
     problem = _BYTE.sub("", str(error)).rpartition(":")[2].strip()
     return TraceFormatError(path, f"not JSON: {problem}", offset=int(byte[1]))
-
-
-def _shown(value: object) -> str:
-    """A value in an error: short, whatever it is."""
-    return shortened(encoded(value).decode(), _LONGEST_SHOWN)
 
 
 # JSON Schema

@@ -60,13 +60,16 @@ def verdict_of(
 ) -> Verdict:
     """The verdict of findings in their order (`by_rank`): a critical finding without which no number means anything, the largest loss, or that all is well."""
     sums = results.ledger
-    status, headline, leading = _leading(trace, capture, results, findings)
+    status, leading = _leading(trace, capture, results, findings)
     share = sums.share_by_state if sums else {}
-    code = leading.code if leading else None
+    if isinstance(leading, Finding):
+        headline = _headline(results, capture, leading, text_phrase(leading.title))
+    else:
+        headline = _of_hosts(capture, None, text_phrase(leading))
     return Verdict(
-        headline=plain(_of_hosts(capture, code, text_phrase(headline))),
+        headline=plain(headline),
         status=status,
-        finding=code,
+        finding=leading.code if isinstance(leading, Finding) else None,
         compute_ratio=share.get(State.COMPUTE.key, 0.0) if sums else None,
         unknown_ratio=share.get(State.UNKNOWN.key, 0.0) if sums else None,
     )
@@ -74,39 +77,36 @@ def verdict_of(
 
 def _leading(
     trace: Trace, capture: Capture, results: Results, findings: Sequence[Finding]
-) -> tuple[VerdictStatus, str, Finding | None]:
-    """The status, the headline and the finding that it is about."""
+) -> tuple[VerdictStatus, Finding | str]:
+    """The status, and the finding that the headline is about, or the headline where it is about none."""
     devices = results.device_time.devices if results.device_time else ()
     blocking = [row for row in findings if row.severity == "critical" and row.loss is None]
     if blocking:
-        return "problem", plain(ended(text_phrase(blocking[0].title))), blocking[0]
+        return "problem", blocking[0]
     factor = profiler_factor(capture)
     # What is too uncertain to be a problem leads only where few steps make all uncertain.
     has_few_steps = results.steps is None or results.steps.used_count < 2
     sure = [row for row in findings if row.loss and (has_few_steps or row.severity != "info")]
     largest = next(iter(sure), None)
     if largest is not None:
-        headline = headline_of(results, text_phrase(largest.title))
-        return "problem", plain(headline), largest
+        return "problem", largest
     if capture.quality == "unusable" or not devices or results.ledger is None:
-        return "unusable", _unusable(trace, capture, len(devices)), None
+        return "unusable", _unusable(trace, capture, len(devices))
     others = [row for row in findings if row.severity == "warning" and row.loss is None]
     if others:
-        return "problem", plain(ended(text_phrase(others[0].title))), others[0]
+        return "problem", others[0]
     if factor >= _PROFILER_FACTOR:
         return (
             "unreliable",
             f"No problem found. Recorded steps are {numbers.number(factor)}× as long as those before; small shares are unreliable.",
-            None,
         )
     unknown = results.ledger.share_by_state.get(State.UNKNOWN.key, 0.0)
     if unknown >= _UNKNOWN_LEADS:
         return (
             "unreliable",
             f"{numbers.percent(unknown)} of the {time_words(results.device_time)} has no recorded cause.",
-            None,
         )
-    return "healthy", _healthy(results.ledger, results.device_time, results.compute), None
+    return "healthy", _healthy(results.ledger, results.device_time, results.compute)
 
 
 def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
@@ -142,12 +142,13 @@ def without_recording(finding: Finding, capture: Capture) -> Finding:
     return replace(finding, severity="info") if is_lost else finding
 
 
-def headline_of(results: Results, title: Phrase) -> Phrase:
+def _headline(results: Results, capture: Capture, leading: Finding, title: Phrase) -> Phrase:
     """The title of the finding that leads, as a headline: of one recorded step only, that comes first."""
-    steps = results.steps
-    if steps is not None and steps.used_count == 1:
-        return phrase("Only 1 step was recorded: ", _inside(title), "; capture ten.")
-    return ended(title)
+    headline = ended(title)
+    # A finding without a loss says that something is missing, which holds for one step as for many.
+    if leading.loss and results.steps is not None and results.steps.used_count == 1:
+        headline = phrase("Only 1 step was recorded: ", _inside(title), "; capture ten.")
+    return _of_hosts(capture, leading.code, headline)
 
 
 def _of_hosts(capture: Capture, code: str | None, headline: Phrase) -> Phrase:
@@ -169,12 +170,9 @@ def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:
     leading = report.leading
     if leading is None:
         return text_phrase(report.verdict.headline), ()
-    rule = RULES[leading.code]
-    phrases = phrases_of(leading, rule)
-    title = phrases["title"]
-    # A finding without a loss says that something is missing, which holds for one step as for many.
-    headline = headline_of(report.results, title) if leading.loss else ended(title)
-    return _of_hosts(report.capture, rule.code, headline), phrases["action"]
+    phrases = phrases_of(leading, RULES[leading.code])
+    headline = _headline(report.results, report.capture, leading, phrases["title"])
+    return headline, phrases["action"]
 
 
 def with_sentences(report: Report) -> Report:

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from html import unescape
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
@@ -75,30 +75,6 @@ class SilentError(StoreError):
     """The store does not answer in time."""
 
 
-class FileSystem(Protocol):
-    """The part of `fsspec.AbstractFileSystem` that is used; fsspec has no types."""
-
-    def ls(self, path: str, detail: bool) -> list[dict[str, Any]]:
-        """What lies in a folder."""
-
-    def info(self, path: str) -> dict[str, Any]:
-        """What is known of a file or a folder."""
-
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
-        """A part of a file."""
-
-    def put_file(self, lpath: str, rpath: str) -> None:
-        """Store a local file."""
-
-    def rm_file(self, path: str) -> None:
-        """Remove a file."""
-
-    def invalidate_cache(self) -> None:
-        """Forget what was listed."""
-
-    def _strip_protocol(self, path: str) -> str: ...
-
-
 class Entry(Struct, frozen=True):
     """What a store says of a file or a folder. `st_size`: bytes of a file. `version` changes with its content."""
 
@@ -119,7 +95,7 @@ class Service:
         self._kind = SCHEMES[scheme]
 
     @property
-    def _filesystem(self) -> FileSystem:
+    def _filesystem(self) -> Any:
         return _filesystem(self.scheme, self.authority)
 
     def entry(self, path: str, query: str = "") -> Entry:
@@ -129,7 +105,7 @@ class Service:
         """
         address = self._address(path, query)
 
-        def ask() -> dict[str, Any]:
+        def ask() -> Any:
             self._filesystem.invalidate_cache()
             return self._filesystem.info(address)
 
@@ -165,7 +141,7 @@ class Service:
         """
         address = self._address(path)
 
-        def ask() -> list[dict[str, Any]]:
+        def ask() -> Any:
             self._filesystem.invalidate_cache()
             return self._filesystem.ls(address, detail=True)
 
@@ -204,13 +180,10 @@ class Service:
         `whole`: bytes of the file, all of which a web server may send.
         """
         address = self._address(path, query)
-        if end is None:
-            return self.ask(lambda: self._filesystem.cat_file(address), path, None)
-        return self.ask(
-            lambda: self._filesystem.cat_file(address, start=begin, end=end),
-            path,
-            whole if self._kind.is_web else end - begin,
-        )
+        part = {} if end is None else {"start": begin, "end": end}
+        size = None if end is None else whole if self._kind.is_web else end - begin
+        content: bytes = self.ask(lambda: self._filesystem.cat_file(address, **part), path, size)
+        return content
 
     def put(self, path: str, file: str) -> None:
         """Store a local file; readers see it whole or not at all."""
@@ -294,11 +267,11 @@ def _within(action: Callable[[], _Answer], limit_s: float | None) -> _Answer:
 _existing: Final[set[tuple[str, str]]] = set()
 """Buckets that are known to be there."""
 
-_opened: dict[tuple[int, str, str], FileSystem] = {}
+_opened: dict[tuple[int, str, str], Any] = {}
 _opening: Final = Lock()
 
 
-def _filesystem(scheme: str, authority: str) -> FileSystem:
+def _filesystem(scheme: str, authority: str) -> Any:
     """The client of a store. It has threads, which a forked process does not have, so each process opens its own."""
     key = (os.getpid(), scheme, authority)
     with _opening:
@@ -307,7 +280,7 @@ def _filesystem(scheme: str, authority: str) -> FileSystem:
         return _opened[key]
 
 
-def _open(scheme: str, authority: str) -> FileSystem:
+def _open(scheme: str, authority: str) -> Any:
     package = SCHEMES[scheme].package
     # Without this what a client logs goes to standard error, with tracebacks; who configures logging gets it still.
     for name in (package, *SCHEMES[scheme].loggers):
@@ -323,7 +296,7 @@ def _open(scheme: str, authority: str) -> FileSystem:
             # What is packed has other lengths than the ranges that are asked for.
             headers = {"Accept-Encoding": "identity"}
             options["client_kwargs"] = {"headers": headers, "timeout": waiting}
-        opened: FileSystem = url_to_fs(f"{scheme}://{authority}/", **options)[0]
+        return url_to_fs(f"{scheme}://{authority}/", **options)[0]
     except ImportError as error:
         named = "fsspec" if error.name == "fsspec" else package
         raise UsageError(f"{scheme}:// needs {named}", hint=EXTRA) from None
@@ -333,7 +306,6 @@ def _open(scheme: str, authority: str) -> FileSystem:
             f"{scheme}://{authority.rpartition('@')[2]}: {_reason(error)}",
             hint=SCHEMES[scheme].access,
         ) from error
-    return opened
 
 
 def _entry(row: Mapping[str, Any]) -> Entry:

@@ -119,8 +119,7 @@ class Names:
     def matching(self, indices: npt.NDArray[np.integer], wanted: Iterable[bytes]) -> BoolArray:
         """Which of `indices` are names in `wanted`."""
         ids = [self._index[name] for name in wanted if name in self._index]
-        result: BoolArray = is_in(indices, ids)
-        return result
+        return is_in(indices, ids)
 
 
 class SourceFile(Struct, frozen=True):
@@ -552,8 +551,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         made = self._made.get(make)
         if made is None:
             made = self._made[make] = make(self)
-        found: T = made
-        return found
+        return made
 
     @cached_property
     def _made(self) -> dict[Callable[[Recording], Any], Any]:

@@ -23,7 +23,7 @@ from traceview.comparison.sides import capture_steps
 from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.report.build import analyze
-from traceview.report.model import Report, VerdictStatus
+from traceview.report.model import Report, VerdictStatus, started_ns
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load_run
 from traceview.trace.reading.locate import RunFiles, find_runs, run_age
@@ -221,7 +221,8 @@ class Follower:
         except (TraceFormatError, TraceNotFoundError) as error:
             if not is_patient:
                 self._seen[run] = arrival.sizes
-                yield Unreadable(run, error.message, _is_readable_in_part(arrival.files))
+                parts = (read_host(path, salvage=True).part for path in arrival.files.paths)
+                yield Unreadable(run, error.message, any(part is not None for part in parts))
             return
         damage = _damage(trace)
         if is_patient and damage:
@@ -248,11 +249,6 @@ def _damage(trace: Trace) -> str:
     return next(
         (problem.sentence for problem in trace.problems if problem.code == "damaged-file"), ""
     )
-
-
-def _is_readable_in_part(files: RunFiles) -> bool:
-    """Whether `--salvage` finds anything in them."""
-    return any(read_host(path, salvage=True).part is not None for path in files.paths)
 
 
 # What is kept of a run, and its line
@@ -297,10 +293,9 @@ def facts_of(trace: Trace, report: Report) -> RunFacts:
     """The facts that are kept of a run."""
     steps, ledger = report.results.steps, report.results.ledger
     used = capture_steps(report)
-    starts = [host.profile_start_ns for host in trace.hosts if host.profile_start_ns is not None]
     return RunFacts(
         run=trace.run,
-        started_ns=min(starts, default=None),
+        started_ns=started_ns(report),
         step_ps=None if steps is None else steps.median_ps,
         compute_ratio=report.verdict.compute_ratio,
         status=report.verdict.status,

@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from traceview.base.errors import UsageError
+from traceview.base.text import encodable
 from traceview.base.units import PS_PER_S
 from traceview.base.version import VERSION
-from traceview.document.sanitize import encodable, sanitize
+from traceview.document.sanitize import sanitize
 from traceview.watch.follow import FindingFacts, RunFacts, StepChange
 
 FIRST_LINE: Final = "# Written by traceview watch"

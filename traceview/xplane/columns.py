@@ -69,6 +69,10 @@ FAULT_REASONS: Final = (
 )
 
 
+_CONTENT: Final = 2
+"""The wire type of texts, bytes, messages and packed numbers."""
+
+
 class Fields(Struct, frozen=True, eq=False):
     """The fields of one message, in file order; each array has one entry per field.
 
@@ -82,6 +86,11 @@ class Fields(Struct, frozen=True, eq=False):
     begin: Int64Array
     end: Int64Array
     fault: Fault | None
+
+    def places(self, number: int) -> list[tuple[int, int]]:
+        """Where the contents of the fields of a number begin and end."""
+        chosen = (self.number == number) & (self.wire_type == _CONTENT)
+        return list(zip(self.begin[chosen].tolist(), self.end[chosen].tolist(), strict=True))
 
 
 class LineHeader(NamedTuple):

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from traceview.xplane.columns import Buffer, Fields
-from traceview.xplane.decode_reference import DamageError, Field, read_fields, read_varint
+from traceview.xplane.decode_reference import DamageError, read_fields, read_varint
 from traceview.xplane.hlo_bytes import (
     SLICES,
     SMALLER_READS,
@@ -31,11 +31,9 @@ from traceview.xplane.hlo_bytes import (
 )
 from traceview.xplane.hlo_collectives import (
     COLLECTIVES,
-    DEVICES_FIELDS,
     Assignment,
     read_assignment,
     read_groups,
-    read_ids,
 )
 from traceview.xplane.hlo_flops import (
     LARGEST,
@@ -46,10 +44,11 @@ from traceview.xplane.hlo_flops import (
     Shape,
     product_of,
 )
+from traceview.xplane.message import Message
 from traceview.xplane.read import DECODER
 from traceview.xplane.space import MOST_HELD, Exchange, Instruction, Program
 
-_VARINT, _CONTENT = 0, 2
+_CONTENT: Final = 2
 
 MODULE_COMPUTATIONS: Final = 3
 MODULE_ENTRY_ID: Final = 6
@@ -85,7 +84,7 @@ ELEMENT_TYPE: Final = 2
 DIMENSIONS: Final = 3
 TUPLE_SHAPES: Final = 4
 DOT_CONTRACTED: Final = 1
-WINDOW_SIZE: Final = 1
+WINDOW_DIMENSIONS, WINDOW_SIZE = 1, 1
 FRAME_FILES, FRAME_FUNCTIONS, FRAME_LOCATIONS, FRAME_FRAMES = 1, 2, 3, 4
 LOCATION_FILE, LOCATION_FUNCTION, LOCATION_LINE = 1, 2, 3
 FRAME_LOCATION, FRAME_PARENT = 1, 2
@@ -184,24 +183,17 @@ def read_scopes(program: Program, ids: Collection[int]) -> dict[int, str]:
 
 
 class _Instruction(Struct):
-    """The fields of an instruction; `begin`, `end`: of its content."""
+    """An instruction; `place`, `shape`, `metadata`: where all of it and these are."""
 
-    name: bytes = b""
-    opcode: str = ""
-    id: int = 0
-    shape: tuple[int, int] = (0, 0)
-    metadata: tuple[int, int] = (0, 0)
-    operands: list[int] = []
-    called: list[int] = []
-    parameter: int = 0
-    has_side_effect: bool = False
-    window: tuple[int, int] = (0, 0)
-    convolution: tuple[int, int] = (0, 0)
-    dot: tuple[int, int] = (0, 0)
-    target: str = ""
-    backend_config: tuple[int, int] = (0, 0)
-    devices: list[Field] = []
-    has_global_ids: bool = False
+    place: tuple[int, int]
+    name: bytes
+    opcode: str
+    id: int
+    shape: tuple[int, int]
+    metadata: tuple[int, int]
+    operands: list[int]
+    called: list[int]
+    has_side_effect: bool
 
 
 class _Computation(Struct):
@@ -306,30 +298,16 @@ class _Program:
 
     def schedules(self) -> list[list[Scheduled]]:
         schedules = []
-        for field in read_fields(self._data, *self._schedule_at):
-            if field.number == SCHEDULE_SEQUENCES and field.wire_type == _CONTENT:
-                computation, ids = self._sequence(field)
-                by_id = {each.id: each for each in self._held(computation)}
-                found = (by_id[id_] for id_ in ids if id_ in by_id)
-                schedules.append([self._scheduled(each) for each in found])
+        for entry in Message(self._data, *self._schedule_at).messages(SCHEDULE_SEQUENCES):
+            by_id = {each.id: each for each in self._held(entry.number(SEQUENCE_COMPUTATION))}
+            sequences = entry.messages(SEQUENCE_VALUE)
+            ids = [id_ for each in sequences for id_ in each.numbers(SEQUENCE_INSTRUCTIONS)]
+            schedules.append([self._scheduled(by_id[id_]) for id_ in ids if id_ in by_id])
         return schedules
 
     def _scheduled(self, instruction: _Instruction) -> Scheduled:
         shape = bytes(self._data[slice(*instruction.shape)])
         return Scheduled(instruction.name, instruction.opcode, shape)
-
-    def _sequence(self, entry: Field) -> tuple[int, list[int]]:
-        """The id of a computation, and the ids of its instructions in order."""
-        data, computation = self._data, 0
-        ids: list[int] = []
-        for field in read_fields(data, entry.begin, entry.end):
-            if field.number == SEQUENCE_COMPUTATION and field.wire_type == _VARINT:
-                computation = field.value
-            elif field.number == SEQUENCE_VALUE and field.wire_type == _CONTENT:
-                for inner in read_fields(data, field.begin, field.end):
-                    if inner.number == SEQUENCE_INSTRUCTIONS:
-                        ids += read_ids(data, inner)
-        return computation, ids
 
     def _finished(
         self, instruction: _Instruction, computation: int, *, is_constant: bool
@@ -342,7 +320,7 @@ class _Program:
             scope,
             op_type,
             line,
-            _shape(self._data, *instruction.shape).element_type,
+            self._shape(instruction.shape).element_type,
             is_constant,
             *product,
             bytes=self._bytes(instruction, computation),
@@ -460,21 +438,24 @@ class _Program:
             return self._product_called(instruction, depth)
         if instruction.opcode not in PRODUCTS:
             return NO_PRODUCT
-        data, shape_of = self._data, self._shapes_in(computation)
+        fields, most = Message(self._data, *instruction.place), _MOST_DIMENSIONS
+        shape_of = self._shapes_in(computation)
         known = [shape_of[id_] for id_ in instruction.operands[:2] if id_ in shape_of]
-        begin, end = instruction.backend_config
+        convolution = fields.message(CONVOLUTION)
+        windows = islice(fields.message(WINDOW).messages(WINDOW_DIMENSIONS), most + 1)
         return product_of(
             instruction.opcode,
-            instruction.target,
-            _shape(data, *instruction.shape),
-            [_shape(data, *bounds) for bounds in known],
-            contracted=_numbers(data, *instruction.dot).get(DOT_CONTRACTED, []),
-            window=[
-                _numbers(data, *bounds).get(WINDOW_SIZE, [0])[0]
-                for bounds in _inner(data, *instruction.window)
-            ],
-            convolution=_numbers(data, *instruction.convolution),
-            config=bytes(data[begin : min(end, begin + _LONGEST_CONFIG)]),
+            fields.text(TARGET),
+            self._shape(instruction.shape),
+            list(map(self._shape, known)),
+            contracted=fields.message(DOT).numbers(DOT_CONTRACTED, most + 1),
+            window=[(window.numbers(WINDOW_SIZE, 1) or [0])[0] for window in windows],
+            convolution={
+                number: found
+                for number in convolution
+                if (found := convolution.numbers(number, most + 1))
+            },
+            config=fields.content(BACKEND_CONFIG)[:_LONGEST_CONFIG],
         )
 
     def _product_called(self, instruction: _Instruction, depth: int) -> Product:
@@ -547,7 +528,8 @@ class _Program:
         arrays = self._arrays_of(instruction.shape)
         if instruction.opcode != "fusion":
             sizes = [self._size(shape_of[operand]) for operand in operands]
-            return bytes_of(instruction.opcode, instruction.target, arrays, sizes)
+            target = Message(self._data, *instruction.place).text(TARGET)
+            return bytes_of(instruction.opcode, target, arrays, sizes)
         moved = self._traffic_of(instruction.called[0]) if instruction.called else _WHOLE
         written = moved.written
         if written is None:
@@ -559,6 +541,10 @@ class _Program:
         }
         return whole([written, *read.values()])
 
+    def _shape(self, bounds: tuple[int, int]) -> Shape:
+        """The type of the elements of a shape and its dimensions; of a tuple those of its first shape."""
+        return next(iter(self._arrays_of(bounds)), Shape(0, ()))
+
     def _size(self, bounds: tuple[int, int]) -> int | None:
         return whole([size_of(array) for array in self._arrays_of(bounds)])
 
@@ -566,7 +552,7 @@ class _Program:
         """The arrays of a shape; most instructions have the same few shapes."""
         content = bytes(self._data[slice(*bounds)])
         if content not in self._arrays:
-            self._arrays[content] = tuple(_arrays(self._data, *bounds, _DEEPEST))
+            self._arrays[content] = tuple(_arrays(Message(self._data, *bounds), _DEEPEST))
         return self._arrays[content]
 
     def _traffic_of(self, computation: int) -> _Traffic:
@@ -589,7 +575,8 @@ class _Program:
             if inner.opcode == "parameter":
                 parts = self._parts_read(inner.id, users)
                 if parts is not None:
-                    read[inner.parameter] = whole(parts)
+                    number = Message(self._data, *inner.place).number(PARAMETER_NUMBER)
+                    read[number] = whole(parts)
         root = by_id.get(self._computations[computation].root_id)
         for _ in range(_DEEPEST):
             if root is None or root.opcode not in UNCHANGED:
@@ -636,14 +623,10 @@ class _Program:
         arrays = [size is None or size > _LARGEST_SCALAR for size in sizes]
         of = compress(given, arrays if any(arrays) else repeat(True))
         scopes = dict.fromkeys(self._scope_of(each, by_id) for each in of)
+        fields = Message(self._data, *collective.place)
         return Exchange(
             whole(sizes),
-            read_groups(
-                self._data,
-                collective.devices,
-                self._assignment,
-                is_global=collective.has_global_ids,
-            ),
+            read_groups(fields, self._assignment, is_global=bool(fields.number(USES_GLOBAL_IDS))),
             tuple(scope for scope in scopes if scope),
         )
 
@@ -661,31 +644,19 @@ class _Program:
 
     @cached_property
     def _assignment(self) -> Assignment:
-        return read_assignment(self._data, *self._assignment_at)
+        return read_assignment(Message(self._data, *self._assignment_at))
 
     # Where it is written
 
     def _metadata(self, begin: int, end: int) -> tuple[str, str, str]:
         """Scope, type of the op, and line of Python."""
-        data, scope, op_type, file, number, frame = self._data, "", "", "", 0, 0
-        for field in read_fields(data, begin, end):
-            if field.wire_type == _CONTENT:
-                if field.number == OP_NAME:
-                    scope = _text(data, field)
-                elif field.number == OP_TYPE:
-                    op_type = _text(data, field)
-                elif field.number == SOURCE_FILE:
-                    file = _text(data, field)
-            elif field.wire_type == _VARINT:
-                if field.number == SOURCE_LINE:
-                    number = field.value
-                elif field.number == FRAME_ID:
-                    frame = field.value
-        return scope, op_type, self._frames.line(frame) or _line(file, number, "")
+        of = Message(self._data, begin, end)
+        line = _line(of.text(SOURCE_FILE), of.number(SOURCE_LINE), "")
+        return of.text(OP_NAME), of.text(OP_TYPE), self._frames.line(of.number(FRAME_ID)) or line
 
     @cached_property
     def _frames(self) -> _Frames:
-        return _Frames(self._data, *self._frames_at)
+        return _Frames(Message(self._data, *self._frames_at))
 
 
 _OPEN: Final[WeakKeyDictionary[Program, _Program]] = WeakKeyDictionary()
@@ -702,18 +673,10 @@ def _opened(program: Program) -> _Program:
 class _Frames:
     """The lines of Python of a program; everything is numbered from 1."""
 
-    def __init__(self, data: Buffer, begin: int, end: int) -> None:
-        texts: dict[int, list[str]] = {FRAME_FILES: [], FRAME_FUNCTIONS: []}
-        pairs: dict[int, list[dict[int, int]]] = {FRAME_LOCATIONS: [], FRAME_FRAMES: []}
-        for field in read_fields(data, begin, end):
-            if field.wire_type == _CONTENT and field.number in texts:
-                texts[field.number].append(_text(data, field))
-            elif field.wire_type == _CONTENT and field.number in pairs:
-                inner = read_fields(data, field.begin, field.end)
-                numbers = {each.number: each.value for each in inner if each.wire_type == _VARINT}
-                pairs[field.number].append(numbers)
-        self._files, self._functions = texts[FRAME_FILES], texts[FRAME_FUNCTIONS]
-        self._locations, self._frames = pairs[FRAME_LOCATIONS], pairs[FRAME_FRAMES]
+    def __init__(self, frames: Message) -> None:
+        self._files, self._functions = frames.texts(FRAME_FILES), frames.texts(FRAME_FUNCTIONS)
+        self._locations = list(frames.messages(FRAME_LOCATIONS))
+        self._frames = list(frames.messages(FRAME_FRAMES))
         self._known: dict[int, str] = {}
 
     def line(self, frame: int) -> str:
@@ -730,15 +693,15 @@ class _Frames:
             if not 0 < frame <= len(self._frames):
                 return
             of_frame = self._frames[frame - 1]
-            place = of_frame.get(FRAME_LOCATION, 0)
+            place = of_frame.number(FRAME_LOCATION)
             if 0 < place <= len(self._locations):
                 location = self._locations[place - 1]
                 yield (
-                    _numbered(self._files, location.get(LOCATION_FILE, 0)),
-                    location.get(LOCATION_LINE, 0),
-                    _numbered(self._functions, location.get(LOCATION_FUNCTION, 0)),
+                    _numbered(self._files, location.number(LOCATION_FILE)),
+                    location.number(LOCATION_LINE),
+                    _numbered(self._functions, location.number(LOCATION_FUNCTION)),
                 )
-            frame = of_frame.get(FRAME_PARENT, 0)
+            frame = of_frame.number(FRAME_PARENT)
 
 
 def _numbered(texts: list[str], number: int) -> str:
@@ -788,100 +751,27 @@ def _name(data: Buffer, begin: int, end: int) -> bytes:
 
 
 def _instruction(data: Buffer, begin: int, end: int) -> _Instruction:
-    made = _Instruction()
-    for field in read_fields(data, begin, end):
-        number = field.number
-        if field.wire_type == _CONTENT:
-            if number == NAME:
-                made.name = bytes(data[field.begin : field.end])
-            elif number == OPCODE:
-                made.opcode = _text(data, field)
-            elif number == SHAPE:
-                made.shape = field.begin, field.end
-            elif number == METADATA:
-                made.metadata = field.begin, field.end
-            elif number == TARGET:
-                made.target = _text(data, field)
-            elif number == WINDOW:
-                made.window = field.begin, field.end
-            elif number == CONVOLUTION:
-                made.convolution = field.begin, field.end
-            elif number == DOT:
-                made.dot = field.begin, field.end
-            elif number == BACKEND_CONFIG:
-                made.backend_config = field.begin, field.end
-        elif number == ID:
-            made.id = field.value
-        elif number == PARAMETER_NUMBER:
-            made.parameter = field.value
-        elif number == HAS_SIDE_EFFECT:
-            made.has_side_effect = bool(field.value)
-        elif number == USES_GLOBAL_IDS:
-            made.has_global_ids = bool(field.value)
-        if number == OPERANDS:
-            made.operands += read_ids(data, field)
-        elif number == CALLED:
-            made.called += read_ids(data, field)
-        elif number in DEVICES_FIELDS:
-            made.devices.append(field)
-    return made
+    of = Message(data, begin, end)
+    return _Instruction(
+        place=(begin, end),
+        name=of.content(NAME),
+        opcode=of.text(OPCODE),
+        id=of.number(ID),
+        shape=of.place(SHAPE),
+        metadata=of.place(METADATA),
+        operands=of.numbers(OPERANDS),
+        called=of.numbers(CALLED),
+        has_side_effect=bool(of.number(HAS_SIDE_EFFECT)),
+    )
 
 
-def _shape(data: Buffer, begin: int, end: int) -> Shape:
-    """The type of the elements of a shape and its dimensions; of a tuple those of its first shape."""
-    for _ in range(_DEEPEST):
-        element, inner = 0, None
-        dimensions: list[int] = []
-        for field in read_fields(data, begin, end):
-            if field.number == ELEMENT_TYPE and field.wire_type == _VARINT:
-                element = field.value
-            elif field.number == DIMENSIONS and len(dimensions) <= _MOST_DIMENSIONS:
-                dimensions += islice(read_ids(data, field), _MOST_DIMENSIONS + 1)
-            elif field.number == TUPLE_SHAPES and field.wire_type == _CONTENT and inner is None:
-                inner = field.begin, field.end
-        if element != _TUPLE or inner is None:
-            return Shape(element, tuple(dimensions))
-        begin, end = inner
-    return Shape(0, ())
-
-
-def _arrays(data: Buffer, begin: int, end: int, depth: int) -> Iterator[Shape]:
+def _arrays(shape: Message, depth: int) -> Iterator[Shape]:
     """The arrays of a shape, those of a tuple in its order; a type that is not known where it is too deep."""
-    element, is_tuple = 0, False
-    dimensions: list[int] = []
-    inside: list[Field] = []
-    for field in read_fields(data, begin, end):
-        if field.number == ELEMENT_TYPE and field.wire_type == _VARINT:
-            element, is_tuple = field.value, field.value == _TUPLE
-        elif field.number == DIMENSIONS and len(dimensions) <= _MOST_DIMENSIONS:
-            dimensions += islice(read_ids(data, field), _MOST_DIMENSIONS + 1)
-        elif field.number == TUPLE_SHAPES and field.wire_type == _CONTENT:
-            inside.append(field)
-    if not is_tuple:
-        yield Shape(element, tuple(dimensions))
+    element = shape.number(ELEMENT_TYPE)
+    if element != _TUPLE:
+        yield Shape(element, tuple(shape.numbers(DIMENSIONS, _MOST_DIMENSIONS + 1)))
     elif depth:
-        for field in inside:
-            yield from _arrays(data, field.begin, field.end, depth - 1)
+        for inner in shape.messages(TUPLE_SHAPES):
+            yield from _arrays(inner, depth - 1)
     else:
         yield Shape(0, ())
-
-
-def _numbers(data: Buffer, begin: int, end: int) -> dict[int, list[int]]:
-    """The whole numbers of a small message by field."""
-    numbers: dict[int, list[int]] = {}
-    for field in read_fields(data, begin, end):
-        known = numbers.setdefault(field.number, [])
-        if len(known) <= _MOST_DIMENSIONS:
-            known += islice(read_ids(data, field), _MOST_DIMENSIONS + 1)
-    return {number: known for number, known in numbers.items() if known}
-
-
-def _inner(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The dimensions of a window."""
-    contents = (field for field in read_fields(data, begin, end) if field.wire_type == _CONTENT)
-    for field in islice(contents, _MOST_DIMENSIONS + 1):
-        yield field.begin, field.end
-
-
-def _text(data: Buffer, field: Field) -> str:
-    return bytes(data[field.begin : field.end]).decode("utf-8", "replace")

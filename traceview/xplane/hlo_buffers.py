@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from traceview.xplane.columns import Buffer
-from traceview.xplane.decode_reference import DamageError, Field, read_fields
+from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo import read_instructions, read_scopes
+from traceview.xplane.message import Message
 from traceview.xplane.planes import LARGEST_COPY
 from traceview.xplane.space import Program
 
@@ -32,8 +32,6 @@ ASSIGNED_BUFFER: Final = 1
 TRACE_EVENTS: Final = 1
 EVENT_KIND, EVENT_BUFFER, EVENT_CANONICAL = 1, 2, 5
 _ALLOC, _FREE, _SHARE = 0, 1, 2
-
-_VARINT, _CONTENT = 0, 2
 
 KINDS: Final = ("argument", "result", "constant", "temporary")
 MOST_LIVE: Final = 100
@@ -73,7 +71,8 @@ class ProgramBuffers(Struct, frozen=True):
 def read_buffers(program: Program, *, with_live: bool) -> ProgramBuffers:
     """The memory of a program; `with_live`: with what is live at the peak. Raises `DamageError` with the offset in the file."""
     try:
-        return _Assignment(program.buffers).buffers(program, with_live=with_live)
+        data = program.buffers
+        return _Assignment(Message(data, 0, len(data))).buffers(program, with_live=with_live)
     except DamageError as error:
         raise error.moved(program.buffers_offset) from None
 
@@ -87,32 +86,20 @@ class _Logical(NamedTuple):
 
 
 class _Allocation(NamedTuple):
-    """`assigned`: where its buffers are named."""
+    """`assigned`: the ids of its buffers."""
 
     size: int
     kind: str
-    assigned: tuple[Field, ...]
+    assigned: list[int]
 
 
 class _Assignment:
     """A buffer assignment while it is read."""
 
-    def __init__(self, data: Buffer) -> None:
-        self._data = data
-        self._allocations: list[_Allocation] = []
-        self._logical_at: list[Field] = []
-        self._traces: list[Field] = []
-        for field in read_fields(data, 0, len(data)):
-            if field.wire_type != _CONTENT:
-                continue
-            if field.number == ALLOCATIONS:
-                allocation = self._allocation(field)
-                if allocation is not None:
-                    self._allocations.append(allocation)
-            elif field.number == LOGICAL_BUFFERS:
-                self._logical_at.append(field)
-            elif field.number == HEAP_TRACES:
-                self._traces.append(field)
+    def __init__(self, assignment: Message) -> None:
+        self._assignment = assignment
+        every = map(_allocation, assignment.messages(ALLOCATIONS))
+        self._allocations = [each for each in every if each is not None]
 
     def buffers(self, program: Program, *, with_live: bool) -> ProgramBuffers:
         sums = dict.fromkeys(KINDS, 0)
@@ -127,53 +114,24 @@ class _Assignment:
         argument, result, constant, temporary = (sums[kind] for kind in KINDS)
         return ProgramBuffers(program.name, argument, result, constant, temporary, peak, live)
 
-    def _allocation(self, field: Field) -> _Allocation | None:
-        """An allocation; None for what lives on a stack."""
-        flags = dict.fromkeys((IS_THREAD_LOCAL, IS_ARGUMENT, MAY_LIVE_OUT, IS_CONSTANT), 0)
-        size = 0
-        assigned: list[Field] = []
-        for inner in read_fields(self._data, field.begin, field.end):
-            if inner.number == ASSIGNED and inner.wire_type == _CONTENT:
-                assigned.append(inner)
-            elif inner.wire_type == _VARINT:
-                if inner.number == ALLOCATION_SIZE:
-                    size = inner.value
-                elif inner.number in flags:
-                    flags[inner.number] = inner.value
-        if flags[IS_THREAD_LOCAL] or size > LARGEST_COPY:
-            return None
-        kinds = (flags[IS_ARGUMENT], flags[MAY_LIVE_OUT], flags[IS_CONSTANT], True)
-        kind = next(kind for kind, holds in zip(KINDS, kinds, strict=True) if holds)
-        return _Allocation(size, kind, tuple(assigned))
-
-    def _numbers(self, field: Field) -> dict[int, int]:
-        inner = read_fields(self._data, field.begin, field.end)
-        return {each.number: each.value for each in inner if each.wire_type == _VARINT}
-
     def _logical_buffers(self) -> Iterator[tuple[int, _Logical]]:
-        for field in self._logical_at:
-            numbers: dict[int, int] = {}
-            name, id_ = b"", 0
-            for inner in read_fields(self._data, field.begin, field.end):
-                if inner.wire_type == _VARINT:
-                    numbers[inner.number] = inner.value
-                elif inner.number == BUFFER_DEFINED_AT and inner.wire_type == _CONTENT:
-                    for place in read_fields(self._data, inner.begin, inner.end):
-                        if place.number == DEFINED_BY_NAME and place.wire_type == _CONTENT:
-                            name = bytes(self._data[place.begin : place.end])
-                        elif place.number == DEFINED_BY_ID and place.wire_type == _VARINT:
-                            id_ = place.value
-            yield numbers.get(BUFFER_ID, 0), _Logical(numbers.get(BUFFER_SIZE, 0), name, id_)
+        for each in self._assignment.messages(LOGICAL_BUFFERS):
+            by = each.message(BUFFER_DEFINED_AT)
+            made = _Logical(
+                each.number(BUFFER_SIZE), by.content(DEFINED_BY_NAME), by.number(DEFINED_BY_ID)
+            )
+            yield each.number(BUFFER_ID), made
 
     def _live(self, logical: dict[int, _Logical]) -> tuple[int, list[tuple[str, int, int]]]:
         """The most of temporaries that is live, and kind, buffer and bytes of all that is live then."""
         # The numbers that traces have for allocations may be those of before they were combined.
-        traces = {events[0][1]: events for events in map(self._events, self._traces) if events}
+        every = map(_events, self._assignment.messages(HEAP_TRACES))
+        traces = {events[0][1]: events for events in every if events}
         sizes = {id_: of.size for id_, of in logical.items()}
         peak = 0
         rows = []
         for allocation in self._allocations:
-            buffers = [self._numbers(each).get(ASSIGNED_BUFFER, 0) for each in allocation.assigned]
+            buffers = allocation.assigned
             first = next((id_ for id_ in buffers if id_ in traces), None)
             if first is None or allocation.kind != "temporary":
                 peak += allocation.size if allocation.kind == "temporary" else 0
@@ -194,15 +152,23 @@ class _Assignment:
             rows += [("temporary", id_, sizes.get(id_, 0)) for id_ in _live_after(events, at)]
         return peak, rows
 
-    def _events(self, trace: Field) -> list[tuple[int, int, int]]:
-        """Kind, buffer and canonical buffer of the events of a simulated heap."""
-        events = []
-        for field in read_fields(self._data, trace.begin, trace.end):
-            if field.number == TRACE_EVENTS and field.wire_type == _CONTENT:
-                of = self._numbers(field)
-                kind, buffer = of.get(EVENT_KIND, _ALLOC), of.get(EVENT_BUFFER, 0)
-                events.append((kind, buffer, of.get(EVENT_CANONICAL, 0)))
-        return events
+
+def _allocation(of: Message) -> _Allocation | None:
+    """An allocation; None for what lives on a stack."""
+    size = of.number(ALLOCATION_SIZE)
+    if of.number(IS_THREAD_LOCAL) or size > LARGEST_COPY:
+        return None
+    flags = zip(KINDS, (IS_ARGUMENT, MAY_LIVE_OUT, IS_CONSTANT), strict=False)
+    kind = next((kind for kind, flag in flags if of.number(flag)), KINDS[-1])
+    return _Allocation(size, kind, [each.number(ASSIGNED_BUFFER) for each in of.messages(ASSIGNED)])
+
+
+def _events(trace: Message) -> list[tuple[int, int, int]]:
+    """Kind, buffer and canonical buffer of the events of a simulated heap."""
+    return [
+        (of.number(EVENT_KIND, _ALLOC), of.number(EVENT_BUFFER), of.number(EVENT_CANONICAL))
+        for of in trace.messages(TRACE_EVENTS)
+    ]
 
 
 class _Heap:

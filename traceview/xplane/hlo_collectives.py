@@ -8,16 +8,14 @@ module), `xla/xla_data.proto`, `xla/hlo/ir/collective_device_list.h`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.xplane.columns import Buffer
-from traceview.xplane.decode_reference import Field, read_fields, read_varint
+from traceview.xplane.message import Message
 from traceview.xplane.space import Groups
 
 GROUPS: Final = 49
@@ -25,9 +23,6 @@ PAIRS: Final = 52
 DEVICE_LIST: Final = 87
 COUNTED: Final = 92
 MESH_AXES: Final = 93
-DEVICES_FIELDS: Final = frozenset((GROUPS, PAIRS, DEVICE_LIST, COUNTED, MESH_AXES))
-"""Fields of an instruction that say which devices take part."""
-
 LIST_GROUPS, LIST_COUNTED = 1, 2
 GROUP_IDS: Final = 1
 PAIR_SOURCE, PAIR_TARGET = 1, 2
@@ -46,7 +41,6 @@ COLLECTIVES: Final = frozenset(
     for start in ("", "-start")
 )  # fmt: skip
 
-_VARINT, _CONTENT = 0, 2
 _MOST_DEVICES: Final = 1 << 20
 _MOST_AXES: Final = 32
 
@@ -67,80 +61,52 @@ class Assignment(Struct, frozen=True):
             return number
 
 
-def read_assignment(data: Buffer, begin: int, end: int) -> Assignment:
+def read_assignment(of: Message) -> Assignment:
     """The device of each replica and partition."""
-    replicas = partitions = 1
-    devices = []
-    for field in read_fields(data, begin, end):
-        if field.number == ASSIGNED_REPLICAS:
-            replicas = field.value
-        elif field.number == ASSIGNED_PARTITIONS:
-            partitions = field.value
-        elif field.number == ASSIGNED and field.wire_type == _CONTENT:
-            devices.append(tuple(_inner_ids(data, field, ASSIGNED_DEVICES)))
-    return Assignment(replicas, partitions, tuple(devices))
+    return Assignment(
+        of.number(ASSIGNED_REPLICAS, 1),
+        of.number(ASSIGNED_PARTITIONS, 1),
+        tuple(tuple(each.numbers(ASSIGNED_DEVICES)) for each in of.messages(ASSIGNED)),
+    )
 
 
-def read_groups(
-    data: Buffer, fields: Iterable[Field], assignment: Assignment, *, is_global: bool
-) -> Groups:
-    """The devices that exchange with each other, by the fields of an instruction; none where that is not known.
+def read_groups(instruction: Message, assignment: Assignment, *, is_global: bool) -> Groups:
+    """The devices that exchange with each other in an instruction; none where that is not known.
 
     `is_global`: the numbers are of replicas and partitions together.
     """
     if not is_global and assignment.replicas > 1 and assignment.partitions > 1:
         return ()
-    groups: list[tuple[int, ...]] = []
-    pairs = []
-    for field in fields:
-        if field.number == GROUPS:
-            groups.append(tuple(_inner_ids(data, field, GROUP_IDS)))
-        elif field.number == PAIRS:
-            pairs.append(_pair(data, field))
-        elif field.number == DEVICE_LIST:
-            for inner in _contents(data, field):
-                if inner.number == LIST_GROUPS:
-                    groups.append(tuple(_inner_ids(data, inner, GROUP_IDS)))
-                elif inner.number == LIST_COUNTED:
-                    groups += _counted(data, inner)
-        elif field.number == COUNTED:
-            groups += _counted(data, field)
-        elif field.number == MESH_AXES:
-            groups += _along_axes(data, field)
-    groups += _joined(pairs)
+    groups: list[Sequence[int]] = [of.numbers(GROUP_IDS) for of in instruction.messages(GROUPS)]
+    for listed in instruction.messages(DEVICE_LIST):
+        groups += [of.numbers(GROUP_IDS) for of in listed.messages(LIST_GROUPS)]
+        groups += [group for of in listed.messages(LIST_COUNTED) for group in _counted(of)]
+    groups += [group for of in instruction.messages(COUNTED) for group in _counted(of)]
+    groups += [group for of in instruction.messages(MESH_AXES) for group in _along_axes(of)]
+    pairs = instruction.messages(PAIRS)
+    groups += _joined((of.number(PAIR_SOURCE), of.number(PAIR_TARGET)) for of in pairs)
     return tuple(tuple(map(assignment.device, group)) for group in groups if group)
 
 
-def _counted(data: Buffer, field: Field) -> Sequence[tuple[int, ...]]:
+def _counted(of: Message) -> Sequence[Sequence[int]]:
     """All numbers in order, reshaped, transposed, and divided into groups."""
-    count, each = (
-        next(_inner_ids(data, field, number), 0) for number in (COUNTED_GROUPS, COUNTED_DEVICES)
-    )
+    count, each = of.number(COUNTED_GROUPS), of.number(COUNTED_DEVICES)
     if not 0 < count * each <= _MOST_DEVICES:
         return ()
-    shape, order = (
-        list(islice(_inner_ids(data, field, number), _MOST_AXES + 1))
-        for number in (COUNTED_SHAPE, COUNTED_ORDER)
-    )
+    shape, order = (of.numbers(field, _MOST_AXES + 1) for field in (COUNTED_SHAPE, COUNTED_ORDER))
     shape = shape or [count * each]
     return _divided(list(range(count * each)), shape, order or list(range(len(shape))), each)
 
 
-def _along_axes(data: Buffer, field: Field) -> Sequence[tuple[int, ...]]:
+def _along_axes(of: Message) -> Sequence[Sequence[int]]:
     """The devices of a mesh that differ in the place on some axes only."""
-    sizes: list[int] = []
-    devices: list[int] = []
-    chosen: list[int] = []
-    for inner in _contents(data, field):
-        if inner.number == AXES_MESH:
-            devices += _inner_ids(data, inner, MESH_DEVICES)
-            axes = (axis for axis in _contents(data, inner) if axis.number == MESH_AXES_OF)
-            sizes += [next(_inner_ids(data, axis, AXIS_SIZE), 1) for axis in axes]
-        elif inner.number == AXES_AXES:
-            if any(part.number == AXIS_PART for part in _contents(data, inner)):
-                return ()
-            chosen.append(next(_inner_ids(data, inner, AXIS_INDEX), 0))
-    if not all(0 <= axis < len(sizes) for axis in chosen):
+    mesh, axes = list(of.messages(AXES_MESH)), list(of.messages(AXES_AXES))
+    sizes = [axis.number(AXIS_SIZE, 1) for each in mesh for axis in each.messages(MESH_AXES_OF)]
+    devices = [device for each in mesh for device in each.numbers(MESH_DEVICES)]
+    chosen = [axis.number(AXIS_INDEX) for axis in axes]
+    if any(AXIS_PART in axis for axis in axes) or not all(
+        0 <= axis < len(sizes) for axis in chosen
+    ):
         return ()
     if len(sizes) > _MOST_AXES or not 0 < prod(sizes) <= _MOST_DEVICES:
         return ()
@@ -160,11 +126,6 @@ def _divided(
     return [tuple(numbers[at] for at in group) for group in place.tolist()]
 
 
-def _pair(data: Buffer, field: Field) -> tuple[int, int]:
-    numbers = {each.number: each.value for each in read_fields(data, field.begin, field.end)}
-    return numbers.get(PAIR_SOURCE, 0), numbers.get(PAIR_TARGET, 0)
-
-
 def _joined(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
     """The numbers that pairs connect."""
     group_of: dict[int, set[int]] = {}
@@ -177,29 +138,3 @@ def _joined(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
     return [
         tuple(sorted(group)) for group in {id(each): each for each in group_of.values()}.values()
     ]
-
-
-def _contents(data: Buffer, field: Field) -> Iterator[Field]:
-    if field.wire_type == _CONTENT:
-        for inner in read_fields(data, field.begin, field.end):
-            if inner.wire_type == _CONTENT:
-                yield inner
-
-
-def _inner_ids(data: Buffer, field: Field, number: int) -> Iterator[int]:
-    """The whole numbers of one field of a message, packed or one by one."""
-    if field.wire_type == _CONTENT:
-        for inner in read_fields(data, field.begin, field.end):
-            if inner.number == number:
-                yield from read_ids(data, inner)
-
-
-def read_ids(data: Buffer, field: Field) -> Iterator[int]:
-    """Numbers that are packed into one field, or the one that it holds."""
-    if field.wire_type == _CONTENT:
-        at = field.begin
-        while at < field.end:
-            value, at = read_varint(data, at, field.end)
-            yield value
-    elif field.wire_type == _VARINT:
-        yield field.value

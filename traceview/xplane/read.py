@@ -38,6 +38,7 @@ from traceview.xplane.columns import (
     joined,
 )
 from traceview.xplane.decode_reference import DamageError
+from traceview.xplane.message import Message
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
 from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
 from traceview.xplane.space import (
@@ -235,15 +236,12 @@ class _Reader:
 
     def plane_bounds(self) -> list[tuple[int, int]]:
         fields = self.scan(0, len(self.data))
-        is_plane = (fields.number == SPACE_PLANES) & (fields.wire_type == _CONTENT)
         self.space_header = _SpaceHeader(
             self.contents(fields, SPACE_HOSTNAMES),
             self.contents(fields, SPACE_ERRORS),
             self.contents(fields, SPACE_WARNINGS),
         )
-        bounds = list(
-            zip(fields.begin[is_plane].tolist(), fields.end[is_plane].tolist(), strict=True)
-        )
+        bounds = fields.places(SPACE_PLANES)
         if fields.fault:
             bounds += self.cut_plane(fields.fault)
         return bounds
@@ -267,9 +265,7 @@ class _Reader:
 
     def contents(self, fields: Fields, number: int) -> list[bytes]:
         """The contents of all fields of a number."""
-        chosen = (fields.number == number) & (fields.wire_type == _CONTENT)
-        bounds = zip(fields.begin[chosen].tolist(), fields.end[chosen].tolist(), strict=True)
-        return [bytes(self.data[begin:end]) for begin, end in bounds]
+        return [bytes(self.data[begin:end]) for begin, end in fields.places(number)]
 
     def plane_header(self, tag: Int64Array, end: Int64Array) -> PlaneHeader:
         """What the fields from each `tag` to its `end` say of a plane."""
@@ -287,15 +283,12 @@ class _Reader:
     ) -> tuple[PlaneHeader, list[tuple[int, int]]]:
         """A plane's header and the bounds of its lines."""
         fields = self.scan(begin, end)
-        is_line = (fields.number == PLANE_LINES) & (fields.wire_type == _CONTENT)
-        in_header = ~is_line
+        in_header = (fields.number != PLANE_LINES) | (fields.wire_type != _CONTENT)
         if not with_events or self.kind(fields) is PlaneKind.METADATA:
             # In that plane the metadata of an event is a whole compiled program.
             in_header &= fields.number != PLANE_EVENT_METADATA
         header = self.plane_header(fields.tag[in_header], fields.end[in_header])
-        bounds = list(
-            zip(fields.begin[is_line].tolist(), fields.end[is_line].tolist(), strict=True)
-        )
+        bounds = fields.places(PLANE_LINES)
         if fields.fault:
             cut = decode_reference.read_cut_field(self.data, fields.fault.offset, end)
             name = header.name.decode(errors="replace")
@@ -309,36 +302,25 @@ class _Reader:
     def programs(self, begin: int, end: int, stat_names: dict[int, bytes]) -> Iterator[Program]:
         """The compiled programs in the plane that holds them."""
         fields = self.scan(begin, end)
-        is_entry = (fields.number == PLANE_EVENT_METADATA) & (fields.wire_type == _CONTENT)
-        for first, last in zip(
-            fields.begin[is_entry].tolist(), fields.end[is_entry].tolist(), strict=True
-        ):
+        for place in fields.places(PLANE_EVENT_METADATA):
             try:
-                yield from self.programs_of(first, last, stat_names)
+                yield from self.programs_of(Message(self.data, *place), stat_names)
             except DamageError as error:
                 self.fault(error.fault.offset, f"damaged program: {error.fault.reason}")
 
-    def programs_of(self, begin: int, end: int, stat_names: dict[int, bytes]) -> Iterator[Program]:
+    def programs_of(self, entry: Message, stat_names: dict[int, bytes]) -> Iterator[Program]:
         """The programs of one entry of event metadata, of which there is one."""
-        for value in self.inner(begin, end, ENTRY_VALUE):
-            name = b"".join(bytes(self.part(*at)) for at in self.inner(*value, METADATA_NAME))
-            for stat in self.inner(*value, METADATA_STATS):
+        for value in entry.messages(ENTRY_VALUE):
+            name = b"".join(bytes(self.part(*at)) for at in value.places(METADATA_NAME))
+            for stat in value.places(METADATA_STATS):
                 stat_id, kind, _ = decode_reference.read_stat(self.data, *stat)
                 if kind is ValueKind.BYTES and stat_names.get(stat_id) == _HLO_PROTO:
-                    for proto in self.inner(*stat, ValueKind.BYTES):
-                        assigned = [*self.inner(*proto, BUFFER_ASSIGNMENT), (proto[0], proto[0])]
-                        buffers = bytes(self.part(*assigned[0]))
-                        for at, to in self.inner(*proto, HLO_MODULE):
+                    for proto in Message(self.data, *stat).messages(ValueKind.BYTES):
+                        assigned, *_ = [*proto.places(BUFFER_ASSIGNMENT), (0, 0)]
+                        buffers = bytes(self.part(*assigned))
+                        for at, to in proto.places(HLO_MODULE):
                             module = bytes(self.part(at, to))
-                            yield Program(name, module, at, buffers, assigned[0][0])
-
-    def inner(self, begin: int, end: int, number: int) -> list[tuple[int, int]]:
-        """The bounds of the contents of this number in a message of few fields; raises `DamageError`."""
-        return [
-            (field.begin, field.end)
-            for field in decode_reference.read_fields(self.data, begin, end)
-            if field.number == number and field.wire_type == _CONTENT
-        ]
+                            yield Program(name, module, at, buffers, assigned[0])
 
     def kind(self, fields: Fields) -> PlaneKind:
         """The kind of the plane with these fields."""

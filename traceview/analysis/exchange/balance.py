@@ -525,8 +525,9 @@ _COLUMNS: Final = (
 # The table
 
 
-def balance_table(balance: Balance | None) -> Table:
+def balance_table(context: Context) -> Table:
     """A row per device that computed, in the order of hosts and numbers; with a reason if the others wait for it."""
+    balance = context.record(ANALYSIS)
     rows = balance.devices if balance else ()
     late = balance.straggler if balance else None
     reasons = [late.reason if late and late.device == row.device else None for row in rows]
@@ -540,4 +541,5 @@ ANALYSIS: Final = Analysis[Balance](
     rules=(STRAGGLER, LATE_BY_TURNS, SERIAL),
     diagnose=diagnose,
     sections=(balance_section,),
+    table=balance_table,
 )

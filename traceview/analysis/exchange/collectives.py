@@ -42,6 +42,7 @@ from traceview.ledger.states import State
 from traceview.trace.device.op_names import OPTIMIZER_SCOPE, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
+from traceview.trace.frames.event_tables import device_keys
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 
@@ -637,4 +638,5 @@ ANALYSIS: Final = Analysis[CollectiveResult](
     rules=(EXPOSED, SMALL, OFF_GPU),
     diagnose=diagnose,
     sections=(collectives_section,),
+    table=lambda context: collective_table(context, device_keys(context.trace))[0],
 )

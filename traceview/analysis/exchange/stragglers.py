@@ -184,8 +184,7 @@ def _late_by_step(ledger: Ledger) -> Int64Array:
     late_ps, place = _by_step(ledger, ledger.columns.by, waits_for_known(ledger))
     late_ps = late_ps[list(ledger.devices)]
     used = unique_ids(place[:-1][ledger.is_used])
-    chosen: Int64Array = late_ps[:, used] if used.size else late_ps.sum(axis=1, keepdims=True)
-    return chosen
+    return late_ps[:, used] if used.size else late_ps.sum(axis=1, keepdims=True)
 
 
 def is_steady(late_ps: Int64Array, place: int) -> bool:

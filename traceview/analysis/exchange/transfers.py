@@ -49,6 +49,7 @@ from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.device.correlation import Copies, copies_of
 from traceview.trace.device.op_names import split_op
+from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import pcie_bytes_per_second
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
@@ -513,6 +514,13 @@ def _lead(rows: Sequence[_Row]) -> str:
     return f"{copies} are exposed for {share} of the {step} on {row.device}."
 
 
+def source_table(context: Context) -> Table:
+    """What issued the copies of each device, the longest exposed first."""
+    result = context.record(ANALYSIS)
+    sources = [source for row in (result.devices if result else ()) for source in row.top_sources]
+    return table("copies", *record_columns(CopySource, sources))
+
+
 ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=compute,
@@ -521,4 +529,5 @@ ANALYSIS: Final = Analysis[Transfers](
     diagnose=_diagnose,
     if_absent=_diagnose_cpus,
     sections=(transfers_section,),
+    table=source_table,
 )

@@ -50,8 +50,7 @@ class TakenTime(Struct, frozen=True, eq=False):
             np.interp(moments, self.time_ps, self.lost_ps).astype(np.int64)
             for moments in (start_ps, end_ps)
         )
-        result: Int64Array = until - before
-        return result
+        return until - before
 
 
 class CoreWaits(Struct, frozen=True, eq=False, dict=True):
@@ -157,8 +156,7 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         threads = list(self.awaited)
         waited = self._around(self._waited[threads].sum(axis=0))
         wanted = self._around(self._ran[threads].sum(axis=0)) + waited
-        result: Floats = np.maximum(waited - self._among_model * wanted, 0.0)
-        return result
+        return np.maximum(waited - self._among_model * wanted, 0.0)
 
     @cached_property
     def _ran_beside(self) -> Floats:

@@ -114,13 +114,11 @@ def layout_labels(trace: Recording) -> BoolArray:
 
 
 def _op_of_label(trace: Recording) -> Int32Array:
-    op: Int32Array = trace.device_columns.op[trace.once(op_labels).row]
-    return op
+    return trace.device_columns.op[trace.once(op_labels).row]
 
 
 def instructions_that(trace: Recording, matches: Callable[[Instruction], bool]) -> BoolArray:
     """Which labels are instructions of programs that match."""
     # The last entry is that of `NONE`.
     is_match = np.array([*map(matches, trace.instructions), False], dtype=np.bool_)
-    chosen: BoolArray = is_match[trace.device_columns.instruction[trace.once(op_labels).row]]
-    return chosen
+    return is_match[trace.device_columns.instruction[trace.once(op_labels).row]]

@@ -150,8 +150,7 @@ def _last_in(start: Int64Array, end: Int64Array, moments: Int64Array) -> Int64Ar
     ordered = np.append(np.sort(moments), end.max())
     index = np.searchsorted(ordered[:-1], end, side="right") - 1
     last = np.where(index >= 0, ordered[index], end)
-    result: Int64Array = np.where(last > start, last, end)
-    return result
+    return np.where(last > start, last, end)
 
 
 def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
@@ -159,8 +158,7 @@ def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray
     if not moments.size:
         return np.zeros(start.size, dtype=np.bool_)
     ordered = np.sort(moments)
-    result: BoolArray = np.searchsorted(ordered, end) > np.searchsorted(ordered, start)
-    return result
+    return np.searchsorted(ordered, end) > np.searchsorted(ordered, start)
 
 
 _LOCKED: Final = frozenset(OF_CAUSE[cause] for cause in LOCKED)

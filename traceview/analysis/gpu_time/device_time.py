@@ -392,8 +392,9 @@ def _outside_window(rows: Sequence[DeviceTimeRow]) -> str | None:
 # The table
 
 
-def device_table(result: DeviceTime | None) -> Table:
+def device_table(context: Context) -> Table:
     """A row per device in the order of hosts and numbers."""
+    result = context.record(ANALYSIS)
     rows = result.devices if result else ()
     fields = DeviceTimeRow.__struct_fields__
     place = fields.index("activity")
@@ -421,4 +422,5 @@ ANALYSIS: Final = Analysis[DeviceTime](
     diagnose=diagnose,
     sections=(devices_section,),
     title_if_absent=TITLE,
+    table=device_table,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
@@ -150,20 +150,19 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
         *,
         arguments: Mapping[str, Argument] | None = None,
         evidence: Sequence[Evidence] = (),
-        title: str = "",
-        action: str = "",
         notes: Sequence[str] = (),
         unsure: str = "",
+        **words: Any,
     ) -> Finding | None:
         """The finding by a rule, with the line of Python, the longest gap, and the steps that it is about if most have none of it.
 
-        `unsure`: the key of the reason why it is little more than a guess.
+        `unsure`: the key of the reason why it is little more than a guess. `words`: as of `Rule.finding`.
         """
-        steps, words = self._affected()
+        steps, arguments_of_steps = self._affected()
         return rule.of_rows(
             self.context,
             self.rows,
-            arguments={**(arguments or {}), **words},
+            arguments={**(arguments or {}), **arguments_of_steps},
             confidence=("low", unsure) if unsure else ("high", ""),
             evidence=(
                 *evidence,
@@ -171,9 +170,8 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
                 *self._longest_gap(rule.states[0]),
             ),
             steps=steps,
-            title=title,
-            action=action,
             notes=(*notes, *(("some",) if steps else ())),
+            **words,
         )
 
     def _sampled(self, state: State) -> Iterator[Evidence]:
@@ -199,10 +197,7 @@ class _Waits(Struct, frozen=True, eq=False, dict=True):
         if not ledger.has_steps:
             return np.zeros(0, dtype=np.bool_)
         of_steps = ledger.by_step(self.rows, self.device)
-        affected: BoolArray = of_steps >= max(
-            int(_AFFECTED_RATIO * int(of_steps.max(initial=0))), 1
-        )
-        return affected
+        return of_steps >= max(int(_AFFECTED_RATIO * int(of_steps.max(initial=0))), 1)
 
     def _affected(self) -> tuple[tuple[int, ...], dict[str, Argument]]:
         """The numbers of the steps that take what most steps do not have, and how many and how long; none otherwise."""

@@ -15,6 +15,7 @@ from traceview.analysis.measures.idle_report import (
     compute,
     gap_rows,
     gap_span,
+    gap_table,
     is_without_work,
     numbered_gaps,
 )
@@ -23,6 +24,7 @@ from traceview.document.columns import Shown, columns, table
 from traceview.document.vocabulary import STATES, look_of, thread_name
 from traceview.ledger.states import IDLE_STATES, State
 from traceview.trace.device.table import Table
+from traceview.trace.frames.event_tables import device_keys
 
 TITLE: Final = "Longest gaps"
 
@@ -130,4 +132,5 @@ ANALYSIS: Final = Analysis[Idle](
     if_absent=diagnose_without_devices,
     sections=(gaps_section,),
     title_if_absent=TITLE,
+    table=lambda context: gap_table(context, devices=device_keys(context.trace))[0],
 )

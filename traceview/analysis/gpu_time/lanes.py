@@ -36,6 +36,7 @@ from traceview.document.figures import (
     UtilizationStrips,
 )
 from traceview.document.model import Section, Strips, Timeline
+from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STEP_KINDS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import KEYS, OF_CAUSE
@@ -45,11 +46,6 @@ from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import NONE, Step, Trace
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
-
-
-def _made_last(_: Context) -> Skipped:
-    return Skipped("")
-
 
 MOST_SLICES: Final = 32_000
 """Slices of all lanes together: some 450 kB on a page, where they are deflated, and four times that as JSON."""
@@ -261,18 +257,11 @@ class _Names:
 
         cut = texts = [trace.names.text(name) or "" for name in self._index]
         for length in _NAME_LENGTHS:
-            cut = [_without_middle(text, length) for text in texts]
+            # The end of a name says most: it is kept longer than its beginning.
+            cut = [shortened(text, length, part=3) for text in texts]
             if sum(len(json.dumps(text)) for text in cut) <= MOST_NAME_BYTES:
                 break
         return tuple(cut)
-
-
-def _without_middle(text: str, length: int) -> str:
-    """The end of a name says most: it is kept longer than its beginning."""
-    if len(text) <= length:
-        return text
-    head = length // 3
-    return f"{text[:head]}…{text[head + 1 - length :]}"
 
 
 def _edges(steps: Sequence[Step], detailed: Collection[int]) -> Int64Array:
@@ -526,7 +515,7 @@ def _is_busy(strip: UtilizationStrip) -> bool:
     return any(map(any, (strip.compute_ps, strip.collective_ps, strip.copy_ps)))
 
 
-ANALYSIS: Final = Analysis[Lanes]("lanes", compute=_made_last)
+ANALYSIS: Final = Analysis[Lanes]("lanes", compute=lambda _: Skipped(""))
 
 STRIPS: Final = Analysis[UtilizationStrips](
     "timeline",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import fsum
 from typing import Final
 
-from traceview.analysis.gpu_time.step_tables import step_remark, step_span
+from traceview.analysis.gpu_time.step_tables import step_remark, step_span, step_table
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import (
@@ -19,6 +19,7 @@ from traceview.analysis.measures.step_report import (
     compute,
     slow_steps,
     state_growth,
+    step_rows,
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, finding_loss
@@ -29,6 +30,7 @@ from traceview.document.columns import Shown, table
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STEP_METHODS, look_of
 from traceview.ledger.states import BY_KEY, State
+from traceview.trace.frames.event_tables import device_keys
 
 FEW_STEPS: Final = Rule(
     code="few-steps",
@@ -470,4 +472,5 @@ ANALYSIS: Final = Analysis[Steps](
     conclude=diagnose_unsteady,
     sections=(steps_section,),
     title_if_absent=TITLE,
+    table=lambda context: step_table(step_rows(context), device_keys(context.trace)),
 )

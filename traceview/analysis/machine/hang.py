@@ -15,6 +15,7 @@ from traceview.analysis.rules.sentences import shown_finding
 from traceview.base.record import Record
 from traceview.document import model as doc
 from traceview.document import numbers
+from traceview.document.columns import Shown, table
 from traceview.document.json_text import dumped
 from traceview.document.phrase import Phrase, Sentence, name, names, phrase, plain
 from traceview.document.sanitize import shortened
@@ -171,31 +172,32 @@ def place_words(thread: HangThread) -> Phrase:
     return phrase(name(lines[0]), *((" → ", name(lines[1])) if len(lines) > 1 else ()), what)
 
 
-def _line(thread: HangThread) -> str:
-    return thread.user_line or next(iter(thread.frames), "")
+_WORKERS: Final = (
+    Shown("worker", "task", kind="words"),
+    Shown("what it does", worker_words),
+)
+_THREADS: Final = (
+    Shown("thread", "name"),
+    Shown(
+        "is in",
+        lambda thread: shortened(thread.user_line or "".join(thread.frames[:1]), _WIDEST_LINE),
+        kind="name",
+    ),
+    Shown("and", lambda thread: WAIT_WORDS.get(thread.wait)),
+    Shown("one core", "computing_ratio", priority=1),
+)
 
 
 def _details(hang: Hang) -> Iterator[doc.Block]:
     if hang.main is not None:
         yield from doc.notes(phrase("Main thread: ", place_words(hang.main), "."))
     yield from doc.facts(*_facts(hang))
-    yield from doc.table(
-        "Workers",
-        (
-            doc.words("worker", [worker.task for worker in hang.workers]),
-            doc.words("what it does", [worker_words(worker) for worker in hang.workers]),
-        ),
-    )
-    rows = hang.threads[:_MOST_THREADS]
-    yield from doc.table(
+    yield from table("Workers", hang.workers, _WORKERS)
+    yield from table(
         "Threads with a Python stack",
-        (
-            doc.names("thread", [thread.name for thread in rows]),
-            doc.names("is in", [shortened(_line(thread), _WIDEST_LINE) for thread in rows]),
-            doc.words("and", [WAIT_WORDS[thread.wait] if thread.wait else None for thread in rows]),
-            doc.shares("one core", [thread.computing_ratio for thread in rows], priority=1),
-        ),
-        row_count=len(hang.threads),
+        hang.threads,
+        _THREADS,
+        most_rows=_MOST_THREADS,
         rest=_IN_JSON,
     )
     yield from doc.notes(
@@ -223,7 +225,7 @@ def _stacks(hang: Hang) -> Iterator[doc.Block]:
     for frames, threads in list(groups.items())[:_MOST_STACKS]:
         of = names([thread.name for thread in threads], most=4)
         yield doc.Subheading(phrase("Stack of ", of))
-        yield from doc.table("Stack", (doc.names("innermost line first", frames),))
+        yield from doc.table("Stack", (doc.column("name", "innermost line first", frames),))
     more = len(groups) - _MOST_STACKS
     if more > 0:
         yield from doc.remarks(f"{numbers.plural(more, 'more stack')}: {_IN_JSON}.")

@@ -22,6 +22,7 @@ from traceview.document.columns import Shown, columns, table
 from traceview.document.model import Section
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
+from traceview.trace.device.table import Table
 from traceview.trace.model import Trace
 
 
@@ -49,10 +50,6 @@ def _range(column: doc.Column) -> str:
 
 def _nothing(*_: object) -> Iterable[Finding]:
     return ()
-
-
-def _always(_: Context) -> bool:
-    return True
 
 
 _RANGES: Final[Mapping[str, Callable[[Any], str]]] = {
@@ -93,18 +90,19 @@ class Analysis(Struct, Generic[R], frozen=True):
     to; `leads`: whether a run can lead to one, told without the result. `diagnose`: its findings, None for one that is not made; `if_absent`: those without a result. `conclude`: findings that are
     only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
     nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
-    it nothing is said.
+    without it nothing is said. `table`: that of `traceview show`, with all rows of a context whose options leave out none.
     """
 
     name: str
     compute: Callable[[Context], R | Skipped]
     rules: tuple[Rule, ...] = ()
-    leads: Callable[[Context], bool] = _always
+    leads: Callable[[Context], bool] = lambda _: True
     diagnose: Callable[[Context, R], Iterable[Finding | None]] = _nothing
     if_absent: Callable[[Context], Iterable[Finding | None]] = _nothing
     conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
     sections: tuple[Callable[[View, R], Section | None], ...] = ()
     title_if_absent: str = ""
+    table: Callable[[Context], Table] | None = None
 
     def can_lead(self, context: Context) -> bool:
         """Whether it can lead to a finding."""

@@ -332,7 +332,9 @@ def memory_of(context: Context) -> Memory | Skipped:
     }
     if not rows:
         return Skipped("no allocator of a GPU recorded what it gave out in the window")
-    fullest = max(rows, key=lambda device: _fill(rows[device]))
+    fullest = max(
+        rows, key=lambda device: rows[device].peak_bytes / (rows[device].capacity_bytes or math.inf)
+    )
     layers = _by_layer(held[fullest])
     return Memory(
         devices=tuple(rows.values()),
@@ -352,10 +354,6 @@ def _by_layer(held: Sequence[HeldBytes]) -> list[HeldByLayer]:
         for layer, layer_count, kinds, size, count in alike
     ]
     return sorted(rows, key=lambda row: (-row.bytes, row.layer or "", row.kind, row.phase))
-
-
-def _fill(row: DeviceMemory) -> float:
-    return row.peak_bytes / (row.capacity_bytes or math.inf)
 
 
 def peaks(context: Context) -> dict[int, int]:

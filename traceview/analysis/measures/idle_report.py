@@ -461,5 +461,4 @@ def _values(context: Context, part: ChosenGaps, labels: _Labels) -> dict[str, np
 def _codes(known: dict[str, int], texts: Sequence[str | None], index: Int64Array) -> Int32Array:
     """The numbers of `texts[index]`."""
     codes = [NONE if text is None else known.setdefault(text, len(known)) for text in texts]
-    result: Int32Array = np.array([*codes, NONE], dtype=np.int32)[index]
-    return result
+    return np.array([*codes, NONE], dtype=np.int32)[index]

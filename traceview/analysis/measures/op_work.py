@@ -270,14 +270,12 @@ class DeviceRoof(Struct, frozen=True, eq=False):
     @property
     def roof_ps(self) -> FloatArray:
         """The longer of the two; NaN where one is not known."""
-        longer: FloatArray = np.maximum(self.compute_ps, self.memory_ps)
-        return longer
+        return np.maximum(self.compute_ps, self.memory_ps)
 
     @property
     def is_memory_bound(self) -> BoolArray:
         """Which labels the memory keeps from being faster, of those that are known."""
-        bound: BoolArray = self.memory_ps >= self.compute_ps
-        return bound
+        return self.memory_ps >= self.compute_ps
 
 
 def roof_of(trace: Trace, device: int, of: DeviceFlops) -> DeviceRoof:
@@ -299,5 +297,4 @@ def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:
     unknown = NumberFormat.UNKNOWN
     known = [*(unknown if each is None else each for each in of_type), unknown]
     of_instruction = np.array(known, dtype=np.uint8)[columns.instruction[rows]]
-    result: npt.NDArray[np.uint8] = np.where(precision == unknown, of_instruction, precision)
-    return result
+    return np.where(precision == unknown, of_instruction, precision)

@@ -151,20 +151,16 @@ class Rule(Struct, frozen=True, kw_only=True):
         arguments: Mapping[str, Argument] | None = None,
         named: Collection[int] | None = None,
         confidence: tuple[Confidence, str] = ("high", ""),
-        evidence: Sequence[Evidence] = (),
-        steps: Sequence[int] = (),
-        title: str = "",
-        action: str = "",
-        notes: Sequence[str] = (),
         keeps_waiting: bool = False,
         saved_ratio: float = 1.0,
+        **words: Any,
     ) -> Finding | None:
         """The finding whose loss these rows of the ledger are; None where they are less than the limit.
 
         `named`: devices that the title names, numbers of the device list; by default those that lose at least half as
         much as the one that loses most. The arguments `who` and `loss` are made here. With few steps the
         confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these. `saved_ratio`: the loss
-        is this part of it, for the rest remains.
+        is this part of it, for the rest remains. `words`: as of `finding`.
         """
         ledger = context.ledger
         lost = ledger.loss(rows, named, keeps_waiting=keeps_waiting).times(saved_ratio)
@@ -190,12 +186,8 @@ class Rule(Struct, frozen=True, kw_only=True):
             },
             loss=loss,
             confidence=("low", FEW_STEPS) if few else confidence,
-            evidence=evidence,
             devices=lost.devices,
-            steps=steps,
-            title=title,
-            action=action,
-            notes=notes,
+            **words,
         )
 
     @property

@@ -230,8 +230,7 @@ def _type_of(instruction: Instruction) -> str:
 def _op_of_label(context: Context) -> Int32Array:
     """By label its op, a name of the trace; `NONE` where none was recorded."""
     trace = context.trace
-    op: Int32Array = trace.device_columns.op[trace.once(op_labels).row]
-    return op
+    return trace.device_columns.op[trace.once(op_labels).row]
 
 
 def _kind_of_label(context: Context) -> Int64Array:
@@ -297,7 +296,7 @@ def _labels_of_graphs(context: Context) -> dict[_Graphs, tuple[BoolArray, BoolAr
         if not names:
             return np.zeros(op.size, dtype=np.bool_)
         texts = (trace.names.text(name) or "" if name != NONE else "" for name in op.tolist())
-        return np.fromiter((_graph_name(text) in names for text in texts), np.bool_, op.size)
+        return np.fromiter((text.rpartition(":")[0] in names for text in texts), np.bool_, op.size)
 
     every = dict.fromkeys(context.once(_graphs_of_hosts))
     return {of: (named(of[0]), named(of[1])) for of in every}
@@ -338,11 +337,6 @@ def _together(context: Context) -> ByLabel:
     for group in context.once(_alike_devices):
         every += group.computed_ps
     return ByLabel.of(every)
-
-
-def _graph_name(op: str) -> str:
-    """The name of an op in its graph, of `scope/name:Type`."""
-    return op.rpartition(":")[0]
 
 
 # Findings

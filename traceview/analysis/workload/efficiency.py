@@ -155,8 +155,7 @@ def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array
         context.trace.once(cast_labels),
         is_small,
     )
-    chosen: Int64Array = np.select(conditions, range(len(conditions)), len(conditions))
-    return chosen
+    return np.select(conditions, range(len(conditions)), len(conditions))
 
 
 _OF_TENSOR_UNITS: Final = (NumberFormat.TF32, NumberFormat.BF16, NumberFormat.FP16)
@@ -297,8 +296,9 @@ def _memory_layer(context: Context, devices: Iterable[int]) -> str:
     return "/".join(places.places[int(total.argmax())].scopes)
 
 
-def efficiency_table(result: Efficiency | None) -> Table:
+def efficiency_table(context: Context) -> Table:
     """A row per device."""
+    result = context.record(ANALYSIS)
     return table("efficiency", *record_columns(DeviceEfficiency, result.devices if result else ()))
 
 
@@ -335,5 +335,10 @@ def _lead(result: Efficiency) -> str:
 
 
 ANALYSIS: Final = Analysis[Efficiency](
-    "efficiency", compute=compute, rules=(LOW_MFU,), diagnose=diagnose, sections=(section,)
+    "efficiency",
+    compute=compute,
+    rules=(LOW_MFU,),
+    diagnose=diagnose,
+    sections=(section,),
+    table=efficiency_table,
 )

@@ -352,7 +352,7 @@ def section(view: View, result: Layers) -> doc.Section:
     blocks = doc.table(
         "Compute by layer",
         (
-            doc.names("layer", ["· " * depth + name for depth, name in _nested(rows)]),
+            doc.column("name", "layer", ["· " * depth + name for depth, name in _nested(rows)]),
             *columns(rows, _shown_columns(result.rows)),
         ),
         row_count=result.row_count,
@@ -398,4 +398,5 @@ ANALYSIS: Final = Analysis[Layers](
     "layers",
     compute=compute,
     sections=(section,),
+    table=layer_table,
 )

@@ -418,4 +418,5 @@ ANALYSIS: Final = Analysis[Memory](
     leads=lambda context: bool(context.trace.once(allocators).of_device),
     diagnose=diagnose,
     sections=(section,),
+    table=memory_table,
 )

@@ -207,4 +207,7 @@ ANALYSIS: Final = Analysis[TopOps](
     compute=compute,
     sections=(section,),
     title_if_absent=TITLE,
+    table=lambda context: event_tables.ops(
+        context.trace, table_in_window(context.trace, context.selection)
+    ),
 )

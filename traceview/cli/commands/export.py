@@ -20,7 +20,7 @@ from traceview.cli.options import (
 )
 from traceview.cli.output import Bundle, Target, say
 from traceview.cli.report_source import Source
-from traceview.export.formats import check_pyarrow
+from traceview.export.parquet import check_pyarrow
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
@@ -87,11 +87,10 @@ def _write_trace(
     with source.analyzed_context() as (drawn_from, report), stage("writing"):
         from traceview.export import perfetto
         from traceview.export.draw import drawn
-        from traceview.export.formats import compressed
 
         parts = perfetto.written(drawn(drawn_from, report))
         is_compressed = output.name.lower().endswith(_COMPRESSED)
-        target.write_parts(compressed(parts) if is_compressed else parts)
+        target.write_parts(perfetto.compressed(parts) if is_compressed else parts)
         return drawn_from.trace
 
 

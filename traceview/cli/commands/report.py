@@ -156,7 +156,7 @@ def _show_report(make: Callable[[], Report], port: int | None) -> None:
             path = Path(tempfile.mkdtemp(prefix="traceview-")) / "report.html"
             path.write_bytes(page)
         except OSError as error:
-            raise _no_file(error) from error
+            raise UsageError(f"cannot write a temporary file: {error.strerror or error}") from error
         _show(path.as_uri())
         return
     from traceview.export.page_server import serving_page
@@ -226,10 +226,6 @@ def _show(address: str) -> None:
     Target(None).write(f"{sanitize(address)}\n")
     if not show(address):
         say("no display to open it on")
-
-
-def _no_file(error: OSError) -> UsageError:
-    return UsageError(f"cannot write a temporary file: {error.strerror or error}")
 
 
 def _free_port(wanted: int) -> int:

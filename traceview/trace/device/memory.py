@@ -79,8 +79,7 @@ class Allocator(Struct, frozen=True, eq=False, dict=True):
     def live_after(self, event: int) -> Int64Array:
         """The events that gave out what is in use after an event, of those that were recorded."""
         given = np.flatnonzero(self.change_bytes[: event + 1] > 0)
-        live: Int64Array = given[self.until[given] > event]
-        return live
+        return given[self.until[given] > event]
 
     def least_held(self, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
         """The least that was in use in each of some spans, what was at its start included."""
@@ -88,8 +87,7 @@ class Allocator(Struct, frozen=True, eq=False, dict=True):
         first = np.searchsorted(self.time_ps, start_ps, side="right")
         last = np.maximum(np.searchsorted(self.time_ps, end_ps) + 1, first + 1)
         bounds = np.stack((first, last), axis=1).ravel()
-        least: Int64Array = np.minimum.reduceat(np.append(levels, levels[-1]), bounds)[::2]
-        return least
+        return np.minimum.reduceat(np.append(levels, levels[-1]), bounds)[::2]
 
 
 class Allocators(Struct, frozen=True, eq=False):

@@ -109,14 +109,10 @@ def _phase_of_scope(scope: bytes) -> Phase:
 def split_op_name(name: bytes) -> tuple[bytes, bytes]:
     """Path and type of an op; an op without a type has a name from XLA, or of a function in C++, `a::b`."""
     path, _, type_ = name.rpartition(b":")
-    return (path, type_) if path and path[-1:] != b":" and _is_type(type_) else (name, b"")
+    return (path, type_) if path and path[-1:] != b":" and _NAME.fullmatch(type_) else (name, b"")
 
 
 @lru_cache(KEPT_NAMES)
-def _is_type(text: bytes) -> bool:
-    return _NAME.fullmatch(text) is not None
-
-
 @lru_cache(KEPT_NAMES)
 def uses_variable(type_: bytes) -> bool:
     """Whether an op of this type runs on the device of a variable, whichever replica issues it."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from traceview.trace.device.table import Column, Table
+from traceview.base.text import encodable
+from traceview.trace.device.table import Column, Table, category
 
 
 def records_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -26,10 +27,13 @@ def frame_of(rows: Table) -> pd.DataFrame:
 def _series(column: Column) -> Any:
     values, missing = column.values, column.missing
     if column.kind == "category":
-        return pd.Categorical.from_codes(values, categories=pd.Index(column.labels, dtype=object))
+        known = category(column.name, values, list(map(encodable, column.labels)))
+        labels = pd.Index(known.labels, dtype=object)
+        return pd.Categorical.from_codes(known.values, categories=labels)
     if column.kind == "text":
         # Left to itself pandas makes numbers of an empty column.
-        return pd.array(list(values), dtype="string")
+        texts = [None if text is None else encodable(text) for text in values]
+        return pd.array(texts, dtype="string")
     if column.kind == "int" and missing is not None:
         return pd.arrays.IntegerArray(values.copy(), missing.copy())
     if column.kind == "bool" and missing is not None:

@@ -308,8 +308,7 @@ class HostEvents:
         rows = self.pipeline_work
         # Few of the names of a trace are those of its pipeline.
         is_python = self._trace.names.where(self._columns.name[rows], _is_python_function)
-        result: Int64Array = rows[is_python]
-        return result
+        return rows[is_python]
 
     def is_in_step(self, rows: Int64Array) -> BoolArray:
         """Which host rows begin inside a step marker."""
@@ -353,8 +352,7 @@ class HostEvents:
             kind = np.where(
                 (kind == HostNameKind.H2D) & ~copies, np.uint8(HostNameKind.OTHER), kind
             )
-        result: npt.NDArray[np.uint8] = kind[self._columns.name[self._span]]
-        return result
+        return kind[self._columns.name[self._span]]
 
     def _names_that(self, matches: Callable[[bytes], bool]) -> BoolArray:
         """Which names of the trace match."""
@@ -525,8 +523,7 @@ def _is_python_function(name: bytes) -> bool:
 
 def among(rows: Int64Array, wanted: Int64Array, values: Int64Array | None = None) -> Int64Array:
     """The `rows` that are in `wanted`, or their `values`."""
-    result: Int64Array = (rows if values is None else values)[is_in(rows, wanted)]
-    return result
+    return (rows if values is None else values)[is_in(rows, wanted)]
 
 
 def last_begun(spans: IntervalSet, time: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -368,14 +368,12 @@ def _has_fill(of_stage: dict[str, Int64Array]) -> BoolArray:
     with_buffer = (of_stage["parallelism"] >= 0) | (of_stage["buffer_limit"] >= 0)
     if not with_buffer.any():
         return with_buffer
-    result: BoolArray = with_buffer | (of_stage["buffered_elements"] >= 0)
-    return result
+    return with_buffer | (of_stage["buffered_elements"] >= 0)
 
 
 def _fill(of_stage: dict[str, Int64Array]) -> Int64Array:
     """Elements in the buffer, for the calls that recorded them."""
-    fill: Int64Array = np.maximum(of_stage["buffered_elements"][_has_fill(of_stage)], 0)
-    return fill
+    return np.maximum(of_stage["buffered_elements"][_has_fill(of_stage)], 0)
 
 
 def _largest(values: Int64Array) -> int | None:

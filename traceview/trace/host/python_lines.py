@@ -119,8 +119,7 @@ class PythonLines:
 
     def _on_clock(self, t_ns: Int64Array) -> Int64Array:
         since_ns = np.clip(t_ns - self._start_ns, -_FURTHEST_NS, _FURTHEST_NS)
-        result: Int64Array = since_ns * PS_PER_NS + self._start_ps
-        return result
+        return since_ns * PS_PER_NS + self._start_ps
 
     @property
     def collections(self) -> IntervalSet:
@@ -419,8 +418,7 @@ class PythonLines:
                 for ps in (self._used_ps, self._passed_ps)
             )
             np.divide(used, passed, out=ratio, where=passed > least_ps)
-        load: npt.NDArray[np.float64] = ratio[group]
-        return load
+        return ratio[group]
 
     def _stacks_that(self, holds: Callable[[tuple[int, ...]], bool]) -> BoolArray:
         """For which stacks with frames of Python something holds."""

@@ -14,6 +14,8 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, 
 
 from msgspec import Meta, Struct
 
+from traceview.base.text import encodable
+
 LARGEST: Final = 2**62
 """No count and no time that traceview writes is larger."""
 
@@ -79,7 +81,7 @@ def _typed(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
         return tuple(_typed(item, arguments[0], wrong, path) for item in _checked(list, value))
     if origin is dict:
         items = _checked(dict, value).items()
-        return {_encodable(key): _typed(item, arguments[1], wrong, path) for key, item in items}
+        return {encodable(key): _typed(item, arguments[1], wrong, path) for key, item in items}
     if isinstance(hint, type) and issubclass(hint, Struct):
         return read_as(hint, _checked(dict, value), wrong, path)
     return _plain(value, hint)
@@ -104,10 +106,5 @@ def _plain(value: Any, hint: Any) -> Any:
     if hint in (int, float) and not abs(value) <= LARGEST:
         raise _WrongTypeError
     if hint is str:
-        return _encodable(_checked(str, value))
+        return encodable(_checked(str, value))
     return float(value) if hint is float else _checked(hint, value)
-
-
-def _encodable(text: str) -> str:
-    """The text without lone surrogates, which JSON may hold and no file of ours."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -356,8 +356,7 @@ def _ends(names: Names, columns: HostColumns, rows: Int64Array) -> Int64Array:
     np.maximum.at(until, consumed[is_end], _completed(names, columns, consumer[is_end]))
     of_row = np.full(columns.count, NONE, dtype=np.int64)
     of_row[producer] = until[produced]
-    result: Int64Array = np.maximum(end, of_row[rows])
-    return result
+    return np.maximum(end, of_row[rows])
 
 
 def _completed(names: Names, columns: HostColumns, ends: Int64Array) -> Int64Array:
