@@ -624,7 +624,13 @@ PROGRAMS: Final = {
             ("compile",),
             "mean",
         ),
-        Program("gpu_jax_host_optimizer", "Adam runs on the host, in NumPy", _PYTHON, ("python",)),
+        Program(
+            "gpu_jax_host_optimizer",
+            "Adam runs on the host, in NumPy, which reads the gradients",
+            _PYTHON,
+            ("python",),
+            second=("d2h-sync",),
+        ),
         Program(
             "gpu_jax_micro_losses",
             "the loss of each of 24 small batches is read at once",
@@ -634,8 +640,8 @@ PROGRAMS: Final = {
         Program(
             "gpu_jax_undonated_bank",
             "a bank of 10 GB is not donated, so that each step copies it",
-            ("costly-ops",),
-            ("compute",),
+            ("d2d-copies",),
+            ("d2d",),
         ),
         Program(
             "gpu_jax_power_iteration",

@@ -20,6 +20,7 @@ from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
+from traceview.analysis.measures.op_work import line_of
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Part, Rate
@@ -48,7 +49,7 @@ from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.device.correlation import Copies, copies_of
-from traceview.trace.device.op_names import split_op
+from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import pcie_bytes_per_second
@@ -349,15 +350,64 @@ H2D_EXPOSED: Final = Rule(
     example="Both GPUs wait 25.0 of 50.0 ms (50%) for HtoD copies",
 )
 
+D2D_COPIES: Final = Rule(
+    code="d2d-copies",
+    states=(State.D2D,),
+    title="{who:spends/spend} {loss} in DtoD copies[, {ops}][, {line}]",
+    meaning=(
+        "Arrays are copied, or filled, within the memory of a device while nothing computes. A copy reads and writes each byte, and "
+        "computes nothing."
+    ),
+    starts_at="{limit} of the GPU time in such copies; not those between devices",
+    action="See which ops copy, and whether each needs a new array: `traceview show copies LOGDIR`.",
+    actions={
+        "jax": (
+            "Donate the arrays that the function returns changed: `jax.jit(step, donate_argnums=0)` writes into them.",
+            "XLA copies an array that it may not overwrite. A donated one cannot be used after the call.",
+        )
+    },
+    reasons={"": "the copies are recorded with their times"},
+    metrics={"copy_count": "copies within the device"},
+    example="GPU:0 spends 6.17 of 8.90 ms (69%) in DtoD copies, copy.2",
+)
+
 
 def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
-    """Copies to GPUs that hold up the step, without those of what the CPU computes or sums, which are other findings."""
+    """Copies that hold up the step, without those of what the CPU computes or sums, which are other findings."""
     ledger = context.ledger
-    rows = ledger.rows(states=H2D_EXPOSED.states) & ~context.once(detour_rows)
+    others = context.once(detour_rows)
     of_sums = context.once(reduction_rows)
     if ledger.loss(of_sums).share >= LIMIT:
-        rows &= ~of_sums
-    yield _finding(context, rows, result)
+        others = others | of_sums
+    yield _finding(context, ledger.rows(states=H2D_EXPOSED.states) & ~others, result)
+    yield _within_devices(context, ledger.rows(states=D2D_COPIES.states) & ~others, result)
+
+
+def _within_devices(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:
+    """Copies from and to the memory of one device, with the op and the line of those that take longest."""
+    trace, columns = context.trace, context.ledger.columns
+    rows &= ~trace.device_columns.p2p[columns.event]
+    if not rows.any():
+        return None
+    labels = trace.once(op_labels)
+    of_row, lasted = labels.of_row[columns.event[rows]], columns.duration_ps[rows]
+    by_label = totals(of_row, lasted, labels.row.size)
+    op = trace.names.text(int(trace.device_columns.op[labels.row[int(by_label.argmax())]]))
+    line = line_of(context, by_label)
+    named = context.ledger.loss(rows).devices
+    return D2D_COPIES.of_rows(
+        context,
+        rows,
+        arguments={
+            **({} if op is None else {"ops": Ops((op,))}),
+            **({"line": Line(line)} if line else {}),
+        },
+        evidence=[
+            Evidence("copy_count", row.directions["d2d"].count, None, row.device)
+            for row in result.devices
+            if row.device in named
+        ],
+    )
 
 
 def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:
@@ -524,8 +574,8 @@ def source_table(context: Context) -> Table:
 ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=compute,
-    rules=(H2D_EXPOSED,),
-    leads=has_time(*H2D_EXPOSED.states),
+    rules=(H2D_EXPOSED, D2D_COPIES),
+    leads=has_time(*H2D_EXPOSED.states, *D2D_COPIES.states),
     diagnose=_diagnose,
     if_absent=_diagnose_cpus,
     sections=(transfers_section,),

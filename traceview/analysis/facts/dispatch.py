@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
-from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import NEVER, BoolArray, Int32Array, Int64Array, IntervalSet, union
 from traceview.base.units import PS_PER_MS, PS_PER_US
 from traceview.ledger.build import cut_at, is_among, recast, recast_rows
@@ -159,6 +159,7 @@ def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list
     # Else the next work was launched, or another thread was at work on it, before the device had nothing to do.
     _, handed_over = late_parts(context.trace, gaps, waits)
     waits = waits[handed_over > start[waits]]
+    waits = waits[~is_in(start[waits], _ends_of_conditions(context.trace, device))]
     spans, by = union(start[waits], end[waits]), (By.NONE, NONE)
     before = union(since[waits], start[waits])
     line = python.lines.at(python.caller, before.start, before.end) if python else None
@@ -172,6 +173,19 @@ def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list
         by = (By.PYTHON, lines.index(str(line)))
     among = (State.LAUNCH, State.LATENCY)
     return [partial(recast, spans=spans, among=among, state=State.SYNC, by=by)]
+
+
+_ON_CONDITION: Final = (b"while", b"conditional")
+
+
+def _ends_of_conditions(trace: Trace, device: int) -> Int64Array:
+    """When a device had copied to the host whether a loop or a branch of an XLA program goes on: the host launches, and reads no value."""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    is_condition = [each.name.startswith(_ON_CONDITION) for each in trace.instructions]
+    chosen = np.array([*is_condition, False])[columns.instruction[own]]
+    chosen &= columns.class_[own] == ActivityClass.D2H
+    ends: Int64Array = columns.end_ps[own][chosen]
+    return ends
 
 
 def _waiting_since(context: Run, host: int, end_ps: Int64Array) -> Int64Array:

@@ -129,8 +129,10 @@ D2H_SYNC: Final = Rule(
 LAUNCH_BOUND: Final = Rule(
     code="launch-bound",
     states=(State.LAUNCH,),
-    title="{who:waits/wait} {loss} for kernel launches",
-    titles={"kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}"},
+    title="{who:waits/wait} {loss} for kernel launches[, {line}]",
+    titles={
+        "kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}[, {line}]"
+    },
     meaning=(
         "The host launches ops one after the other more slowly than the device runs them: many small kernels, eager "
         "execution, Python between launches, or executor threads that compete."

@@ -28,6 +28,7 @@ from traceview.analysis.gpu_time.host_calls import (
 )
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
+from traceview.analysis.measures.op_work import line_of
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
@@ -55,10 +56,11 @@ from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Loss, totals
 from traceview.trace.device.lines import graph_lines
-from traceview.trace.device.op_names import SideWork, side_work_of
+from traceview.trace.device.op_names import SideWork, op_labels, side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
+from traceview.trace.model import NONE
 from traceview.xplane.host_names import HostNameKind, host_name_kind, op_type
 from traceview.xplane.planes import is_compilation
 
@@ -313,16 +315,25 @@ def _launches(waits: _Waits) -> Iterator[Finding | None]:
     ratio = int(columns.duration_ps[running].sum()) / int(columns.duration_ps[waits.rows].sum())
     of_named = [d for d in ledger.devices if trace.device_key(d) in waits.loss.devices]
     kernels = unique_ids(columns.event[running & is_in(ledger.device, of_named)]).size
-    key, arguments = "", dict[str, Argument]()
+    key, arguments = "", _line_of_ops(waits.context, waits.rows)
     if ratio >= _CLEAR_RATIO and waits.loss.named_steps:
         key = "kernels"
-        arguments = {
+        arguments |= {
             "count": Number(kernels // waits.loss.named_steps, "kernel"),
             "short": Time(SMALL_KERNEL_PS),
         }
     yield waits.finding(
         rules.LAUNCH_BOUND, arguments=arguments, title=key, action=key, notes=(key,)
     )
+
+
+def _line_of_ops(context: Context, rows: BoolArray) -> dict[str, Argument]:
+    """The line of Python that made most of the ops that run, or begin, after these rows of the ledger."""
+    columns, labels = context.ledger.columns, context.trace.once(op_labels)
+    known = rows & (columns.event != NONE)
+    of_row = labels.of_row[columns.event[known]]
+    line = line_of(context, totals(of_row, columns.duration_ps[known], labels.row.size))
+    return {"line": Line(line)} if line else {}
 
 
 # Python
@@ -477,16 +488,17 @@ def _python_thread(waits: _Waits) -> Iterator[Finding | None]:
 
 
 def _compilation(waits: _Waits) -> Iterator[Finding | None]:
-    """One finding: the first call of a function, functions traced again, or what else is compiled."""
+    """One finding: functions traced again, the first call of a function, or what else is compiled."""
     context = waits.context
     trace, selection = context.trace, context.selection
-    call = first_call(trace, context.idle.states[waits.host], selection, waits.host)
-    if call is not None and waits.loss.named_share >= rules.FIRST_CALL.limit:
-        yield _first_call(waits, call)
-        return
     retraced = [
         call for host in selection.windows for call in retraced_calls(trace, selection, host)
     ]
+    call = first_call(trace, context.idle.states[waits.host], selection, waits.host)
+    # A graph that is made again is prepared as at the first call.
+    if not retraced and call is not None and waits.loss.named_share >= rules.FIRST_CALL.limit:
+        yield _first_call(waits, call)
+        return
     if not retraced:
         times, used = int(waits.is_affected.sum()), waits.is_affected.size
         recurs = (
