@@ -20,6 +20,7 @@ from msgspec import Struct
 from traceview.base.intervals import Int32Array
 from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import (
+    OPTIMIZER_FUNCTION,
     Phase,
     op_labels,
     phase_of,
@@ -71,7 +72,16 @@ def label_places(trace: Recording) -> LabelPlaces:
     for label, (text, line) in enumerate(zip(texts, trace.once(label_lines), strict=True)):
         made = Place(scopes_of[op_of[text]], line)
         place[label] = number_of.setdefault(made, len(number_of))
+    phase[(phase == Phase.UNKNOWN) & _are_updates(tuple(number_of))[place]] = Phase.OPTIMIZER
     return LabelPlaces(tuple(number_of), place, phase)
+
+
+def _are_updates(places: Sequence[Place]) -> npt.NDArray[np.bool_]:
+    """Which places are in a Python function that is named like an optimizer, as of JAX, whose scopes show none."""
+    functions = [place.line.rpartition(" in ")[2] for place in places]
+    return np.array(
+        [bool(OPTIMIZER_FUNCTION.fullmatch(name)) for name in functions], dtype=np.bool_
+    )
 
 
 def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, Phase]]:

@@ -55,11 +55,16 @@ _BACKWARD_SCOPE: Final = re.compile(rb"(?:^|/)(?:gradient_tape|gradients(?:_\d+)
 _BACKWARD_TYPE: Final = re.compile(rb"Grad(?:WithArgmax)?(?:V\d+)?$|Backprop")
 _REDUCTION_TYPE: Final = re.compile(rb"Collective\w+|Nccl(?:AllReduce|Reduce)\w*")
 _OPTIMIZER_TYPE: Final = re.compile(rb"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*")
+_OPTIMIZERS: Final = "sgd|gradientdescent|momentum|rmsprop|adam|adamw|adamax|nadam|adagrad|adadelta|adafactor|ftrl|lamb|lion|muon|adamweightdecay"
 OPTIMIZER_SCOPE: Final = re.compile(
-    rb"(?:^|/)(?:update_\d+|(?:loss_scale_)?optimizer|sgd|gradientdescent|momentum|rmsprop|adam|adamw|adamax"
-    rb"|nadam|adagrad|adadelta|adafactor|ftrl|lamb|lion|muon|adamweightdecay)(?:_\d+)*/",
+    rf"(?:^|/)(?:update_\d+|(?:loss_scale_)?optimizer|{_OPTIMIZERS})(?:_\d+)*/".encode(),
     re.IGNORECASE,
 )
+OPTIMIZER_FUNCTION: Final = re.compile(
+    rf"(?:scale_by_)?(?:{_OPTIMIZERS})(?:_(?:step|update))?|apply_updates|apply_gradients|update_moment\w*",
+    re.IGNORECASE,
+)
+"""Names of Python functions that update variables: of optimizers, and of Optax and Flax."""
 _USES_VARIABLE: Final = re.compile(
     rb"(?:Read|Assign(?:Add|Sub)?)VariableOp|Resource(?:Gather|Scatter|(?:Sparse)?Apply)\w*"
 )
