@@ -35,9 +35,11 @@ WAITS_FOR_RESULTS: Final = (
 )
 """States of a GPU before and during the copy of what an op on the CPU made."""
 
-_TRANSFER: Final = re.compile(
+TRANSFER: Final = re.compile(
     rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
 )
+"""Copies inside of a graph."""
+
 _WITHOUT_INPUT: Final = re.compile(
     rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|(?=\w*Iterator)\w+|Optional\w*"
 )
@@ -61,7 +63,7 @@ def copied_results(context: Run) -> Results:
     is_up = trace.device_columns.class_[copies.row] == ActivityClass.H2D
     source_of = {}
     for name in unique_ids(copies.op[is_up]).tolist():
-        transfer = _TRANSFER.fullmatch(names[name]) if name != NONE else None
+        transfer = TRANSFER.fullmatch(names[name]) if name != NONE else None
         if transfer:
             source_of[name] = transfer["edge"] or transfer["node"]
     sources = set(source_of.values())
@@ -101,6 +103,6 @@ def detour_rows(context: Run) -> BoolArray:
     rows |= ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
     down = ledger.rows(states=(State.D2H,))
     op = trace.device_columns.op[columns.event[down]]
-    down[down] = trace.names.where(op, _TRANSFER.fullmatch)
+    down[down] = trace.names.where(op, TRANSFER.fullmatch)
     rows |= down
     return rows if ledger.loss(rows).share >= LIMIT else nothing

@@ -88,7 +88,8 @@ D2H_SYNC: Final = Rule(
     states=(State.SYNC,),
     title="{who:waits/wait} {loss} while the host reads a value[ in {line}]",
     titles={
-        "late": "{who:waits/wait} {loss}: the host stays blocked after they are done[, {line}]"
+        "late": "{who:waits/wait} {loss}: the host stays blocked after they are done[, {line}]",
+        "returned": "{who:waits/wait} {loss} while the host waits for what the step returns[ in {line}]",
     },
     meaning=(
         "The host blocks until the device has finished or a value is copied back. Meanwhile nothing is queued, so the "
@@ -109,11 +110,20 @@ D2H_SYNC: Final = Rule(
         "jax": (
             "Read results in every 100th step only: `block_until_ready`, `float(loss)` and printing an array wait for the device.",
             "Or read those of the step before, so that one step is always queued: `jax.block_until_ready(last_loss)`.",
-        )
+        ),
+        "keras": (
+            "`fit` reads its metrics after each call: let a call run several steps, `model.compile(..., steps_per_execution=10)`.",
+            "Callbacks of each batch are called once for these steps.",
+        ),
+        "returned": (
+            "Return no value from the step in most calls: `strategy.reduce` puts it on the CPU, where each call waits for it.",
+            "Add to a `tf.keras.metrics.Mean` in the function of a replica, and read that at the end of an epoch.",
+        ),
     },
     limits={"late_row_ps": 1_000_000_000, "late_ratio": 0.50},
     notes={
         **_SOME_STEPS,
+        "returned": "The call itself waits: its graph copies what it returns to the host.",
         "late": (
             "For {late} of that time no device of the host has work: the call returns late[, while {event} is open on {thread}]. "
             "Blocking less often saves the time; why the runtime is late was not recorded."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.detours import detour_rows
+from traceview.analysis.facts.detours import TRANSFER, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, rows_of_keys
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.python_lock import threads_at_work
@@ -62,11 +63,16 @@ from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
 from traceview.trace.model import NONE
 from traceview.xplane.host_names import HostNameKind, host_name_kind, op_type
-from traceview.xplane.planes import is_compilation
+from traceview.xplane.planes import ActivityClass, is_compilation
 
 _LISTED_CALLS: Final = 4
 
 _PUTS: Final = "device_put"
+_CALLS: Final = " in quick_execute"
+_KERAS_STEP: Final = re.compile(
+    rb"EagerLocalExecute: __inference_(?:multi_step_on_iterator|one_step_on_data|train_function)"
+)
+"""The graphs of `Model.fit` (Keras 2 and 3)."""
 """The end of functions of JAX that copy arrays to devices."""
 
 _CONVERTS: Final = (
@@ -288,7 +294,11 @@ def _sync(waits: _Waits) -> Iterator[Finding | None]:
     ratio = int(late_ps.sum()) / int(columns.duration_ps[of_host].sum())
     # What is idle has nothing to do: of a device alone that would hold for every wait.
     if len(own) < 2 or ratio < limits["late_ratio"]:
-        yield waits.finding(rules.D2H_SYNC, arguments=arguments)
+        key = _how_read(waits)
+        title = key if key in rules.D2H_SYNC.titles else ""
+        yield waits.finding(
+            rules.D2H_SYNC, arguments=arguments, title=title, action=key, notes=(title,)
+        )
         return
     longest = int(late_ps.argmax())
     arguments["late"] = Part(ratio)
@@ -303,6 +313,20 @@ def _sync(waits: _Waits) -> Iterator[Finding | None]:
         title="late",
         notes=("late",),
     )
+
+
+def _how_read(waits: _Waits) -> str:
+    """Whether the call of a graph waits for what it returns, or Keras reads its metrics; else empty."""
+    trace, python = waits.context.trace, waits.python(State.SYNC)
+    if is_of_jax(trace):
+        return ""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(waits.device)
+    copied = columns.op[own][columns.class_[own] == ActivityClass.D2H]
+    sent = int(trace.names.where(copied, TRANSFER.fullmatch).sum())
+    is_in_call = python is not None and (python.inner or "").endswith(_CALLS)
+    if is_in_call and sent >= waits.context.ledger.steps_of_device[waits.device]:
+        return "returned"
+    return "keras" if trace.named_on(waits.host, _KERAS_STEP.match).size else ""
 
 
 # Launches
