@@ -98,3 +98,22 @@ def test_without_a_standard_error_it_is_silent(python: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "1\n")
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_only_a_site_folder_has_the_line(python: Path, tmp_path: Path, is_installed: bool) -> None:
+    """Not PYTHONPATH, as of `pip install --target`, nor the working directory: there Python reads no `.pth` files."""
+    if not is_installed:
+        next(tmp_path.glob("venv/lib/python*/site-packages/traceview.pth")).unlink()
+    code = f"""if True:
+        import sys
+        from traceview.base.errors import CaptureError
+        from traceview.capture.launch.command import become
+        from traceview.capture.record.settings import Settings
+        try:
+            become([sys.executable, "-c", "print('trained')"], Settings.read("--steps 1:2 --out {tmp_path}"))
+        except CaptureError as error:
+            print("is not installed" in str(error))
+    """
+    done = run(python, code, PYTHONPATH=str(ROOT))
+    assert done.stdout == ("trained\n" if is_installed else "True\n")

@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import signal
+import site
 import sys
 import time
 from collections.abc import Sequence
@@ -161,10 +162,10 @@ def end_as(code: int) -> NoReturn:
 
 def _environment(command: Sequence[str], settings: Settings) -> dict[str, str]:
     """The environment of the command, after all that can be checked before."""
-    if not any(Path(folder, STARTUP_FILE).is_file() for folder in sys.path):
+    if not any(Path(folder, STARTUP_FILE).is_file() for folder in _site_folders()):
         raise CaptureError(
-            f"traceview is not installed for {sys.executable}: {STARTUP_FILE} is missing, by which each Python captures itself",
-            hint=f"{sys.executable} -m pip install traceview",
+            f"traceview is not installed for {sys.executable}: no site folder has {STARTUP_FILE}, by which each Python captures itself",
+            hint=f"{sys.executable} -m pip install traceview; a folder on PYTHONPATH, as of pip install --target, is no site folder",
         )
     for word in command[1:]:
         if not word.startswith("-"):
@@ -178,6 +179,14 @@ def _environment(command: Sequence[str], settings: Settings) -> dict[str, str]:
     destination.prepare()
     destination.clean()
     return {**os.environ, VARIABLE: settings.written()}
+
+
+def _site_folders() -> list[str]:
+    """Where Python reads `.pth` files as it starts: not on PYTHONPATH, and not in the folder that it is started in."""
+    sites = {*site.getsitepackages(), site.getusersitepackages()}
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    others = {os.path.abspath(folder) for folder in (*given, "")}
+    return [folder for folder in sys.path if folder in sites or os.path.abspath(folder) not in others]
 
 
 def _launch(pid: int) -> str:
