@@ -132,7 +132,7 @@ def cpu_op_between() -> Scenario:
         "h2d": {"bytes": 2_000_000, "exposed_ps": ms(4)},
         "d2h": {"bytes": 4_000_000, "exposed_ps": ms(4)},
     }
-    truth = _truth(device, transfers, must=[], must_not=["h2d-exposed"])
+    truth = _truth(device, transfers, must=["cpu-heavy-op"], must_not=["h2d-exposed"])
     return Scenario("cpu_op_between", {"host0": trace}, truth)
 
 

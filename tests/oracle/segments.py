@@ -290,11 +290,17 @@ class Ledger:
             if device.kind == "replica":
                 continue
             gaps = find_gaps(self._all, answer, host, device)
+            # A loop or a branch of XLA reads its condition: the runtime does, to launch what follows.
+            read = {
+                one.event.end
+                for one in device.of_class("d2h")
+                if one.event.text("hlo_op").startswith(("while", "conditional"))
+            }
             waited = [
                 (gap.start, gap.end)
                 for gap in gaps
                 for before in causes_in(host, host.caller, gap.start - 1, gap.start)
-                if gap.turn > gap.start and before[2] == "sync"
+                if gap.turn > gap.start and before[2] == "sync" and gap.start not in read
             ]
             self._recast(device, Cover(waited), ("launch", "latency"), "sync")
 

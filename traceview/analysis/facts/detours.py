@@ -50,10 +50,14 @@ _OF_REPLICA: Final = re.compile(rb"(?:^|/)replica_[1-9]\d*(?:_\d+)?/")
 
 
 class Results(Struct, frozen=True, eq=False):
-    """Copies to devices of what ops on the CPU made: int64 `row`, in the device columns; whether of a sum over replicas, bool `is_sum`."""
+    """Copies to devices of what ops on the CPU made: int64 `row`, in the device columns; whether of a sum over replicas, bool `is_sum`.
+
+    `op_of`: by the name of a copy, a number of `Trace.names`, the op whose result it brings, `scope/name:Type`.
+    """
 
     row: Int64Array
     is_sum: BoolArray
+    op_of: dict[int, bytes]
 
 
 def copied_results(context: Run) -> Results:
@@ -77,7 +81,12 @@ def copied_results(context: Run) -> Results:
     brought = [name for name, source in source_of.items() if source in type_of]
     sums = [name for name in brought if is_sum(names[name], type_of[source_of[name]])]
     chosen = is_up & is_in(copies.op, brought)
-    return Results(copies.row[chosen], is_in(copies.op[chosen], sums))
+    op_of = {
+        name: b"%s:%s" % (source, type_of[source])
+        for name, source in source_of.items()
+        if source in type_of
+    }
+    return Results(copies.row[chosen], is_in(copies.op[chosen], sums), op_of)
 
 
 def is_sum(name: bytes, type_: bytes) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.detours import TRANSFER, detour_rows
+from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, rows_of_keys
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.python_lock import threads_at_work
@@ -597,13 +597,12 @@ def _first_call(waits: _Waits, call: FirstCall) -> Finding:
 def _detours(waits: _Waits) -> Finding | None:
     """Ops of the step on the CPU with the copies around them, and the line of the one that devices wait for longest."""
     context, columns = waits.context, waits.context.ledger.columns
-    by_op = waits.rows & (columns.by_kind == By.OP)
-    # Of a copy the op is that which sends; it may have taken no time to speak of.
-    worked = by_op & (columns.state == State.HOST_OPS)
-    rows = worked if worked.any() else by_op
-    ops, place = unique_inverse(columns.by[rows])
-    longest = np.argsort(-totals(place, columns.duration_ps[rows], ops.size), kind="stable")
-    names = [context.trace.names[op] for op in ops[longest].tolist()]
+    by_op = waits.rows & (columns.by_kind == By.OP) & (columns.state != State.D2H)
+    ops, place = unique_inverse(columns.by[by_op])
+    longest = np.argsort(-totals(place, columns.duration_ps[by_op], ops.size), kind="stable")
+    # A copy counts for the op whose result it brings.
+    op_of = context.once(copied_results).op_of
+    names = [op_of.get(op, context.trace.names[op]) for op in ops[longest].tolist()]
     types = dict.fromkeys((op_type(name) or name).decode("utf-8", "replace") for name in names)
     first = names[0].decode("utf-8", "replace")
     is_python = side_work_of(names[0]) is SideWork.PYTHON

@@ -185,8 +185,8 @@ def _site_folders() -> list[str]:
     """Where Python reads `.pth` files as it starts: not on PYTHONPATH, and not in the folder that it is started in."""
     sites = {*site.getsitepackages(), site.getusersitepackages()}
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    others = {os.path.abspath(folder) for folder in (*given, "")}
-    return [folder for folder in sys.path if folder in sites or os.path.abspath(folder) not in others]
+    others = {Path(folder).resolve() for folder in (*given, "")}
+    return [path for path in sys.path if path in sites or Path(path).resolve() not in others]
 
 
 def _launch(pid: int) -> str:
