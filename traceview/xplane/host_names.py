@@ -142,8 +142,8 @@ def _of_type(type_: bytes, otherwise: HostNameKind) -> HostNameKind:
 def _of_driver_call(name: bytes) -> HostNameKind:
     if _STAGING.fullmatch(name):
         return HostNameKind.H2D
-    call = re.sub(rb"^(?:cu|hip)(?=Mem)|(?:_v2)?(?:_ptsz)?$", b"", name)
-    match name_kind(call):
+    call = name[name.find(b"Mem") :] if name.startswith((b"cuMem", b"hipMem")) else name
+    match name_kind(call.removesuffix(b"_ptsz").removesuffix(b"_v2")):
         case NameKind.H2D:
             return HostNameKind.H2D
         case NameKind.D2H:
