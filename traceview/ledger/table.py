@@ -554,4 +554,3 @@ def gap_states(ledger: Ledger, gaps: Gaps) -> GapStates:
         largest[in_state > most_ps] = number
         np.maximum(most_ps, in_state, out=most_ps)
     return GapStates(start, start + duration, gap, state, by_state, largest)
-
