@@ -613,9 +613,7 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         """The events of a host whose name matches, as rows of the host columns; `matches`: a function of a module."""
         rows = self.host_columns.rows_of_host(host)
         is_match = self.names.every(matches, np.bool_)
-        result: Int64Array = (
-            np.flatnonzero(is_match.take(self.host_columns.name[rows])) + rows.start
-        )
+        result: Int64Array = np.flatnonzero(is_match[self.host_columns.name[rows]]) + rows.start
         return result
 
     def device_rows(self, host: int) -> Int64Array:

@@ -280,7 +280,7 @@ class HostEvents:
     def rows_of_model(self) -> Int64Array:
         """The events of all threads of the model, and the iterator ops on tf.data threads that the model waits for."""
         waited = self._kinds == HostNameKind.ASYNC_INPUT
-        is_of_model = waited | self._is_model_line.take(self._columns.line[self._span])
+        is_of_model = waited | self._is_model_line[self._columns.line[self._span]]
         rows: Int64Array = np.flatnonzero(is_of_model) + self._span.start
         return rows
 
@@ -353,7 +353,7 @@ class HostEvents:
             kind = np.where(
                 (kind == HostNameKind.H2D) & ~copies, np.uint8(HostNameKind.OTHER), kind
             )
-        result: npt.NDArray[np.uint8] = kind.take(self._columns.name[self._span])
+        result: npt.NDArray[np.uint8] = kind[self._columns.name[self._span]]
         return result
 
     def _names_that(self, matches: Callable[[bytes], bool]) -> BoolArray:
@@ -391,11 +391,11 @@ class HostEvents:
         """The same of all rows of this host: they began in a call of the pipeline, or in what runs under its id."""
         columns, id_ = self._columns, self._stat("id")
         first = self._span.start
-        is_root = self._names_that(is_pipeline_call).take(columns.name[self._span])
+        is_root = self._names_that(is_pipeline_call)[columns.name[self._span]]
         captured = id_.value[is_root[id_.row - first]]
         is_root[id_.row[is_in(id_.value, captured)] - first] = True
         result = np.zeros(is_root.size, dtype=np.bool_)
-        roots, thread = np.flatnonzero(is_root) + first, self.thread.take(columns.line[self._span])
+        roots, thread = np.flatnonzero(is_root) + first, self.thread[columns.line[self._span]]
         for number in unique_ids(thread[is_root]).tolist():
             own = np.flatnonzero(thread == number) + first
             spans = self._spans(roots[self.thread[columns.line[roots]] == number])
@@ -449,7 +449,7 @@ class HostEvents:
     @cached_property
     def frames(self) -> IntervalSet:
         """When the tracer of Python shows a frame on any thread."""
-        is_frame = self._is_frame.take(self._columns.name[self._span])
+        is_frame = self._is_frame[self._columns.name[self._span]]
         return self._spans(np.flatnonzero(is_frame) + self._span.start)
 
     def is_spoken(self, rows: Int64Array) -> BoolArray:
