@@ -210,11 +210,11 @@ class _Printed(Struct):
 def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     """The columns that fit beside each other; returns the headings of the others, and the width at which all fit."""
     columns = [column for column in table.columns if column.kind not in _INVISIBLE]
-    texts = [_texts(page, column, is_first=place == 0) for place, column in enumerate(columns)]
-    printed = _printed(page, columns, texts, most_lines=1)
+    written = [(of, _texts(page, of, is_first=not at)) for at, of in enumerate(columns)]
+    printed = [_printed(page, *of, 1, is_first=not at) for at, of in enumerate(written)]
     needed = _total([column.readable for column in printed])
     if needed > page.width:
-        printed = _printed(page, columns, texts, most_lines=2)
+        printed = [_printed(page, *of, 2, is_first=not at) for at, of in enumerate(written)]
     kept = _fitting(page, printed)
     _shrink(page, kept)
     if any(column.column.heading for column in kept):
@@ -241,15 +241,6 @@ def _texts(page: Page, column: doc.Column, *, is_first: bool) -> list[Text]:
 
 
 def _printed(
-    page: Page, columns: Sequence[doc.Column], texts: Sequence[list[Text]], most_lines: int
-) -> list[_Printed]:
-    return [
-        _printed_column(page, column, of_column, most_lines, is_first=place == 0)
-        for place, (column, of_column) in enumerate(zip(columns, texts, strict=True))
-    ]
-
-
-def _printed_column(
     page: Page, column: doc.Column, texts: list[Text], most_lines: int, *, is_first: bool
 ) -> _Printed:
     heading = [page.middle(column.heading, WIDEST_FIRST)]

@@ -454,16 +454,10 @@ def recast_ends(
     columns: Columns, length_ps: Int64Array, state: State, by: tuple[By, int] | None = None
 ) -> Columns:
     """The segments of a device, where the last `length_ps` of each row have another state."""
-    # Mostly few rows change.
-    rows = np.flatnonzero(length_ps > 0)
-    duration = columns.duration_ps[rows]
-    begin = columns.start_ps[rows] + np.maximum(duration - length_ps[rows], 0)
-    from_ps = np.full(columns.count, np.iinfo(np.int64).max)
-    from_ps[rows] = begin
-    is_part = length_ps[rows] < duration
-    inside = np.zeros(columns.count, dtype=np.bool_)
-    inside[rows[is_part]] = True
-    cut, number, _ = cut_at(columns, begin[is_part], inside)
+    length = np.minimum(length_ps, columns.duration_ps)
+    from_ps = columns.end_ps - length
+    inside = (length > 0) & (length < columns.duration_ps)
+    cut, number, _ = cut_at(columns, from_ps[inside], inside)
     return _changed(cut, cut.start_ps >= from_ps.take(number), state, by)
 
 

@@ -546,10 +546,7 @@ def gap_states(ledger: Ledger, gaps: Gaps) -> GapStates:
     known = np.flatnonzero(np.bincount(state))
     first = np.zeros(len(State), dtype=np.int64)
     first[known] = np.arange(known.size) * gaps.count
-    place = first.take(state)
-    place += gap
-    sums = SWEEPS.totals(place, duration, known.size * gaps.count)
-    del place
+    sums = SWEEPS.totals(first.take(state) + gap, duration, known.size * gaps.count)
     by_state = dict(zip(known.tolist(), sums.reshape(known.size, gaps.count), strict=True))
     largest = np.full(gaps.count, State.UNKNOWN, dtype=np.uint8)
     most_ps = np.zeros(gaps.count, dtype=np.int64)
