@@ -105,6 +105,7 @@ ROWS: Final = (
     *(_row("events", steps, Shape(steps=steps)) for steps in (1, 10, 51, 204, 900)),
     *(_row("steps", count, replace(_STEP, steps=count)) for count in (50, 715, 2860)),
     *(_row("tiny steps", count, replace(_TINY_STEP, steps=count)) for count in (700, 3000, 20_000)),
+    *(_row("ops of a step", count, Shape(steps=4, ops=count)) for count in (650, 2600, 10_400)),
     *(_row("GPUs", count, Shape(steps=20, gpus=count, ops=60)) for count in (4, 16, 64)),
     *(_made("GPUs of one kernel", count, write_gpus) for count in (250, 500, 2000)),
     *(_row("hosts of 3 MB", n, Shape(steps=1, ops=480), n) for n in (1, 16, 64, 256)),

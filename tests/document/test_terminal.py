@@ -14,6 +14,8 @@ from tests.charts import SLICE_COUNT
 from tests.charts import strip as strip_of
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
+from traceview.document import terminal
+from traceview.document.columns import cell_texts
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Column, Document, Section, Strips, column, notes, table
 from traceview.document.page import Page
@@ -35,6 +37,22 @@ def lines_of(columns: Sequence[Column], width: int, **changes: Any) -> list[str]
     """A table alone, without the title of its section."""
     section = Section("a", "Title", table("label", columns, **changes))
     return render_section(section, width=width, color=False).splitlines()[1:]
+
+
+def test_headings_in_two_lines_do_not_write_the_cells_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[str] = []
+
+    def texts(column: Column) -> list[str]:
+        written.append(column.heading)
+        return cell_texts(column)
+
+    monkeypatch.setattr(terminal, "cell_texts", texts)
+    headings = ["a name", "some words here", "more words there", "other words too"]
+    lines = lines_of([words(headings[0], ["x"]), *(counts(h, [1]) for h in headings[1:])], 50)
+    assert [line.split()[-1] for line in lines] == ["other", "too", "1"]
+    assert written == headings
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -210,10 +210,11 @@ class _Printed(Struct):
 def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     """The columns that fit beside each other; returns the headings of the others, and the width at which all fit."""
     columns = [column for column in table.columns if column.kind not in _INVISIBLE]
-    printed = _printed(page, columns, most_lines=1)
+    written = [(of, _texts(page, of, is_first=not at)) for at, of in enumerate(columns)]
+    printed = [_printed(page, *of, 1, is_first=not at) for at, of in enumerate(written)]
     needed = _total([column.readable for column in printed])
     if needed > page.width:
-        printed = _printed(page, columns, most_lines=2)
+        printed = [_printed(page, *of, 2, is_first=not at) for at, of in enumerate(written)]
     kept = _fitting(page, printed)
     _shrink(page, kept)
     if any(column.column.heading for column in kept):
@@ -230,21 +231,21 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     )
 
 
-def _printed(page: Page, columns: Sequence[doc.Column], most_lines: int) -> list[_Printed]:
-    return [
-        _printed_column(page, column, most_lines, is_first=place == 0)
-        for place, column in enumerate(columns)
-    ]
-
-
-def _printed_column(page: Page, column: doc.Column, most_lines: int, *, is_first: bool) -> _Printed:
-    heading = [page.middle(column.heading, WIDEST_FIRST)]
+def _texts(page: Page, column: doc.Column, *, is_first: bool) -> list[Text]:
+    """The values of a column as they are shown; bars as wide as they can be."""
     if column.kind == "bar":
-        bars = [_drawn(value, BAR_WIDTH) for value in column.values]
-        return _Printed(column, heading, bars, BAR_WIDTH, BAR_WIDTH, READABLE_BAR, NARROWEST_BAR)
+        return [_drawn(value, BAR_WIDTH) for value in column.values]
     style = "bold" if is_first else ""
     inks = [value.ink if isinstance(value, Look) else style for value in column.values]
-    texts = [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
+    return [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
+
+
+def _printed(
+    page: Page, column: doc.Column, texts: list[Text], most_lines: int, *, is_first: bool
+) -> _Printed:
+    heading = [page.middle(column.heading, WIDEST_FIRST)]
+    if column.kind == "bar":
+        return _Printed(column, heading, texts, BAR_WIDTH, BAR_WIDTH, READABLE_BAR, NARROWEST_BAR)
     widest = max((cell_len(text.plain) for text in texts), default=0)
     if most_lines > 1 and cell_len(heading[0]) > widest:
         heading = _in_two_lines(heading[0])

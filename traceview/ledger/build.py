@@ -71,7 +71,7 @@ class _Spans(NamedTuple):
 
     def pieces(self, start: Int64Array, end: Int64Array, number: Int64Array) -> _Spans:
         """Parts of the spans with these numbers."""
-        others: Any = [column[number] for column in self[2:]]
+        others: Any = [column.take(number) for column in self[2:]]
         return _Spans(start, end, *others)
 
     def between(self, low: int, high: int) -> _Spans:
@@ -156,8 +156,10 @@ def _merged(
         window.end_ps,
     )
     # Copies, for what is a part of a longer array keeps all of it.
-    times = start.copy(), duration.copy(), bounds.step[place]
-    return Columns(*times, *(column.take(number) for column in spans[2:]))
+    times = start.copy(), duration.copy(), bounds.step.take(place)
+    # Indices of another type would be converted for every column.
+    row = number.astype(np.int64)
+    return Columns(*times, *(column.take(row) for column in spans[2:]))
 
 
 def with_values(columns: Columns, **changed: npt.NDArray[np.generic]) -> Columns:
@@ -180,11 +182,11 @@ def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[_Spans, Int64Array]
     )
     activity = np.repeat(np.array(_LAYERS, dtype=np.uint8), np.diff(begin))
     row = number.astype(np.int64) + own.start
-    op = columns.op[row]
+    op = columns.op.take(row)
     spans = _Spans(
         start,
         end,
-        _STATE_OF_CLASS[activity],
+        _STATE_OF_CLASS.take(activity),
         activity,
         np.full(row.size, By.OP, dtype=np.uint8),
         np.where(op == NONE, columns.name[row], op),
@@ -202,7 +204,7 @@ def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[_Spans, Int64Array]
 def _layers(trace: Trace, device: int) -> npt.NDArray[np.uint8]:
     """The place in `_LAYERS` of each event of a device."""
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    layer: npt.NDArray[np.uint8] = _LAYER_OF_CLASS[columns.class_[own]]
+    layer: npt.NDArray[np.uint8] = _LAYER_OF_CLASS.take(columns.class_[own])
     if trace.device_list[device].kind == "replica":
         names, index = unique_inverse(columns.op[own])
         is_side = np.array(
@@ -347,8 +349,8 @@ class _Waits:
 
 def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
     spans, op = _cut_at_ops(trace, gaps, states)
-    gap = gaps.gap[spans.piece]
-    state = _STATE_OF_CAUSE[spans.cause]
+    gap = gaps.gap.take(spans.piece)
+    state = _STATE_OF_CAUSE.take(spans.cause)
     by = _late_threads(gaps, states, spans.start_ps, gap)
     by_kind = np.where(by == NONE, np.uint8(By.NONE), np.uint8(By.THREAD))
     of_device = np.flatnonzero(spans.cause == Cause.DEVICE_WAIT)
@@ -356,12 +358,12 @@ def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans
         holder = waits.before_work(gaps.device, spans.start_ps[of_device], spans.end_ps[of_device])
         by_kind[of_device] = np.where(holder == NONE, np.uint8(By.NONE), np.uint8(By.DEVICE))
         by[of_device] = holder
-    nobody = _IS_NOBODYS[spans.cause]
+    nobody = _IS_NOBODYS.take(spans.cause)
     by_kind[nobody], by[nobody] = By.NONE, NONE
     by_kind[op != NONE] = By.OP
     by = np.where(op == NONE, by, op).astype(np.int32)
     activity = np.full(gap.size, IDLE, dtype=np.uint8)
-    return _Spans(spans.start_ps, spans.end_ps, state, activity, by_kind, by, gaps.after[gap])
+    return _Spans(spans.start_ps, spans.end_ps, state, activity, by_kind, by, gaps.after.take(gap))
 
 
 def _cut_at_ops(trace: Trace, gaps: Gaps, states: HostStates) -> tuple[IdleSpans, Int32Array]:
@@ -414,8 +416,8 @@ def _late_threads(gaps: Gaps, states: HostStates, start: Int64Array, gap: Int32A
     # Until it handed the work over, the thread that calls graphs was late.
     handed_over = np.full(gaps.count, np.iinfo(np.int64).max, dtype=np.int64)
     handed_over[gaps.handed] = gaps.handed_over_ps
-    handed = np.flatnonzero(start >= handed_over[gap])
-    result[handed] = gaps.thread[gap[handed]]
+    handed = np.flatnonzero(start >= handed_over.take(gap))
+    result[handed] = gaps.thread.take(gap[handed])
     return result
 
 
@@ -456,7 +458,7 @@ def recast_ends(
     from_ps = columns.end_ps - length
     inside = (length > 0) & (length < columns.duration_ps)
     cut, number, _ = cut_at(columns, from_ps[inside], inside)
-    return _changed(cut, cut.start_ps >= from_ps[number], state, by)
+    return _changed(cut, cut.start_ps >= from_ps.take(number), state, by)
 
 
 def cut_at(
@@ -481,7 +483,7 @@ def is_among(columns: Columns, states: Collection[State]) -> BoolArray:
     """Which rows are in one of these states."""
     wanted = np.zeros(len(State), dtype=np.bool_)
     wanted[[int(state) for state in states]] = True
-    result: BoolArray = wanted[columns.state]
+    result: BoolArray = wanted.take(columns.state)
     return result
 
 

@@ -543,12 +543,14 @@ def gap_states(ledger: Ledger, gaps: Gaps) -> GapStates:
     start, duration = columns.start_ps[rows], columns.duration_ps[rows]
     gap = places(gaps.spans[0], start, right=True) - 1
     state = columns.state[rows]
-    by_state: dict[int, Int64Array] = {}
+    known = np.flatnonzero(np.bincount(state))
+    first = np.zeros(len(State), dtype=np.int64)
+    first[known] = np.arange(known.size) * gaps.count
+    sums = SWEEPS.totals(first.take(state) + gap, duration, known.size * gaps.count)
+    by_state = dict(zip(known.tolist(), sums.reshape(known.size, gaps.count), strict=True))
     largest = np.full(gaps.count, State.UNKNOWN, dtype=np.uint8)
     most_ps = np.zeros(gaps.count, dtype=np.int64)
-    for number in np.flatnonzero(np.bincount(state, minlength=1)).tolist():
-        in_state = state == number
-        by_state[number] = SWEEPS.totals(gap[in_state], duration[in_state], gaps.count)
-        is_more = by_state[number] > most_ps
-        largest[is_more], most_ps[is_more] = number, by_state[number][is_more]
+    for number, in_state in by_state.items():
+        largest[in_state > most_ps] = number
+        np.maximum(most_ps, in_state, out=most_ps)
     return GapStates(start, start + duration, gap, state, by_state, largest)

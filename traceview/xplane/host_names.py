@@ -76,7 +76,6 @@ def op_type(name: bytes) -> bytes | None:
     return type_ if _TYPE.fullmatch(type_) else None
 
 
-@lru_cache(maxsize=1 << 14)
 def is_python_call(name: bytes) -> bool:
     """Whether Python begins a host event of this name: it hands on an op or a tensor, reads one, or runs a graph."""
     return (_PYTHON_CALL.fullmatch(name) or _CALL.fullmatch(name)) is not None
@@ -92,13 +91,11 @@ def is_python_frame(name: bytes) -> bool:
     return name[:1] == b"$"
 
 
-@lru_cache(maxsize=1 << 14)
 def is_pipeline_call(name: bytes) -> bool:
     """Whether what runs inside of a host event of this name, or under its id, belongs to the input pipeline."""
     return _PIPELINE.fullmatch(name) is not None
 
 
-@lru_cache(maxsize=1 << 14)
 def host_name_kind(name: bytes) -> HostNameKind:
     """The activity of a thread while a host event of this name is open."""
     eager = _EAGER_OP.fullmatch(name)
@@ -142,8 +139,8 @@ def _of_type(type_: bytes, otherwise: HostNameKind) -> HostNameKind:
 def _of_driver_call(name: bytes) -> HostNameKind:
     if _STAGING.fullmatch(name):
         return HostNameKind.H2D
-    call = re.sub(rb"^(?:cu|hip)(?=Mem)|(?:_v2)?(?:_ptsz)?$", b"", name)
-    match name_kind(call):
+    call = name[name.find(b"Mem") :] if name.startswith((b"cuMem", b"hipMem")) else name
+    match name_kind(call.removesuffix(b"_ptsz").removesuffix(b"_v2")):
         case NameKind.H2D:
             return HostNameKind.H2D
         case NameKind.D2H:

@@ -119,10 +119,11 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarke
     kind = states.kind_of(rows)
     graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
     saves = _holds(start, end, columns.start_ps[rows[kind == HostNameKind.CHECKPOINT]])
-    of_model = states.rows_of_model
-    asks = of_model[is_in(states.kind_of(of_model), _INPUT)]
     evaluates = _holds(start, end, columns.start_ps[graphs])
-    evaluates &= _holds(start, end, columns.start_ps[asks])
+    if evaluates.any():
+        of_model = states.rows_of_model
+        asks = of_model[is_in(states.kind_of(of_model), _INPUT)]
+        evaluates &= _holds(start, end, columns.start_ps[asks])
     if evaluates.mean() > MOST_EVALUATIONS_RATIO:
         evaluates[:] = False
     until = start
@@ -704,9 +705,9 @@ def _met(columns: Columns, length: Int64Array, trace: Trace) -> Columns:
     rows = (changed.by_kind == By.OP) & (changed.by == NONE)
     if not rows.any():
         return columns
-    return with_values(
-        changed, by=np.where(rows, trace.device_columns.op[changed.event], changed.by)
-    )
+    by = changed.by.copy()
+    by[rows] = trace.device_columns.op[changed.event[rows]]
+    return with_values(changed, by=by)
 
 
 def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:

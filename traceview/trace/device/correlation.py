@@ -54,8 +54,10 @@ def find_launches(
         result: Int64Array = SWEEPS.looked_up(row_of, correlation_id, least, NONE)
     else:
         order = np.lexsort((start_ps, ids))
-        index = np.minimum(np.searchsorted(ids[order], correlation_id), ids.size - 1)
-        result = np.where(ids[order][index] == correlation_id, calls.row[order][index], NONE)
+        ordered = ids.take(order)
+        index = np.minimum(places(ordered, correlation_id), ids.size - 1)
+        is_call = ordered.take(index) == correlation_id
+        result = np.where(is_call, calls.row.take(order.take(index)), NONE)
     is_linked = has_correlation & (correlation_id != 0)
     if not is_linked.all():
         result[~is_linked] = NONE

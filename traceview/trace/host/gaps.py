@@ -118,7 +118,9 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     @property
     def _first(self) -> Int64Array:
         """The first piece of each gap."""
-        return np.flatnonzero(np.diff(self.gap, prepend=np.int32(-1)))
+        begins = np.ones(self.gap.size, dtype=np.bool_)
+        np.not_equal(self.gap[1:], self.gap[:-1], out=begins[1:])
+        return np.flatnonzero(begins)
 
     @property
     def spans(self) -> tuple[Int64Array, Int64Array]:
@@ -143,7 +145,7 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     def idle_spans(self) -> IdleSpans:
         """The cause of every instant: each span lasts until the next of its piece, or until that ends; made anew each time."""
         start_ps, piece = self.span_start_ps, self.span_piece
-        end_ps = self.end_ps[piece]
+        end_ps = self.end_ps.take(piece)
         goes_on = np.flatnonzero(piece[1:] == piece[:-1])
         end_ps[goes_on] = start_ps[goes_on + 1]
         return IdleSpans(start_ps, end_ps, self.span_cause, piece)

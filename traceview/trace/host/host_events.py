@@ -286,7 +286,7 @@ class HostEvents:
 
     def kind_of(self, rows: Int64Array) -> npt.NDArray[np.uint8]:
         """The activity of the thread at each row of this host, as `HostNameKind`."""
-        result: npt.NDArray[np.uint8] = self._kinds[rows - self._span.start]
+        result: npt.NDArray[np.uint8] = self._kinds.take(rows - self._span.start)
         return result
 
     @cached_property
@@ -381,7 +381,7 @@ class HostEvents:
 
     def _is_pipeline(self, rows: Int64Array) -> BoolArray:
         """Which rows of this host belong to the input pipeline."""
-        result: BoolArray = self._in_pipeline[rows - self._span.start]
+        result: BoolArray = self._in_pipeline.take(rows - self._span.start)
         return result
 
     @cached_property
@@ -460,7 +460,7 @@ class HostEvents:
 
     def _is_called(self, rows: Int64Array) -> BoolArray:
         """Which rows Python begins."""
-        result: BoolArray = self._is_python_call[self._columns.name[rows]]
+        result: BoolArray = self._is_python_call.take(self._columns.name[rows])
         return result | self._stat("tf_function_call").has(rows)
 
     @cached_property

@@ -190,7 +190,7 @@ class HostEvidence(HostEvents):
 
     def _unknown(self, rows: Int64Array) -> Int64Array:
         """Those of some events of no known kind that are neither frames of Python nor driver calls."""
-        rows = rows[~self._is_frame[self._columns.name[rows]]]
+        rows = rows[~self._is_frame.take(self._columns.name[rows])]
         return rows[~self._stat("correlation_id").has(rows)]
 
     def _by_kind(self, rows: Int64Array) -> tuple[list[Int64Array], list[Int64Array]]:
@@ -199,7 +199,7 @@ class HostEvidence(HostEvents):
         codes = self.kind_of(rows) + self._is_pipeline(rows) * np.uint8(count)
         order = np.argsort(codes, kind="stable")
         begin = np.append(0, np.cumsum(np.bincount(codes, minlength=2 * count)))
-        in_order = rows[order]
+        in_order = rows.take(order)
         by_code = [in_order[low:high] for low, high in pairwise(begin.tolist())]
         return by_code[:count], by_code[count:]
 

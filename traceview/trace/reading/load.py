@@ -11,7 +11,6 @@ from msgspec.structs import asdict
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
 from traceview.base.record import TextKind
-from traceview.base.sweeping import SWEEPS
 from traceview.base.timing import stage
 from traceview.store.address import location_of
 from traceview.trace.model import MOST_DEVICES, TOO_MANY_DEVICES, Problem, SourceFile, Trace
@@ -88,8 +87,6 @@ def _trace(
     hosts = _Hosts(run, dict(read), problems)
     clocks = align([part.recording.hosts[0] for part in hosts.parts])
     with stage("joining hosts"):
-        # What was read has left as much free memory as the columns take, in pieces.
-        SWEEPS.release_free_memory()
         by_starts, steps_by_starts = merged(hosts.parts, clocks)
         recording, steps_by_host = on_one_clock(by_starts, steps_by_starts)
     hangs = tuple(_hangs(run, problems))

@@ -85,7 +85,7 @@ _OFTEN_ALIKE: Final = frozenset(
 )  # fmt: skip
 """Columns of device events that mostly hold one value in every row. Times and rows are swept, which takes whole columns."""
 
-_LARGE_BYTES: Final = 1 << 20
+_LARGE_BYTES: Final = 1 << 24
 """Of a file; asking the system takes as long as to arrange a small one."""
 _MANY: Final = 1024
 """A column of fewer values takes no memory to speak of."""
