@@ -410,6 +410,25 @@ def test_several_log_directories_are_jobs(
     assert (done.code, "two log directories are called logs" in done.err) == (2, True)
 
 
+def test_once_reports_the_jobs_beside_one_that_is_not_there(
+    command: Command, logs: Path, tmp_path: Path
+) -> None:
+    """For cron no other call comes that would."""
+    state = tmp_path / "state.json"
+    options = ("--once", "--every", "10ms", "--state", str(state))
+    gone = [f"{name}={tmp_path / name}" for name in ("gone", "lost")]
+    done = command("watch", *gone, str(logs), *options)
+    assert done.code == 3
+    assert done.out.startswith("logs: 2026_01_01_00_00_00 · median step 67.0 ms")
+    assert [name in done.err for name in ("gone: no such", "lost: no such")] == [True, True]
+    # One that is away for a call is known to the next.
+    moved = logs.rename(tmp_path / "moved")
+    assert command("watch", *gone, str(logs), *options).out == ""
+    moved.rename(logs)
+    done = command("watch", gone[0], str(logs), *options)
+    assert (done.code, done.out) == (3, "")
+
+
 # As a process
 
 
