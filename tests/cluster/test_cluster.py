@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import socket
+from typing import Any
 
 import pytest
 
@@ -256,18 +257,34 @@ def test_a_file_that_no_worker_has_is_an_error(name: str, cluster: Cluster, tmp_
         loaded_by(cluster, with_sidecars(tmp_path))
 
 
+def is_bound(dask_scheduler: Any) -> bool:
+    """Whether a file waits for a certain worker."""
+    tasks = dask_scheduler.tasks.values()
+    return any(task.worker_restrictions for task in tasks if task.key.startswith("read_same"))
+
+
 def test_the_only_worker_that_has_a_file_dies(cluster: Cluster, tmp_path: Path) -> None:
     """The other one stays, and waits for work that it may not do."""
+    from distributed import Client
+
     cluster.add_worker(*with_other_files("no files", tmp_path))
-    only, output = cluster.add_worker(), tmp_path / "report.json"
-    process = analyzing(large_hosts(tmp_path / "logs"), cluster.address, output)
-    when_it_reads(cluster.address, only.kill)
-    _, said = process.communicate(timeout=60)
+    output = tmp_path / "report.json"
+    with Client(cluster.address) as client:
+        (lacking,) = client.nthreads()
+        only = cluster.add_worker()
+        (having,) = set(client.nthreads()) - {lacking}
+        busy = client.submit(time.sleep, 60, workers=[having])
+        process = analyzing(write_hosts(tmp_path / "logs", 1), cluster.address, output)
+        until = time.monotonic() + 60
+        while not client.run_on_scheduler(is_bound):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        only.kill()
+        _, said = process.communicate(timeout=60)
+        busy.cancel()
     assert process.returncode == WorkerError.exit_code, said
     line = said.decode().splitlines()[0]
-    assert re.search(
-        r"no workers any more that may have .*host\d\.xplane\.pb|no worker of the", line
-    )
+    assert re.search(r"no workers any more that may have .*host0\.xplane\.pb$", line), line
     assert not output.exists()
 
 

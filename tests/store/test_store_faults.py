@@ -196,6 +196,8 @@ SECRET = "wJalr/XUt+nFEMI"  # a slash, as half of all secrets of AWS have one
         f"az://AKIAKEY:{SECRET}@container/logs",
         f"https://AKIAKEY:{SECRET}@127.0.0.1:1/logs",
         "s3://AKIAKEY@bucket/logs",
+        # As jobs of `watch` are named; elsewhere it is a path.
+        f"job=s3://AKIAKEY:{SECRET}@bucket/logs",
     ],
 )
 def test_no_message_repeats_a_key(address: str, command: Command, fixtures: Any) -> None:
