@@ -176,7 +176,9 @@ def test_reports_are_not_written_among_the_runs_that_are_read(
 ) -> None:
     logs = tmp_path / "logs"
     shutil.copytree(fixtures / "plain-1", logs)
-    for place in (logs, logs / "plugins" / "profile"):
-        done = command("report", str(logs), "-o", str(place), "--force")
-        assert (done.code, "the log directory that the command reads" in done.err) == (2, True)
+    trace = next(logs.rglob("*.xplane.pb"))
+    for read in (logs, logs / "plugins", trace.parent, trace):
+        for place in (logs, logs / "plugins" / "profile", trace.parent):
+            done = command("report", str(read), "-o", str(place), "--force")
+            assert (done.code, "the log directory that the command reads" in done.err) == (2, True)
     assert command("report", str(logs), "-o", str(logs / "report")).code == 0

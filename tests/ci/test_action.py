@@ -100,8 +100,8 @@ def test_inputs_are_never_part_of_a_script(runner: Runner, slow: str) -> None:
     runner._program("traceview", STUB)
     for name in ("require", "budget", "baseline", "capture"):
         runner.run(logdir=slow, **({"require": HOLDS} | {name: hostile}))
-    outcome = runner.run(logdir=slow, require=HOLDS, comment_key='x" | halt; "')
-    assert outcome.code == 2
+    for name, text in (("comment_key", 'x" | halt; "'), ("captures", "x[$(touch pwned)]")):
+        assert runner.run(logdir=slow, **{"require": HOLDS, name: text}).code == 2
     assert not [*runner.folder.rglob("pwned")]
 
 

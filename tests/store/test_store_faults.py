@@ -48,17 +48,24 @@ def in_small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_small_ranges")
-@pytest.mark.parametrize("size_of_more", [0, 1000, -1000])
+@pytest.mark.parametrize("size_of_more", [0, 1000, -1000, None])
 def test_a_file_that_changes_between_two_ranges_is_said_to(
-    size_of_more: int,
+    size_of_more: int | None,
     command: Command,
     memory: Any,
     in_memory: str,
     recorded: dict[str, bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = bytes(len(recorded[TRACE]) + size_of_more)
-    after_the_first_read(monkeypatch, lambda: memory.pipe_file(f"/logs/{TRACE}", other))
+    """None: it is deleted."""
+
+    def change() -> None:
+        if size_of_more is None:
+            memory.rm_file(f"/logs/{TRACE}")
+        else:
+            memory.pipe_file(f"/logs/{TRACE}", bytes(len(recorded[TRACE]) + size_of_more))
+
+    after_the_first_read(monkeypatch, change)
     done = command("analyze", in_memory)
     assert (done.code, done.out) == (11, "")
     message, hint = done.err.splitlines()
@@ -165,6 +172,13 @@ def test_a_server_that_stops_in_the_middle_of_a_file_ends_the_command(
     assert time.monotonic() - begun < 60
 
 
+def test_the_page_has_the_time_limits() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "stores.md").read_text(encoding="utf-8")
+    for_range = service.LONGEST_WAIT_S + ranges.RANGE_BYTES / service.SLOWEST_BYTES_PER_S
+    said = f"{service.LONGEST_WAIT_S} s, for {round(for_range)} s within a file"
+    assert said in " ".join(page.split())
+
+
 # What gives access
 
 SECRET = "wJalr/XUt+nFEMI"  # a slash, as half of all secrets of AWS have one
@@ -182,6 +196,8 @@ SECRET = "wJalr/XUt+nFEMI"  # a slash, as half of all secrets of AWS have one
         f"az://AKIAKEY:{SECRET}@container/logs",
         f"https://AKIAKEY:{SECRET}@127.0.0.1:1/logs",
         "s3://AKIAKEY@bucket/logs",
+        # As jobs of `watch` are named; elsewhere it is a path.
+        f"job=s3://AKIAKEY:{SECRET}@bucket/logs",
     ],
 )
 def test_no_message_repeats_a_key(address: str, command: Command, fixtures: Any) -> None:

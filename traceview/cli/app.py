@@ -167,7 +167,7 @@ class _Group(TyperGroup):
 
 def _shown(error: TraceviewError) -> typer.Exit:
     """Show the error, and return what ends the command."""
-    say(f"error: {error.message}")
+    say(f"error: {without_credentials(error.message)}")
     if error.hint:
         warn(f"hint: {sanitize(error.hint)}")
     return typer.Exit(error.exit_code)

@@ -191,8 +191,9 @@ class RemoteFile(io.RawIOBase):
             self._read_at_once(ranges[0 if has_parts else 1 :])
         except SilentError:
             raise
-        except StoreError:
-            self._check_same()
+        except (StoreError, FileNotFoundError) as error:
+            if isinstance(error, StoreError) or self._blocks.parts:
+                self._check_same()
             raise
         if ranges and (has_parts or len(ranges) > 1):
             self._check_same()
@@ -233,11 +234,15 @@ class RemoteFile(io.RawIOBase):
 
         Listings may write versions in another way than what is said of one file, so both are asked before that is said.
         """
-        if self._service.entry(self._path, self._query) == self._entry:
-            return
-        folder, _, name = self._path.rpartition("/")
-        if self._service.entries(folder or "/").get(name) == self._entry:
-            return
+        try:
+            if self._service.entry(self._path, self._query) == self._entry:
+                return
+            folder, _, name = self._path.rpartition("/")
+            if self._service.entries(folder or "/").get(name) == self._entry:
+                return
+        except FileNotFoundError:
+            # It was deleted, which is a change, too.
+            pass
         with _keeping:
             _kept.pop(self._key, None)
         raise StoreError(

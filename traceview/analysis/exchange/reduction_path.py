@@ -86,7 +86,7 @@ class _Op(Code):
 _COLLECTIVE: Final = (_Op.COLLECTIVE, _Op.GATHER)
 _INDICATIVE: Final = re.compile(rb"Collective|Nccl|AddN|Apply")
 _TYPES: Final = (
-    (re.compile(rb"Collective(?=\w*Gather)\w+"), _Op.GATHER),
+    (re.compile(rb"Collective(?=\w{0,99}Gather)\w+"), _Op.GATHER),
     (re.compile(rb"Collective(?!Init|AssignGroup)\w+"), _Op.COLLECTIVE),
     (re.compile(rb"_?Nccl\w+"), _Op.NCCL),
     (re.compile(rb"AddN"), _Op.SUM),

@@ -103,10 +103,12 @@ def report(
 
 
 def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None:
-    """Raise `UsageError` for a folder that holds the recorded runs."""
+    """Raise `UsageError` for the log directory, though a run or a trace in it is read, and for folders of recorded runs."""
     place, read = folder.resolve(), logdir.resolve()
-    recorded = read / "plugins"
-    if (is_folder and place == read) or recorded == place or recorded in place.parents:
+    folders = (part for part in (read, *read.parents) if part.name == "plugins")
+    recorded = next((part for part in folders if (part / "profile").is_dir()), read / "plugins")
+    is_read = is_folder and place in (read, recorded.parent)
+    if is_read or recorded == place or recorded in place.parents:
         raise UsageError(
             f"{folder} is the log directory that the command reads",
             hint="write to another folder, such as traceview-report",

@@ -110,6 +110,7 @@ def watch(
         once or state is not None,
         others=known,
         is_once=once,
+        has_names=len(jobs) > 1,
     )
     if otel:
         from traceview.watch.metrics import Telemetry
@@ -118,12 +119,20 @@ def watch(
     with terminable():
         try:
             for job in jobs:
-                job.follower.begin()
-                if once and not job.follower.has_runs:
-                    find_runs(job.follower.logdir)  # raises, and says why there is none
+                try:
+                    job.follower.begin()
+                    if once and not job.follower.has_runs:
+                        find_runs(job.follower.logdir)  # raises, and says why there is none
+                except TraceviewError as error:
+                    # Of the others the only look reports nevertheless.
+                    if not once or len(outputs.missed) == len(jobs) - 1:
+                        raise
+                    outputs.missed[job.name] = error
+                    continue
                 if not job.follower.has_runs:
                     say(f"no run below {job.follower.logdir} yet; waiting")
             pause = Event()
+            outputs.jobs = [job for job in jobs if job.name not in outputs.missed]
             while True:
                 pause.wait(interval_s)
                 outputs.look()
@@ -183,25 +192,31 @@ class _Outputs(Struct):
     others: dict[str, Memory] = field(default_factory=dict)
     """The state of log directories that this call does not watch."""
     is_once: bool = False
+    has_names: bool = False
+    """Whether lines begin with the job."""
     telemetry: Telemetry | None = None
     unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
     """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
+    missed: dict[str, TraceviewError] = field(default_factory=dict)
+    """The jobs that the only look could not ask about, and why."""
 
     def look(self) -> None:
         """Report what has come. What does not answer or cannot be written ends the command only if this is the only look."""
-        answered = [self.look_at(job) for job in self.jobs]
+        answered = [job for job in self.jobs if self.look_at(job)]
         if self.is_once:
-            for job in self.jobs:
+            for job in answered:
                 for run in job.follower.incomplete:
                     say(f"{self.prefix(job)}{run} is not complete yet")
-        if not any(answered):
-            return
-        if self.is_once or self.state in self.unwritten:
-            self.remember()
-        if self.prometheus in self.unwritten:
-            self.renew_metrics()
-        for wrong in self.unwritten.values() if self.is_once else ():
-            raise wrong
+        if answered:
+            if self.is_once or self.state in self.unwritten:
+                self.remember()
+            if self.prometheus in self.unwritten:
+                self.renew_metrics()
+        wrong = (*self.missed.values(), *self.unwritten.values()) if self.is_once else ()
+        for error in wrong[1:]:
+            say(error.message)
+        if wrong:
+            raise wrong[0]
 
     def look_at(self, job: _Job) -> bool:
         """Report what has come of one job; whether its store answered."""
@@ -218,7 +233,8 @@ class _Outputs(Struct):
                 self.remember()
         except StoreError as error:
             if self.is_once:
-                raise
+                self.missed[job.name] = error
+                return False
             if error.message != job.trouble:
                 say(f"{error.message}; trying again")
             job.trouble = error.message
@@ -230,7 +246,7 @@ class _Outputs(Struct):
 
     def prefix(self, job: _Job) -> str:
         """The beginning of a line about a job: its name, where there are several."""
-        return f"{job.name}: " if len(self.jobs) > 1 else ""
+        return f"{job.name}: " if self.has_names else ""
 
     def report(self, job: _Job, news: News) -> None:
         """Print the line of a run, then run commands and renew metrics."""

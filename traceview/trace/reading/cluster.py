@@ -1,7 +1,7 @@
 """Reads hosts on the workers of a Dask cluster.
 
-The paths or addresses of the files have to be readable where the workers are. A file whose worker dies, or does not have
-it, is read by another one; `WorkerError` says what a cluster lacks, within ten seconds.
+The paths or addresses of the files have to be readable where the workers are. A file whose worker dies, or has none or
+another one there, is read by another; `WorkerError` says what a cluster lacks, within ten seconds.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -23,6 +24,7 @@ from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.base.version import VERSION
 from traceview.trace.reading.part import HostFile, read_host
+from traceview.trace.sidecar.sidecar import sidecar_of
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -63,6 +65,9 @@ class _Reading:
         self._paths = paths
         self._salvage = salvage
         self._tried: dict[int, set[str]] = {number: set() for number in range(len(paths))}
+        self._chosen: dict[int, set[str]] = {}
+        self._looked_at = monotonic()
+        self._lacking_since: float | None = None
 
     def files(self) -> Iterator[tuple[int, HostFile]]:
         futures = {self._submitted(number): number for number in range(len(self._paths))}
@@ -70,31 +75,40 @@ class _Reading:
             again: dict[Future, int] = {}
             for future, number in self._done(futures):
                 file = self._result(future, self._paths[number])
-                if file.failure and file.failure.is_missing:
+                if file is None or (file.failure and file.failure.is_missing):
                     self._tried[number] |= self._holders(future)
-                    again[self._submitted(number, self._others(number))] = number
+                    self._chosen[number] = self._others(number)
+                    again[self._submitted(number)] = number
                     continue
                 future.release()
+                self._chosen.pop(number, None)
                 yield number, file
             futures = again
 
-    def _submitted(self, number: int, workers: Sequence[str] = ()) -> Future:
-        """The reading of a file, by any worker or by one of these."""
-        chosen = {"workers": list(workers), "allow_other_workers": False} if workers else {}
+    def _submitted(self, number: int) -> Future:
+        """The reading of a file, by any worker or by one of those that were chosen for it."""
+        chosen = (
+            {"workers": sorted(self._chosen[number]), "allow_other_workers": False}
+            if number in self._chosen
+            else {}
+        )
         path = _absolute(self._paths[number])
+        sizes = sizes_of(path)
 
         async def submitted(client: Client) -> Future:
-            return client.submit(read_host, path, salvage=self._salvage, pure=False, **chosen)
+            return client.submit(
+                read_same, path, sizes, salvage=self._salvage, pure=False, **chosen
+            )
 
         return self._connection.asked(submitted)
 
-    def _others(self, number: int) -> list[str]:
+    def _others(self, number: int) -> set[str]:
         """The workers that have not looked for a file that those which did have not got."""
-        others = sorted(set(self._watched(lambda client: client.nthreads())) - self._tried[number])
+        others = set(self._watched(lambda client: client.nthreads())) - self._tried[number]
         if not others:
             raise WorkerError(
-                f"{self._paths[number]}: no worker of the cluster has it",
-                hint="the path has to lead to the file on every machine of the cluster",
+                f"{self._paths[number]}: no worker of the cluster has it, as it is here",
+                hint="the path has to lead to the same file on every machine of the cluster",
             )
         return others
 
@@ -103,14 +117,14 @@ class _Reading:
         holders = self._watched(lambda client: client.who_has([future]))
         return {address for held in holders.values() for address in held}
 
-    def _result(self, future: Future, path: Location) -> HostFile:
+    def _result(self, future: Future, path: Location) -> HostFile | None:
         from distributed import KilledWorker
 
         try:
             # An error is here already, and may be of any kind.
             is_here = future.status == "error"
             got = self._connection.begun(lambda _: future.result())
-            file: HostFile = got.result() if is_here else self._ended(got)
+            file: HostFile | None = got.result() if is_here else self._ended(got)
         except KilledWorker as error:
             raise WorkerError(
                 f"{path}: workers that read it died again and again, the last at {error.last_worker.address}",
@@ -127,16 +141,49 @@ class _Reading:
             with suppress(concurrent.futures.TimeoutError):
                 answer.exception(_LOOK_SECONDS)
             if not answer.done():
-                _check_answers(self._connection)
+                self._look()
         return self._connection.ended(answer, 0)
+
+    def _look(self) -> None:
+        """Raise `WorkerError` if the scheduler or a worker that is needed is gone, or has no successor."""
+        if monotonic() - self._looked_at < _LOOK_SECONDS:
+            return
+        workers = _answering(self._connection)
+        self._looked_at = monotonic()
+        alone = [number for number, chosen in self._chosen.items() if not chosen & workers]
+        if workers and not alone:
+            self._lacking_since = None
+            return
+        self._lacking_since = self._lacking_since or self._looked_at
+        if self._looked_at - self._lacking_since > PATIENCE_SECONDS:
+            of_file = f" that may have {self._paths[alone[0]]}" if workers else ""
+            raise WorkerError(
+                f"the cluster has no workers any more{of_file}",
+                hint="the memory of a worker may not suffice for its files",
+            )
 
     def _done(self, futures: dict[Future, int]) -> Iterator[tuple[Future, int]]:
         """The futures as they end, with their numbers."""
-        done = _as_done(self._connection, futures)
+        done = self._as_done(futures)
         for count in range(len(futures)):
             with stage("reading files", f"{count + 1} of {len(futures) + count}"):
                 future = next(done)
             yield future, futures.pop(future)
+
+    def _as_done(self, futures: Iterable[Future]) -> Iterator[Future]:
+        """The futures as they end. Raises `WorkerError` if what they need is gone."""
+        from distributed import CancelledError
+
+        pending = set(futures)
+        while pending:
+            try:
+                ended = self._connection.begun(partial(_ended_of, pending)).result()
+            except (CancelledError, OSError):
+                raise self._connection.lost() from None
+            pending -= ended
+            yield from ended
+            # Also while others go on: what a stopped worker has in work would be waited for at the end.
+            self._look()
 
 
 class _Connection:
@@ -221,12 +268,16 @@ class _Connection:
 
 @contextmanager
 def _connected(address: str) -> Iterator[_Connection]:
-    """A connection to the scheduler at `address`; what Dask logs about it is not shown."""
+    """A connection to the scheduler at `address`; what Dask logs and warns of is not shown."""
+    from distributed.versions import VersionMismatchWarning
+
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     connection = _Connection(address)
     try:
-        connection.open()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VersionMismatchWarning)
+            connection.open()
         yield connection
     finally:
         connection.close()
@@ -243,8 +294,8 @@ def silent_workers(dask_scheduler: Any) -> dict[str, float]:
     }
 
 
-def _check_answers(connection: _Connection) -> bool:
-    """Whether there are workers. Raises `WorkerError` if the scheduler, or a worker that is needed, does not answer."""
+def _answering(connection: _Connection) -> set[str]:
+    """The workers. Raises `WorkerError` if the scheduler, or a worker that is needed, does not answer."""
     silent = connection.asked(lambda client: client.run_on_scheduler(silent_workers))
     for worker, seconds in sorted(silent.items()):
         if seconds > SILENCE_SECONDS:
@@ -252,7 +303,7 @@ def _check_answers(connection: _Connection) -> bool:
                 f"the worker {worker} has not answered for {seconds:.0f} s",
                 hint="it has stopped, or its machine cannot be reached any more",
             )
-    return bool(connection.asked(lambda client: client.nthreads()))
+    return set(connection.asked(lambda client: client.nthreads()))
 
 
 def version_here() -> str:
@@ -294,32 +345,6 @@ def _check_versions(connection: _Connection) -> None:
             )
 
 
-def _as_done(connection: _Connection, futures: Iterable[Future]) -> Iterator[Future]:
-    """The futures as they end. Raises `WorkerError` if the scheduler, a worker that is needed or all workers are gone."""
-    from distributed import CancelledError
-
-    pending = set(futures)
-    lonely_since = None
-    looked_at = monotonic()
-    while pending:
-        try:
-            ended = connection.begun(partial(_ended_of, pending)).result()
-        except (CancelledError, OSError):
-            raise connection.lost() from None
-        pending -= ended
-        yield from ended
-        # Also while others go on: what a stopped worker has in work would be waited for at the end.
-        if monotonic() - looked_at >= _LOOK_SECONDS:
-            has_workers = _check_answers(connection)
-            looked_at = monotonic()
-            lonely_since = None if has_workers else lonely_since or looked_at
-        if lonely_since and monotonic() - lonely_since > PATIENCE_SECONDS:
-            raise WorkerError(
-                "the cluster has no workers any more",
-                hint="the memory of a worker may not suffice for its files",
-            )
-
-
 async def _ended_of(futures: set[Future], _client: Client) -> set[Future]:
     """The futures that have ended, within `_LOOK_SECONDS` if none has yet."""
     from distributed import TimeoutError as LateError
@@ -331,6 +356,26 @@ async def _ended_of(futures: set[Future], _client: Client) -> set[Future]:
         ).done
         return ended
     return set()
+
+
+def sizes_of(path: Location) -> tuple[int, int] | None:
+    """The bytes of a trace and of its sidecar on this machine, -1 for none; None for an address, which is the same everywhere."""
+    if not isinstance(path, Path):
+        return None
+    trace, sidecar = (_bytes_of(file) for file in (path, sidecar_of(path)))
+    return trace, sidecar
+
+
+def _bytes_of(path: Location) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def read_same(path: Location, sizes: tuple[int, int] | None, *, salvage: bool) -> HostFile | None:
+    """Read a file, on the machine of a worker; None if its files are others than where they were chosen."""
+    return read_host(path, salvage=salvage) if sizes_of(path) == sizes else None
 
 
 def _absolute(path: Location) -> Location:

@@ -318,9 +318,14 @@ class SidecarError(Exception):
     """The sidecar exists but is not readable; the message says why."""
 
 
+def sidecar_of(trace: Location) -> Location:
+    """Where the sidecar of a trace file lies."""
+    return trace.with_name(trace.name.removesuffix(_TRACE_SUFFIX) + SUFFIX)
+
+
 def read_sidecar(trace: Location) -> Sidecar | None:
     """The sidecar beside a trace file; None if there is none. Raises `SidecarError` if it is not readable."""
-    path = trace.with_name(trace.name.removesuffix(_TRACE_SUFFIX) + SUFFIX)
+    path = sidecar_of(trace)
     try:
         if not path.exists():
             return None
