@@ -49,6 +49,12 @@ HEALTHY = {
     "gpu_jax_undonated_bank/healthy-1": "1 GPU, 9",
     "gpu_loop_python_epoch/healthy-2": "1 GPU, 9",
 }
+READS_EACH_STEP = (
+    *("gpu_loop_csv", "gpu_loop_float64", "gpu_loop_host_batches"),
+    *("gpu_loop_numpy_function", "gpu_loop_python"),
+)
+"""Programs that today read every fourth loss, so that steps differ: fixtures/h100/README.md."""
+
 LINES = {
     "loop_statistics_thread/slow-1": "loop_statistics_thread.py:2",
     "gpu_fit_callback/slow-1": "gpu_fit_callback.py:21",
@@ -84,9 +90,9 @@ def judged(recordings: Path, name: str) -> Judgement:
     program, recording = name.split("/")
     blocks = read_blocks(recordings / program / STEP_TIMES)
     place = int(recording.removeprefix("slow-")) - 1
+    statistic = "median" if program in READS_EACH_STEP else PROGRAMS[program].statistic
     truth, alone = (
-        true_costs(blocks, PROGRAMS[program].statistic, steps)[place]
-        for steps in (RECORDED, UNDISTURBED)
+        true_costs(blocks, statistic, steps)[place] for steps in (RECORDED, UNDISTURBED)
     )
     return judge_slow(PROGRAMS[program], report_of(recordings, name), truth, alone)
 

@@ -50,7 +50,13 @@ def test_headings_in_two_lines_do_not_write_the_cells_again(
 
     monkeypatch.setattr(terminal, "cell_texts", texts)
     headings = ["a name", "some words here", "more words there", "other words too"]
-    lines = lines_of([words(headings[0], ["x"]), *(counts(h, [1]) for h in headings[1:])], 50)
+    lines = lines_of(
+        [
+            column("words", headings[0], ["x"]),
+            *(column("count", heading, [1]) for heading in headings[1:]),
+        ],
+        50,
+    )
     assert [line.split()[-1] for line in lines] == ["other", "too", "1"]
     assert written == headings
 
