@@ -17,7 +17,7 @@ from msgspec import Struct
 from traceview.analysis.facts.layers import Place, label_places
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import line_of
-from traceview.analysis.rules.finding import Evidence, Finding, Skipped
+from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Line, Names
 from traceview.base.ids import unique_ids
@@ -57,7 +57,7 @@ class Functions(Record, frozen=True):
     """The compute of the used steps by compiled function.
 
     Attributes:
-        rows: Functions that compute, longest first, and last what no function holds.
+        rows: Functions that compute, longest first, and last what no function holds; none where only one, or none, is called.
         row_count: Rows there are, with those that are not here.
     """
 
@@ -156,17 +156,13 @@ def _code_of(place: Place) -> object:
     return (line.rpartition(":")[0], function) if function else place.scopes or None
 
 
-def compute(context: Context) -> Functions | Skipped:
+def compute(context: Context) -> Functions:
     """The compute of each function."""
     names = context.trace.once(functions_called).names
-    if not context.ledger.has_steps:
-        return Skipped("no used step")
-    if len(names) < 2:
-        return Skipped("fewer than two compiled functions computed")
+    if len(names) < 2 or not context.ledger.has_steps:
+        return Functions((), 0)
     sums = context.once(_sums)
     whole_ps = int(sums.whole.sum())
-    if not whole_ps:
-        return Skipped("no device computed in the used steps")
     count = sum(context.ledger.steps_of_device.values())
     order = np.argsort(-sums.whole[:-1], kind="stable").tolist()
     shown = [place for place in (*order, len(names)) if sums.whole[place]]
@@ -212,6 +208,8 @@ SECOND_FORWARD: Final = Rule(
 
 def diagnose(context: Context, result: Functions) -> Iterator[Finding | None]:
     """Functions without gradients that run the layers of one that trains."""
+    if not result.rows:
+        return
     sums, called = context.once(_sums), context.trace.once(functions_called)
     whole, least = sums.whole, SECOND_FORWARD.limits["code_ratio"]
     is_second = ~sums.trains & (whole > 0) & (sums.again >= least * whole)
@@ -253,7 +251,7 @@ _COLUMNS: Final = (
 
 def section(view: View, result: Functions) -> doc.Section | None:
     """A row per function; nothing where one of them has nearly all of the compute."""
-    if result.rows[0].compute_ratio > MOST_OF_ONE:
+    if not result.rows or result.rows[0].compute_ratio > MOST_OF_ONE:
         return None
     return doc.Section(
         "functions",
