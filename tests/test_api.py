@@ -49,11 +49,6 @@ def cpu_run(fixtures: Path) -> Trace:
     return traceview.load(fixtures / "custom-loop-2")
 
 
-@pytest.fixture
-def busy(tmp_path: Path) -> Trace:
-    return scenario("hidden_transfers", tmp_path)
-
-
 @pytest.mark.parametrize("name", ["custom-loop-2", "hidden_transfers", "no_gpu_plane", "no_steps"])
 def test_columns(name: str, cpu_run: Trace, tmp_path: Path) -> None:
     trace = cpu_run if name == "custom-loop-2" else scenario(name, tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 
 from traceview.analysis.measures.context import View
 from traceview.document.columns import cell_texts
-from traceview.document.model import Column, Notes, Remark, Section, Subheading, Table, Value
+from traceview.document.model import Column, Notes, Remark, Section, Subheading, Table
 from traceview.document.phrase import plain
 
 HOST = "host0"
@@ -29,11 +29,6 @@ def tables_of(section: Section | None) -> list[Table]:
     """The tables of a section."""
     blocks = section.blocks if section else ()
     return [block for block in blocks if isinstance(block, Table)]
-
-
-def values_of(table: Table, heading: str) -> tuple[Value, ...]:
-    """The values below a heading."""
-    return _column(table, heading).values
 
 
 def cells_of(table: Table, heading: str) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.sidecars import graph, mirrored, write_sidecar
@@ -21,21 +20,6 @@ from traceview.trace.device.op_names import Phase, phase_of
 CODE = "single-gpu-gradients"
 FORWARD = "model/dense/MatMul:MatMul"
 BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
-RELU = "ReluGrad:ReluGrad"
-SGD = "ResourceApplyGradientDescent:ResourceApplyGradientDescent"
-REDUCE = "sgd/CollectiveReduceV2:CollectiveReduceV2"
-
-
-def gpu_runs(*ops: tuple[str, float]) -> CudaTrace:
-    """Two GPUs that run these ops one after the other, each so many ms."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(2):
-            start_ms = 2.0
-            for op, length_ms in ops:
-                step.kernel(ordinal, start_ms, start_ms + length_ms, op=op)
-                start_ms += length_ms
-    return trace
 
 
 def gradients(report: Report) -> Gradients:

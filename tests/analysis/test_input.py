@@ -25,12 +25,6 @@ from traceview.api import load
 WAIT = "IteratorGetNextOp::DoCompute"
 
 
-def context_of(trace: CudaTrace, folder: Path) -> Context:
-    trace.write(folder)
-    read = load(folder)
-    return Context(read, select(read))
-
-
 def examined(trace: CudaTrace, folder: Path) -> tuple[Input, Finding | None]:
     """The result, and `input-bound` if it is found."""
     trace.write(folder)

@@ -31,7 +31,6 @@ EVENTS = {
     "launch": "EagerExecute",
     "host_ops": "model/PyFunc:PyFunc",
 }
-STRONG = ("input", "h2d", "compile", "sync", "checkpoint")
 
 
 class CauseSpans(Struct, frozen=True, eq=False):
