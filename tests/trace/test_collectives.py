@@ -11,9 +11,7 @@ import traceview
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from traceview.trace.model import UNKNOWN_BYTES
 from traceview.trace.strategy.collectives import (
-    CollectiveKind,
     Collectives,
     collective_kind,
     collectives_of,
@@ -23,21 +21,6 @@ from traceview.trace.strategy.collectives import (
 def found_in(name: str, folder: Path) -> Collectives:
     SCENARIOS[name]().write(folder)
     return collectives_of(traceview.load(folder))
-
-
-def test_keys_bytes_and_op_are_found_over_two_threads(tmp_path: Path) -> None:
-    SCENARIOS["exposed_collectives"]().write(tmp_path)
-    trace = traceview.load(tmp_path)
-    found = collectives_of(trace)
-    assert found.by_keys.all()
-    assert found.bytes.tolist() == [100_000_000] * 16
-    assert {trace.names.text(int(op)) for op in found.op} == {
-        "adam/CollectiveReduceV2:CollectiveReduceV2"
-    }
-    assert set(found.kind.tolist()) == {CollectiveKind.ALL_REDUCE}
-    assert found.device_count.tolist() == [4] * 4
-    assert found.first_step.tolist() == [0, 1, 2, 3]
-    assert found.device.tolist() == [0, 1, 2, 3] * 4
 
 
 def test_keys_that_come_back_in_every_step_are_told_apart(tmp_path: Path) -> None:
@@ -60,40 +43,6 @@ def test_a_replica_takes_part_from_where_it_hands_the_op_over(fixtures: Path) ->
         True,
         False,
     ]
-
-
-def test_what_gpu_1_missed_is_incomplete(tmp_path: Path) -> None:
-    found = found_in("cut_collectives", tmp_path)
-    assert found.is_complete.tolist() == [False] + [True] * 7
-    assert found.device_count.tolist() == [1] + [2] * 7
-    assert found.wait_ps[found.device == 0].tolist() == [0, ms(1)] + [0, ms(1)] * 3
-    assert (found.bytes == UNKNOWN_BYTES).all()
-
-
-@pytest.mark.parametrize("marked", [True, False])
-@pytest.mark.parametrize("missing", [[0], [0, 1, 2], [11], [9, 10, 11], [0, 1, 11]])
-def test_cut_at_either_end(tmp_path: Path, missing: list[int], marked: bool) -> None:
-    """Three collectives a step of unlike lengths; without markers their ends alone tell which is which."""
-    trace = new_trace()
-    steps = marked_steps(trace)
-    if not marked:
-        trace.host_plane.lines.clear()
-    for index, step in enumerate(steps):
-        for place, length_ms in enumerate((1, 2, 3)):
-            for ordinal in range(2):
-                if ordinal and 3 * index + place in missing:
-                    continue
-                end_ms = 10 + 10 * place + length_ms + 0.01 * ordinal
-                step.trace.kernel(
-                    ordinal, step.at(10 + 10 * place), step.at(end_ms), name=NCCL_NAME, op=None
-                )
-    trace.write(tmp_path)
-    found = collectives_of(traceview.load(tmp_path))
-    assert found.count == 12
-    assert np.flatnonzero(~found.is_complete).tolist() == missing
-    whole = found.is_complete[found.collective]
-    assert found.wait_ps[whole & (found.device == 0)].tolist() == [0] * (12 - len(missing))
-    assert set(found.wait_ps[whole & (found.device == 1)].tolist()) == {ms(0.01)}
 
 
 def test_a_late_device_stays_with_its_peers_over_the_bound_of_a_step(tmp_path: Path) -> None:
