@@ -16,7 +16,6 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from scripts.xspace import XSpace
 from traceview import Trace, UsageError
 from traceview.ledger.states import IDLE_STATES
 from traceview.trace.windows import StepRange
@@ -60,30 +59,6 @@ def test_columns(name: str, cpu_run: Trace, tmp_path: Path) -> None:
 
 
 # Rows
-
-
-def test_rows_of_a_cpu_run(cpu_run: Trace, fixtures: Path) -> None:
-    (path,) = fixtures.glob("custom-loop-2/**/*.xplane.pb")
-    space: Any = XSpace.FromString(path.read_bytes())
-    host_plane = space.planes[0]
-    assert len(cpu_run.host_events) == sum(len(line.events) for line in host_plane.lines)
-    devices = cpu_run.table("devices", window="trace")
-    assert list(devices["device"]) == ["replica:0", "replica:1"]
-    assert set(devices["kind"]) == {"replica"}
-    assert devices["memory_held_bytes"].isna().all()
-    assert devices[["compute_count", "collective_count"]].sum().sum() == len(cpu_run.device_events)
-    assert set(cpu_run.device_events["class"]) == {"compute", "collective"}
-    of_replica = cpu_run.host_events.iloc[cpu_run.device_events["launch"].to_numpy(dtype="int64")]
-    assert list(of_replica["name"]) == list(cpu_run.device_events["op"])
-    assert list(of_replica["start_ps"]) == list(cpu_run.device_events["start_ps"])
-    ops = cpu_run.table("ops", window="trace")
-    assert ops["kernel"].isna().all()
-    assert ops["count"].sum() == len(cpu_run.device_events)
-    markers = cpu_run.host_events[cpu_run.host_events["name"] == "train"]
-    numbers = cpu_run.host_columns.stat("step_num").at(markers.index.to_numpy(), -1)
-    steps = cpu_run.table("steps")
-    recorded = steps[steps["device"] == "replica:0"]["recorded_number"]
-    assert list(recorded) == sorted(numbers.tolist())
 
 
 def test_an_event_between_or_after_steps_belongs_to_none(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Number, Rate
+from traceview.analysis.rules.words import Number
 from traceview.report.model import Report
 
 NVLINKED = {"gpus": [{"name": "V100", "nvlinks": {"active": 6, "peers": {}}}] * 4}
@@ -92,30 +92,7 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     assert one.sentences[2] == "alone"
 
 
-def test_a_range_of_steps(tmp_path: Path) -> None:
-    SCENARIOS["late_by_turns"]().write(tmp_path)
-    result = result_of(traceview.analyze(tmp_path, steps=slice(1, 3)))
-    assert (result.count, result.transfer_ps) == (2, ms(4))
-    assert [row.last_count for row in result.devices] == [0, 1, 1, 0]
-
-
 # Links
-
-
-@pytest.mark.parametrize(
-    ("links", "link", "speed"),
-    [(NVLINKED, "nvlink", 150_000_000_000), (PCIE, "pcie", 15_753_846_144)],
-)
-def test_what_the_link_would_allow(
-    tmp_path: Path, links: dict[str, Any], link: str, speed: int
-) -> None:
-    """V100s have 6 links of 25 GB/s; 16 lanes of generation 3 carry 15.75 GB/s. 2 · 1/2 of the bytes go over each."""
-    path = reduced(4).write(tmp_path)
-    write_sidecar(path, {"links": links, "training": {"gradient_bytes": 100_000_000}})
-    result = result_of(traceview.analyze(tmp_path))
-    assert (result.link, result.link_bytes_per_second) == (link, speed)
-    assert result.expected_ps == 100_000_000 * 10**12 // speed
-    assert (result.bytes, result.bus_bytes_per_second) == (100_000_000, 25_000_000_000)
 
 
 def test_gpus_that_are_linked_differently_have_no_link(tmp_path: Path) -> None:
@@ -149,41 +126,7 @@ def test_the_action_is_about_the_calls_of_the_strategy(
     )
 
 
-def test_one_call_per_step_cannot_be_fewer(tmp_path: Path) -> None:
-    SCENARIOS["exposed_collectives"]().write(tmp_path)
-    one = findings(traceview.analyze(tmp_path))["collective-exposed"]
-    assert one.title == "All 4 GPUs spend 12.0 of 50.0 ms (24%) in exposed communication"
-    assert one.action.startswith("Exchange gradients less often: ")
-
-
-@pytest.mark.parametrize(
-    ("name", "notes"),
-    [
-        ("packs_over_nvlink", ("calls", "speed", "expected")),
-        ("packs_over_pcie", ("calls", "beyond")),
-    ],
-)
-def test_the_speed_beside_the_link(name: str, notes: tuple[str, ...], tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    one = findings(traceview.analyze(tmp_path))["collective-exposed"]
-    assert tuple(note for note in one.sentences[3:] if note != "packs") == notes
-    assert one.arguments["link"] == Rate(150_000_000_000 if "nvlink" in name else 15_753_846_144)
-
-
 # Paths
-
-
-def test_why_gradients_go_to_the_cpu(tmp_path: Path) -> None:
-    (path,) = SCENARIOS["cpu_bounce"]().write(tmp_path)
-    write_sidecar(path, {"strategy": {"parameter_devices": ["/job:localhost/device:CPU:0"]}})
-    report = traceview.analyze(tmp_path)
-    assert result_of(report).path_reason == "variables are on the CPU"
-    one = findings(report)["reduction-off-gpu"]
-    assert one.title == "Both GPUs spend 2.60 of 50.0 ms (5.2%) to sum gradients on the CPU"
-    assert one.sentences[3:] == ("cpu", "variables")
-    # The copy to the host, the sum, and the copy back.
-    assert one.loss is not None
-    assert one.loss.gpu_time_ps == 2 * 4 * ms(2.6)
 
 
 def test_variables_that_the_cpu_updates_are_the_reason(tmp_path: Path) -> None:

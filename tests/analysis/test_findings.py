@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
@@ -69,12 +69,6 @@ def test_unused_gpu(tmp_path: Path, gpus: int, unused: int, severity: Severity |
         assert finding.loss.gpu_time_ratio == unused / gpus
         assert finding.loss.states == ("no_work",)
         assert finding.loss.bound_ps_per_step is None
-
-
-def test_several_unused_gpus_are_one_finding(tmp_path: Path) -> None:
-    finding = the(analyzed(tmp_path, used_and_unused(8, 4)), "unused-gpu")
-    assert finding.title == "4 of 8 GPUs are unused"
-    assert finding.devices == tuple(f"GPU:{ordinal}" for ordinal in range(4))
 
 
 def test_gpus_whose_replicas_were_not_recorded_are_not_unused(tmp_path: Path) -> None:
@@ -269,33 +263,6 @@ def test_a_host_whose_tracer_failed_does_not_make_its_gpus_unused(tmp_path: Path
     assert [row.busy_ps for row in report.results.device_time.devices] == [ms(160), None]
 
 
-def test_events_dropped(tmp_path: Path) -> None:
-    """The count is the sum over the sentence; steps from the last device event on are left out."""
-    trace = new_trace()
-    for step in marked_steps(trace)[:3]:
-        plain_step(step)
-    trace.warnings = ["Detected GPU events dropped on host0: 1 events dropped because of x"]
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == {"events-dropped": "warning", "few-steps": "info"}
-    assert the(report, "events-dropped").title == "The tracer dropped 1 event on host0"
-    assert report.results.steps is not None
-    assert [step.used for step in report.results.steps.steps] == [True, True, False, False]
-    trace.warnings = ["some other warning of 5 events dropped"]
-    assert codes(analyzed(tmp_path, trace)) == {}
-
-
-def test_profiler_errors(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        plain_step(step)
-    trace.errors = ["no privileges", "no privileges", "second profiler"]
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == {"profiler-error": "warning"}
-    finding = the(report, "profiler-error")
-    assert finding.title == "The profiler reported 2 errors on host0"
-    assert [e.value for e in finding.evidence] == ["no privileges", "second profiler"]
-
-
 @pytest.mark.parametrize("has_events", [False, True])
 def test_cupti_that_does_not_load_is_said(tmp_path: Path, has_events: bool) -> None:
     """TensorFlow 2.21 leaves a plane without lines and this error; other findings would say it again."""
@@ -414,45 +381,6 @@ def test_few_steps(tmp_path: Path, count: int, few: bool) -> None:
         )
         assert finding.evidence[0].value == count
         assert finding.evidence[0].threshold == 3
-
-
-def test_steps_left_out_of_the_statistics_do_not_count_as_used(tmp_path: Path) -> None:
-    trace = new_trace()
-    steps = marked_steps(trace, count=3)
-    for step in steps:
-        plain_step(step)
-    steps[0].host("train_step", 0.5, 30, {"tf_function_call": "traced-nonXla"})
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == {"few-steps": "info", "between-calls": "info"}
-    assert the(report, "few-steps").evidence[0].value == 2
-    assert "3 steps in the window, 1 left out" in the(report, "few-steps").explanation
-
-
-@pytest.mark.parametrize("method", ["marker", "keras", "group", "period", "none"])
-def test_no_step_marker(tmp_path: Path, method: str) -> None:
-    trace = new_trace()
-    for index in range(4):
-        step = Step(trace, 50 * index)
-        if method == "marker":
-            trace.marker(index, step.at(0), step.at(49))
-        elif method == "keras":
-            step.host("Profiled batch", 0, 49, {"step_num": index})
-        stats: Stats = {"group_id": index} if method == "group" else {}
-        name = f"kernel_{index}" if method == "none" else "kernel"
-        details: Stats = {"kernel_details": Ref(KERNEL_DETAILS), **stats}
-        step.kernel(0, 2, 22, name=name, stats=details, details=None)
-        step.kernel(0, 22, 42, name=f"{name}_bwd", stats=details, details=None)
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == ({} if method in ("marker", "keras") else {"no-step-marker": "info"})
-    if method in ("group", "period", "none"):
-        finding = the(report, "no-step-marker")
-        assert finding.evidence[0].value == method
-        titles = {
-            "none": "No step was found",
-            "group": "4 steps are found by the step groups in the trace, without an explicit marker",
-            "period": "4 steps are found by a kernel sequence that repeats, without an explicit marker",
-        }
-        assert finding.title == titles[method]
 
 
 def test_hosts_that_mark_their_steps_differently(tmp_path: Path) -> None:

@@ -188,14 +188,6 @@ def test_one_heavy_op_explains_a_busy_host(
         assert lost_ps(heavy) == lengths_ms[0] * MS
 
 
-def test_the_line_of_a_heavy_op_is_named(tmp_path: Path) -> None:
-    path = steps(busy_with("model/x/PyFunc:PyFunc", 8)).write(tmp_path)
-    lines = {"lines": ["model.py:7 in call"], "line_of": {"model/x/": 0}}
-    write_sidecar(path, {"graphs": lines})
-    (finding,) = (of for of in traceview.analyze(tmp_path).findings if of.code == "cpu-heavy-op")
-    assert finding.title.endswith("for CPU op PyFunc in call, model.py:7")
-
-
 def test_an_op_is_to_blame_for_no_more_than_its_state(tmp_path: Path) -> None:
     """While the thread waited 20 ms for input, an op ran beside; 6 ms of it were left."""
 
@@ -315,21 +307,6 @@ def test_a_function_that_is_traced_for_the_first_time_is_not_traced_again(tmp_pa
     found_ = found(tmp_path, steps(fill))
     assert set(found_) == {"compile-in-window"}
     assert found_["compile-in-window"].action.startswith("Capture later")
-
-
-def test_a_later_step_that_traces(tmp_path: Path) -> None:
-    findings = found(tmp_path, steps(traced_in(0, 2)))
-    assert set(findings) == {"retracing"}
-    finding = findings["retracing"]
-    # The first recorded step traces and is left out.
-    assert (finding.severity, lost_ps(finding)) == ("warning", 20 * MS // 3)
-    assert (
-        finding.title
-        == "train_step traced 1 time after the first step: GPU:0 waits 6.67 of 100 ms (6.7%)"
-    )
-    assert [(e.value, e.where, e.detail) for e in finding.evidence[:1]] == [
-        (1, "train_step", "3 since the start")
-    ]
 
 
 @pytest.mark.parametrize(

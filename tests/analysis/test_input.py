@@ -8,19 +8,14 @@ import pytest
 
 import traceview
 from scripts.cuda_trace import CudaTrace
-from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import lost_ps
 from tests.python_sidecars import native_threads
 from tests.sidecars import write_sidecar
-from traceview.analysis.facts.selection import select
-from traceview.analysis.gpu_time import input as input_topic
-from traceview.analysis.gpu_time.input import Input, compute
-from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
-from traceview.analysis.measures.context import Context
+from traceview.analysis.gpu_time.input import Input
+from traceview.analysis.gpu_time.input_rules import INPUT_BOUND
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Names
-from traceview.api import load
 
 WAIT = "IteratorGetNextOp::DoCompute"
 
@@ -466,45 +461,3 @@ def test_what_fills_a_shuffle_is_blamed_on_the_shuffle(
     assert (result.worst.slowest_stage or "").endswith("::Map")
     assert bound is not None
     assert bound.action.startswith(action)
-
-
-def test_without_steps_the_ratio_is_of_the_window(tmp_path: Path) -> None:
-    trace = new_trace(length_ms=100)
-    Step(trace, 0).host(WAIT, 10, 60)
-    result, bound = examined(trace, tmp_path)
-    assert result.input_ratio == 0.5
-    assert result.hosts[0].wait_per_step_ps is None
-    assert bound is not None
-    assert (bound.severity, bound.confidence) == ("warning", "low")
-
-
-@pytest.mark.parametrize(
-    ("kind", "call"),
-    [
-        ("Map", "num_parallel_calls"),
-        ("ParallelMapV2", "batch"),
-        ("TFRecord", "interleave"),
-        ("Generator", "generator"),
-        ("Shuffle", "shuffle"),
-        ("ShuffleAndRepeat", "shuffle"),
-        ("BatchV2", "batch"),
-        ("FlatMap", "interleave"),
-        ("ParallelInterleaveV4", "cycle_length"),
-        ("FilterV2", "filter"),
-        ("MemoryCacheImpl", "cache"),
-        ("ForeverRepeat", "Batch"),
-        ("Unheard", "prefetch"),
-    ],
-)
-def test_advice_names_the_call_to_change(kind: str, call: str) -> None:
-    assert call in " ".join(INPUT_BOUND.actions[action_for(kind)])
-
-
-def test_the_table_is_cut_in_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    SCENARIOS["slow_map"]().write(tmp_path)
-    trace = load(tmp_path)
-    monkeypatch.setattr(input_topic, "TOP_STAGES", 1)
-    result = compute(Context(trace, select(trace)))
-    assert isinstance(result, Input)
-    assert (len(result.stages), result.stage_count) == (1, 4)
-    assert len(trace.table("input")) == 4

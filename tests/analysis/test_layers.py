@@ -275,12 +275,6 @@ def test_a_program_of_tensorflow_has_the_lines_of_its_graph(tmp_path: Path) -> N
     assert lines == {"model.py:7 in call"}
 
 
-def test_the_section_names_what_takes_most(tmp_path: Path, command: Command) -> None:
-    jax(tmp_path, MODEL)
-    shown = command("analyze", str(tmp_path), "--full").out
-    assert "step/Model/dense (model.py:7) takes 58.8% of the compute." in shown
-
-
 # FLOPs and roofs
 
 F16 = 10
@@ -333,14 +327,6 @@ def test_a_roof_of_less_than_half_of_the_time_is_none(tmp_path: Path, command: C
     shown = command("show", "layers", str(tmp_path), "--width", "200").out
     assert "of the roof" in shown
     assert "34.4 TFLOP/s" in shown
-
-
-def test_without_flops_there_are_no_columns_of_them(tmp_path: Path, command: Command) -> None:
-    tensorflow(tmp_path, KERAS)
-    assert {row.flops_per_second for row in result(tmp_path).rows} == {None}
-    shown = command("show", "layers", str(tmp_path), "--width", "200").out
-    assert "FLOP" not in shown
-    assert "roof" not in shown
 
 
 # The picture
@@ -427,13 +413,6 @@ def check_sums(trace: traceview.Trace) -> None:
     assert own == {key: ps // (steps[key] or 1) for key, ps in sums.items()}
     phases = [f"{phase}_ps_per_step" for phase in ("forward", "backward", "optimizer", "other")]
     assert (rows[phases].sum(axis=1) == rows["compute_ps_per_step"]).all()
-
-
-def test_a_recorded_keras_model(fixtures: Path) -> None:
-    layers = result(fixtures / "keras-fit-2")
-    names = [row.layer for row in layers.rows]
-    assert {"sequential_1/hidden_1", "sequential_1/out_1", "adam", "compile_loss/mse"} <= {*names}
-    assert not any(name and "MatMul" in name for name in names)
 
 
 @pytest.mark.shared

@@ -145,30 +145,6 @@ def test_rows_sum_to_the_peak_and_are_the_blocks_of_the_ledger(
         assert ledger.held_bytes == run.after[device][-1][0]
 
 
-def test_the_peak_of_steps_of_one_model(tmp_path: Path) -> None:
-    SCENARIOS["memory_growing"]().write(tmp_path)
-    found = memory(tmp_path)
-    gpu0, gpu1 = found.devices
-    assert (gpu0.peak_bytes, gpu0.before_bytes, gpu0.forward_bytes) == (
-        4178 * MB,
-        BEFORE_BYTES,
-        170 * MB,
-    )
-    assert (gpu1.peak_bytes, gpu1.capacity_bytes) == (4199 * MB, CAPACITY_BYTES)
-    assert gpu0.growth is not None
-    assert gpu1.growth is not None
-    assert (gpu0.growth.bytes_per_step, gpu0.growth.count) == (0, 7)
-    assert (gpu1.growth.low_bytes_per_step, gpu1.growth.high_bytes_per_step) == (3 * MB, 3 * MB)
-    assert found.fullest == "GPU:1"
-    assert [(row.layer, row.kind, row.phase, row.bytes // MB) for row in found.layers] == [
-        (None, "before", "other", 4000),
-        ("model/dense", "output", "forward", 150),
-        ("loss", "output", "forward", 21),
-        ("model/out", "output", "forward", 20),
-        ("model/out", "temp", "backward", 8),
-    ]
-
-
 def test_of_chosen_steps_the_peak_in_them(tmp_path: Path) -> None:
     SCENARIOS["memory_growing"]().write(tmp_path)
     (gpu1,) = (row for row in memory(tmp_path, steps=slice(2, 4)).devices if row.ordinal == 1)

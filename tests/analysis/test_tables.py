@@ -17,7 +17,6 @@ from traceview.analysis.gpu_time.step_tables import step_sections, step_table
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.step_report import step_rows
-from traceview.document import model
 from traceview.document.terminal import render_section
 from traceview.ledger.states import IDLE_STATES
 from traceview.trace.device.table import Table
@@ -102,18 +101,6 @@ def test_of_two_equal_parts_the_earlier_state_is_the_largest(tmp_path: Path) -> 
     assert set(rows["state"]) == {"input"}
 
 
-def test_gaps_of_unused_devices_come_last(tmp_path: Path) -> None:
-    trace = new_trace()
-    trace.gpu(0)
-    for step in marked_steps(trace):
-        step.kernel(1, 2, 42)
-    trace.write(tmp_path)
-    context = Context(load(tmp_path), select(load(tmp_path)))
-    rows, _ = gap_table(context, devices=("GPU:0", "GPU:1"))
-    assert rows["device"][-1] == "GPU:0"
-    assert set(rows["device"][:-1]) == {"GPU:1"}
-
-
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
     context = context_of("late_by_turns", tmp_path)
@@ -129,38 +116,12 @@ def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
         assert max(map(len, lines)) <= width
 
 
-def test_gaps_start_where_the_report_says(tmp_path: Path) -> None:
-    context = context_of("late_by_turns", tmp_path)
-    keys = ["GPU:0"]
-    gaps, _ = gap_table(context, devices=keys)
-    section = gap_table_section(gaps, {"GPU:0": 7_000})
-    assert section is not None
-    (block,) = section.blocks
-    assert isinstance(block, model.Table)
-    (start,) = (column for column in block.columns if column.heading == "start")
-    assert start.values == tuple(start_ps - 7_000 for start_ps in gaps["start_ps"])
-
-
 def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
     context = context_of("plain", tmp_path)
     keys: list[str] = []
     gaps, _ = gap_table(context, devices=keys)
     rows, _ = collective_table(context, keys)
     assert (gap_table_section(gaps, {}), collective_rows_section(rows)) == (None, None)
-
-
-def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:
-    context = context_of("late_by_turns", tmp_path)
-    keys = [f"GPU:{number}" for number in range(4)]
-    rows, _ = collective_table(context, keys)
-    section = collective_rows_section(rows)
-    assert section is not None
-    (block, _) = section.blocks
-    assert isinstance(block, model.Table)
-    by_heading = {column.heading: column.values for column in block.columns}
-    assert by_heading["number"][:5] == ("0", "", "", "", "1")
-    assert [bool(op) for op in by_heading["op"][:5]] == [True, False, False, False, True]
-    assert by_heading[""][:4] == ("last", "", "", "")
 
 
 def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None:

@@ -47,22 +47,6 @@ def step_starts(trace: Trace) -> list[int]:
     return [found.steps[0].start_ps for found in trace.steps_by_host]
 
 
-@pytest.mark.parametrize("ahead_ms", [7, -7, 4000.25])
-def test_a_clock_is_put_right(ahead_ms: float, tmp_path: Path) -> None:
-    trace = loaded(tmp_path, worker("a"), worker("b", ahead_ms=ahead_ms))
-    clock = trace.hosts[1].clock
-    assert clock is not None
-    assert (clock.method, clock.reference) == ("collectives", "a")
-    assert (clock.offset_ps, clock.residual_ps) == (-round(ahead_ms * MS), 0)
-    assert clock.residual_max_ps == 0
-    first, second = step_starts(trace)
-    assert first == second
-    # The origin is the earliest start of a profile by the clocks put right.
-    assert min(host.start_ps for host in trace.hosts) == 0
-    ends = [trace.device_columns.end_ps[trace.device_columns.rows_of(device)] for device in (0, 1)]
-    assert ends[0].tolist() == ends[1].tolist()
-
-
 def test_everything_of_a_host_moves_and_nothing_changes_its_length(tmp_path: Path) -> None:
     """Beside a host that shares nothing it stays where it is: the difference is one number."""
     moved = loaded(tmp_path / "a", worker("a"), worker("b", ahead_ms=-7))
