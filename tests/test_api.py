@@ -18,7 +18,6 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview import Trace, UsageError
 from traceview.ledger.states import IDLE_STATES
-from traceview.trace.windows import StepRange
 
 COLUMNS = {
     "device_events": {
@@ -155,28 +154,6 @@ def test_what_a_gap_says(tmp_path: Path) -> None:
 def test_analyze_takes_a_path_or_a_trace(given: Callable[[Path], Any], tmp_path: Path) -> None:
     SCENARIOS["A"]().write(tmp_path)
     assert traceview.analyze(given(tmp_path)) == traceview.analyze(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("steps", "numbers"),
-    [
-        (None, [0, 1, 2, 3]),
-        (slice(1, 3), [1, 2]),
-        (slice(2, None), [2, 3]),
-        (slice(None, 1), [0]),
-        (slice(3, 99), [3]),
-        (StepRange(0, 2), [0, 1]),
-    ],
-)
-def test_a_range_of_steps(
-    steps: slice | StepRange | None, numbers: list[int], tmp_path: Path
-) -> None:
-    report = traceview.analyze(scenario("A", tmp_path), steps=steps)
-    assert report.results.steps is not None
-    assert [step.number for step in report.results.steps.steps] == numbers
-    (window,) = report.windows
-    ends = ms(199.9) if numbers[-1] == 3 else ms(50 * (numbers[-1] + 1))
-    assert (window.start_ps, window.end_ps) == (1_000_000 + ms(50 * numbers[0]), 1_000_000 + ends)
 
 
 @pytest.mark.parametrize(

@@ -40,35 +40,7 @@ def the(report: Report, code: str) -> Finding:
     return finding
 
 
-def used_and_unused(gpus: int, unused: int) -> CudaTrace:
-    trace = new_trace()
-    for ordinal in range(gpus):
-        trace.gpu(ordinal)
-    for step in marked_steps(trace):
-        for ordinal in range(unused, gpus):
-            step.kernel(ordinal, 2, 42)
-    return trace
-
-
 # Devices
-
-
-@pytest.mark.parametrize(
-    ("gpus", "unused", "severity"),
-    [(7, 0, None), (21, 1, "info"), (20, 1, "warning"), (6, 1, "warning"), (5, 1, "critical")],
-)
-def test_unused_gpu(tmp_path: Path, gpus: int, unused: int, severity: Severity | None) -> None:
-    report = analyzed(tmp_path, used_and_unused(gpus, unused))
-    assert codes(report) == ({"unused-gpu": severity} if severity else {})
-    if severity:
-        finding = the(report, "unused-gpu")
-        assert finding.title == f"GPU:0 computes nothing: {unused} of {gpus} GPUs is unused"
-        assert finding.devices == ("GPU:0",)
-        assert [(e.value, e.where) for e in finding.evidence] == [("empty", "GPU:0")]
-        assert finding.loss is not None
-        assert finding.loss.gpu_time_ratio == unused / gpus
-        assert finding.loss.states == ("no_work",)
-        assert finding.loss.bound_ps_per_step is None
 
 
 def test_gpus_whose_replicas_were_not_recorded_are_not_unused(tmp_path: Path) -> None:
@@ -194,15 +166,6 @@ def test_a_copying_gpu_and_the_memory_it_holds_are_one_finding(tmp_path: Path, h
     assert finding.loss.gpu_time_ratio == 0.5
     metrics = [e.metric for e in finding.evidence]
     assert metrics == ["status", "memory_held_bytes"][: 1 + (held >= HELD_BYTES)]
-
-
-def test_one_kernel_makes_a_copying_gpu_more_than_copy_only(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 42)
-        step.copy(1, "H2D", 2, 3, size=1000)
-    Step(trace, 0).kernel(1, 5, 6)
-    assert codes(analyzed(tmp_path, trace)) == {"marginal-gpu": "critical"}
 
 
 # Capture

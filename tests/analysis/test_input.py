@@ -15,7 +15,6 @@ from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.input import Input
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Names
 
 WAIT = "IteratorGetNextOp::DoCompute"
 
@@ -47,65 +46,6 @@ def waiting(folder: Path, wait_ms: float, *, count: int = 4) -> tuple[Input, Fin
         inner = {"id": 3, "parent_id": 2}
         step.host("Iterator::Root::Map::TFRecord", 1, 1 + wait_ms / 4, inner)
     return examined(trace, folder)
-
-
-@pytest.mark.parametrize(
-    ("wait_ms", "severity"),
-    [(4.96, None), (5, "warning"), (19.96, "warning"), (20, "critical")],
-)
-def test_without_devices_the_wait_of_the_host_is_the_loss(
-    wait_ms: float, severity: str | None, tmp_path: Path
-) -> None:
-    result, bound = waiting(tmp_path, wait_ms)
-    assert result.input_ratio == pytest.approx(wait_ms / 100)
-    assert result.verdict == {None: "none", "warning": "moderate", "critical": "high"}[severity]
-    assert (bound and bound.severity) == severity
-    if bound:
-        assert bound.loss is not None
-        assert (bound.loss.ps_per_step, bound.loss.step_ps) == (ms(wait_ms), ms(100))
-        assert bound.loss.ratio == pytest.approx(wait_ms / 100)
-        assert (bound.loss.states, bound.devices) == (("input",), ())
-        assert bound.arguments["stage"] == Names(("Map",), "stage")
-    if wait_ms == 20:
-        assert bound is not None
-        assert bound.title == "host0 waits 20.0 of 100 ms (20%) for input: Map is too slow"
-
-
-def gpus(folder: Path, waits_ms: tuple[float, ...]) -> tuple[Input, Finding | None]:
-    """Steps of 100 ms in which each GPU waits for its batch, and computes for the rest."""
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        ends_ms = 1 + max(waits_ms)
-        for ordinal, wait_ms in enumerate(waits_ms):
-            step.kernel(ordinal, 0, ends_ms - wait_ms, launch_ms=0)
-            step.kernel(ordinal, ends_ms, 100, launch_ms=ends_ms)
-        step.host("IteratorGetNext:IteratorGetNext", 0.9, ends_ms)
-    return examined(trace, folder)
-
-
-@pytest.mark.parametrize(
-    ("waits_ms", "devices", "share"),
-    [
-        ((4.9, 4.9), None, 0),
-        ((5.1, 5.1), ("GPU:0", "GPU:1"), 0.051),
-        # Half as long as the longest is named as well.
-        ((20, 10), ("GPU:0", "GPU:1"), 0.15),
-        ((20, 1), ("GPU:0",), 0.105),
-    ],
-)
-def test_the_loss_is_the_share_of_the_gpu_time(
-    waits_ms: tuple[float, ...],
-    devices: tuple[str, ...] | None,
-    share: float,
-    tmp_path: Path,
-) -> None:
-    result, bound = gpus(tmp_path, waits_ms)
-    assert result.hosts[0].measured_by == "ledger"
-    assert result.hosts[0].wait_per_step_ps == ms(max(waits_ms))
-    assert (bound and bound.devices) == devices
-    if bound:
-        assert bound.loss is not None
-        assert bound.loss.gpu_time_ratio == pytest.approx(share)
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.49, False), (0.5, True)])

@@ -90,16 +90,6 @@ def test_the_tree_of_a_keras_model(tmp_path: Path) -> None:
     assert dense.gpu_time_ratio == pytest.approx(8 * 4 / 199.9)
 
 
-def test_replicas_are_one_layer_and_each_device_sums_to_its_compute(tmp_path: Path) -> None:
-    tensorflow(tmp_path, KERAS, gpus=2)
-    assert times(result(tmp_path).rows)["model/dense", None] == 12, "the mean of 8 and 16 ms"
-    rows = traceview.load(tmp_path).table("layers")
-    dense = rows[rows["layer"] == "model/dense"].set_index("device")["compute_ps_per_step"]
-    assert dense.to_dict() == {"GPU:0": 8 * MS, "GPU:1": 16 * MS}
-    own = rows.groupby("device")["own_ps_per_step"].sum()
-    assert own.to_dict() == {"GPU:0": 18 * MS, "GPU:1": 36 * MS}
-
-
 @pytest.mark.parametrize(
     ("op", "layer"),
     [

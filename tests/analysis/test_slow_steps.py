@@ -153,8 +153,6 @@ def test_a_twentieth_of_the_gpu_time_is_worth_a_finding(
 
 # The chart
 
-US = MS // 1000
-
 
 def steps_of(durations_ps: list[int]) -> StepTimes:
     """The chart of steps of these lengths, whose median is the first."""
@@ -173,18 +171,6 @@ def steps_of(durations_ps: list[int]) -> StepTimes:
 
 def slow(figure: StepTimes) -> list[int]:
     return [bar.number for bar in figure.bars if bar.excess_ps]
-
-
-def test_every_fifth_step_is_marked() -> None:
-    durations = [24_500 * US if place % 5 == 4 else 19_100 * US for place in range(20)]
-    figure = steps_of(durations)
-    assert slow(figure) == [4, 9, 14, 19]
-    assert (
-        figure.lead
-        == "Steps 4, 9, 14, 19 take 24.5 instead of 19.1 ms, every fifth step. Most of the extra time: compute."
-    )
-    picture = drawn(figure, lambda _, drawing: drawing)
-    assert picture.count('class="slow"') + picture.count("24.5 ms</text>") == 4
 
 
 def test_a_step_is_slow_from_a_tenth_on() -> None:

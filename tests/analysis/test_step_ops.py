@@ -211,12 +211,3 @@ def test_ops_of_the_input_pipeline_never_count(tmp_path: Path) -> None:
     trace.host_event("EagerPyFunc:EagerPyFunc", ms(10), ms(40), thread=worker)
     (row,), findings = analyzed(tmp_path, trace)
     assert (row.kinds, findings) == ((), [])
-
-
-def test_without_steps_nothing_is_said(tmp_path: Path) -> None:
-    trace = new_trace()
-    trace.host_event("model/MatMul:MatMul", ms(1), ms(2))
-    trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    assert report.results.compute is None
-    assert report.skipped["compute"] == "no used step"

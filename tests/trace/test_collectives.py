@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import marked_steps, ms, new_trace
+from scripts.scenarios.model import marked_steps, ms
 from traceview.trace.strategy.collectives import (
     Collectives,
     collective_kind,
@@ -28,36 +27,6 @@ def test_keys_that_come_back_in_every_step_are_told_apart(tmp_path: Path) -> Non
     assert found.count == 8
     assert found.device_count.tolist() == [2] * 8
     assert found.first_step.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
-def test_a_replica_takes_part_from_where_it_hands_the_op_over(fixtures: Path) -> None:
-    """In the fixture replica 1 arrives first, though its op is taken up last."""
-    trace = traceview.load(fixtures / "custom-loop-2")
-    found = collectives_of(trace)
-    second = np.flatnonzero(found.collective == 1)
-    events = trace.device_columns.start_ps[found.row[second]]
-    assert events[0] < events[1]
-    assert found.start_ps[second[0]] > found.start_ps[second[1]]
-    assert (found.end_ps == trace.device_columns.end_ps[found.row]).all()
-    assert found.last_among(np.ones(found.row.size, dtype=np.bool_))[second].tolist() == [
-        True,
-        False,
-    ]
-
-
-def test_a_late_device_stays_with_its_peers_over_the_bound_of_a_step(tmp_path: Path) -> None:
-    """GPU 1 starts the second sum of step 1 in step 2."""
-    trace = new_trace()
-    for index, step in enumerate(marked_steps(trace)):
-        for ordinal in range(2):
-            step.kernel(ordinal, 10, 12, name=NCCL_NAME, op=None)
-            late = 52.0 if (index, ordinal) == (1, 1) else 47.0
-            step.kernel(ordinal, late, 53, name=NCCL_NAME, op=None)
-    trace.write(tmp_path)
-    found = collectives_of(traceview.load(tmp_path))
-    assert found.device_count.tolist() == [2] * 8
-    assert found.wait_ps.reshape(8, 2)[3].tolist() == [ms(5), 0]
-    assert found.wait_ps.sum() == ms(5)
 
 
 @pytest.mark.parametrize(

@@ -163,17 +163,6 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
     assert table.texts("kernel_details").event.tolist() == [0, 1]
 
 
-def test_metadata_that_is_not_there_names_an_event_unknown(tmp_path: Path) -> None:
-    message = spaces.small_space()
-    events = message.planes[0].lines[0].events
-    for event, number in zip(events, (99, -1, 2**40, 0), strict=True):
-        event.metadata_id = number
-    events[0].stats.add(metadata_id=77, int64_value=1)
-    space = read(tmp_path, message)
-    table = table_of(space, space.planes[0])
-    assert [table.names[i] for i in table.name.tolist()] == [b"<unknown>"] * 4
-
-
 @pytest.mark.parametrize("in_metadata", [False, True])
 @pytest.mark.parametrize(
     ("value", "expected"),
@@ -245,18 +234,6 @@ def test_parts_may_be_empty(tmp_path: Path) -> None:
     assert traceview.load(stored(tmp_path, message)).hosts[0].event_count == 1
 
 
-def test_stamps_may_be_unix_times_or_nonsense(tmp_path: Path) -> None:
-    message = spaces.small_space()
-    line = message.planes[0].lines[0]
-    line.timestamp_ns = spaces.START_NS + 5
-    for stamp in (2**63 - 1, -(2**63)):
-        message.planes[0].lines.add(id=stamp, timestamp_ns=stamp).events.add(metadata_id=1)
-    space = read(tmp_path, message)
-    table = table_of(space, space.planes[0], spaces.START_NS)
-    assert table.start_ps.tolist() == [5000, 5100, 14000, 14100]
-    assert table.misplaced_line_count == 2
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [("offset_ps", 2**61 + 1), ("offset_ps", -(2**63)), ("duration_ps", 2**63 - 1)],
@@ -309,14 +286,6 @@ def test_a_program_that_is_none_is_damage_at_its_place(tmp_path: Path) -> None:
     assert [fault.offset for fault in space.faults] == [caught.value.offset]
     assert not space.programs
     assert table_of(space, space.planes[0]).count == 4
-
-
-def test_a_file_joined_to_itself_repeats_its_lines(tmp_path: Path) -> None:
-    message = spaces.small_space()
-    message.planes[0].lines.add(id=-7, name=b"python", timestamp_ns=6)  # not a repetition
-    space = read(tmp_path, message.SerializeToString() * 2)
-    assert [len(lines) for lines in space.take_lines()] == [2, 1, 0, 0, 0, 0]
-    assert not any(plane.lines for plane in space.planes)
 
 
 # Damaged files
