@@ -9,7 +9,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,7 +16,6 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview import Trace, UsageError
-from traceview.ledger.states import IDLE_STATES
 
 COLUMNS = {
     "device_events": {
@@ -32,9 +30,6 @@ COLUMNS = {
         **dict.fromkeys(("correlation_id", "step"), "Int64"),
     },
 }
-
-
-STATES = [f"{state.key}_ps" for state in IDLE_STATES]
 
 
 def scenario(name: str, folder: Path) -> Trace:
@@ -113,23 +108,6 @@ def test_a_correlation_id_of_0_links_nothing(tmp_path: Path) -> None:
 
 
 # Gaps
-
-
-@pytest.mark.parametrize("name", ["B", "D", "input_and_callbacks", "no_steps"])
-def test_gaps_and_states_add_up_to_the_report(name: str, tmp_path: Path) -> None:
-    trace = scenario(name, tmp_path)
-    gaps = trace.table("gaps")
-    assert (gaps[STATES].sum(axis=1) == gaps["duration_ps"]).all()
-    assert (gaps["duration_ps"] > 0).all()
-    results = traceview.analyze(trace).results
-    assert results.idle is not None
-    for row in results.idle.devices:
-        mine = gaps[gaps["device"] == row.device]
-        assert (len(mine), mine["duration_ps"].sum()) == (row.gap_count, row.idle_ps)
-        assert mine["duration_ps"].max() == row.longest_gap_ps
-        known = {state.key: int(mine[f"{state.key}_ps"].sum()) for state in IDLE_STATES}
-        assert {key: length for key, length in known.items() if length} == row.states
-        assert (np.diff(mine["duration_ps"]) <= 0).all()
 
 
 def test_what_a_gap_says(tmp_path: Path) -> None:

@@ -190,12 +190,6 @@ def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
     assert {one.severity for one in findings(report).values()} == {"info"}
 
 
-def test_no_path_without_a_second_device(fixtures: Path) -> None:
-    report = traceview.analyze(fixtures / "plain-1")
-    assert report.results.collectives is None
-    assert "fewer than two devices" in report.skipped["collectives"]
-
-
 @pytest.mark.parametrize(("size", "path"), [(524_287, "none"), (524_288, "one_device")])
 def test_copies_below_the_size_of_gradients_are_none(tmp_path: Path, size: int, path: str) -> None:
     """Two copies a step, one each way: together 1 MiB."""
@@ -219,20 +213,6 @@ def test_the_sidecar_knows_how_large_gradients_are(tmp_path: Path) -> None:
     for gradient_bytes, expected in ((4000, "one_device"), (4001, "none")):
         write_sidecar(path, {"training": {"gradient_bytes": gradient_bytes}})
         assert result_of(traceview.analyze(tmp_path)).path == expected
-
-
-@pytest.mark.shared
-def test_a_sum_that_the_capture_did_not_reach(shared_traces: Path) -> None:
-    """BERT on 8 V100: the collectives are asked for, and no gradient moves before the capture ends."""
-    result = result_of(traceview.analyze(shared_traces / "bert-8xV100"))
-    assert (result.path, result.count) == ("none", 0)
-    assert "neither kernels nor copies" in (result.path_reason or "")
-
-
-@pytest.mark.shared
-def test_jax_has_no_reduction_of_tensorflow(shared_traces: Path) -> None:
-    result = result_of(traceview.analyze(shared_traces / "jax-8xMI300X"))
-    assert (result.path, result.path_reason) == ("none", None)
 
 
 # Layers

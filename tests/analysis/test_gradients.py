@@ -198,10 +198,3 @@ def test_bert_on_eight_gpus(shared_traces: Path) -> None:
     assert {row.device: row.replicas for row in result.devices} == {"GPU:4": (4,), "GPU:6": (6,)}
     assert (result.computed, result.is_single) == ((), False)
     assert single(report) is None
-
-
-@pytest.mark.shared
-def test_jax_gets_no_finding_about_tensorflow(shared_traces: Path) -> None:
-    report = traceview.analyze(shared_traces / "jax-8xMI300X")
-    assert gradients(report).computed == ()
-    assert single(report) is None

@@ -87,15 +87,6 @@ def test_the_data_is_bounded(tmp_path: Path) -> None:
     assert all(name.endswith("MatMul") for name in lanes.names if len(name) > 12)
 
 
-def test_many_devices_are_cut_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_limits, "MOST_DEVICES", 3)
-    busy_trace(5, 2).write(tmp_path)
-    lanes = traceview.analyze(tmp_path, lanes=True).results.lanes
-    assert lanes is not None
-    assert [device.device for device in lanes.devices] == ["GPU:0", "GPU:1", "GPU:2"]
-    assert lanes.left_out_device_count == 2
-
-
 @given(st.lists(st.integers(0, 1000), max_size=30), st.integers(0, 5000))
 def test_shares_are_fair(wanted: list[int], most: int) -> None:
     shares = fair_shares(wanted, most)

@@ -126,14 +126,6 @@ def test_a_layer_called_like_an_op_is_a_layer(tmp_path: Path) -> None:
     }
 
 
-def test_without_names_nothing_is_claimed(tmp_path: Path) -> None:
-    tensorflow(tmp_path, [(None, 3), ("MatMul:MatMul", 2)])
-    report = traceview.analyze(tmp_path)
-    assert report.results.layers is None
-    assert report.skipped["layers"] == "the names of the ops show no layer"
-    assert traceview.load(tmp_path).table("layers").empty
-
-
 def test_a_name_of_any_length_is_read_to_a_depth(tmp_path: Path) -> None:
     tensorflow(tmp_path, [("/".join("s" * 5000) + "/MatMul:MatMul", 2)])
     (row,) = result(tmp_path).rows

@@ -82,13 +82,6 @@ def test_what_is_not_recorded_is_not_known(tmp_path: Path, command: Command) -> 
     assert report.skipped["occupancy"] == "no kernel recorded how it was launched"
 
 
-def test_the_section_names_the_kernels(tmp_path: Path, command: Command) -> None:
-    written(tmp_path, details(39))
-    page = command("report", str(tmp_path), "--format", "markdown", "-o", "-").out
-    assert "Kernels that fill little of GPU:0" in page
-    assert "| `model/out/Add` | 10.0 ms | 39 |" in page
-
-
 @pytest.mark.parametrize(
     ("text", "launch"),
     [

@@ -151,14 +151,6 @@ def test_an_update_in_most_steps_or_in_one_is_no_accumulation(
     assert steps_of(shown(tmp_path)[0]).optimizer_steps == ()
 
 
-def test_keras_says_over_how_many_steps(tmp_path: Path) -> None:
-    path = accumulating((4,)).write(tmp_path)
-    write_sidecar(path, {"training": {"accumulation_steps": 8}})
-    report, text = shown(tmp_path)
-    assert steps_of(report).accumulated_steps == 8
-    assert "The optimizer runs in every eighth step (step 4)." in text
-
-
 EVALUATION = {
     "after": 2,
     "functions": {"test_step": 20, "log": 1},

@@ -228,12 +228,6 @@ def test_what_a_link_carries(
 # Whole traces
 
 
-def test_without_gpus_it_is_skipped(fixtures: Path) -> None:
-    report = traceview.analyze(fixtures / "custom-loop-2")
-    assert report.results.transfers is None
-    assert report.skipped["transfers"] == "not applicable: there is no GPU"
-
-
 def test_xla_copies_to_devices_of_the_cpu(tmp_path: Path) -> None:
     """Of each 50 ms a thread of XLA copies for 29, after the call that asked for it has returned."""
     trace = new_trace()

@@ -126,18 +126,6 @@ def test_holes_of_100_us_between_launches_are_launching(tmp_path: Path) -> None:
         assert causes(small, folder) == [expected]
 
 
-def test_a_copy_call_that_blocks_is_h2d(tmp_path: Path) -> None:
-    small = Small(190)
-    small.event("cuMemcpyHtoD_v2", 110, 180)
-    assert causes(small, tmp_path) == [{"unknown": 20, "h2d": 70, "latency": 10}]
-
-
-def test_queued_behind_a_copy_is_h2d(tmp_path: Path) -> None:
-    small = Small(60)
-    small.trace.copy(0, "H2D", 90 * US, 110 * US, size=8)
-    assert causes(small, tmp_path) == [{"h2d": 90}]
-
-
 # Threads
 
 

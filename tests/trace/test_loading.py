@@ -184,19 +184,6 @@ def test_the_newest_run_that_can_be_read_is_taken(tmp_path: Path) -> None:
         load(tmp_path, run="run1")
 
 
-def test_copies_count_once(tmp_path: Path) -> None:
-    """Equal bytes are one host; equal size alone means nothing."""
-    path = recording("host0").write(tmp_path)
-    shutil.copy(path, path.with_name("host2.xplane.pb"))
-    recording("host1").write(tmp_path)
-    trace = load(tmp_path)
-    assert [host.name for host in trace.hosts] == ["host0", "host1"]
-    assert problems(trace) == [("duplicate-host-file", "host2")]
-    assert [file.duplicate_of for file in trace.files] == [None, None, "host0.xplane.pb"]
-    assert len({file.bytes for file in trace.files}) == 1
-    assert trace.device_columns.count == 8
-
-
 def damaged(path: Path) -> Path:
     path.write_bytes(path.read_bytes()[:-1])
     return path
