@@ -202,19 +202,6 @@ def test_copies_below_the_size_of_gradients_are_none(tmp_path: Path, size: int, 
     assert result_of(analyzed(tmp_path, trace)).path == path
 
 
-def test_the_sidecar_knows_how_large_gradients_are(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(2):
-            step.kernel(ordinal, 0.1, 40)
-            step.copy(ordinal, "P2P", 40.1, 41.1, size=1000, dest=1 - ordinal)
-        step.kernel(0, 41.2, 41.4, op="sgd/AddN:AddN")
-    path = trace.write(tmp_path)
-    for gradient_bytes, expected in ((4000, "one_device"), (4001, "none")):
-        write_sidecar(path, {"training": {"gradient_bytes": gradient_bytes}})
-        assert result_of(traceview.analyze(tmp_path)).path == expected
-
-
 # Layers
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from scripts.scenarios.model import marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
@@ -124,15 +124,6 @@ def test_a_gpu_is_not_compared_with_a_cpu_replica(tmp_path: Path) -> None:
     assert "marginal-gpu" not in codes(report)
 
 
-def test_a_gpu_that_only_takes_part_in_collectives_is_marginal(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 42)
-        for ordinal in (0, 1):
-            step.kernel(ordinal, 42, 44, name=NCCL_NAME, stream=22)
-    assert codes(analyzed(tmp_path, trace)) == {"marginal-gpu": "critical"}
-
-
 @pytest.mark.parametrize(("held", "is_told"), [(HELD_BYTES - 1, False), (HELD_BYTES, True)])
 def test_memory_held_by_a_gpu_that_ran_nothing(tmp_path: Path, held: int, is_told: bool) -> None:
     trace = new_trace()
@@ -191,23 +182,6 @@ def test_no_gpu_plane(tmp_path: Path, thread: str, error: str | None, severity: 
     assert report.capture.quality == "unusable"
     assert report.results.device_time is not None
     assert report.results.device_time.devices == ()
-
-
-@pytest.mark.parametrize("worked", [True, False])
-def test_gpu_planes_empty(tmp_path: Path, worked: bool) -> None:
-    """Memory residency is recorded on a device, and is no event of it."""
-    trace = new_trace()
-    for ordinal in range(2):
-        residency: Stats = {"MemoryResidency_details": Ref("kind:device num_bytes:4096")}
-        trace.gpu(ordinal).line(0, "Stream #0(MemoryResidency)").add("x", 0, ms(1), residency)
-        trace.allocation(ordinal, 0, held_bytes=2**30, peak_bytes=2**30, changed_bytes=2**30)
-    steps = marked_steps(trace)
-    if worked:
-        for ordinal in range(2):
-            steps[0].kernel(ordinal, 1, 2)
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == ({} if worked else {"no-gpu-plane": "critical"})
-    assert report.capture.quality == ("ok" if worked else "unusable")
 
 
 def test_a_host_whose_tracer_failed_does_not_make_its_gpus_unused(tmp_path: Path) -> None:
@@ -344,17 +318,6 @@ def test_few_steps(tmp_path: Path, count: int, few: bool) -> None:
         )
         assert finding.evidence[0].value == count
         assert finding.evidence[0].threshold == 3
-
-
-def test_hosts_that_mark_their_steps_differently(tmp_path: Path) -> None:
-    hosts = [new_trace("host0"), new_trace("host1")]
-    for step in marked_steps(hosts[0]):
-        step.kernel(0, 2, 42)
-    for index in range(4):
-        Step(hosts[1], 50 * index).kernel(0, 2, 41, stats={"group_id": index})
-    finding = the(analyzed(tmp_path, *hosts), "no-step-marker")
-    assert finding.title == "8 steps are found by several methods, without an explicit marker"
-    assert finding.evidence[0].value == "mixed"
 
 
 # All of them

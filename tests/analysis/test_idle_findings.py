@@ -366,19 +366,6 @@ def test_one_step_says_little(tmp_path: Path) -> None:
     assert (finding.severity, finding.confidence) == ("warning", "low")
 
 
-def test_without_steps_shares_are_of_the_window(tmp_path: Path) -> None:
-    trace = new_trace()
-    trace.host_event("SaveV2:SaveV2", 10 * MS, 60 * MS)
-    trace.kernel(0, 0, 10 * MS)
-    trace.kernel(0, 60 * MS, 100 * MS, launch_ps=60 * MS)
-    finding = found(tmp_path, trace)["checkpoint-stall"]
-    assert (finding.severity, finding.confidence) == ("warning", "low")
-    assert finding.title == "GPU:0 waits 50.0 of 100 ms (50%) for checkpoints"
-    assert ("longest_gap_ps", "GPU:0", "outside of steps") in [
-        (e.metric, e.where, e.detail) for e in finding.evidence
-    ]
-
-
 # Which devices
 
 
@@ -396,15 +383,6 @@ def test_all_devices_that_wait_are_named(tmp_path: Path) -> None:
     assert finding.loss is not None
     assert (finding.loss.gpu_time_ps, finding.loss.ratio) == (4 * 68 * MS, 0.32)
     assert finding.loss.gpu_time_ratio == pytest.approx(0.68 / 3)
-
-
-def test_hosts_share_a_finding(tmp_path: Path) -> None:
-    first = steps(busy_with("cuStreamSynchronize", 40), trace=new_trace("a", length_ms=1000))
-    second = steps(busy_with("cuStreamSynchronize", 2), trace=new_trace("b", length_ms=1000))
-    finding = found(tmp_path, first, second)["d2h-sync"]
-    assert finding.devices == ("a/GPU:0",)
-    assert finding.loss is not None
-    assert finding.loss.gpu_time_ps == 4 * 42 * MS
 
 
 def replicas(fill: Fill) -> CudaTrace:

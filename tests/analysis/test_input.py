@@ -289,20 +289,6 @@ def test_calls_that_still_run_are_no_buffer(tmp_path: Path) -> None:
     assert result.hosts[0].empty_step_ratio is None
 
 
-def test_a_generator_is_not_helped_by_prefetch(tmp_path: Path) -> None:
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 0, 40)
-        step.host("Iterator::Root::BatchV2", 0, 40, {"id": 2})
-        step.host("Iterator::Root::BatchV2::Generator", 0, 39, {"id": 3, "parent_id": 2})
-    result, bound = examined(trace, tmp_path)
-    assert result.missing == ("prefetch",)
-    assert bound is not None
-    assert bound.action.startswith("Do the work in ops of TensorFlow, dataset.map(function")
-    assert "prefetch alone does not help" in bound.advice
-    assert "end with prefetch" not in bound.explanation
-
-
 @pytest.mark.parametrize(
     ("parent", "count", "each_ms", "yields_quickly"),
     [

@@ -16,6 +16,7 @@ from traceview.analysis.gpu_time.step_tables import step_sections, step_table
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.step_report import step_rows
+from traceview.document import model
 from traceview.document.terminal import render_section
 from traceview.trace.device.table import Table
 from traceview.trace.reading.load import load
@@ -82,3 +83,17 @@ def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None
     assert [section.title for section in sections][1:] == ["GPU:0", "Other devices"]
     words = " ".join(render_section(sections[-1], width=80, color=False).split())
     assert "7 devices: compute " in words
+
+
+def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:
+    context = context_of("late_by_turns", tmp_path)
+    keys = [f"GPU:{number}" for number in range(4)]
+    rows, _ = collective_table(context, keys)
+    section = collective_rows_section(rows)
+    assert section is not None
+    (block, _) = section.blocks
+    assert isinstance(block, model.Table)
+    by_heading = {column.heading: column.values for column in block.columns}
+    assert by_heading["number"][:5] == ("0", "", "", "", "1")
+    assert [bool(op) for op in by_heading["op"][:5]] == [True, False, False, False, True]
+    assert by_heading[""][:4] == ("last", "", "", "")
