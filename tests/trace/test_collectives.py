@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import traceview
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import marked_steps, ms
+from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview.trace.strategy.collectives import (
     Collectives,
     collective_kind,
@@ -27,6 +28,32 @@ def test_keys_that_come_back_in_every_step_are_told_apart(tmp_path: Path) -> Non
     assert found.count == 8
     assert found.device_count.tolist() == [2] * 8
     assert found.first_step.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("missing", [[0], [0, 1, 2], [11], [9, 10, 11], [0, 1, 11]])
+def test_cut_at_either_end(tmp_path: Path, missing: list[int], marked: bool) -> None:
+    """Three collectives a step of unlike lengths; without markers their ends alone tell which is which."""
+    trace = new_trace()
+    steps = marked_steps(trace)
+    if not marked:
+        trace.host_plane.lines.clear()
+    for index, step in enumerate(steps):
+        for place, length_ms in enumerate((1, 2, 3)):
+            for ordinal in range(2):
+                if ordinal and 3 * index + place in missing:
+                    continue
+                end_ms = 10 + 10 * place + length_ms + 0.01 * ordinal
+                step.trace.kernel(
+                    ordinal, step.at(10 + 10 * place), step.at(end_ms), name=NCCL_NAME, op=None
+                )
+    trace.write(tmp_path)
+    found = collectives_of(traceview.load(tmp_path))
+    assert found.count == 12
+    assert np.flatnonzero(~found.is_complete).tolist() == missing
+    whole = found.is_complete[found.collective]
+    assert found.wait_ps[whole & (found.device == 0)].tolist() == [0] * (12 - len(missing))
+    assert set(found.wait_ps[whole & (found.device == 1)].tolist()) == {ms(0.01)}
 
 
 @pytest.mark.parametrize(
