@@ -9,17 +9,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from scripts.xspace import XSpace
 from traceview import Trace, UsageError
-from traceview.ledger.states import IDLE_STATES
-from traceview.trace.windows import StepRange
 
 COLUMNS = {
     "device_events": {
@@ -36,9 +32,6 @@ COLUMNS = {
 }
 
 
-STATES = [f"{state.key}_ps" for state in IDLE_STATES]
-
-
 def scenario(name: str, folder: Path) -> Trace:
     SCENARIOS[name]().write(folder)
     return traceview.load(folder)
@@ -47,11 +40,6 @@ def scenario(name: str, folder: Path) -> Trace:
 @pytest.fixture(scope="module")
 def cpu_run(fixtures: Path) -> Trace:
     return traceview.load(fixtures / "custom-loop-2")
-
-
-@pytest.fixture
-def busy(tmp_path: Path) -> Trace:
-    return scenario("hidden_transfers", tmp_path)
 
 
 @pytest.mark.parametrize("name", ["custom-loop-2", "hidden_transfers", "no_gpu_plane", "no_steps"])
@@ -65,30 +53,6 @@ def test_columns(name: str, cpu_run: Trace, tmp_path: Path) -> None:
 
 
 # Rows
-
-
-def test_rows_of_a_cpu_run(cpu_run: Trace, fixtures: Path) -> None:
-    (path,) = fixtures.glob("custom-loop-2/**/*.xplane.pb")
-    space: Any = XSpace.FromString(path.read_bytes())
-    host_plane = space.planes[0]
-    assert len(cpu_run.host_events) == sum(len(line.events) for line in host_plane.lines)
-    devices = cpu_run.table("devices", window="trace")
-    assert list(devices["device"]) == ["replica:0", "replica:1"]
-    assert set(devices["kind"]) == {"replica"}
-    assert devices["memory_held_bytes"].isna().all()
-    assert devices[["compute_count", "collective_count"]].sum().sum() == len(cpu_run.device_events)
-    assert set(cpu_run.device_events["class"]) == {"compute", "collective"}
-    of_replica = cpu_run.host_events.iloc[cpu_run.device_events["launch"].to_numpy(dtype="int64")]
-    assert list(of_replica["name"]) == list(cpu_run.device_events["op"])
-    assert list(of_replica["start_ps"]) == list(cpu_run.device_events["start_ps"])
-    ops = cpu_run.table("ops", window="trace")
-    assert ops["kernel"].isna().all()
-    assert ops["count"].sum() == len(cpu_run.device_events)
-    markers = cpu_run.host_events[cpu_run.host_events["name"] == "train"]
-    numbers = cpu_run.host_columns.stat("step_num").at(markers.index.to_numpy(), -1)
-    steps = cpu_run.table("steps")
-    recorded = steps[steps["device"] == "replica:0"]["recorded_number"]
-    assert list(recorded) == sorted(numbers.tolist())
 
 
 def test_an_event_between_or_after_steps_belongs_to_none(tmp_path: Path) -> None:
@@ -146,23 +110,6 @@ def test_a_correlation_id_of_0_links_nothing(tmp_path: Path) -> None:
 # Gaps
 
 
-@pytest.mark.parametrize("name", ["B", "D", "input_and_callbacks", "no_steps"])
-def test_gaps_and_states_add_up_to_the_report(name: str, tmp_path: Path) -> None:
-    trace = scenario(name, tmp_path)
-    gaps = trace.table("gaps")
-    assert (gaps[STATES].sum(axis=1) == gaps["duration_ps"]).all()
-    assert (gaps["duration_ps"] > 0).all()
-    results = traceview.analyze(trace).results
-    assert results.idle is not None
-    for row in results.idle.devices:
-        mine = gaps[gaps["device"] == row.device]
-        assert (len(mine), mine["duration_ps"].sum()) == (row.gap_count, row.idle_ps)
-        assert mine["duration_ps"].max() == row.longest_gap_ps
-        known = {state.key: int(mine[f"{state.key}_ps"].sum()) for state in IDLE_STATES}
-        assert {key: length for key, length in known.items() if length} == row.states
-        assert (np.diff(mine["duration_ps"]) <= 0).all()
-
-
 def test_what_a_gap_says(tmp_path: Path) -> None:
     trace = scenario("G", tmp_path)
     gaps, events = trace.table("gaps"), trace.device_events
@@ -185,28 +132,6 @@ def test_what_a_gap_says(tmp_path: Path) -> None:
 def test_analyze_takes_a_path_or_a_trace(given: Callable[[Path], Any], tmp_path: Path) -> None:
     SCENARIOS["A"]().write(tmp_path)
     assert traceview.analyze(given(tmp_path)) == traceview.analyze(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("steps", "numbers"),
-    [
-        (None, [0, 1, 2, 3]),
-        (slice(1, 3), [1, 2]),
-        (slice(2, None), [2, 3]),
-        (slice(None, 1), [0]),
-        (slice(3, 99), [3]),
-        (StepRange(0, 2), [0, 1]),
-    ],
-)
-def test_a_range_of_steps(
-    steps: slice | StepRange | None, numbers: list[int], tmp_path: Path
-) -> None:
-    report = traceview.analyze(scenario("A", tmp_path), steps=steps)
-    assert report.results.steps is not None
-    assert [step.number for step in report.results.steps.steps] == numbers
-    (window,) = report.windows
-    ends = ms(199.9) if numbers[-1] == 3 else ms(50 * (numbers[-1] + 1))
-    assert (window.start_ps, window.end_ps) == (1_000_000 + ms(50 * numbers[0]), 1_000_000 + ends)
 
 
 @pytest.mark.parametrize(

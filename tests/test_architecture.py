@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,8 +13,6 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-
-import traceview
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "traceview"
@@ -61,10 +57,6 @@ ROOMS = {
 }
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")
-
-ROOMY = ("analysis",)
-"""Rooms with more modules than can be known at once, still."""
-MOST_MODULES = 15
 
 
 @dataclass(frozen=True)
@@ -135,20 +127,6 @@ def allowed_to(importer: str) -> set[str]:
     return {name for name, level in LEVELS.items() if level < LEVELS[importer]}
 
 
-def test_a_room_can_be_known_by_heart() -> None:
-    rooms = Counter(
-        path.parent.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if path.stem != "__init__"
-    )
-    crowded = {
-        room
-        for room, count in rooms.items()
-        if count > MOST_MODULES and room.split("/")[0] not in ROOMY
-    }
-    assert crowded == set()
-
-
 def test_a_package_imports_only_those_before_it() -> None:
     wrong = []
     for found in all_imports():
@@ -173,24 +151,6 @@ def room_in(package: str, path: str) -> str:
     return name if name in ROOMS.get(package, ()) else ""
 
 
-def test_a_topic_imports_no_other_topic() -> None:
-    """What several topics need is a fact; nor does what topics import depend on one."""
-    registry = (PACKAGE / "analysis" / "registry.py").read_text(encoding="utf-8")
-    topics = re.findall(r"from (traceview\.analysis\.[\w.]+) import ANALYSIS", registry)
-    assert len(topics) > 20
-    wrong: list[str] = []
-    for found in all_imports():
-        importer = module_of(found.file)
-        if not found.file.startswith("analysis/") or room_in("analysis", found.file) == "":
-            continue
-        wrong.extend(
-            str(found)
-            for topic in topics
-            if is_within(found.module, topic) and not is_within(importer, topic)
-        )
-    assert wrong == []
-
-
 def test_no_imports_go_in_a_circle() -> None:
     """Counting those inside functions and for types, too."""
     graph: dict[str, set[str]] = {}
@@ -204,12 +164,6 @@ def test_no_imports_go_in_a_circle() -> None:
     except CycleError as error:
         circle = error.args[1]
     assert circle == []
-
-
-def test_no_module_is_named_like_a_public_name() -> None:
-    # `import traceview.x` sets the attribute x of traceview, over the function of that name.
-    modules = {part_of(path.relative_to(PACKAGE).as_posix()) for path in sources()}
-    assert modules & set(traceview.__all__) == set()
 
 
 HEAVY = {"distributed", "fsspec", "jinja2", "pandas", "pyarrow", "tensorflow"}

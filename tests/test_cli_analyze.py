@@ -22,13 +22,6 @@ def loop(fixtures: Path) -> str:
     return str(fixtures / "custom-loop-2")
 
 
-@pytest.fixture
-def eight(tmp_path: Path) -> str:
-    """A run of eight GPUs, one of them used."""
-    SCENARIOS["D"]().write(tmp_path / "logs")
-    return str(tmp_path / "logs")
-
-
 def test_the_report_goes_to_standard_output(command: Command, loop: str) -> None:
     done = command("analyze", loop)
     assert (done.code, done.err) == (0, "")

@@ -22,8 +22,6 @@ from traceview.report.saved import schema_of
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:

@@ -44,9 +44,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
-RECORDED = [".venv", "analyze", str(dev.FIXTURE)]
-
-
 def test_the_demo_is_a_capture(
     started: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,31 +51,6 @@ def test_the_demo_is_a_capture(
     assert started == [[".venv-tensorflow", "capture", "--demo", "--slowdown", "input"]]
     program = dev.WITH_TENSORFLOW.program("traceview")
     assert f"a script of your own: {program} capture --analyze" in capsys.readouterr().err
-
-
-def test_a_recorded_run_is_shown_when_asked_for(
-    started: list[list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert dev.main(["demo", "--recorded"]) == 0
-    assert started == [RECORDED]
-    program = dev.MAIN.program("traceview")
-    assert f"a trace of your own: {program} analyze LOGDIR" in capsys.readouterr().err
-
-
-def test_where_the_install_fails_a_recorded_run_is_shown(
-    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def ready(environment: dev.Environment, *_: str, announce: str = "") -> None:
-        if environment is dev.WITH_TENSORFLOW:
-            assert "MB to load" in announce
-            raise dev.StageError("pip install ended with exit code 1")
-
-    monkeypatch.setattr(dev.Environment, "ready", ready)
-    assert dev.main(["demo"]) == 0
-    assert started == [RECORDED]
-    err = capsys.readouterr().err
-    assert "pip install ended with exit code 1\n" in err
-    assert "could not be installed: a recorded run is shown instead" in err
 
 
 INTERRUPTED = """

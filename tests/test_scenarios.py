@@ -11,12 +11,6 @@ from scripts.scenarios import SCENARIOS
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_name_is_that_of_the_registry() -> None:
-    for name, build in SCENARIOS.items():
-        assert build().name == name
-        assert (build.__doc__ or "").strip()
-
-
 def test_command_line_writes_and_lists(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "scripts.scenarios"]
     written = subprocess.run(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from traceview.analysis.measures.context import View
-from traceview.document.columns import cell_texts
-from traceview.document.model import Column, Notes, Remark, Section, Subheading, Table, Value
+from traceview.document.model import Notes, Remark, Section, Subheading
 from traceview.document.phrase import plain
 
 HOST = "host0"
@@ -25,22 +24,6 @@ def view_of(**changes: Any) -> View:
     return View(**fields | changes)
 
 
-def tables_of(section: Section | None) -> list[Table]:
-    """The tables of a section."""
-    blocks = section.blocks if section else ()
-    return [block for block in blocks if isinstance(block, Table)]
-
-
-def values_of(table: Table, heading: str) -> tuple[Value, ...]:
-    """The values below a heading."""
-    return _column(table, heading).values
-
-
-def cells_of(table: Table, heading: str) -> list[str]:
-    """The cells below a heading, as they are printed."""
-    return cell_texts(_column(table, heading))
-
-
 def sentences_of(section: Section | None) -> list[str]:
     """The notes, remarks and subheadings of a section."""
     sentences: list[str] = []
@@ -53,8 +36,3 @@ def sentences_of(section: Section | None) -> list[str]:
             case Subheading(text, remark):
                 sentences += [plain(text), plain(remark)] if remark else [plain(text)]
     return sentences
-
-
-def _column(table: Table, heading: str) -> Column:
-    (column,) = [column for column in table.columns if column.heading == heading]
-    return column

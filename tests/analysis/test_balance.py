@@ -20,7 +20,7 @@ from traceview.analysis.exchange.balance import Balance
 from traceview.analysis.exchange.stragglers import CHANCE, LEAST_EXCESS, LateDevice, is_steady
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.analysis.rules.finding import EXPLAINS, Finding
+from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, LIMIT
 from traceview.ledger.states import State
 from traceview.report.model import Report
@@ -29,11 +29,6 @@ from traceview.trace.reading.load import load
 ROOT = Path(__file__).resolve().parents[2]
 ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
 CODES = {"straggler-gpu", "late-by-turns", "serial-gpus"}
-
-
-def of_scenario(folder: Path, name: str) -> Report:
-    SCENARIOS[name]().write(folder)
-    return traceview.analyze(folder)
 
 
 def balance(report: Report) -> Balance:
@@ -161,29 +156,7 @@ def test_replicas_that_do_the_same_are_no_problem(name: str) -> None:
     assert not findings(traceview.analyze(ROOT / "fixtures" / name))
 
 
-def test_who_waits_for_a_device_without_input_waits_for_input(tmp_path: Path) -> None:
-    """The finding about input has what the others wait meanwhile, so there is no second one about the device."""
-    report = of_scenario(tmp_path, "late_batch")
-    assert (straggler(report).device, straggler(report).reason) == ("GPU:1", "input")
-    (finding,) = [finding for finding in report.findings if finding.severity != "info"]
-    assert finding.title == "Both GPUs wait 10.9 of 50.0 ms (22%) for input"
-    assert [row.value for row in finding.evidence if row.metric == EXPLAINS] == ["straggler-gpu"]
-
-
 # Late by turns
-
-
-def test_devices_that_are_late_by_turns(tmp_path: Path) -> None:
-    report = of_scenario(tmp_path, "late_by_turns")
-    finding = findings(report)["late-by-turns"]
-    assert finding.loss is not None
-    # In each step one of four is 6 ms late: each waits in three steps of four, and none would without.
-    assert finding.loss.gpu_time_ratio == pytest.approx(0.09, abs=0.001)
-    assert finding.loss.bound_ps_per_step == ms(6)
-    assert finding.title == (
-        "The 4 GPUs wait for each other in turns: 4.50 of 50.0 ms (9.0%) in collectives"
-    )
-    assert balance(report).straggler is None
 
 
 def test_devices_with_more_work_by_turns_do_not_run_one_after_another(tmp_path: Path) -> None:
@@ -194,15 +167,6 @@ def test_devices_with_more_work_by_turns_do_not_run_one_after_another(tmp_path: 
 
 
 # One after another
-
-
-def test_devices_that_compute_in_different_steps_run_one_after_another(tmp_path: Path) -> None:
-    trace = new_trace(length_ms=450)
-    for number, step in enumerate(marked_steps(trace, count=8)):
-        step.kernel(number % 2, 2, 42)
-    report = analyzed(tmp_path, trace)
-    assert balance(report).concurrency_ratio == 0
-    assert balance(report).is_serial
 
 
 @pytest.mark.parametrize(
@@ -277,15 +241,6 @@ def test_what_comes_before_the_first_turn_of_a_step_is_nobodys(tmp_path: Path) -
 
 
 # Clocks and hardware
-
-
-def test_moments_of_hosts_are_compared_only_with_common_clocks(tmp_path: Path) -> None:
-    without = balance(of_scenario(tmp_path / "without", "clocks_without_collectives"))
-    assert without.clock_reason is not None
-    assert (without.concurrency_ratio, without.chance_ratio, without.is_serial) == (None,) * 3
-    common = balance(of_scenario(tmp_path / "with", "skewed_clocks"))
-    assert common.clock_reason is None
-    assert common.concurrency_ratio is not None
 
 
 @pytest.mark.parametrize("lost", [0, 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread, Timer, current_thread, main_thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import Any
 
 import msgspec
@@ -15,7 +15,6 @@ from traceview.analysis import parallel
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Skipped
-from traceview.base.timing import measured
 from traceview.report import build
 from traceview.report.document import screen_of
 
@@ -116,25 +115,6 @@ def test_what_two_threads_ask_for_is_made_once() -> None:
     for thread in threads:
         thread.join(20)
     assert (found, len(made)) == ([1, 1, 1], 1)
-
-
-def test_waiting_for_the_other_thread_is_a_stage() -> None:
-    context = _context()
-    begun, let_go = Event(), Event()
-
-    def make(_: Context) -> int:
-        begun.set()
-        assert let_go.wait(20)
-        return 1
-
-    thread = Thread(target=lambda: context.once(make))
-    thread.start()
-    assert begun.wait(20)
-    with measured() as found:
-        Timer(0.05, let_go.set).start()
-        assert context.once(make) == 1
-    thread.join(20)
-    assert found.seconds["waiting for the other thread"] > 0.02
 
 
 def test_a_small_trace_is_analysed_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

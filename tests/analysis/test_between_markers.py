@@ -54,18 +54,6 @@ def test_python_elsewhere_is_other_python(tmp_path: Path) -> None:
     assert lost_ps(found["callback-stall"]) == 6 * ms(6) // 8
 
 
-def test_an_evaluation_costs_its_time_until_its_last_graph_has_run(tmp_path: Path) -> None:
-    """Its last call ends after 35 ms. The other 25 are of the next epoch, which begins without an evaluation as well."""
-    found = findings_of(tmp_path, run_of(8, (INPUT, GRAPH), long_after=(3,)))
-    evaluation, other = found["validation-stall"], found["callback-stall"]
-    assert lost_ps(evaluation) == ms(35) // 8
-    assert evaluation.title.startswith("GPU:0 spends 4.38 of ")
-    assert evaluation.title.endswith(" in an evaluation between steps, in 1 of 8 used steps")
-    assert evaluation.steps == (3,)
-    # Of the short pauses, five of 2 ms lie in steps beside it, and one is the end of the run.
-    assert lost_ps(other) == (ms(25) + 6 * ms(PAUSE_MS)) // 8
-
-
 def test_a_device_that_evaluates_is_not_idle_and_costs_as_much(tmp_path: Path) -> None:
     trace = run_of(8, (INPUT, GRAPH), long_after=(3,))
     Step(trace, 3 * (STEP_MS + PAUSE_MS)).kernel(0, STEP_MS + 30, STEP_MS + 55)

@@ -6,18 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.sections import cells_of, sentences_of, tables_of, view_of
+from tests.analysis.sections import sentences_of, view_of
 from tests.charts import MS
 from tests.reports import environment
 from traceview.analysis.machine.capture import capture_section
 from traceview.analysis.machine.capture_quality import Capture, HostCapture
 from traceview.analysis.machine.environment import LONGEST_FACT, job_details, job_facts
-from traceview.analysis.measures.context import FEW_ROWS
 from traceview.analysis.measures.environment import Environment, HostEnvironment
-from traceview.trace.model import Problem
-
-BRIEF = view_of(is_brief=True)
-
 
 # Hosts and the capture
 
@@ -36,21 +31,6 @@ def host(name: str = "a", **changes: Any) -> HostCapture:
         "warnings": (),
     }
     return HostCapture(**fields | changes)
-
-
-def test_problems_are_said_with_their_hosts_and_many_are_cut() -> None:
-    problems = tuple(Problem("damaged-file", f"problem {n}", "b") for n in range(13))
-    alone = capture_section(BRIEF, Capture("degraded", problems, (host("b"),)))
-    assert sentences_of(alone)[0] == "problem 0"
-    assert sentences_of(alone)[-1] == f"{13 - FEW_ROWS} more problems: see the JSON report."
-    assert len(sentences_of(alone)) == FEW_ROWS + 1
-    several = capture_section(BRIEF, Capture("ok", problems[:1], (host("a"), host("b"))))
-    assert sentences_of(several) == ["problem 0 (host b)"]
-    flawless = Capture("ok", (), (host(unlinked_ratio=0.25),))
-    assert capture_section(BRIEF, flawless) is None
-    whole = capture_section(view_of(skipped={"outside_view": "not recorded"}), flawless)
-    assert "GPU clocks, load and other processes: not recorded" in sentences_of(whole)
-    assert cells_of(tables_of(whole)[0], "kernels without launch") == ["25.0%"]
 
 
 @pytest.mark.parametrize(

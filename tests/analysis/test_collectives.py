@@ -17,7 +17,7 @@ from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Number, Rate
+from traceview.analysis.rules.words import Number
 from traceview.report.model import Report
 
 NVLINKED = {"gpus": [{"name": "V100", "nvlinks": {"active": 6, "peers": {}}}] * 4}
@@ -92,30 +92,7 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     assert one.sentences[2] == "alone"
 
 
-def test_a_range_of_steps(tmp_path: Path) -> None:
-    SCENARIOS["late_by_turns"]().write(tmp_path)
-    result = result_of(traceview.analyze(tmp_path, steps=slice(1, 3)))
-    assert (result.count, result.transfer_ps) == (2, ms(4))
-    assert [row.last_count for row in result.devices] == [0, 1, 1, 0]
-
-
 # Links
-
-
-@pytest.mark.parametrize(
-    ("links", "link", "speed"),
-    [(NVLINKED, "nvlink", 150_000_000_000), (PCIE, "pcie", 15_753_846_144)],
-)
-def test_what_the_link_would_allow(
-    tmp_path: Path, links: dict[str, Any], link: str, speed: int
-) -> None:
-    """V100s have 6 links of 25 GB/s; 16 lanes of generation 3 carry 15.75 GB/s. 2 · 1/2 of the bytes go over each."""
-    path = reduced(4).write(tmp_path)
-    write_sidecar(path, {"links": links, "training": {"gradient_bytes": 100_000_000}})
-    result = result_of(traceview.analyze(tmp_path))
-    assert (result.link, result.link_bytes_per_second) == (link, speed)
-    assert result.expected_ps == 100_000_000 * 10**12 // speed
-    assert (result.bytes, result.bus_bytes_per_second) == (100_000_000, 25_000_000_000)
 
 
 def test_gpus_that_are_linked_differently_have_no_link(tmp_path: Path) -> None:
@@ -149,41 +126,7 @@ def test_the_action_is_about_the_calls_of_the_strategy(
     )
 
 
-def test_one_call_per_step_cannot_be_fewer(tmp_path: Path) -> None:
-    SCENARIOS["exposed_collectives"]().write(tmp_path)
-    one = findings(traceview.analyze(tmp_path))["collective-exposed"]
-    assert one.title == "All 4 GPUs spend 12.0 of 50.0 ms (24%) in exposed communication"
-    assert one.action.startswith("Exchange gradients less often: ")
-
-
-@pytest.mark.parametrize(
-    ("name", "notes"),
-    [
-        ("packs_over_nvlink", ("calls", "speed", "expected")),
-        ("packs_over_pcie", ("calls", "beyond")),
-    ],
-)
-def test_the_speed_beside_the_link(name: str, notes: tuple[str, ...], tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    one = findings(traceview.analyze(tmp_path))["collective-exposed"]
-    assert tuple(note for note in one.sentences[3:] if note != "packs") == notes
-    assert one.arguments["link"] == Rate(150_000_000_000 if "nvlink" in name else 15_753_846_144)
-
-
 # Paths
-
-
-def test_why_gradients_go_to_the_cpu(tmp_path: Path) -> None:
-    (path,) = SCENARIOS["cpu_bounce"]().write(tmp_path)
-    write_sidecar(path, {"strategy": {"parameter_devices": ["/job:localhost/device:CPU:0"]}})
-    report = traceview.analyze(tmp_path)
-    assert result_of(report).path_reason == "variables are on the CPU"
-    one = findings(report)["reduction-off-gpu"]
-    assert one.title == "Both GPUs spend 2.60 of 50.0 ms (5.2%) to sum gradients on the CPU"
-    assert one.sentences[3:] == ("cpu", "variables")
-    # The copy to the host, the sum, and the copy back.
-    assert one.loss is not None
-    assert one.loss.gpu_time_ps == 2 * 4 * ms(2.6)
 
 
 def test_variables_that_the_cpu_updates_are_the_reason(tmp_path: Path) -> None:
@@ -247,12 +190,6 @@ def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
     assert {one.severity for one in findings(report).values()} == {"info"}
 
 
-def test_no_path_without_a_second_device(fixtures: Path) -> None:
-    report = traceview.analyze(fixtures / "plain-1")
-    assert report.results.collectives is None
-    assert "fewer than two devices" in report.skipped["collectives"]
-
-
 @pytest.mark.parametrize(("size", "path"), [(524_287, "none"), (524_288, "one_device")])
 def test_copies_below_the_size_of_gradients_are_none(tmp_path: Path, size: int, path: str) -> None:
     """Two copies a step, one each way: together 1 MiB."""
@@ -263,33 +200,6 @@ def test_copies_below_the_size_of_gradients_are_none(tmp_path: Path, size: int, 
             step.copy(ordinal, "P2P", 40.1, 41.1, size=size, dest=1 - ordinal)
         step.kernel(0, 41.2, 41.4, op="sgd/AddN:AddN")
     assert result_of(analyzed(tmp_path, trace)).path == path
-
-
-def test_the_sidecar_knows_how_large_gradients_are(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(2):
-            step.kernel(ordinal, 0.1, 40)
-            step.copy(ordinal, "P2P", 40.1, 41.1, size=1000, dest=1 - ordinal)
-        step.kernel(0, 41.2, 41.4, op="sgd/AddN:AddN")
-    path = trace.write(tmp_path)
-    for gradient_bytes, expected in ((4000, "one_device"), (4001, "none")):
-        write_sidecar(path, {"training": {"gradient_bytes": gradient_bytes}})
-        assert result_of(traceview.analyze(tmp_path)).path == expected
-
-
-@pytest.mark.shared
-def test_a_sum_that_the_capture_did_not_reach(shared_traces: Path) -> None:
-    """BERT on 8 V100: the collectives are asked for, and no gradient moves before the capture ends."""
-    result = result_of(traceview.analyze(shared_traces / "bert-8xV100"))
-    assert (result.path, result.count) == ("none", 0)
-    assert "neither kernels nor copies" in (result.path_reason or "")
-
-
-@pytest.mark.shared
-def test_jax_has_no_reduction_of_tensorflow(shared_traces: Path) -> None:
-    result = result_of(traceview.analyze(shared_traces / "jax-8xMI300X"))
-    assert (result.path, result.path_reason) == ("none", None)
 
 
 # Layers

@@ -50,27 +50,6 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     assert constant is None, "3.6 % is below the limit"
 
 
-def test_a_line_that_makes_a_constant_is_named(tmp_path: Path) -> None:
-    graphs = {
-        "constant_ops": ["model/a", "replica_1/model/a"],
-        "lines": ["train.py:7 in table", "train.py:8 in loss"],
-        "line_of": {"model/a": 0, "replica_1/model/": 0, "model/b": 1},
-    }
-    constant = finding(analyzed(tmp_path, graphs), "constant-compute")
-    assert constant is not None
-    assert constant.title == (
-        "Both replicas spend 3.60 of 50.0 ms (7.2%) on recomputing constants: MatMul in table, train.py:7"
-    )
-
-
-def test_other_ops_are_neither(tmp_path: Path) -> None:
-    """A name that only ends like one of the graph is another op."""
-    report = analyzed(tmp_path, {"float64_ops": ["a", "el/a"], "constant_ops": ["b"]})
-    assert report.results.compute is not None
-    for row in report.results.compute.devices:
-        assert (row.float64_ps_per_step, row.constant_ps_per_step) == (0, 0)
-
-
 def test_kernels_in_float64_show_it_by_name(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace):

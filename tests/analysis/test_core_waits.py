@@ -80,14 +80,6 @@ def lost_ms(finding: Finding | None) -> float:
     return finding.loss.ps_per_step / ms(1)
 
 
-def test_ops_and_dispatch_lose_what_their_threads_wait(tmp_path: Path) -> None:
-    finding = found(tmp_path)
-    assert lost_ms(finding) == pytest.approx(OP_MS + DISPATCH_MS, rel=0.05)
-    assert finding is not None
-    assert "to the cores that the input pipeline takes: Map" in finding.title
-    assert "Its threads ran 80% of the window, added up" in finding.explanation
-
-
 def test_an_op_rests_while_threads_work_for_it(tmp_path: Path) -> None:
     """It rests for 9 of 10 ms, in which a worker wants a core for 8 and waits for 3."""
     loads = {CALLER: (0.1, 0.0), EXECUTOR: (0.05, 0.05), WORKER: (0.5, 0.3), PIPELINE: (0.8, 0.0)}

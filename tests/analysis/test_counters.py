@@ -13,7 +13,6 @@ import traceview
 from scripts.cuda_trace import V100_STATS, CudaTrace
 from scripts.scenarios.model import marked_steps, new_trace
 from scripts.xspace import XSpace
-from tests.command import Command
 from traceview.analysis.machine.nvml import Nvml
 from traceview.base.units import PS_PER_S
 
@@ -153,15 +152,6 @@ def events(plane: Any) -> Iterator[tuple[str, int, int, float]]:
             yield name, at, event.duration_ps, value
 
 
-def test_the_section_says_who_measured(tmp_path: Path, command: Command) -> None:
-    values = {READ: 50.0, WRITE: 31.0, "power_mw": 250_000.0}
-    sampled(tmp_path, lambda name, _: values.get(name))
-    page = command("report", str(tmp_path), "--format", "markdown", "-o", "-").out
-    assert "Measured by the profiler over the whole recording" in page
-    assert "| memory busy |" in page
-    assert "| throttled |" not in page
-
-
 @pytest.mark.parametrize("clock", [1100.0, 1530.0])
 def test_clocks_that_are_lower_while_it_computes(clock: float, tmp_path: Path) -> None:
     """An idle GPU lowers its clock, which is no throttling."""
@@ -184,8 +174,3 @@ def test_hostile_counters_are_left_out(tmp_path: Path) -> None:
     sampled(tmp_path, lambda name, _: next(values) if name == "power_mw" else None)
     for row in result(tmp_path).devices:
         assert row.power_watts == pytest.approx(250)
-
-
-def test_without_counters_nothing_is_said(tmp_path: Path) -> None:
-    sampled(tmp_path, lambda *_: None)
-    assert traceview.analyze(tmp_path).results.outside_view is None

@@ -152,13 +152,6 @@ def test_ops_by_the_names_of_the_capture(tmp_path: Path) -> None:
     assert row.peak_flops_per_second == pytest.approx(PEAK)
 
 
-def test_nothing_is_said_of_a_trace_that_lacks_it(tmp_path: Path) -> None:
-    tensorflow(tmp_path, OPS, {"model/dense/Relu": -1, "model/out/MatMul": "many"})
-    report = traceview.analyze(tmp_path)
-    assert report.results.efficiency is None
-    assert report.skipped["efficiency"] == "no program and no capture says the FLOPs of what ran"
-
-
 STEP_S = 0.1999 / 4
 
 
@@ -187,52 +180,6 @@ def test_not_where_much_is_not_known(tmp_path: Path) -> None:
         tensorflow(tmp_path / name, [(OPS[1][0], 40.0 - unknown_ms), other], flops)
     assert low_mfu(tmp_path / "much") is None
     assert low_mfu(tmp_path / "less") is not None
-
-
-WHY: list[tuple[str, str, float]] = [
-    ("model/dense/MatMul:MatMul", "volta_fp16_s884gemm_fp16_128x128", 10),
-    ("model/out/MatMul:MatMul", "volta_sgemm_128x64_nn", 9),
-    ("model/norm/Mul:Mul", "mul", 8),
-    ("model/norm/Cast:Cast", "cast", 7),
-    *((f"model/norm/AddV2_{place}:AddV2", "add", 0.005) for place in range(400)),
-]
-
-
-def test_why_it_is_low(tmp_path: Path) -> None:
-    """Of 50 ms: 19 ms of products, half of them in float32; 8 ms of multiplications, 7 ms of casts, 2 ms of small ops."""
-    trace = new_trace()
-    for step in marked_steps(trace, marker_ms=50):
-        at = 0.5
-        for op, kernel, length in WHY:
-            step.kernel(0, at, at + length, name=kernel, op=op, launch_ms=0.1)
-            at += length
-    half = round(0.01 * PEAK * 0.05)
-    write_sidecar(
-        trace.write(tmp_path),
-        {"graphs": {"flops": {"model/dense/MatMul": half, "model/out/MatMul": half}}},
-    )
-    finding = low_mfu(tmp_path)
-    assert finding is not None, "float32 has a peak of its own, 15.7 TFLOP/s"
-    assert finding.title == "GPU:0 reaches 9.0% of the peak FLOP/s (MFU)"
-    assert finding.severity == "info"
-    shares = {each.metric: each.value for each in finding.evidence}
-    assert shares.pop("mfu_ratio") == pytest.approx(0.01 * (1 + 125 / 15.7))
-    assert shares == {
-        "idle_ratio": pytest.approx(0.28), "product_ratio": pytest.approx(0.2), "float32_ratio": pytest.approx(0.18),
-        "memory_ratio": pytest.approx(0.16), "cast_ratio": pytest.approx(0.14), "small_ratio": pytest.approx(0.04),
-    }  # fmt: skip
-    assert "For 28% of the step nothing computes, or" in finding.explanation
-    assert "18% of the step is products in float32" in finding.explanation
-
-
-def test_the_layer_that_waits_for_memory(tmp_path: Path) -> None:
-    ops = [OPS[0], ("model/norm/Mul:Mul", 30.0)]
-    tensorflow(tmp_path, ops, {"model/dense/Relu": 10**12})
-    finding = low_mfu(tmp_path)
-    assert finding is not None
-    assert "60% of the step is longer ops that multiply nothing" in finding.explanation
-    assert "most in model/norm" in finding.explanation
-    assert "jit_compile" in finding.action
 
 
 @pytest.mark.shared

@@ -57,22 +57,6 @@ def test_every_group_reaches_the_report(tmp_path: Path) -> None:
     assert host.versions.nccl is None
 
 
-def test_hosts_without_a_sidecar_are_named(tmp_path: Path) -> None:
-    first, _ = SCENARIOS["two_hosts"]().write(tmp_path)
-    write_sidecar(first, {"state": "saved"})
-    environment = environment_of(tmp_path)
-    assert [host.host for host in environment.hosts] == ["host0"]
-    assert environment.unknown == ("host1",)
-
-
-def test_what_the_sidecar_does_not_say_is_none(tmp_path: Path) -> None:
-    (path,) = SCENARIOS["plain"]().write(tmp_path)
-    write_sidecar(path, {})
-    (host,) = environment_of(tmp_path).hosts
-    assert (host.versions.tensorflow, host.batch.global_) == (None, None)
-    assert (host.devices.physical, host.links.gpus, host.variables) == (None, None, None)
-
-
 def test_without_any_sidecar_there_is_a_reason(tmp_path: Path) -> None:
     SCENARIOS["plain"]().write(tmp_path)
     report = traceview.analyze(tmp_path)

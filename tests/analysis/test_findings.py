@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shutil
 from pathlib import Path
@@ -10,20 +9,17 @@ from pathlib import Path
 import pytest
 
 import traceview
-from scripts.cuda_trace import KERNEL_DETAILS, NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
+from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from scripts.scenarios.model import marked_steps, ms, new_trace
 from scripts.scenarios.plain import plain_step
 from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.device_time import HELD_BYTES
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding, Severity
-from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import NOUNS
 from traceview.report.model import Report
 
-WORD = re.compile(r"[a-z]{4,}")
 HERE = Path(__file__).resolve().parent
 CPU_RUN = HERE.parent.parent / "fixtures" / "custom-loop-2"
 
@@ -44,41 +40,7 @@ def the(report: Report, code: str) -> Finding:
     return finding
 
 
-def used_and_unused(gpus: int, unused: int) -> CudaTrace:
-    trace = new_trace()
-    for ordinal in range(gpus):
-        trace.gpu(ordinal)
-    for step in marked_steps(trace):
-        for ordinal in range(unused, gpus):
-            step.kernel(ordinal, 2, 42)
-    return trace
-
-
 # Devices
-
-
-@pytest.mark.parametrize(
-    ("gpus", "unused", "severity"),
-    [(7, 0, None), (21, 1, "info"), (20, 1, "warning"), (6, 1, "warning"), (5, 1, "critical")],
-)
-def test_unused_gpu(tmp_path: Path, gpus: int, unused: int, severity: Severity | None) -> None:
-    report = analyzed(tmp_path, used_and_unused(gpus, unused))
-    assert codes(report) == ({"unused-gpu": severity} if severity else {})
-    if severity:
-        finding = the(report, "unused-gpu")
-        assert finding.title == f"GPU:0 computes nothing: {unused} of {gpus} GPUs is unused"
-        assert finding.devices == ("GPU:0",)
-        assert [(e.value, e.where) for e in finding.evidence] == [("empty", "GPU:0")]
-        assert finding.loss is not None
-        assert finding.loss.gpu_time_ratio == unused / gpus
-        assert finding.loss.states == ("no_work",)
-        assert finding.loss.bound_ps_per_step is None
-
-
-def test_several_unused_gpus_are_one_finding(tmp_path: Path) -> None:
-    finding = the(analyzed(tmp_path, used_and_unused(8, 4)), "unused-gpu")
-    assert finding.title == "4 of 8 GPUs are unused"
-    assert finding.devices == tuple(f"GPU:{ordinal}" for ordinal in range(4))
 
 
 def test_gpus_whose_replicas_were_not_recorded_are_not_unused(tmp_path: Path) -> None:
@@ -162,15 +124,6 @@ def test_a_gpu_is_not_compared_with_a_cpu_replica(tmp_path: Path) -> None:
     assert "marginal-gpu" not in codes(report)
 
 
-def test_a_gpu_that_only_takes_part_in_collectives_is_marginal(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 42)
-        for ordinal in (0, 1):
-            step.kernel(ordinal, 42, 44, name=NCCL_NAME, stream=22)
-    assert codes(analyzed(tmp_path, trace)) == {"marginal-gpu": "critical"}
-
-
 @pytest.mark.parametrize(("held", "is_told"), [(HELD_BYTES - 1, False), (HELD_BYTES, True)])
 def test_memory_held_by_a_gpu_that_ran_nothing(tmp_path: Path, held: int, is_told: bool) -> None:
     trace = new_trace()
@@ -206,15 +159,6 @@ def test_a_copying_gpu_and_the_memory_it_holds_are_one_finding(tmp_path: Path, h
     assert metrics == ["status", "memory_held_bytes"][: 1 + (held >= HELD_BYTES)]
 
 
-def test_one_kernel_makes_a_copying_gpu_more_than_copy_only(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 42)
-        step.copy(1, "H2D", 2, 3, size=1000)
-    Step(trace, 0).kernel(1, 5, 6)
-    assert codes(analyzed(tmp_path, trace)) == {"marginal-gpu": "critical"}
-
-
 # Capture
 
 
@@ -240,23 +184,6 @@ def test_no_gpu_plane(tmp_path: Path, thread: str, error: str | None, severity: 
     assert report.results.device_time.devices == ()
 
 
-@pytest.mark.parametrize("worked", [True, False])
-def test_gpu_planes_empty(tmp_path: Path, worked: bool) -> None:
-    """Memory residency is recorded on a device, and is no event of it."""
-    trace = new_trace()
-    for ordinal in range(2):
-        residency: Stats = {"MemoryResidency_details": Ref("kind:device num_bytes:4096")}
-        trace.gpu(ordinal).line(0, "Stream #0(MemoryResidency)").add("x", 0, ms(1), residency)
-        trace.allocation(ordinal, 0, held_bytes=2**30, peak_bytes=2**30, changed_bytes=2**30)
-    steps = marked_steps(trace)
-    if worked:
-        for ordinal in range(2):
-            steps[0].kernel(ordinal, 1, 2)
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == ({} if worked else {"no-gpu-plane": "critical"})
-    assert report.capture.quality == ("ok" if worked else "unusable")
-
-
 def test_a_host_whose_tracer_failed_does_not_make_its_gpus_unused(tmp_path: Path) -> None:
     """One cause, one finding: nothing is known of the GPUs of host1, so they are not called unused."""
     hosts = [new_trace("host0"), new_trace("host1")]
@@ -271,33 +198,6 @@ def test_a_host_whose_tracer_failed_does_not_make_its_gpus_unused(tmp_path: Path
     assert report.capture.quality == "degraded"
     assert report.results.device_time is not None
     assert [row.busy_ps for row in report.results.device_time.devices] == [ms(160), None]
-
-
-def test_events_dropped(tmp_path: Path) -> None:
-    """The count is the sum over the sentence; steps from the last device event on are left out."""
-    trace = new_trace()
-    for step in marked_steps(trace)[:3]:
-        plain_step(step)
-    trace.warnings = ["Detected GPU events dropped on host0: 1 events dropped because of x"]
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == {"events-dropped": "warning", "few-steps": "info"}
-    assert the(report, "events-dropped").title == "The tracer dropped 1 event on host0"
-    assert report.results.steps is not None
-    assert [step.used for step in report.results.steps.steps] == [True, True, False, False]
-    trace.warnings = ["some other warning of 5 events dropped"]
-    assert codes(analyzed(tmp_path, trace)) == {}
-
-
-def test_profiler_errors(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        plain_step(step)
-    trace.errors = ["no privileges", "no privileges", "second profiler"]
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == {"profiler-error": "warning"}
-    finding = the(report, "profiler-error")
-    assert finding.title == "The profiler reported 2 errors on host0"
-    assert [e.value for e in finding.evidence] == ["no privileges", "second profiler"]
 
 
 @pytest.mark.parametrize("has_events", [False, True])
@@ -420,95 +320,10 @@ def test_few_steps(tmp_path: Path, count: int, few: bool) -> None:
         assert finding.evidence[0].threshold == 3
 
 
-def test_steps_left_out_of_the_statistics_do_not_count_as_used(tmp_path: Path) -> None:
-    trace = new_trace()
-    steps = marked_steps(trace, count=3)
-    for step in steps:
-        plain_step(step)
-    steps[0].host("train_step", 0.5, 30, {"tf_function_call": "traced-nonXla"})
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == {"few-steps": "info", "between-calls": "info"}
-    assert the(report, "few-steps").evidence[0].value == 2
-    assert "3 steps in the window, 1 left out" in the(report, "few-steps").explanation
-
-
-@pytest.mark.parametrize("method", ["marker", "keras", "group", "period", "none"])
-def test_no_step_marker(tmp_path: Path, method: str) -> None:
-    trace = new_trace()
-    for index in range(4):
-        step = Step(trace, 50 * index)
-        if method == "marker":
-            trace.marker(index, step.at(0), step.at(49))
-        elif method == "keras":
-            step.host("Profiled batch", 0, 49, {"step_num": index})
-        stats: Stats = {"group_id": index} if method == "group" else {}
-        name = f"kernel_{index}" if method == "none" else "kernel"
-        details: Stats = {"kernel_details": Ref(KERNEL_DETAILS), **stats}
-        step.kernel(0, 2, 22, name=name, stats=details, details=None)
-        step.kernel(0, 22, 42, name=f"{name}_bwd", stats=details, details=None)
-    report = analyzed(tmp_path, trace)
-    assert codes(report) == ({} if method in ("marker", "keras") else {"no-step-marker": "info"})
-    if method in ("group", "period", "none"):
-        finding = the(report, "no-step-marker")
-        assert finding.evidence[0].value == method
-        titles = {
-            "none": "No step was found",
-            "group": "4 steps are found by the step groups in the trace, without an explicit marker",
-            "period": "4 steps are found by a kernel sequence that repeats, without an explicit marker",
-        }
-        assert finding.title == titles[method]
-
-
-def test_hosts_that_mark_their_steps_differently(tmp_path: Path) -> None:
-    hosts = [new_trace("host0"), new_trace("host1")]
-    for step in marked_steps(hosts[0]):
-        step.kernel(0, 2, 42)
-    for index in range(4):
-        Step(hosts[1], 50 * index).kernel(0, 2, 41, stats={"group_id": index})
-    finding = the(analyzed(tmp_path, *hosts), "no-step-marker")
-    assert finding.title == "8 steps are found by several methods, without an explicit marker"
-    assert finding.evidence[0].value == "mixed"
-
-
 # All of them
-
-
-def test_every_code_is_tested_here() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in HERE.glob("test_*.py"))
-    assert [code for code in RULES if f'"{code}"' not in text] == []
 
 
 def test_a_rule_explains_findings_that_there_are() -> None:
     assert {code.partition("/")[0] for rule in RULES.values() for code in rule.explains} <= set(
         RULES
     )
-
-
-@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-def test_an_example_reads_like_the_title(rule: Rule) -> None:
-    """Between the words of one of its titles an example has what arguments are filled in with."""
-    templates = (rule.title, *rule.titles.values())
-    assert words_of(rule.example)
-    assert any(words_of(template) <= words_of(rule.example) for template in templates)
-
-
-def words_of(text: str) -> set[str]:
-    """The words that a template always has."""
-    return set(WORD.findall(re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", text.lower())))
-
-
-def test_every_noun_that_is_counted_has_a_plural() -> None:
-    package = Path(traceview.__file__).parent
-    calls = [
-        node
-        for path in package.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Number", "Among")
-    ]
-    nouns = {ast.literal_eval(call.args[-1]) for call in calls if _is_text(call.args[-1])}
-    assert len(nouns) > 10
-    assert nouns <= {"", *NOUNS}
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)

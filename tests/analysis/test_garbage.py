@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.scenarios.model import marked_steps, ms, new_trace
+from scripts.scenarios.model import marked_steps, new_trace
 from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
 from tests.sidecars import write_sidecar
 
@@ -44,15 +44,6 @@ def state_ps(report: traceview.Report, state: str) -> int:
     steps = report.results.steps
     assert steps is not None
     return sum(device.states.get(state, 0) for step in steps.steps for device in step.devices)
-
-
-def test_collections_in_steps_and_between_them_are_one_finding(tmp_path: Path) -> None:
-    report = analyzed(tmp_path, (5, 10), (52, 6))
-
-    (finding,) = [row for row in report.findings if row.code == "garbage-collection"]
-    assert finding.title == "GPU:0 waits 14.5 of 57.5 ms (25%) for Python's garbage collector"
-    # The last step ends with its marker.
-    assert state_ps(report, "garbage_collection") == 4 * ms(10) + 3 * ms(6)
 
 
 def test_a_collection_beside_compute_costs_nothing(tmp_path: Path) -> None:

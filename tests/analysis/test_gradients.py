@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
-from scripts.scenarios.model import marked_steps, ms, new_trace
+from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import graph, mirrored, write_sidecar
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO, Gradients
 from traceview.analysis.rules.finding import Finding
@@ -21,21 +20,6 @@ from traceview.trace.device.op_names import Phase, phase_of
 CODE = "single-gpu-gradients"
 FORWARD = "model/dense/MatMul:MatMul"
 BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
-RELU = "ReluGrad:ReluGrad"
-SGD = "ResourceApplyGradientDescent:ResourceApplyGradientDescent"
-REDUCE = "sgd/CollectiveReduceV2:CollectiveReduceV2"
-
-
-def gpu_runs(*ops: tuple[str, float]) -> CudaTrace:
-    """Two GPUs that run these ops one after the other, each so many ms."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(2):
-            start_ms = 2.0
-            for op, length_ms in ops:
-                step.kernel(ordinal, start_ms, start_ms + length_ms, op=op)
-                start_ms += length_ms
-    return trace
 
 
 def gradients(report: Report) -> Gradients:
@@ -90,17 +74,6 @@ def test_constants_of_the_backward_pass_are_not_it(
 
 
 # One device
-
-
-def test_the_whole_time_of_the_others_is_lost(tmp_path: Path) -> None:
-    SCENARIOS["gradients_on_one"]().write(tmp_path)
-    finding = single(traceview.analyze(tmp_path))
-    assert finding is not None
-    assert finding.loss is not None
-    assert (finding.severity, finding.confidence) == ("critical", "medium")
-    assert finding.loss.gpu_time_ps == ms(199.9)
-    assert finding.loss.gpu_time_ratio == 0.5
-    assert finding.title == "Only GPU:0 computes gradients: 1 of 2 GPUs trains nothing"
 
 
 def one_gpu_trains(folder: Path, sidecar: dict[str, Any]) -> Report:
@@ -215,40 +188,6 @@ def test_a_strategy_that_mirrors_means_several(class_: str, is_meant: bool, tmp_
     assert found == (("one_replica", "visible_devices") if is_meant else ())
 
 
-def test_hidden_gpus_are_information_only(tmp_path: Path) -> None:
-    SCENARIOS["hidden_gpus"]().write(tmp_path)
-    finding = single(traceview.analyze(tmp_path))
-    assert finding is not None
-    assert (finding.severity, finding.loss) == ("info", None)
-    assert finding.title == "Only GPU:0 computes gradients"
-
-
-def test_an_unused_gpu_that_another_process_holds(tmp_path: Path) -> None:
-    """The unused GPU explains that one alone trains."""
-    trace = new_trace()
-    trace.gpu(1)
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 22)
-        step.kernel(0, 22, 42, op=BACKWARD)
-    other = {"pid": 7, "memory_bytes": 8 * 10**9, "utilization_percent": 90}
-    samples = {"t_ns": [0], "memory_total_bytes": [16 * 10**9]}
-    outside = {
-        "devices": [
-            {
-                "ordinal": 1,
-                "memory_total_bytes": 16 * 10**9,
-                "other_processes": [other],
-                "samples": samples,
-            }
-        ]
-    }
-    write_sidecar(trace.write(tmp_path), {"outside_view": outside})
-    report = traceview.analyze(tmp_path)
-    assert gradients(report).reasons == ("gpu_shared",)
-    assert "unused-gpu" in {row.code for row in report.findings}
-    assert single(report) is None
-
-
 # Real traces
 
 
@@ -258,11 +197,4 @@ def test_bert_on_eight_gpus(shared_traces: Path) -> None:
     result = gradients(report)
     assert {row.device: row.replicas for row in result.devices} == {"GPU:4": (4,), "GPU:6": (6,)}
     assert (result.computed, result.is_single) == ((), False)
-    assert single(report) is None
-
-
-@pytest.mark.shared
-def test_jax_gets_no_finding_about_tensorflow(shared_traces: Path) -> None:
-    report = traceview.analyze(shared_traces / "jax-8xMI300X")
-    assert gradients(report).computed == ()
     assert single(report) is None

@@ -17,14 +17,11 @@ from tests.hangs import (
 )
 from traceview.analysis.machine.hang import (
     content_of,
-    hang_document,
     outcome,
     since,
-    write_up,
 )
 from traceview.analysis.machine.hang_causes import diagnose, phase_of
 from traceview.analysis.registry import RULES
-from traceview.document import markdown, terminal
 from traceview.trace.sidecar.hang import Hang, HangGpu, hang_of
 
 NEXT = "tensorflow/python/data/ops/iterator_ops.py:826 in __next__"
@@ -102,28 +99,6 @@ def test_conclusions(name: str) -> None:
     assert conclusion(case) == (confidence, title)
 
 
-def test_a_title_names_who_and_where() -> None:
-    (finding,) = diagnose(hang(STEP, task="worker 0", workers=(worker(),)))
-    assert finding.title == (
-        "worker 1 did not reach a collective: it is in write_summary, train.py:50 without a step for 60.0 s"
-    )
-    (finding,) = diagnose(between_steps(thread(SAVE, "train.py:50 in <module>", wait="write")))
-    assert (
-        finding.title
-        == "No step has ended for 60.0 s: a checkpoint is being written in train.py:50"
-    )
-
-
-def test_what_a_thread_does_and_whom_it_keeps_waiting_is_explained() -> None:
-    stack = thread("train.py:50 in sleep", wait="sleep")
-    (finding,) = diagnose(between_steps(stack, workers=(worker("in-step"),)))
-    assert finding.explanation.endswith("The thread sleeps. It keeps worker 1 waiting in a step.")
-    (finding,) = diagnose(between_steps(thread("train.py:50 in put", wait="lock")))
-    assert finding.explanation.endswith("The thread waits for a lock, a condition or a queue.")
-    (finding,) = diagnose(hang(is_lock_held=True))
-    assert "A native call holds Python's lock" in finding.explanation
-
-
 def test_the_step_that_still_computes_is_no_hang() -> None:
     for cores, title in ((0.2, "long-pause: step"), (0.19, "hang: call")):
         assert conclusion(hang(STEP, cores=cores))[1] == title
@@ -196,18 +171,6 @@ def test_the_first_line_says_since_when() -> None:
     assert outcome(hang(state="ended", total_ns=700 * SECOND)) == (
         "The script ended after 12 min without another step."
     )
-
-
-def test_every_form_says_the_same() -> None:
-    case = hang(STEP, maker(), workers=(worker(),))
-    section = hang_document(case)
-    page = markdown.render_section(section)
-    text = terminal.render_section(section, width=200, color=False)
-    files, _ = write_up(content_of(case))
-    assert files[".md"].decode() == page
-    for words in ("train.py:87", "read_batches", "write_summary"):
-        assert words in page
-        assert words in text
 
 
 def test_facts_become_the_report_that_they_are() -> None:

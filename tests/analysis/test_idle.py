@@ -21,7 +21,6 @@ from traceview.analysis.measures.idle_report import (
     compute,
     longest_first,
 )
-from traceview.analysis.rules.finding import Skipped
 from traceview.trace.reading.load import load
 
 
@@ -70,26 +69,6 @@ def test_what_nothing_shows_has_no_evidence(tmp_path: Path) -> None:
     gap = row_of(one_gap(launch=False), tmp_path).gaps[0]
     known = (gap.state, gap.thread, gap.host_event, gap.host_outer)
     assert known == ("unknown", None, None, None)
-
-
-def test_a_host_without_device_events_has_no_idle_time(tmp_path: Path) -> None:
-    trace = CudaTrace()
-    trace.gpu(0)
-    trace.marker(0, 0, MS)
-    trace.write(tmp_path)
-    loaded = load(tmp_path)
-    selection = select(loaded)
-    result = compute(Context(loaded, selection))
-    assert result == Skipped("the trace holds no device event")
-
-
-def test_what_begins_with_the_marker_is_no_marker(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace, count=2, marker_ms=50):
-        step.host("IteratorGetNext:IteratorGetNext", 0, 20)
-        step.kernel(0, 20, 50, launch_ms=20)
-    gap = row_of(trace, tmp_path).gaps[0]
-    assert (gap.host_outer, gap.host_event) == ("train", "IteratorGetNext:IteratorGetNext")
 
 
 @pytest.mark.parametrize("most", [3, 10**9])

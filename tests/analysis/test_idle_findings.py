@@ -188,14 +188,6 @@ def test_one_heavy_op_explains_a_busy_host(
         assert lost_ps(heavy) == lengths_ms[0] * MS
 
 
-def test_the_line_of_a_heavy_op_is_named(tmp_path: Path) -> None:
-    path = steps(busy_with("model/x/PyFunc:PyFunc", 8)).write(tmp_path)
-    lines = {"lines": ["model.py:7 in call"], "line_of": {"model/x/": 0}}
-    write_sidecar(path, {"graphs": lines})
-    (finding,) = (of for of in traceview.analyze(tmp_path).findings if of.code == "cpu-heavy-op")
-    assert finding.title.endswith("for CPU op PyFunc in call, model.py:7")
-
-
 def test_an_op_is_to_blame_for_no_more_than_its_state(tmp_path: Path) -> None:
     """While the thread waited 20 ms for input, an op ran beside; 6 ms of it were left."""
 
@@ -317,21 +309,6 @@ def test_a_function_that_is_traced_for_the_first_time_is_not_traced_again(tmp_pa
     assert found_["compile-in-window"].action.startswith("Capture later")
 
 
-def test_a_later_step_that_traces(tmp_path: Path) -> None:
-    findings = found(tmp_path, steps(traced_in(0, 2)))
-    assert set(findings) == {"retracing"}
-    finding = findings["retracing"]
-    # The first recorded step traces and is left out.
-    assert (finding.severity, lost_ps(finding)) == ("warning", 20 * MS // 3)
-    assert (
-        finding.title
-        == "train_step traced 1 time after the first step: GPU:0 waits 6.67 of 100 ms (6.7%)"
-    )
-    assert [(e.value, e.where, e.detail) for e in finding.evidence[:1]] == [
-        (1, "train_step", "3 since the start")
-    ]
-
-
 @pytest.mark.parametrize(
     ("traced_by", "action", "why"),
     [
@@ -389,19 +366,6 @@ def test_one_step_says_little(tmp_path: Path) -> None:
     assert (finding.severity, finding.confidence) == ("warning", "low")
 
 
-def test_without_steps_shares_are_of_the_window(tmp_path: Path) -> None:
-    trace = new_trace()
-    trace.host_event("SaveV2:SaveV2", 10 * MS, 60 * MS)
-    trace.kernel(0, 0, 10 * MS)
-    trace.kernel(0, 60 * MS, 100 * MS, launch_ps=60 * MS)
-    finding = found(tmp_path, trace)["checkpoint-stall"]
-    assert (finding.severity, finding.confidence) == ("warning", "low")
-    assert finding.title == "GPU:0 waits 50.0 of 100 ms (50%) for checkpoints"
-    assert ("longest_gap_ps", "GPU:0", "outside of steps") in [
-        (e.metric, e.where, e.detail) for e in finding.evidence
-    ]
-
-
 # Which devices
 
 
@@ -419,15 +383,6 @@ def test_all_devices_that_wait_are_named(tmp_path: Path) -> None:
     assert finding.loss is not None
     assert (finding.loss.gpu_time_ps, finding.loss.ratio) == (4 * 68 * MS, 0.32)
     assert finding.loss.gpu_time_ratio == pytest.approx(0.68 / 3)
-
-
-def test_hosts_share_a_finding(tmp_path: Path) -> None:
-    first = steps(busy_with("cuStreamSynchronize", 40), trace=new_trace("a", length_ms=1000))
-    second = steps(busy_with("cuStreamSynchronize", 2), trace=new_trace("b", length_ms=1000))
-    finding = found(tmp_path, first, second)["d2h-sync"]
-    assert finding.devices == ("a/GPU:0",)
-    assert finding.loss is not None
-    assert finding.loss.gpu_time_ps == 4 * 42 * MS
 
 
 def replicas(fill: Fill) -> CudaTrace:

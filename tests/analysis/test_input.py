@@ -8,27 +8,15 @@ import pytest
 
 import traceview
 from scripts.cuda_trace import CudaTrace
-from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import lost_ps
 from tests.python_sidecars import native_threads
 from tests.sidecars import write_sidecar
-from traceview.analysis.facts.selection import select
-from traceview.analysis.gpu_time import input as input_topic
-from traceview.analysis.gpu_time.input import Input, compute
-from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, action_for
-from traceview.analysis.measures.context import Context
+from traceview.analysis.gpu_time.input import Input
+from traceview.analysis.gpu_time.input_rules import INPUT_BOUND
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Names
-from traceview.api import load
 
 WAIT = "IteratorGetNextOp::DoCompute"
-
-
-def context_of(trace: CudaTrace, folder: Path) -> Context:
-    trace.write(folder)
-    read = load(folder)
-    return Context(read, select(read))
 
 
 def examined(trace: CudaTrace, folder: Path) -> tuple[Input, Finding | None]:
@@ -58,65 +46,6 @@ def waiting(folder: Path, wait_ms: float, *, count: int = 4) -> tuple[Input, Fin
         inner = {"id": 3, "parent_id": 2}
         step.host("Iterator::Root::Map::TFRecord", 1, 1 + wait_ms / 4, inner)
     return examined(trace, folder)
-
-
-@pytest.mark.parametrize(
-    ("wait_ms", "severity"),
-    [(4.96, None), (5, "warning"), (19.96, "warning"), (20, "critical")],
-)
-def test_without_devices_the_wait_of_the_host_is_the_loss(
-    wait_ms: float, severity: str | None, tmp_path: Path
-) -> None:
-    result, bound = waiting(tmp_path, wait_ms)
-    assert result.input_ratio == pytest.approx(wait_ms / 100)
-    assert result.verdict == {None: "none", "warning": "moderate", "critical": "high"}[severity]
-    assert (bound and bound.severity) == severity
-    if bound:
-        assert bound.loss is not None
-        assert (bound.loss.ps_per_step, bound.loss.step_ps) == (ms(wait_ms), ms(100))
-        assert bound.loss.ratio == pytest.approx(wait_ms / 100)
-        assert (bound.loss.states, bound.devices) == (("input",), ())
-        assert bound.arguments["stage"] == Names(("Map",), "stage")
-    if wait_ms == 20:
-        assert bound is not None
-        assert bound.title == "host0 waits 20.0 of 100 ms (20%) for input: Map is too slow"
-
-
-def gpus(folder: Path, waits_ms: tuple[float, ...]) -> tuple[Input, Finding | None]:
-    """Steps of 100 ms in which each GPU waits for its batch, and computes for the rest."""
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        ends_ms = 1 + max(waits_ms)
-        for ordinal, wait_ms in enumerate(waits_ms):
-            step.kernel(ordinal, 0, ends_ms - wait_ms, launch_ms=0)
-            step.kernel(ordinal, ends_ms, 100, launch_ms=ends_ms)
-        step.host("IteratorGetNext:IteratorGetNext", 0.9, ends_ms)
-    return examined(trace, folder)
-
-
-@pytest.mark.parametrize(
-    ("waits_ms", "devices", "share"),
-    [
-        ((4.9, 4.9), None, 0),
-        ((5.1, 5.1), ("GPU:0", "GPU:1"), 0.051),
-        # Half as long as the longest is named as well.
-        ((20, 10), ("GPU:0", "GPU:1"), 0.15),
-        ((20, 1), ("GPU:0",), 0.105),
-    ],
-)
-def test_the_loss_is_the_share_of_the_gpu_time(
-    waits_ms: tuple[float, ...],
-    devices: tuple[str, ...] | None,
-    share: float,
-    tmp_path: Path,
-) -> None:
-    result, bound = gpus(tmp_path, waits_ms)
-    assert result.hosts[0].measured_by == "ledger"
-    assert result.hosts[0].wait_per_step_ps == ms(max(waits_ms))
-    assert (bound and bound.devices) == devices
-    if bound:
-        assert bound.loss is not None
-        assert bound.loss.gpu_time_ratio == pytest.approx(share)
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.49, False), (0.5, True)])
@@ -360,20 +289,6 @@ def test_calls_that_still_run_are_no_buffer(tmp_path: Path) -> None:
     assert result.hosts[0].empty_step_ratio is None
 
 
-def test_a_generator_is_not_helped_by_prefetch(tmp_path: Path) -> None:
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 0, 40)
-        step.host("Iterator::Root::BatchV2", 0, 40, {"id": 2})
-        step.host("Iterator::Root::BatchV2::Generator", 0, 39, {"id": 3, "parent_id": 2})
-    result, bound = examined(trace, tmp_path)
-    assert result.missing == ("prefetch",)
-    assert bound is not None
-    assert bound.action.startswith("Do the work in ops of TensorFlow, dataset.map(function")
-    assert "prefetch alone does not help" in bound.advice
-    assert "end with prefetch" not in bound.explanation
-
-
 @pytest.mark.parametrize(
     ("parent", "count", "each_ms", "yields_quickly"),
     [
@@ -472,45 +387,3 @@ def test_what_fills_a_shuffle_is_blamed_on_the_shuffle(
     assert (result.worst.slowest_stage or "").endswith("::Map")
     assert bound is not None
     assert bound.action.startswith(action)
-
-
-def test_without_steps_the_ratio_is_of_the_window(tmp_path: Path) -> None:
-    trace = new_trace(length_ms=100)
-    Step(trace, 0).host(WAIT, 10, 60)
-    result, bound = examined(trace, tmp_path)
-    assert result.input_ratio == 0.5
-    assert result.hosts[0].wait_per_step_ps is None
-    assert bound is not None
-    assert (bound.severity, bound.confidence) == ("warning", "low")
-
-
-@pytest.mark.parametrize(
-    ("kind", "call"),
-    [
-        ("Map", "num_parallel_calls"),
-        ("ParallelMapV2", "batch"),
-        ("TFRecord", "interleave"),
-        ("Generator", "generator"),
-        ("Shuffle", "shuffle"),
-        ("ShuffleAndRepeat", "shuffle"),
-        ("BatchV2", "batch"),
-        ("FlatMap", "interleave"),
-        ("ParallelInterleaveV4", "cycle_length"),
-        ("FilterV2", "filter"),
-        ("MemoryCacheImpl", "cache"),
-        ("ForeverRepeat", "Batch"),
-        ("Unheard", "prefetch"),
-    ],
-)
-def test_advice_names_the_call_to_change(kind: str, call: str) -> None:
-    assert call in " ".join(INPUT_BOUND.actions[action_for(kind)])
-
-
-def test_the_table_is_cut_in_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    SCENARIOS["slow_map"]().write(tmp_path)
-    trace = load(tmp_path)
-    monkeypatch.setattr(input_topic, "TOP_STAGES", 1)
-    result = compute(Context(trace, select(trace)))
-    assert isinstance(result, Input)
-    assert (len(result.stages), result.stage_count) == (1, 4)
-    assert len(trace.table("input")) == 4

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.analysis.sections import sentences_of, view_of
-from traceview.analysis.gpu_time.input import WORK, Input, InputHost, section
+from traceview.analysis.gpu_time.input import Input, InputHost, section
 from traceview.trace.host.pipeline import InputStage
 
 MS = 10**9
@@ -121,16 +121,6 @@ def slow_input(**changes: Any) -> Input:
         missing=("prefetch", "cache"),
         empty_ratio=0.5,
     )
-
-
-def test_notes_on_the_slowest_stage_and_on_what_is_missing() -> None:
-    result = slow_input(work_ratio=1.14, empty_step_ratio=0.75)
-    assert sentences_of(section(view_of(), result)) == [
-        "Slowest stage: Root::Map, works 114% of the window, on more than one thread.",
-        "Missing: prefetch at the end of the pipeline, a cache.",
-        "In 75.0% of the steps the fullest prefetch buffer between it and the model was empty when asked.",
-        WORK,
-    ]
 
 
 @pytest.mark.parametrize(

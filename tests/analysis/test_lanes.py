@@ -15,7 +15,7 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios import SCENARIOS
 from tests.analysis.test_identity import Activity, Run, analyzed, runs
-from tests.lanes import check, covered
+from tests.lanes import check
 from traceview.analysis.gpu_time import lanes as lane_limits
 from traceview.analysis.gpu_time.lanes import fair_shares, slices_of
 
@@ -85,30 +85,6 @@ def test_the_data_is_bounded(tmp_path: Path) -> None:
     assert len(msgspec.json.encode(lanes)) < 2_500_000
     assert sum(len(json.dumps(name)) for name in lanes.names) <= lane_limits.MOST_NAME_BYTES
     assert all(name.endswith("MatMul") for name in lanes.names if len(name) > 12)
-
-
-def test_a_slice_says_what_it_stands_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_limits, "MOST_SLICES", 12)
-    busy_trace(1, 100).write(tmp_path)
-    lanes = traceview.analyze(tmp_path, lanes=True).results.lanes
-    assert lanes is not None
-    (compute,) = (lane for lane in lanes.devices[0].lanes if lane.kind == "compute")
-    assert compute.event_count == 100
-    assert covered(compute) == {"compute": 600 * US}
-    # Kernels of 6 µs with holes of 4 µs between them.
-    counts = list(compute.merged_count)
-    assert sum(counts) == 100
-    assert list(compute.merged_hole_ps) == [(count - 1) * 4 * US for count in counts]
-    assert compute.resolution_ps > 6 * US
-
-
-def test_many_devices_are_cut_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane_limits, "MOST_DEVICES", 3)
-    busy_trace(5, 2).write(tmp_path)
-    lanes = traceview.analyze(tmp_path, lanes=True).results.lanes
-    assert lanes is not None
-    assert [device.device for device in lanes.devices] == ["GPU:0", "GPU:1", "GPU:2"]
-    assert lanes.left_out_device_count == 2
 
 
 @given(st.lists(st.integers(0, 1000), max_size=30), st.integers(0, 5000))

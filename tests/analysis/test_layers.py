@@ -90,16 +90,6 @@ def test_the_tree_of_a_keras_model(tmp_path: Path) -> None:
     assert dense.gpu_time_ratio == pytest.approx(8 * 4 / 199.9)
 
 
-def test_replicas_are_one_layer_and_each_device_sums_to_its_compute(tmp_path: Path) -> None:
-    tensorflow(tmp_path, KERAS, gpus=2)
-    assert times(result(tmp_path).rows)["model/dense", None] == 12, "the mean of 8 and 16 ms"
-    rows = traceview.load(tmp_path).table("layers")
-    dense = rows[rows["layer"] == "model/dense"].set_index("device")["compute_ps_per_step"]
-    assert dense.to_dict() == {"GPU:0": 8 * MS, "GPU:1": 16 * MS}
-    own = rows.groupby("device")["own_ps_per_step"].sum()
-    assert own.to_dict() == {"GPU:0": 18 * MS, "GPU:1": 36 * MS}
-
-
 @pytest.mark.parametrize(
     ("op", "layer"),
     [
@@ -134,14 +124,6 @@ def test_a_layer_called_like_an_op_is_a_layer(tmp_path: Path) -> None:
         ("model/add", None): 3,
         ("model/conv2d", None): 2,
     }
-
-
-def test_without_names_nothing_is_claimed(tmp_path: Path) -> None:
-    tensorflow(tmp_path, [(None, 3), ("MatMul:MatMul", 2)])
-    report = traceview.analyze(tmp_path)
-    assert report.results.layers is None
-    assert report.skipped["layers"] == "the names of the ops show no layer"
-    assert traceview.load(tmp_path).table("layers").empty
 
 
 def test_a_name_of_any_length_is_read_to_a_depth(tmp_path: Path) -> None:
@@ -275,12 +257,6 @@ def test_a_program_of_tensorflow_has_the_lines_of_its_graph(tmp_path: Path) -> N
     assert lines == {"model.py:7 in call"}
 
 
-def test_the_section_names_what_takes_most(tmp_path: Path, command: Command) -> None:
-    jax(tmp_path, MODEL)
-    shown = command("analyze", str(tmp_path), "--full").out
-    assert "step/Model/dense (model.py:7) takes 58.8% of the compute." in shown
-
-
 # FLOPs and roofs
 
 F16 = 10
@@ -333,14 +309,6 @@ def test_a_roof_of_less_than_half_of_the_time_is_none(tmp_path: Path, command: C
     shown = command("show", "layers", str(tmp_path), "--width", "200").out
     assert "of the roof" in shown
     assert "34.4 TFLOP/s" in shown
-
-
-def test_without_flops_there_are_no_columns_of_them(tmp_path: Path, command: Command) -> None:
-    tensorflow(tmp_path, KERAS)
-    assert {row.flops_per_second for row in result(tmp_path).rows} == {None}
-    shown = command("show", "layers", str(tmp_path), "--width", "200").out
-    assert "FLOP" not in shown
-    assert "roof" not in shown
 
 
 # The picture
@@ -427,13 +395,6 @@ def check_sums(trace: traceview.Trace) -> None:
     assert own == {key: ps // (steps[key] or 1) for key, ps in sums.items()}
     phases = [f"{phase}_ps_per_step" for phase in ("forward", "backward", "optimizer", "other")]
     assert (rows[phases].sum(axis=1) == rows["compute_ps_per_step"]).all()
-
-
-def test_a_recorded_keras_model(fixtures: Path) -> None:
-    layers = result(fixtures / "keras-fit-2")
-    names = [row.layer for row in layers.rows]
-    assert {"sequential_1/hidden_1", "sequential_1/out_1", "adam", "compile_loss/mse"} <= {*names}
-    assert not any(name and "MatMul" in name for name in names)
 
 
 @pytest.mark.shared

@@ -20,7 +20,6 @@ from scripts.cuda_trace import U64, CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.memory import (
     BEFORE_BYTES,
-    CAPACITY_BYTES,
     MB,
     Block,
     MemoryLedger,
@@ -36,10 +35,9 @@ from traceview.analysis.measures.device_memory import (
     Memory,
     ProgramMemory,
 )
-from traceview.trace.device.memory import Allocator, allocators
+from traceview.trace.device.memory import allocators
 from traceview.trace.device.op_names import split_op
 from traceview.trace.reading.load import load
-from traceview.trace.windows import Window
 
 ROOT = Path(__file__).resolve().parents[2]
 BERT = ROOT.parent / "shared" / "traces" / "bert-8xV100"
@@ -60,10 +58,6 @@ def memory(folder: Path, **options: Any) -> Memory:
     found = traceview.analyze(folder, **options).results.memory
     assert found is not None
     return found
-
-
-def allocator_of(folder: Path, device: int = 0) -> Allocator:
-    return load(folder).once(allocators).of_device[device]
 
 
 def codes(folder: Path) -> dict[str, traceview.Report | Any]:
@@ -143,30 +137,6 @@ def test_rows_sum_to_the_peak_and_are_the_blocks_of_the_ledger(
         assert dict(zip(ops["op"], ops["bytes"], strict=True)) == dict(expected)
         assert int(ops["count"].sum()) == len(blocks)
         assert ledger.held_bytes == run.after[device][-1][0]
-
-
-def test_the_peak_of_steps_of_one_model(tmp_path: Path) -> None:
-    SCENARIOS["memory_growing"]().write(tmp_path)
-    found = memory(tmp_path)
-    gpu0, gpu1 = found.devices
-    assert (gpu0.peak_bytes, gpu0.before_bytes, gpu0.forward_bytes) == (
-        4178 * MB,
-        BEFORE_BYTES,
-        170 * MB,
-    )
-    assert (gpu1.peak_bytes, gpu1.capacity_bytes) == (4199 * MB, CAPACITY_BYTES)
-    assert gpu0.growth is not None
-    assert gpu1.growth is not None
-    assert (gpu0.growth.bytes_per_step, gpu0.growth.count) == (0, 7)
-    assert (gpu1.growth.low_bytes_per_step, gpu1.growth.high_bytes_per_step) == (3 * MB, 3 * MB)
-    assert found.fullest == "GPU:1"
-    assert [(row.layer, row.kind, row.phase, row.bytes // MB) for row in found.layers] == [
-        (None, "before", "other", 4000),
-        ("model/dense", "output", "forward", 150),
-        ("loss", "output", "forward", 21),
-        ("model/out", "output", "forward", 20),
-        ("model/out", "temp", "backward", 8),
-    ]
 
 
 def test_of_chosen_steps_the_peak_in_them(tmp_path: Path) -> None:
@@ -354,17 +324,6 @@ def filled(
     return codes(folder)
 
 
-def test_a_gpu_that_is_nearly_full(tmp_path: Path) -> None:
-    found = filled(tmp_path, {0: 15_000 * MB, 1: 14_900 * MB})
-    finding = found["memory-near-limit"]
-    assert finding.devices == ("GPU:0", "GPU:1")
-    assert finding.title == "Both GPUs have 449 MB of 15.5 GB memory left at the peak"
-    assert [evidence.value for evidence in finding.evidence] == [15_028 * MB, 14_928 * MB]
-    assert "batch-headroom" not in found
-    limit = 0.95 * CAPACITY_BYTES
-    assert "memory-near-limit" not in filled(tmp_path / "below", {0: int(limit) - 29 * MB})
-
-
 def test_a_gpu_that_needs_more_than_the_others(tmp_path: Path) -> None:
     finding = filled(tmp_path, {0: 7000 * MB, 1: 5000 * MB, 2: 5000 * MB})["memory-uneven"]
     assert finding.devices == ("GPU:0",)
@@ -419,20 +378,6 @@ def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: P
     ledger.trace.gpus.pop(1)
     trace.write(tmp_path / "peak")
     assert "batch-headroom" not in codes(tmp_path / "peak")
-
-
-def test_the_window_holds_what_was_in_use_at_its_start(tmp_path: Path) -> None:
-    trace, steps = training()
-    ledger = MemoryLedger(trace, 0)
-    address = ledger.give(steps[0].at(2), 10 * MB)
-    ledger.take(steps[2].at(2), address)
-    trace.write(tmp_path)
-    allocator = allocator_of(tmp_path)
-    begin = int(allocator.time_ps[0])
-    assert allocator.most_in(Window(0, "steps", begin + 1, begin + 2)) == 0
-    assert allocator.most_in(Window(0, "steps", begin - 2, begin - 1)) is None
-    spans = np.array([begin - 5, begin + 5]), np.array([begin + 5, begin + 9])
-    assert allocator.least_held(*spans).tolist() == [BEFORE_BYTES, BEFORE_BYTES + 10 * MB]
 
 
 # Recorded on GPUs

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 import traceview
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
-from scripts.scenarios.model import Step, marked_steps, new_trace
+from scripts.scenarios.model import Step, new_trace
 from tests.analysis.made import check_finding
 from traceview.analysis.facts.selection import select
 from traceview.analysis.machine.nvml import (
@@ -211,21 +211,6 @@ def test_few_samples_are_little_to_go_by(tmp_path: Path) -> None:
 
 
 # What is not there, and what should not be
-
-
-def test_without_samples_the_result_is_skipped_with_the_reason(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 42)
-    trace.write(tmp_path / "none")
-    report = traceview.analyze(tmp_path / "none")
-    assert report.results.outside_view is None
-    assert report.skipped["outside_view"] == NOT_SAMPLED
-    reason = "nvidia-ml-py is not installed"
-    report = traceview.analyze(written(tmp_path / "absent", source=None, reason=reason))
-    assert report.results.outside_view is None
-    assert report.skipped["outside_view"] == "no samples"
-    assert report.recorded_reasons == {"outside_view": reason}
 
 
 def test_numbers_of_the_row(tmp_path: Path) -> None:

@@ -40,23 +40,6 @@ def details(grid: int, *, occupancy: float | str = 100, registers: int = 32) -> 
     return f"regs:{registers} static_shared:0 grid:{grid},1,1 block:256,1,1 occ_pct:{occupancy}"
 
 
-def test_few_blocks(tmp_path: Path) -> None:
-    """80 multiprocessors: 39 blocks leave more than half of them without any."""
-    written(tmp_path, details(39))
-    row, finding = only(tmp_path)
-    assert row.sparse_ps_per_step == 10 * MS
-    assert row.occupancy_ratio == 1
-    assert row.known_ratio == 1
-    (kernel,) = row.kernels
-    assert (kernel.op, kernel.block_count) == ("model/out/Add", 39)
-    assert kernel.multiprocessor_count == 80
-    assert finding is not None
-    assert finding.title == (
-        "GPU:0 computes 10.0 of 50.0 ms (20%) in kernels that fill little of the GPU, model/out/Add"
-    )
-    assert (finding.severity, finding.loss) == ("info", None)
-
-
 @pytest.mark.parametrize(
     ("given", "kernel", "is_sparse"),
     [
@@ -97,13 +80,6 @@ def test_what_is_not_recorded_is_not_known(tmp_path: Path, command: Command) -> 
     report = traceview.analyze(tmp_path / "without")
     assert report.results.occupancy is None
     assert report.skipped["occupancy"] == "no kernel recorded how it was launched"
-
-
-def test_the_section_names_the_kernels(tmp_path: Path, command: Command) -> None:
-    written(tmp_path, details(39))
-    page = command("report", str(tmp_path), "--format", "markdown", "-o", "-").out
-    assert "Kernels that fill little of GPU:0" in page
-    assert "| `model/out/Add` | 10.0 ms | 39 |" in page
 
 
 @pytest.mark.parametrize(

@@ -30,19 +30,6 @@ def row_of(result: OpSteps, op: str) -> OpInSteps:
     return next(row for row in result.rows if row.op == op)
 
 
-def test_time_noise_and_path_of_an_op(tmp_path: Path) -> None:
-    result = op_steps(tmp_path, lengths=(10, 12, 11, 11))
-    row = row_of(result, "dense")
-    assert (row.class_, row.op_type, row.kernel) == ("compute", "MatMul", "dense")
-    assert (row.device_count, row.count, row.ps_per_step) == (2, 8, ms(22))
-    # The sums 20, 24, 22 and 22 ms: a mean square of 8 ÷ 3, over four steps.
-    assert row.error_ps == pytest.approx(ms((8 / 3 / 4) ** 0.5), rel=1e-6)
-    assert row.error_degrees == 3
-    # GPU:1 ends last in each step, and what it waited for before is no op.
-    assert row.path_ps == pytest.approx(ms(44), rel=0.1)
-    assert (result.step_count, result.walked_count, result.left_out_count) == (4, 4, 0)
-
-
 def test_one_step_has_no_noise(tmp_path: Path) -> None:
     row = row_of(op_steps(tmp_path, lengths=(10,)), "dense")
     assert (row.error_ps, row.error_degrees) == (None, None)

@@ -100,27 +100,6 @@ def test_half_precision_of_2020(shared_traces: Path) -> None:
         assert row.tensor_core_ps == 0
 
 
-def test_graphs_recorded_as_one_event_are_a_finding(tmp_path: Path) -> None:
-    trace = new_trace()
-    trace.device_event(0, "CudaGraphExec:7", 0, ms(3), type_="CudaGraph")
-    trace.kernel(0, ms(3), ms(4))
-    trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    (finding,) = [row for row in report.findings if row.code == "opaque-cuda-graph"]
-    assert (finding.severity, finding.devices) == ("info", ("GPU:0",))
-    assert finding.title == "GPU:0 runs 1 CUDA graph recorded without kernels"
-    assert of_gpu(report).opaque_ps == ms(3)
-
-
-def test_without_kernels_it_is_skipped(tmp_path: Path) -> None:
-    trace = new_trace()
-    trace.copy(0, "H2D", ms(1), ms(2), size=1000)
-    trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    assert report.results.precision is None
-    assert report.skipped["precision"] == "no GPU ran a kernel in the window"
-
-
 @pytest.mark.parametrize(
     ("with_cores", "expected"), [(0, "tensor cores none"), (20, "tensor cores none or 50.0%")]
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.scenarios.model import marked_steps, ms, new_trace
+from scripts.scenarios.model import marked_steps, new_trace
 from tests.python_sidecars import Line, Sample, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.facts.python_lock import ThreadAtWork, threads_at_work
@@ -67,21 +67,6 @@ def analyzed(
     loaded = traceview.load(folder)
     rows = threads_at_work(Context(loaded, select(loaded)), 0)
     return rows, {finding.code: finding for finding in report.findings}
-
-
-def test_the_thread_its_line_and_what_it_costs(tmp_path: Path) -> None:
-    (row,), findings = analyzed(tmp_path)
-    assert (row.thread, row.python.line) == ("statistics", "train.py:12 in count")
-    found = findings["python-thread"]
-    assert found.title == (
-        "replica:0 waits 30.0 of 100 ms (30%) for Python's lock, which statistics keeps in count, train.py:12"
-    )
-    assert found.severity == "critical"
-    assert found.loss is not None
-    assert found.loss.ps_per_step == pytest.approx(ms(30), rel=1e-3)
-    evidence = {item.metric: item.value for item in found.evidence}
-    assert evidence["python_line"] == "train.py:12 in count"
-    assert 0 < float(evidence["lock_kept_ratio"]) <= 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 import traceview
-from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.charts import MS
 from tests.reports import full_report, step
@@ -25,13 +24,9 @@ from traceview.analysis.measures.step_report import (
     state_growth,
 )
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Ordinal, Slower, StateName
 from traceview.document.figures import StepTimes
 from traceview.document.html.parts import drawn
-from traceview.document.model import Document
-from traceview.report.build import analyze
-from traceview.report.document import document_of, view_of
-from traceview.report.model import Report
+from traceview.report.document import view_of
 
 
 def steps(*rows: StepRow, **changes: Any) -> Steps:
@@ -156,19 +151,7 @@ def test_a_twentieth_of_the_gpu_time_is_worth_a_finding(
         assert finding.loss.states == ("compute",)
 
 
-def test_the_title_says_at_which_distance_and_why(tmp_path: Path) -> None:
-    finding = unsteady(tmp_path, 10, is_compute=True)
-    assert finding is not None
-    assert finding.arguments["period"] == Ordinal(4)
-    assert finding.arguments["times"] == Slower(ms(30), ms(20))
-    assert finding.arguments["state"] == StateName("compute")
-    assert finding.title == "Every fourth step takes 30.0 instead of 20.0 ms: compute"
-    assert (finding.confidence, finding.severity) == ("medium", "warning")
-
-
 # The chart
-
-US = MS // 1000
 
 
 def steps_of(durations_ps: list[int]) -> StepTimes:
@@ -188,18 +171,6 @@ def steps_of(durations_ps: list[int]) -> StepTimes:
 
 def slow(figure: StepTimes) -> list[int]:
     return [bar.number for bar in figure.bars if bar.excess_ps]
-
-
-def test_every_fifth_step_is_marked() -> None:
-    durations = [24_500 * US if place % 5 == 4 else 19_100 * US for place in range(20)]
-    figure = steps_of(durations)
-    assert slow(figure) == [4, 9, 14, 19]
-    assert (
-        figure.lead
-        == "Steps 4, 9, 14, 19 take 24.5 instead of 19.1 ms, every fifth step. Most of the extra time: compute."
-    )
-    picture = drawn(figure, lambda _, drawing: drawing)
-    assert picture.count('class="slow"') + picture.count("24.5 ms</text>") == 4
 
 
 def test_a_step_is_slow_from_a_tenth_on() -> None:
@@ -242,18 +213,3 @@ def test_no_step_is_called_slow_only_where_all_are_alike() -> None:
     assert steps_of([25 * MS, *wild]).lead.startswith(
         "Step times vary without a clear outlier: 10.0"
     )
-
-
-def analyzed(name: str, folder: Path) -> tuple[Report, Document]:
-    SCENARIOS[name]().write(folder)
-    report = analyze(folder)
-    return report, document_of(report)
-
-
-def test_the_cause_is_what_the_path_has_more_of(tmp_path: Path) -> None:
-    report, document = analyzed("retracing", tmp_path)
-    figure = document.summary.step_times
-    assert figure is not None
-    assert report.results.path is not None
-    for bar in figure.bars:
-        assert (bar.cause is not None) == (bar.excess_ps > 0)

@@ -108,15 +108,6 @@ def test_an_optimizer_may_take_less_than_two_fifths(
     assert [finding.code for finding in findings] == ["optimizer-bound"] * is_reported
 
 
-@pytest.mark.parametrize(("update", "is_sparse"), [("UnsortedSegmentSum", True), ("Mul", False)])
-def test_sparse_gradients_have_their_own_advice(
-    update: str, is_sparse: bool, tmp_path: Path
-) -> None:
-    rows, (finding,) = analyzed(tmp_path, run_of({f"adam/update_0/op:{update}": (2.0, 32.0)}))
-    assert rows[0].updates_sparse == is_sparse
-    assert finding.action.startswith("Train embeddings") == is_sparse
-
-
 LINES = {"lines": ["train.py:7 in step", "train.py:9 in report"]}
 
 
@@ -220,12 +211,3 @@ def test_ops_of_the_input_pipeline_never_count(tmp_path: Path) -> None:
     trace.host_event("EagerPyFunc:EagerPyFunc", ms(10), ms(40), thread=worker)
     (row,), findings = analyzed(tmp_path, trace)
     assert (row.kinds, findings) == ((), [])
-
-
-def test_without_steps_nothing_is_said(tmp_path: Path) -> None:
-    trace = new_trace()
-    trace.host_event("model/MatMul:MatMul", ms(1), ms(2))
-    trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    assert report.results.compute is None
-    assert report.skipped["compute"] == "no used step"

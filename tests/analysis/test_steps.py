@@ -10,10 +10,8 @@ import pytest
 
 import traceview
 from scripts.cuda_trace import CudaTrace
-from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.sidecars import graph, write_sidecar
-from traceview.analysis.gpu_time.steps import UNSURE
 from traceview.analysis.measures.step_report import StepEvaluation, Steps
 from traceview.document.screen import render
 from traceview.report.document import document_of
@@ -47,36 +45,6 @@ def shown(logdir: Path) -> tuple[traceview.Report, str]:
     report = traceview.analyze(logdir)
     text = render(document_of(report, is_brief=True), width=100, color=False)
     return report, " ".join(text.split())
-
-
-@pytest.mark.parametrize(
-    ("name", "method", "reliability"),
-    [
-        ("plain", "marker", "high"),
-        ("keras_batches", "keras", "high"),
-        ("stored_steps", "group", "medium"),
-        ("function_steps", "function", "medium"),
-    ],
-)
-def test_how_sure_the_bounds_are(name: str, method: str, reliability: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    report, text = shown(tmp_path)
-    assert report.results.steps is not None
-    assert (report.results.steps.method, report.results.steps.reliability) == (method, reliability)
-    assert UNSURE not in text
-
-
-def test_what_is_only_found_by_its_repetition_is_said_to_be_unsure(tmp_path: Path) -> None:
-    trace = new_trace(length_ms=400)
-    for number in range(6):
-        step = Step(trace, 50 * number)
-        for place, name in enumerate(("gemm", "relu", "softmax", "adam")):
-            step.kernel(0, 2 + 8 * place, 8 + 8 * place, name=name, op=None)
-    trace.write(tmp_path)
-    report, text = shown(tmp_path)
-    assert report.results.steps is not None
-    assert (report.results.steps.method, report.results.steps.reliability) == ("period", "low")
-    assert UNSURE in text
 
 
 @pytest.mark.parametrize(
@@ -181,14 +149,6 @@ def test_an_update_in_most_steps_or_in_one_is_no_accumulation(
 ) -> None:
     accumulating(updates, update_ms=2).write(tmp_path)
     assert steps_of(shown(tmp_path)[0]).optimizer_steps == ()
-
-
-def test_keras_says_over_how_many_steps(tmp_path: Path) -> None:
-    path = accumulating((4,)).write(tmp_path)
-    write_sidecar(path, {"training": {"accumulation_steps": 8}})
-    report, text = shown(tmp_path)
-    assert steps_of(report).accumulated_steps == 8
-    assert "The optimizer runs in every eighth step (step 4)." in text
 
 
 EVALUATION = {

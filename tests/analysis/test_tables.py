@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,10 +18,8 @@ from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.step_report import step_rows
 from traceview.document import model
 from traceview.document.terminal import render_section
-from traceview.ledger.states import IDLE_STATES
 from traceview.trace.device.table import Table
 from traceview.trace.reading.load import load
-from traceview.trace.windows import StepRange
 
 
 def context_of(name: str, folder: Path) -> Context:
@@ -34,37 +31,6 @@ def context_of(name: str, folder: Path) -> Context:
 def table_of_steps(context: Context) -> Table:
     keys = [context.trace.device_key(index) for index in range(len(context.trace.device_list))]
     return step_table(step_rows(context), keys)
-
-
-def test_gaps_are_chosen_by_device_state_and_length(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace, count=2, marker_ms=50):
-        step.kernel(0, 0, 20, launch_ms=0)
-        step.host("IteratorGetNext:IteratorGetNext", 20, 40)
-        step.kernel(0, 40, 50, launch_ms=40)
-    trace.kernel(1, 0, 99 * MS, launch_ps=0)
-    trace.write(tmp_path)
-    context = Context(load(tmp_path), select(load(tmp_path)))
-
-    def lengths(**choice: Any) -> tuple[list[tuple[str, int]], int]:
-        chosen: dict[str, Any] = {"devices": {"GPU:0", "GPU:1"}, **choice}
-        rows, left_out = gap_table(context, **chosen)
-        for row in rows.rows():
-            assert sum(row[f"{state.key}_ps"] for state in IDLE_STATES) == row["duration_ps"]
-        whole_ms = [length // MS for length in rows["duration_ps"]]
-        return list(zip(rows["device"], whole_ms, strict=True)), left_out
-
-    of_gpu_0 = [("GPU:0", 20), ("GPU:0", 20)]
-    assert lengths() == ([*of_gpu_0, ("GPU:1", 1)], 0)
-    assert lengths(top=1) == ([("GPU:0", 20)], 2)
-    assert lengths(devices={"GPU:1"}) == ([("GPU:1", 1)], 0)
-    assert lengths(states=["input"]) == (of_gpu_0, 0)
-    assert lengths(states=["sync"]) == ([], 0)
-    assert lengths(least_ps=20 * MS) == (of_gpu_0, 0)
-    assert lengths(least_ps=20 * MS + 1) == ([], 0)
-    narrowed = Context(context.trace, select(context.trace, steps=StepRange(1, 2)))
-    rows, _ = gap_table(narrowed, devices={"GPU:0"})
-    assert rows["step"] == [1]
 
 
 @pytest.mark.parametrize("top", range(1, 9))
@@ -102,51 +68,21 @@ def test_of_two_equal_parts_the_earlier_state_is_the_largest(tmp_path: Path) -> 
     assert set(rows["state"]) == {"input"}
 
 
-def test_gaps_of_unused_devices_come_last(tmp_path: Path) -> None:
-    trace = new_trace()
-    trace.gpu(0)
-    for step in marked_steps(trace):
-        step.kernel(1, 2, 42)
-    trace.write(tmp_path)
-    context = Context(load(tmp_path), select(load(tmp_path)))
-    rows, _ = gap_table(context, devices=("GPU:0", "GPU:1"))
-    assert rows["device"][-1] == "GPU:0"
-    assert set(rows["device"][:-1]) == {"GPU:1"}
-
-
-@pytest.mark.parametrize("width", [40, 80, 160])
-def test_sections_of_rows_fit_a_terminal(width: int, tmp_path: Path) -> None:
-    context = context_of("late_by_turns", tmp_path)
-    keys = [f"GPU:{number}" for number in range(4)]
-    gaps, _ = gap_table(context, devices=keys)
-    of_collectives, _ = collective_table(context, keys)
-    windows = dict.fromkeys(keys, 0)
-    sections = [gap_table_section(gaps, windows), collective_rows_section(of_collectives)]
-    sections += step_sections(table_of_steps(context))
-    for section in sections:
-        assert section is not None
-        lines = render_section(section, width=width, color=False).splitlines()
-        assert max(map(len, lines)) <= width
-
-
-def test_gaps_start_where_the_report_says(tmp_path: Path) -> None:
-    context = context_of("late_by_turns", tmp_path)
-    keys = ["GPU:0"]
-    gaps, _ = gap_table(context, devices=keys)
-    section = gap_table_section(gaps, {"GPU:0": 7_000})
-    assert section is not None
-    (block,) = section.blocks
-    assert isinstance(block, model.Table)
-    (start,) = (column for column in block.columns if column.heading == "start")
-    assert start.values == tuple(start_ps - 7_000 for start_ps in gaps["start_ps"])
-
-
 def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
     context = context_of("plain", tmp_path)
     keys: list[str] = []
     gaps, _ = gap_table(context, devices=keys)
     rows, _ = collective_table(context, keys)
     assert (gap_table_section(gaps, {}), collective_rows_section(rows)) == (None, None)
+
+
+def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None:
+    context = context_of("eight_balanced", tmp_path)
+    others = [f"GPU:{number}" for number in range(1, 8)]
+    sections = list(step_sections(table_of_steps(context), others))
+    assert [section.title for section in sections][1:] == ["GPU:0", "Other devices"]
+    words = " ".join(render_section(sections[-1], width=80, color=False).split())
+    assert "7 devices: compute " in words
 
 
 def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:
@@ -161,12 +97,3 @@ def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> 
     assert by_heading["number"][:5] == ("0", "", "", "", "1")
     assert [bool(op) for op in by_heading["op"][:5]] == [True, False, False, False, True]
     assert by_heading[""][:4] == ("last", "", "", "")
-
-
-def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None:
-    context = context_of("eight_balanced", tmp_path)
-    others = [f"GPU:{number}" for number in range(1, 8)]
-    sections = list(step_sections(table_of_steps(context), others))
-    assert [section.title for section in sections][1:] == ["GPU:0", "Other devices"]
-    words = " ".join(render_section(sections[-1], width=80, color=False).split())
-    assert "7 devices: compute " in words

@@ -141,14 +141,6 @@ def test_h2d_exposed(tmp_path: Path, exposed_ms: float, severity: str | None) ->
         assert finding.title == "GPU:0 waits 10.0 of 50.0 ms (20%) for HtoD copies"
 
 
-def test_copies_to_a_gpu_that_computes_nothing_hold_nothing_up(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 45)
-        step.copy(1, "H2D", 1, 21, size=1000, host_kind="pageable")
-    assert of_copies(analyzed(tmp_path, trace)) is None
-
-
 @pytest.mark.parametrize(
     ("count", "size", "pageable", "action"),
     [
@@ -226,12 +218,6 @@ def test_what_a_link_carries(
 
 
 # Whole traces
-
-
-def test_without_gpus_it_is_skipped(fixtures: Path) -> None:
-    report = traceview.analyze(fixtures / "custom-loop-2")
-    assert report.results.transfers is None
-    assert report.skipped["transfers"] == "not applicable: there is no GPU"
 
 
 def test_xla_copies_to_devices_of_the_cpu(tmp_path: Path) -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, Capture
+from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.stack_dump import FILE_PREFIX
 from traceview.capture.hang.threads import (
@@ -22,7 +20,6 @@ from traceview.capture.hang.threads import (
     PythonThread,
     Silence,
     described,
-    look,
     python_threads,
 )
 from traceview.capture.hang.watch import HangWatch, Peers
@@ -111,20 +108,6 @@ def test_a_watch_that_never_began_ends_in_silence(tmp_path: Path) -> None:
 # Threads
 
 
-def test_two_looks_show_who_computes(tmp_path: Path) -> None:
-    places = CodePlaces([tmp_path])
-    first = look(places)
-    end_s = time.monotonic() + 0.3
-    while time.monotonic() < end_s:
-        pass
-    facts = described(first, look(places))
-    main = facts["threads"][0]
-    assert main["is_main"]
-    assert main["wait"] == "computing"
-    assert main["computing_ratio"] > 0
-    assert main["is_moving"]
-
-
 def test_a_stack_has_no_frames_of_the_capture(tmp_path: Path) -> None:
     main = next(python_threads(CodePlaces([tmp_path])))
     assert main.frames[0].startswith("test_hang.py:")
@@ -169,41 +152,6 @@ def test_the_timer_fires_only_where_it_is_not_armed_again(tmp_path: Path) -> Non
         assert silence.text() == ""
     finally:
         silence.close()
-    assert list(tmp_path.iterdir()) == []
-
-
-HELD = """
-import ctypes, pathlib, time
-from traceview.capture.hang.threads import Silence
-silence = Silence(pathlib.Path("."), 0.5)
-silence.open()
-silence.beat()
-def compute():
-    ctypes.PyDLL(None).sleep(2)
-compute()
-print(time.monotonic(), flush=True)
-silence.close()
-"""
-
-
-def test_a_native_call_with_the_lock_is_told_while_it_lasts(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HELD],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        told_s = time.monotonic()
-        ended_s = float(process.stdout.readline())
-        rest = process.stderr.read()
-    assert "no Python has run for 0.5 s: a native call holds Python's lock" in line
-    assert told_s < ended_s
-    assert "in compute" in rest
     assert list(tmp_path.iterdir()) == []
 
 
@@ -260,19 +208,6 @@ def beat(**changes: Any) -> dict[str, Any]:
         "line": "train.py:50 in save",
     }
     return {**plain, **changes}
-
-
-def test_workers_read_what_the_others_write(tmp_path: Path) -> None:
-    peers(tmp_path, 1).write(beat())
-    peers(tmp_path, 2).write(beat(is_in_step=True, line=None))
-    first = peers(tmp_path, 0)
-    first.write(beat())
-    one, two = first.read()
-    assert (one["task"], one["state"], one["step_count"]) == ("worker 1", "elsewhere", 42)
-    assert one["line"] == "train.py:50 in save"
-    assert (two["task"], two["state"], two["line"]) == ("worker 2", "in-step", None)
-    peers(tmp_path, 1).write(beat(is_ended=True))
-    assert first.read()[0]["state"] == "ended"
 
 
 def test_a_worker_that_writes_no_more_is_silent(tmp_path: Path) -> None:

@@ -195,13 +195,6 @@ def test_a_generator_that_waits_is_named(tmp_path: Path) -> None:
     assert run.last["threads"][0]["wait"] == "lock"
 
 
-def test_a_queue_of_tensorflow_that_nobody_fills_is_input(tmp_path: Path) -> None:
-    run = hung(tmp_path, DEQUEUE)
-    assert run.finding["code"] == "hang"
-    assert run.last["state"] == "open"
-    assert run.last["threads"][0]["frames"][0].endswith("in queue_dequeue_v2")
-
-
 def test_a_profile_that_ran_when_the_step_hung_is_kept(tmp_path: Path) -> None:
     run = hung(tmp_path, BRANCH, "--steps", "4:20", end=signal.SIGTERM)
     assert run.finding["title"].startswith("The step's call of train_step has not returned")

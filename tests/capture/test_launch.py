@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -193,82 +192,7 @@ def test_the_explicit_command_wins(start: Start) -> None:
     assert done.captured().numbers() == [2, 3, 4, 5]
 
 
-FORKS = """
-import os, sys
-import tensorflow as tf
-child = os.fork()
-if child == 0:
-    exec(open("train.py").read())
-    sys.exit(5)
-print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-POOL = """
-import multiprocessing, os
-import tensorflow as tf
-def train(number):
-    exec(open("train.py").read(), {})
-if __name__ == "__main__":
-    processes = [multiprocessing.get_context("METHOD").Process(target=train, args=(n,)) for n in range(2)]
-    for process in processes: process.start()
-    for process in processes: process.join()
-    print([process.exitcode for process in processes])
-"""
-
-
-SHORT = TRAIN.replace("pass  # ENDS", "break")
-"""It ends in the window, so that only the end of its process can save the trace."""
-
-
-def test_a_forked_child_that_trains_has_its_own_capture(start: Start, tmp_path: Path) -> None:
-    write(tmp_path, "train.py", SHORT)
-    write(tmp_path, "forks.py", FORKS)
-    done = start(sys.executable, "forks.py")
-    assert (done.code, done.out) == (0, "trained\nchild 5\n")
-    assert done.captured().numbers() == [9, 10, 11]
-    assert done.said[-1] == "nothing was captured: no tf.function was called"
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_children_of_multiprocessing_are_captured(
-    start: Start, tmp_path: Path, method: str
-) -> None:
-    write(tmp_path, "train.py", SHORT)
-    write(tmp_path, "pool.py", POOL.replace("METHOD", method))
-    done = start(sys.executable, "pool.py")
-    assert done.code == 0
-    assert done.out.splitlines()[-1] == "[0, 0]"
-    assert len(done.runs) == 2
-    assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
-
-
-HANG = """
-import time
-import tensorflow as tf
-@tf.function
-def train_step(batch): tf.GradientTape().gradient(0, 0)
-for number, batch in enumerate(tf.OwnedIterator(range(12), 0.0)):
-    train_step(batch)
-    if number == 8: time.sleep(2)
-"""
 WATCHED = ("--steps", "5:7", "--on-hang", "1s")
-
-
-def hangs_of(ended: Ended) -> list[tuple[int, str, str]]:
-    reports = [
-        json.loads(path.read_text("utf-8"))
-        for run in ended.runs
-        for path in run.glob("*.hang.json")
-    ]
-    return [(r["step_count"], r["state"], r["findings"][0]["code"]) for r in reports]
-
-
-def test_each_process_that_trains_watches_itself_for_hangs(start: Start, tmp_path: Path) -> None:
-    write(tmp_path, "hang.py", HANG)
-    done = start(sys.executable, "hang.py", value=" ".join(WATCHED))
-    assert done.code == 0
-    assert hangs_of(done) == [(9, "went-on", "hang")]
-    assert "main thread: hang.py:8 in <module>, sleeps" in done.said
-    assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
 
 
 def test_a_process_that_never_trains_reports_no_hang(start: Start, tmp_path: Path) -> None:
@@ -336,17 +260,6 @@ def test_who_waits_for_the_command_ends_as_it_does(
     alone = start(sys.executable, "train.py", value=None)
     done = launch("--analyze", "--", sys.executable, "train.py")
     assert done.code == alone.code != 0
-
-
-def test_several_trainers_have_a_file_each(launch: Start, tmp_path: Path) -> None:
-    write(tmp_path, "train.sh", f"{PYTHON} train.py 1 & {PYTHON} train.py 2 & wait\n")
-    done = launch("train.sh")
-    assert done.code == 0
-    # Both write to one pipe, where what they print may mingle.
-    assert sorted("".join(done.out.split())) == sorted("trained1trained2")
-    assert len(done.runs) == 2
-    for run in done.runs:
-        assert f"the trace is in {run}; the script goes on" in done.said
 
 
 def test_the_first_program_names_the_runs_of_all(launch: Start, tmp_path: Path) -> None:

@@ -107,39 +107,6 @@ def test_a_chosen_function_excludes_eager_steps(capture: Capture) -> None:
     assert "other was not called. Called: GradientTape (outside any function, trains)" in done.err
 
 
-def test_concrete_functions_are_steps_of_their_function(capture: Capture) -> None:
-    loop = """
-step, other = train_step.get_concrete_function(0), evaluate.get_concrete_function(0)
-for batch in batches(30): step(batch); other(batch)
-"""
-    done = capture(START + loop)
-    assert done.numbers() == WINDOW
-    assert [(f["name"], f["calls"]) for f in done.sidecar["steps"]["functions"]] == [
-        ("train_step", 16),
-        ("evaluate", 15),
-    ]
-
-
-THREADS = {
-    "a function": "for batch in batches(30): train_step(batch)",
-    "a concrete function": "step = train_step.get_concrete_function(0)\n    for batch in batches(30): step(batch)",
-    "a function in a function": "outer = tf.function(lambda b: train_step(b))\n    for b in batches(30): outer(b)",
-    "replicas": "for batch in batches(30): tf.Strategy().run(train_step, args=(batch,))",
-    "replicas in threads": """
-    from tensorflow.python.distribute.distribute_lib import ThreadedStrategy
-    step = tf.function(lambda b: ThreadedStrategy().run(lambda x: tf.GradientTape().gradient(0, 0), args=(b,)))
-    for batch in batches(30): step(batch)""",
-}
-
-
-@pytest.mark.parametrize("loop", THREADS.values(), ids=THREADS.keys())
-def test_a_thread_that_trains_has_the_steps(capture: Capture, loop: str) -> None:
-    done = capture(START + f"def train():\n    {loop}\nin_thread(train)\n")
-    assert done.code == 0, done.err
-    assert done.numbers() == WINDOW
-    assert "note: another thread than the main one trains; its steps were counted" in done.err
-
-
 def test_the_first_of_two_threads_is_counted_and_the_other_named(capture: Capture) -> None:
     loop = """
 from tensorflow.python.eager.polymorphic_function import polymorphic_function

@@ -86,33 +86,11 @@ def loop() -> Callable[[int, int], Loop]:
 Make = Callable[[int, int], Loop]
 
 
-def test_a_window_with_its_edges(loop: Make) -> None:
-    run = loop(5, 7)
-    run.steps(20)
-    run.window.finish()
-    # The edge's marker opens at its call, the others where input is asked for.
-    assert run.log.events == [*("open", "[", "4]", "[", "5]", "[", "6]", "[", "7]", "close")]
-    assert run.window.got == (5, 7)
-    assert run.window.is_whole
-    assert [(c.number, c.is_edge) for c in run.window.calls] == [
-        *((4, True), (5, False), (6, False), (7, True))
-    ]
-
-
 def test_a_window_without_a_step_before_it_covers_the_input(loop: Make) -> None:
     run = loop(1, 2)
     run.steps(1)
     run.window.input_begins()
     assert run.log.events == ["open", "["]
-
-
-def test_a_script_that_ends_in_the_window(loop: Make) -> None:
-    run = loop(5, 8)
-    run.steps(7)
-    run.window.finish(is_synchronised=False)
-    assert run.log.events[-2:] == ["6]", "close unsynchronised"]
-    assert run.window.got == (5, 7)
-    assert not run.window.is_whole
 
 
 def test_the_end_of_the_data_is_no_step(loop: Make) -> None:
@@ -122,22 +100,6 @@ def test_the_end_of_the_data_is_no_step(loop: Make) -> None:
     run.window.abandon()
     run.steps(1)
     assert run.log.events[-4:] == ["[", "x]", "[", "4]"]
-
-
-def test_a_step_that_fails_is_left_out_and_keeps_its_number(loop: Make) -> None:
-    run = loop(2, 7)
-    run.steps(4)
-    run.window.begin()
-    run.window.fail("train_step", ValueError("wrong"))
-    assert run.log.events[-1] == "4]"
-    assert run.window.got == (2, 4)
-    assert run.window.calls[-1].error == "ValueError"
-    run.steps(3)
-    assert [call.number for call in run.window.calls] == [1, 2, 3, 4, 5, 6, 7]
-    assert run.log.events[-2:] == ["7]", "close"]
-    assert run.window.got == (2, 7)
-    assert not run.window.is_whole
-    assert run.window.as_json()["cut_steps"] == [4]
 
 
 def test_a_last_step_that_fails_is_followed_by_an_edge(loop: Make) -> None:

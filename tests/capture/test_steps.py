@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import ast
 import json
 import os
 import subprocess
@@ -44,104 +43,6 @@ def test_a_marker_covers_the_wait_for_input(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loop", "functions"),
-    [
-        pytest.param(
-            "@tf.function\ndef outer(batch): strategy.run(train_step, args=(batch,))\n"
-            "for batch in tf.input_lib.DistributedIteratorBase(range(20)): outer(batch)",
-            ["outer"],
-            id="strategy.run in a function",
-        ),
-        pytest.param(
-            "for batch in range(20): strategy.run(train_step, args=(batch,))",
-            ["train_step"],
-            id="strategy.run of a function",
-        ),
-        pytest.param(
-            "def replica(batch): tf.GradientTape().gradient(0, 0)\n"
-            "for batch in range(20): strategy.run(fn=replica, args=(batch,))",
-            ["replica"],
-            id="strategy.run of Python",
-        ),
-        pytest.param(
-            "from tensorflow.python.distribute.distribute_lib import ThreadedStrategy\n"
-            "def replica(batch): tf.GradientTape().gradient(0, 0)\n"
-            "for batch in range(20): ThreadedStrategy().run(replica, args=(batch,))",
-            ["replica"],
-            id="replicas in threads",
-        ),
-        pytest.param(
-            "@tf.function\ndef test_step(batch): strategy.run(lambda: 0)\n"
-            "for batch in range(20):\n"
-            "    train_step(batch)\n"
-            "    for _ in range(2): test_step(batch)",
-            ["train_step"],
-            id="evaluation in between",
-        ),
-        pytest.param(
-            "train_step.get_concrete_function(1)\nfor batch in range(20): train_step(batch)",
-            ["train_step"],
-            id="traced before",
-        ),
-        pytest.param(
-            "@tf.function\ndef other(batch): tf.GradientTape().gradient(0, 0)\n"
-            "for batch in range(10): train_step(batch); train_step(batch); other(batch)",
-            ["train_step", "other"],
-            id="two step functions",
-        ),
-        pytest.param(
-            "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
-            "model = TensorFlowTrainer()\nmodel.fit(10)\nmodel.fit(10)",
-            ["model"],
-            id="Keras",
-        ),
-        pytest.param(
-            "from keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
-            "class Mine(TensorFlowTrainer):\n"
-            "    def make_train_function(self, force=False):\n"
-            "        self.train_function = self._make_function()\n"
-            "model = Mine()\nmodel.fit(20)",
-            ["one_step"],
-            id="Keras with a train function of its own",
-        ),
-    ],
-)
-def test_steps_are_found(capture: Capture, loop: str, functions: list[str]) -> None:
-    script = f"{SCRIPT_START}strategy = tf.Strategy()\n{loop}\n"
-    done = capture(script, "--steps=5:8")
-    assert (done.code, done.numbers()) == (0, [4, 5, 6, 7, 8])
-    steps = done.sidecar["steps"]["functions"]
-    assert [step["name"] for step in steps if step["is_step"]] == functions
-    assert ("choose one with --step-function NAME" in done.err) == (len(functions) > 1)
-
-
-PAIR = """
-@tf.function
-def other(batch): tf.GradientTape().gradient(0, 0)
-@tf.function
-def test(source): strategy.run(lambda: 0)
-strategy, tests = tf.Strategy(), batches(100)
-for _ in range(2): train_step(0)
-for number, batch in enumerate(batches(12), 2):
-    train_step(batch)
-    other(batch)
-    if number == 7: next(tests), test(tests)
-"""
-
-
-def test_two_functions_that_train_in_turn_are_one_step(capture: Capture) -> None:
-    done = capture(SCRIPT_START + PAIR, "--steps=6:9")
-    assert (done.code, done.numbers()) == (0, [5, 6, 7, 8, 9])
-    assert {call["function"] for call in done.window["calls"]} == {"other"}
-    # A request for input, and two calls of a millisecond each, of which none is a wait for input.
-    for call in done.window["calls"]:
-        assert call["ended_ns"] - call["begun_ns"] - call["input_ns"] > 2_000_000
-    assert [row["after"] for row in done.window["evaluations"]] == [7]
-    assert "a step is a call of train_step and one of other, which train in turn" in done.err
-    assert "were counted as steps" not in done.err
-
-
-@pytest.mark.parametrize(
     ("loop", "options", "functions"),
     [
         (
@@ -168,24 +69,6 @@ def test_two_functions_that_are_no_pair(
     assert "in turn" not in done.err
 
 
-def test_a_named_function_is_the_only_step(capture: Capture) -> None:
-    script = SCRIPT_START + "for batch in range(20): evaluate(batch); train_step(batch)\n"
-    done = capture(script, "--steps=5:8", "--step-function=evaluate")
-    assert {call["function"] for call in done.window["calls"]} == {"evaluate"}
-
-
-def test_steps_per_execution(capture: Capture) -> None:
-    done = capture(
-        "import tensorflow\nfrom keras.src.backend.tensorflow.trainer import TensorFlowTrainer\n"
-        "model = TensorFlowTrainer()\nmodel.steps_per_execution = 5\nmodel.fit(9)\n",
-        "--steps=17:22",
-    )
-    assert done.numbers() == [10, 15, 20, 25]
-    assert done.window["got"] == [15, 25]
-    assert done.window["edge_steps"] == [*range(10, 15), *range(25, 30)]
-    assert "steps 15:25 were recorded instead of 17:22: one call of model runs 5" in done.err
-
-
 def test_a_step_that_raises_is_left_out_and_the_others_keep_their_numbers(capture: Capture) -> None:
     script = SCRIPT_START + (
         "bad = False\n"
@@ -203,13 +86,6 @@ def test_a_step_that_raises_is_left_out_and_the_others_keep_their_numbers(captur
     assert "step 12 is left out: it ended with ValueError" in done.err
     assert "only steps" not in done.err
     assert [call["number"] for call in done.window["calls"] if call["error"]] == [12]
-
-
-def test_a_second_trace_of_the_function_is_said(capture: Capture) -> None:
-    script = SCRIPT_START + "for n in range(20): train_step('text' if n == 6 else n)\n"
-    done = capture(script, "--steps=5:8")
-    assert done.window["traced_steps"] == [6]
-    assert "retraced in step 6" in done.err
 
 
 @pytest.mark.parametrize(
@@ -307,12 +183,6 @@ def own_traces(done_in: Path) -> int:
     return len(list((done_in / "own").rglob("*.xplane.pb")))
 
 
-def test_a_profile_of_the_script_before_the_window(capture: Capture, tmp_path: Path) -> None:
-    done = capture(profiled(2, 5))
-    assert done.numbers() == list(range(9, 16))
-    assert own_traces(tmp_path) == 1
-
-
 def test_a_profile_of_the_script_that_reaches_into_the_window(
     capture: Capture, tmp_path: Path
 ) -> None:
@@ -331,17 +201,6 @@ def test_a_profile_of_the_script_all_over_the_window(capture: Capture, tmp_path:
         "traceview: hint: choose --steps in which the script does not profile itself",
     ]
     assert own_traces(tmp_path) == 1
-
-
-@pytest.mark.parametrize("stop", [13, 20])
-def test_a_profile_of_the_script_that_begins_in_the_window(
-    capture: Capture, tmp_path: Path, stop: int
-) -> None:
-    done = capture(profiled(12, stop))
-    assert done.code == 0
-    assert done.numbers() == list(range(9, 16))
-    assert "the script's own profile was not recorded" in done.err
-    assert own_traces(tmp_path) == 0
 
 
 def test_markers_of_the_script_have_no_number_beside_ours(capture: Capture) -> None:
@@ -365,25 +224,6 @@ def test_a_profiler_outside_python_is_left_alone(capture: Capture) -> None:
     done = capture(script)
     assert done.code == 0
     assert "another profile is running in this process" in done.err
-
-
-def test_ops_are_defined_in_the_script_and_not_in_ours(capture: Capture) -> None:
-    script = SCRIPT_START + (
-        "import sys, traceback\n"
-        "frames = []\n"
-        "def body(batch):\n"
-        "    frames[:] = [frame.filename for frame in traceback.extract_stack()]\n"
-        "    tf.GradientTape().gradient(0, 0)\n"
-        "inner = tf.function(body)\n"
-        "@tf.function\ndef outer(batch): strategy.run(inner, args=(batch,))\n"
-        "strategy = tf.Strategy()\n"
-        "for number in range(END): outer('new trace' if number in (12, 30) else number)\n"
-        "print(sorted(set(frames)))\n"
-    )
-    for end in ("15", "40"):
-        frames = ast.literal_eval(capture(script.replace("END", end)).out)
-        outside = [file for file in frames if "/tensorflow/" not in file]
-        assert [Path(file).name for file in outside] == ["train.py"]
 
 
 def test_nothing_is_left_patched(capture: Capture) -> None:

@@ -18,7 +18,6 @@ from tests.reports import (
     of_run,
     step_of_states,
 )
-from traceview.analysis.gpu_time.device_states import DeviceStates
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
 from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import StepRow
@@ -46,12 +45,6 @@ def with_ledger(report: Report, *rows: StepRow, devices: Any = ()) -> Report:
         ledger=replace(ledger_sums(), devices=devices),
     )
     return replace(report, results=results)
-
-
-def of_device(ordinal: int, **by_state: int) -> DeviceStates:
-    return DeviceStates(
-        "a", f"GPU:{ordinal}", ordinal, 3, sum(by_state.values()), by_state, None, None
-    )
 
 
 def report(*lengths_ms: float, **results: Any) -> Report:

@@ -46,12 +46,6 @@ def with_sections(*sections: Section) -> Document:
     return structs.replace(full_document(), sections=sections)
 
 
-def table_of(section: Element, label: str) -> list[list[str]]:
-    """The texts of a table, its headings first."""
-    box = section.one("div", role="region", **{"aria-label": label})
-    return [[cell.text for cell in row.children] for row in box.all("tr")]
-
-
 def targets(element: Element) -> list[str]:
     return [link.attributes["href"] for link in element.all("a")]
 

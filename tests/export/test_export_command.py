@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import json
 import re
 import shutil
 from pathlib import Path
@@ -11,8 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import traceview
-from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from tests.export.perfetto_reading import read
 from traceview.report.tables import TABLES
@@ -154,27 +151,3 @@ def test_nothing_is_left_of_a_trace_that_could_not_be_written(
     done = command("export", loop, "-o", str(tmp_path / "x.pftrace"))
     assert done.code == 4
     assert list(tmp_path.iterdir()) == []
-
-
-def test_tables_are_of_the_window(command: Command, tmp_path: Path) -> None:
-    SCENARIOS["B"]().write(tmp_path / "logs")
-    logs, out = str(tmp_path / "logs"), tmp_path / "out"
-    chosen = (logs, "--steps", "1:3")
-    assert command("export", *chosen, "--to", "parquet", "-o", str(out)).code == 0
-    frames = {
-        name: pd.read_parquet(io.BytesIO((out / f"{name}.parquet").read_bytes())) for name in TABLES
-    }
-    data = json.loads(command("analyze", *chosen, "--format", "json").out)
-    (window,) = data["windows"]
-    for name in ("device_events", "copy_events", "gaps"):
-        frame = frames[name]
-        assert len(frame)
-        assert (frame["start_ps"] < window["end_ps"]).all()
-        assert (frame["start_ps"] + frame["duration_ps"] >= window["start_ps"]).all()
-    every = traceview.load(logs).device_events
-    assert 0 < len(frames["device_events"]) < len(every)
-    assert sorted(set(frames["steps"]["number"])) == [1, 2]
-    devices = data["results"]["device_time"]["devices"]
-    assert frames["gaps"]["duration_ps"].sum() == sum(row["idle_ps"] for row in devices)
-    assert len(frames["ops"]) == data["results"]["ops"]["row_count"]
-    assert len(frames["collectives"]) == 2 * data["results"]["collectives"]["count"]

@@ -88,21 +88,6 @@ def analyzed(folder: Path) -> Report:
     return traceview.analyze(folder, window="devices")
 
 
-@pytest.mark.parametrize("name", GAPS)
-def test_the_ten_longest_are_these(name: str, shared_traces: Path) -> None:
-    idle = analyzed(shared_traces / name).results.idle
-    assert idle is not None
-    inside = [
-        (gap.duration_ps, row.device, round(gap.start_ps / 1e9, 3))
-        for row in idle.devices
-        for gap in row.gaps
-        if gap.before is not None and gap.after is not None
-    ]
-    longest = sorted(inside, key=lambda gap: -gap[0])[: len(GAPS[name])]
-    known = [(row.device, row.start_ms) for row in GAPS[name]]
-    assert sorted((device, start_ms) for _, device, start_ms in longest) == sorted(known)
-
-
 @pytest.mark.parametrize(
     ("name", "said"), [pytest.param(name, row) for name, rows in GAPS.items() for row in rows]
 )

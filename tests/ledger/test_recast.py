@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ledger.ledgers import Row, columns_of, ledger_of
-from traceview.base.intervals import Int64Array, IntervalSet, union
+from traceview.base.intervals import IntervalSet, union
 from traceview.ledger.build import (
     Segments,
-    cut_at,
     is_among,
     recast,
     recast_ends,
@@ -59,22 +58,6 @@ def instants(columns: Columns) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_rows_of_the_states_are_cut_at_the_spans() -> None:
-    changed = recast(
-        columns_of(ROWS), spans_of((2, 7), (9, 12)), [State.PYTHON], State.PYTHON_THREAD
-    )
-    assert listed(changed) == [
-        # Compute is not among the states, and not cut either.
-        (0, 4, "compute"),
-        (4, 3, "python_thread"),
-        (7, 2, "python"),
-        (9, 1, "python_thread"),
-        (10, 5, "launch"),
-        (15, 2, "python"),
-    ]
-    assert changed.by_kind.tolist() == [By.NONE] * 6
-
-
 def test_the_causer_changes_where_the_state_does() -> None:
     changed = recast(
         columns_of([Row(State.COMPUTE, 4), Row(State.TURN, 6, by=2)]),
@@ -100,29 +83,6 @@ def test_whole_rows_have_another_state() -> None:
     changed = recast_rows(columns, is_among(columns, [State.PYTHON]), State.INPUT, (By.THREAD, 5))
     assert [state for *_, state in listed(changed)] == ["compute", "input", "launch", "input"]
     assert changed.by.tolist() == [NONE, 5, NONE, 5]
-
-
-def test_ends_of_rows_have_another_state() -> None:
-    """Of the first row nothing, of the second a part, of the third more than there is."""
-    changed = recast_ends(
-        columns_of(ROWS), np.array([0, 2, 99, 2], dtype=np.int64), State.INPUT, (By.NONE, NONE)
-    )
-    assert listed(changed) == [
-        (0, 4, "compute"),
-        (4, 4, "python"),
-        (8, 2, "input"),
-        (10, 5, "input"),
-        (15, 2, "input"),
-    ]
-
-
-def test_some_rows_are_cut_at_bounds() -> None:
-    columns = columns_of(ROWS)
-    bounds: Int64Array = np.array([2, 6, 8, 10, 12], dtype=np.int64)
-    cut, number, passed = cut_at(columns, bounds, columns.state == State.PYTHON)
-    assert [row[:2] for row in listed(cut)] == [(0, 4), (4, 2), (6, 2), (8, 2), (10, 5), (15, 2)]
-    assert number.tolist() == [0, 1, 1, 1, 2, 3]
-    assert passed.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 @given(_rows, _marks, st.sets(_states))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.ledger.ledgers import Row, busy_wait, ledger_of, step_of
-from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 
@@ -25,16 +24,6 @@ def test_one_that_is_in_it_keeps_the_other_waiting() -> None:
     assert waited(ledger) == {0: 30, 1: 0}
 
 
-def test_one_that_comes_late_because_of_it_does_too() -> None:
-    """The second device is in a checkpoint, then computes what the first has computed meanwhile."""
-    ledger = ledger_of(
-        [Row(State.COMPUTE, 30), busy_wait(20, by=1)],
-        [Row(State.CHECKPOINT, 20), Row(State.COMPUTE, 30)],
-        steps=[step_of(0, 50)],
-    )
-    assert waited(ledger) == {0: 20, 1: 0}
-
-
 def test_one_that_computes_longer_is_late_for_itself() -> None:
     ledger = ledger_of(
         [Row(State.CHECKPOINT, 5), Row(State.COMPUTE, 20), busy_wait(25, by=1)],
@@ -42,17 +31,6 @@ def test_one_that_computes_longer_is_late_for_itself() -> None:
         steps=[step_of(0, 50)],
     )
     assert waited(ledger) == {0: 4, 1: 0}
-
-
-def test_each_step_stands_for_itself() -> None:
-    """In the first step the other one waits for nothing, in the second it is late by its compute."""
-    ledger = ledger_of(
-        [Row(State.COMPUTE, 50), Row(State.COMPUTE, 20), busy_wait(30, by=1)],
-        [Row(State.CHECKPOINT, 50), Row(State.COMPUTE, 50)],
-        steps=[step_of(0, 50), step_of(50, 100, number=1)],
-    )
-    assert ledger.columns.by_kind[2] == By.DEVICE
-    assert waited(ledger) == {0: 0, 1: 0}
 
 
 def test_what_a_turn_delays_is_late_at_the_end() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from statistics import median
 
 from tests.oracle.intervals import clip, length, subtract, union
 from tests.oracle.reading import Event, Host
@@ -165,9 +164,3 @@ def step_waits(host: Host, steps: list[tuple[int, int]]) -> list[int]:
     """The time of each step in which the model waited for input."""
     waits = union(_waits(host))
     return [length(clip(waits, step)) for step in steps]
-
-
-def input_ratio(host: Host, steps: list[tuple[int, int]]) -> float:
-    """The median over steps of the wait over the step."""
-    waits = step_waits(host, steps)
-    return median(wait / (end - start) for wait, (start, end) in zip(waits, steps, strict=True))

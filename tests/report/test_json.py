@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +15,8 @@ from traceview.base.record import Record, fields_of, meanings, records_of
 from traceview.report.model import SCHEMA_VERSION, Report
 from traceview.report.saved import schema_text, to_json
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 SCHEMA = json.loads(schema_text())
 VALIDATOR = Draft202012Validator(SCHEMA)
-FIXTURES = sorted(path.name for path in (ROOT / "fixtures").iterdir() if path.is_dir())
 RECORDS = records_of(Report)
 
 

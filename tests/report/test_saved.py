@@ -19,9 +19,6 @@ from traceview.report.build import analyze
 from traceview.report.model import Report
 from traceview.report.saved import load_report, to_json
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-FIXTURES = sorted(path.name for path in (ROOT / "fixtures").iterdir() if path.is_dir())
-
 
 def returned(report: Report, folder: Path) -> Report:
     path = folder / "report.json"

@@ -43,15 +43,6 @@ def test_commands_are_about_the_same_steps(tmp_path: Path) -> None:
     assert screen.full_command == f"traceview analyze {tmp_path} --steps 1:3 --full"
 
 
-def test_information_is_counted_and_not_listed() -> None:
-    screen = screen_of(full_report())
-    assert plain(screen.answer) == "4 of 6 GPUs are unused."
-    assert [plain(row.title) for row in screen.findings] == [
-        "GPU:2 is shared with 1 other process holding 537 MB"
-    ]
-    assert screen.hidden_count == 1
-
-
 def test_the_capture_is_judged_in_one_line() -> None:
     report = full_report()
     assert tuple(map(plain, screen_of(report).trust)) == (

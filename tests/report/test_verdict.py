@@ -46,13 +46,6 @@ def healthy_capture(report: Report, overhead_ratio: float | None = None) -> Repo
     return replace(report, capture=replace(report.capture, quality="ok", problems=(), hosts=hosts))
 
 
-def test_the_largest_share_of_the_gpu_time_leads(trace: Trace) -> None:
-    small = lost(0.06, code="launch-bound", title="GPU:0 waits for kernel launches")
-    large = lost(0.4, title="GPU:0 waits for input")
-    made = verdict(trace, healthy_capture(full_report()), small, large, input=0.4, launch=0.06)
-    assert (made.finding, made.headline) == ("input-bound", "GPU:0 waits for input.")
-
-
 def test_what_is_critical_and_costs_no_time_comes_first(trace: Trace) -> None:
     blocking = finding(code="no-gpu-plane", severity="critical", title="no GPU recorded", loss=None)
     made = verdict(trace, healthy_capture(full_report()), lost(0.4), blocking, input=0.4)
@@ -92,13 +85,3 @@ def test_what_is_not_known_leads_only_from_half_of_the_time_on(trace: Trace) -> 
     made = verdict(trace, capture, unknown=0.6)
     assert made.headline == "60% of the GPU time has no recorded cause."
     assert verdict(trace, capture, lost(0.06), unknown=0.6).finding == "input-bound"
-
-
-def test_one_step_is_said_first(trace: Trace) -> None:
-    report = healthy_capture(full_report())
-    steps = report.results.steps
-    assert steps is not None
-    one = replace(report, results=replace(report.results, steps=replace(steps, used_count=1)))
-    title = "GPU:0 waits 46.8 of 59.2 ms (79%) between recorded calls"
-    made = verdict(trace, one, lost(0.79, title=title, severity="info"), python=0.79)
-    assert made.headline == f"Only 1 step was recorded: {title}; capture ten."

@@ -11,9 +11,7 @@ import traceview
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from traceview.trace.model import UNKNOWN_BYTES
 from traceview.trace.strategy.collectives import (
-    CollectiveKind,
     Collectives,
     collective_kind,
     collectives_of,
@@ -25,49 +23,11 @@ def found_in(name: str, folder: Path) -> Collectives:
     return collectives_of(traceview.load(folder))
 
 
-def test_keys_bytes_and_op_are_found_over_two_threads(tmp_path: Path) -> None:
-    SCENARIOS["exposed_collectives"]().write(tmp_path)
-    trace = traceview.load(tmp_path)
-    found = collectives_of(trace)
-    assert found.by_keys.all()
-    assert found.bytes.tolist() == [100_000_000] * 16
-    assert {trace.names.text(int(op)) for op in found.op} == {
-        "adam/CollectiveReduceV2:CollectiveReduceV2"
-    }
-    assert set(found.kind.tolist()) == {CollectiveKind.ALL_REDUCE}
-    assert found.device_count.tolist() == [4] * 4
-    assert found.first_step.tolist() == [0, 1, 2, 3]
-    assert found.device.tolist() == [0, 1, 2, 3] * 4
-
-
 def test_keys_that_come_back_in_every_step_are_told_apart(tmp_path: Path) -> None:
     found = found_in("mixed_collectives", tmp_path)
     assert found.count == 8
     assert found.device_count.tolist() == [2] * 8
     assert found.first_step.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
-
-
-def test_a_replica_takes_part_from_where_it_hands_the_op_over(fixtures: Path) -> None:
-    """In the fixture replica 1 arrives first, though its op is taken up last."""
-    trace = traceview.load(fixtures / "custom-loop-2")
-    found = collectives_of(trace)
-    second = np.flatnonzero(found.collective == 1)
-    events = trace.device_columns.start_ps[found.row[second]]
-    assert events[0] < events[1]
-    assert found.start_ps[second[0]] > found.start_ps[second[1]]
-    assert (found.end_ps == trace.device_columns.end_ps[found.row]).all()
-    assert found.last_among(np.ones(found.row.size, dtype=np.bool_))[second].tolist() == [
-        True,
-        False,
-    ]
-
-
-def test_what_gpu_1_missed_is_incomplete(tmp_path: Path) -> None:
-    found = found_in("cut_collectives", tmp_path)
-    assert found.is_complete.tolist() == [False] + [True] * 7
-    assert found.device_count.tolist() == [1] + [2] * 7
-    assert found.wait_ps[found.device == 0].tolist() == [0, ms(1)] + [0, ms(1)] * 3
-    assert (found.bytes == UNKNOWN_BYTES).all()
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -94,21 +54,6 @@ def test_cut_at_either_end(tmp_path: Path, missing: list[int], marked: bool) -> 
     whole = found.is_complete[found.collective]
     assert found.wait_ps[whole & (found.device == 0)].tolist() == [0] * (12 - len(missing))
     assert set(found.wait_ps[whole & (found.device == 1)].tolist()) == {ms(0.01)}
-
-
-def test_a_late_device_stays_with_its_peers_over_the_bound_of_a_step(tmp_path: Path) -> None:
-    """GPU 1 starts the second sum of step 1 in step 2."""
-    trace = new_trace()
-    for index, step in enumerate(marked_steps(trace)):
-        for ordinal in range(2):
-            step.kernel(ordinal, 10, 12, name=NCCL_NAME, op=None)
-            late = 52.0 if (index, ordinal) == (1, 1) else 47.0
-            step.kernel(ordinal, late, 53, name=NCCL_NAME, op=None)
-    trace.write(tmp_path)
-    found = collectives_of(traceview.load(tmp_path))
-    assert found.device_count.tolist() == [2] * 8
-    assert found.wait_ps.reshape(8, 2)[3].tolist() == [ms(5), 0]
-    assert found.wait_ps.sum() == ms(5)
 
 
 @pytest.mark.parametrize(

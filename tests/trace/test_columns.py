@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import traceview
-from scripts.scenarios.model import Step, marked_steps, new_trace
-from traceview.trace.model import NONE, LineInfo, Trace, threads
+from scripts.scenarios.model import Step, new_trace
+from traceview.trace.model import NONE, LineInfo, threads
 from traceview.trace.reading.load import load
 from traceview.trace.reading.merge import _joined as joined_columns
 from traceview.xplane.columns import small
@@ -26,22 +24,6 @@ def test_hosts_whose_numbers_need_different_bits() -> None:
         }
         whole = joined_columns(order, pieces, "position", lambda _, column: column)
         assert whole.tolist() == [(1, MOST + 1, 2)[host] for host in order]
-
-
-@pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """A host with a thread of 500 events that overlap at random, and one whose events are on two lines in turns."""
-    logdir = tmp_path_factory.mktemp("busy")
-    trace = new_trace()
-    for step in marked_steps(trace, count=2):
-        step.kernel(0, 1, 20)
-    chance = random.Random(7)
-    for id_, name, line_count in ((70, "one line", 1), (71, "two lines", 2)):
-        lines = [trace.host_plane.line(id_, name, key=f"{name} {n}") for n in range(line_count)]
-        for number, start in enumerate(range(0, 5000, 10)):
-            lines[number % line_count].add("work", start, start + chance.randrange(1, 400))
-    trace.write(logdir)
-    return load(logdir)
 
 
 def test_a_device_whose_events_are_alike_is_analysed(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from scripts.scenarios.model import marked_steps
 from tests.sidecars import write_sidecar
 from traceview.api import Trace, load
 from traceview.trace.strategy.clocks import clock_difference
-from traceview.trace.strategy.collectives import collectives_of
 
 US = 10**6
 MS = 10**9
@@ -45,22 +44,6 @@ def loaded(folder: Path, *traces: CudaTrace) -> Trace:
 
 def step_starts(trace: Trace) -> list[int]:
     return [found.steps[0].start_ps for found in trace.steps_by_host]
-
-
-@pytest.mark.parametrize("ahead_ms", [7, -7, 4000.25])
-def test_a_clock_is_put_right(ahead_ms: float, tmp_path: Path) -> None:
-    trace = loaded(tmp_path, worker("a"), worker("b", ahead_ms=ahead_ms))
-    clock = trace.hosts[1].clock
-    assert clock is not None
-    assert (clock.method, clock.reference) == ("collectives", "a")
-    assert (clock.offset_ps, clock.residual_ps) == (-round(ahead_ms * MS), 0)
-    assert clock.residual_max_ps == 0
-    first, second = step_starts(trace)
-    assert first == second
-    # The origin is the earliest start of a profile by the clocks put right.
-    assert min(host.start_ps for host in trace.hosts) == 0
-    ends = [trace.device_columns.end_ps[trace.device_columns.rows_of(device)] for device in (0, 1)]
-    assert ends[0].tolist() == ends[1].tolist()
 
 
 def test_everything_of_a_host_moves_and_nothing_changes_its_length(tmp_path: Path) -> None:
@@ -136,26 +119,6 @@ def test_sidecars_tell_the_profile_starts_that_traces_lack(tmp_path: Path) -> No
     assert [host.clock.method for host in trace.hosts if host.clock] == ["profile_start"] * 3
     first, second, _ = step_starts(trace)
     assert second - first == 509 * MS
-
-
-def test_other_collectives_say_nothing(tmp_path: Path) -> None:
-    """Two steps are too few, and others' keys are not shared."""
-    few = loaded(
-        tmp_path / "a", *(worker(h, ahead_ms=a, late_us=(0, 0)) for h, a in (("a", 0), ("b", 7)))
-    )
-    apart = loaded(tmp_path / "b", worker("a"), worker("b", ahead_ms=7, instance=500))
-    for trace in (few, apart):
-        assert [host.clock.method for host in trace.hosts if host.clock] == ["profile_start"] * 2
-        assert step_starts(trace)[1] - step_starts(trace)[0] == 7 * MS
-
-
-def test_processes_of_a_parameter_server_share_no_collective(tmp_path: Path) -> None:
-    for index, ahead_ms in enumerate((0, 7)):
-        path = worker(f"vm_w{index}", ahead_ms=ahead_ms).write(tmp_path)
-        write_sidecar(path, {"cluster": {"role": "worker", "index": index, "sizes": {"ps": 1}}})
-    trace = load(tmp_path)
-    assert collectives_of(trace).device_count.tolist() == [1] * 8
-    assert [host.clock.offset_ps for host in trace.hosts if host.clock] == [0, 0]
 
 
 def test_drift_is_told_from_spread() -> None:

@@ -65,14 +65,6 @@ def test_every_form_of_path(
 # Which run
 
 
-def test_the_newest_run_is_the_one_whose_profile_began_last(tmp_path: Path) -> None:
-    for gpus, (run, at) in enumerate({"c": 1, "a": 3, "b": 2}.items(), start=1):
-        recording(start_ns=PROFILE_START_NS + at * SECOND_NS, gpus=gpus).write(tmp_path, run)
-    trace = load(tmp_path)
-    assert (trace.run, len(trace.device_list)) == ("a", 2)
-    assert trace.other_runs == ("b", "c")
-
-
 def test_a_run_by_name(tmp_path: Path) -> None:
     for gpus, run in enumerate(("a", "b"), start=1):
         recording(start_ns=PROFILE_START_NS + gpus, gpus=gpus).write(tmp_path, run)
@@ -192,32 +184,9 @@ def test_the_newest_run_that_can_be_read_is_taken(tmp_path: Path) -> None:
         load(tmp_path, run="run1")
 
 
-def test_copies_count_once(tmp_path: Path) -> None:
-    """Equal bytes are one host; equal size alone means nothing."""
-    path = recording("host0").write(tmp_path)
-    shutil.copy(path, path.with_name("host2.xplane.pb"))
-    recording("host1").write(tmp_path)
-    trace = load(tmp_path)
-    assert [host.name for host in trace.hosts] == ["host0", "host1"]
-    assert problems(trace) == [("duplicate-host-file", "host2")]
-    assert [file.duplicate_of for file in trace.files] == [None, None, "host0.xplane.pb"]
-    assert len({file.bytes for file in trace.files}) == 1
-    assert trace.device_columns.count == 8
-
-
 def damaged(path: Path) -> Path:
     path.write_bytes(path.read_bytes()[:-1])
     return path
-
-
-def test_one_damaged_host_of_two_is_salvaged(tmp_path: Path) -> None:
-    damaged(recording("host0", gpus=2).write(tmp_path))
-    recording("host1").write(tmp_path)
-    trace = load(tmp_path)
-    assert problems(trace) == [("damaged-file", "host0")]
-    assert [trace.device_key(i) for i in range(3)] == ["host0/GPU:0", "host0/GPU:1", "host1/GPU:0"]
-    assert [host.name for host in trace.hosts] == ["host0", "host1"]
-    assert trace.device_columns.count == 12
 
 
 def test_a_host_of_which_nothing_is_readable_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -23,8 +22,6 @@ from traceview.trace.model import NONE, Trace
 from traceview.trace.reading.load import Readers, load
 from traceview.trace.reading.part import HostFile, read_host
 from traceview.xplane.planes import TEXT_STATS
-
-T = TypeVar("T")
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 

@@ -26,20 +26,6 @@ def stages(folder: Path, build: Build) -> dict[str, InputStage]:
     return {one.name.removeprefix("Iterator::"): one for one in recorded_stages(load(folder))}
 
 
-def test_inputs_of_one_stage_are_one_stage_without_what_is_nested(tmp_path: Path) -> None:
-    def build(_: CudaTrace, step: Step) -> None:
-        step.host("Iterator::Root::Zip", 0, 10, {"id": 1})
-        step.host("Iterator::Root::Zip[0]::Range", 1, 2, {"id": 2, "parent_id": 1})
-        step.host("Iterator::Root::Zip[12]::Range", 3, 7, {"id": 3, "parent_id": 1})
-        step.host("work", 8, 9)
-
-    found = stages(tmp_path, build)
-    assert {name: (s.calls, s.total_ps, s.self_ps) for name, s in found.items()} == {
-        "Root::Zip": (1, ms(10), ms(5)),
-        "Root::Zip::Range": (2, ms(5), ms(5)),
-    }
-
-
 def test_ids_agree_modulo_two_to_the_64_and_only_on_other_threads_is_waiting(
     tmp_path: Path,
 ) -> None:
@@ -54,34 +40,6 @@ def test_ids_agree_modulo_two_to_the_64_and_only_on_other_threads_is_waiting(
     assert (found["Root::Prefetch"].self_ps, found["Root::Prefetch"].waiting_ps) == (ms(10), ms(6))
     assert found["Root::Prefetch"].own_ps == ms(4)
     assert found["Root::Prefetch::Map"].waiting_ps == 0
-
-
-def test_what_is_nested_does_not_wait_for_the_inputs_of_the_outer(tmp_path: Path) -> None:
-    def build(trace: CudaTrace, step: Step) -> None:
-        worker = trace.thread("tf_data_iterator_resource", 40)
-        step.host("Iterator::A", 0, 10, {"id": 1})
-        step.host("Iterator::A::B", 2, 6, {"id": 2, "parent_id": 1})
-        step.host("Iterator::A::C", 0, 8, {"id": 3, "parent_id": 1}, thread=worker)
-
-    found = stages(tmp_path, build)
-    assert (found["A"].self_ps, found["A"].waiting_ps) == (ms(6), ms(4))
-    assert (found["A::B"].self_ps, found["A::B"].waiting_ps) == (ms(4), 0)
-
-
-def test_only_the_generator_of_a_replica_waits_for_its_shard(tmp_path: Path) -> None:
-    def build(trace: CudaTrace, step: Step) -> None:
-        filler = trace.thread("tf_data_multi_device_iterator_resource", 40)
-        worker = trace.thread("tf_data_iterator_resource", 41)
-        step.host("GetNextFromShard0", 0, 0, {"shard_num": 0})
-        step.host("Iterator::Root", 2, 8, {"id": 1}, thread=filler)
-        step.host("Iterator::Root::Generator", 2, 8, {"id": 2, "parent_id": 1}, thread=filler)
-        taken = {"id": 4, "parent_id": 3}
-        step.host("Iterator::Root::Prefetch::Generator", 0, 10, taken, thread=worker)
-
-    found = stages(tmp_path, build)
-    assert found["Root::Prefetch::Generator"].own_ps == 0
-    assert found["Root::Prefetch::Generator"].waiting_ps == ms(10)
-    assert found["Root::Generator"].waiting_ps == 0
 
 
 def test_iterators_that_ask_each_other_in_a_circle_end(tmp_path: Path) -> None:

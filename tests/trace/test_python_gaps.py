@@ -19,8 +19,6 @@ from traceview.analysis.measures.idle_report import Gap, gap_rows, gap_table
 from traceview.trace.host.cause import Cause
 from traceview.trace.reading.load import load
 
-POOL = ("collective_ops", 30)
-
 
 class Recording:
     def __init__(self) -> None:
@@ -95,18 +93,6 @@ def test_frames_of_python_are_python_and_waiting_in_one_is_sync(tmp_path: Path) 
     assert recording.causes(tmp_path) == {"sync": 4, "launch": 2, "python": 4}
 
 
-def test_a_thread_per_replica_outside_of_graphs_is_judged_by_its_own_python(tmp_path: Path) -> None:
-    """The collective runs on a pool; the chain from it ends on the Python thread of the replica."""
-    recording = Recording()
-    recording.event("EagerExecute", 0, 0.5)
-    replica, pool = recording.trace.thread("python3", 2), recording.trace.thread(*POOL)
-    recording.event("EagerExecute", 0.2, 2, thread=replica)
-    recording.event("EagerExecute", 9, 9.5, {"_pt": 2, "_p": 5}, thread=replica)
-    recording.event("RunClosure", 9.5, 11, {"_ct": 2, "_c": 5}, thread=pool)
-    recording.launched(10.99, thread=pool)
-    assert recording.causes(tmp_path) == {"launch": 1.5, "python": 7, "unknown": 1.5}
-
-
 @pytest.mark.parametrize(("silent", "cause"), [(1.0, "launch"), (1.001, "unknown")])
 def test_executors_are_woken_up_within_a_millisecond(
     silent: float, cause: str, tmp_path: Path
@@ -121,34 +107,6 @@ def test_executors_are_woken_up_within_a_millisecond(
     found = recording.causes(tmp_path)
     assert found.get("unknown", 0) == (1 if cause == "unknown" else 0)
     assert found["launch"] == (10 if cause == "launch" else 9)
-
-
-@pytest.mark.parametrize(
-    ("id_", "expected"), [(7, {"input": 10}), (8, {"host_ops": 9.8, "launch": 0.1})]
-)
-def test_what_an_input_function_runs_on_an_executor_is_input(
-    id_: int, expected: dict[str, float], tmp_path: Path
-) -> None:
-    recording = Recording()
-    executor = recording.trace.thread("tf_Compute", 8)
-    data = recording.trace.thread("tf_data_iterator", 9)
-    recording.event("InstantiatedCapturedFunction::Run", 1, 10, {"id": 7}, thread=data)
-    recording.event("ExecutorState::Process", 1, 11, {"id": id_}, thread=executor)
-    recording.event("model/decode:DecodeJpeg", 1, 10.85, thread=executor)
-    recording.event("FunctionRun", 0, 11)
-    recording.launched(10.99, thread=executor)
-    assert recording.causes(tmp_path) == expected
-
-
-def test_copies_of_constants_show_that_a_graph_is_prepared(tmp_path: Path) -> None:
-    """The thread is preparing it from the event before the copies to the call of the graph."""
-    recording = Recording()
-    recording.event("EagerExecute", 0, 2)
-    recording.constant(4)
-    recording.constant(7)
-    recording.event("FunctionRun", 9, 11)
-    recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"compile": 7, "launch": 3}
 
 
 def test_a_gap_of_python_names_the_events_around_it(tmp_path: Path) -> None:

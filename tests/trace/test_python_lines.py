@@ -25,8 +25,6 @@ from tests.python_sidecars import (
     python_group,
 )
 from tests.sidecars import write_sidecar
-from traceview.analysis.facts.selection import select
-from traceview.analysis.measures.context import Context
 from traceview.trace.host.python_lines import line_ids
 from traceview.trace.sidecar.python_samples import PythonRecord, PythonThread, python_samples
 
@@ -86,25 +84,6 @@ def test_gaps_name_the_line_of_the_thread_that_was_late(tmp_path: Path) -> None:
     assert (by_state["input"].python_inner, by_state["input"].python_ratio) == (None, 1.0)
     assert by_state["unknown"].python == "train.py:60 in main"
     assert by_state["unknown"].python_inner == "tensorflow/execute.py:53 in quick_execute"
-
-
-def test_findings_steps_and_the_ledger_name_it(tmp_path: Path) -> None:
-    report = analyzed(tmp_path, python_group(samples_of_run(), THREADS))
-    findings = {finding.code: finding for finding in report.findings}
-    stall = findings["callback-stall"]
-    assert stall.title.endswith(" for Python between steps in on_train_batch_end, train.py:87")
-    assert "train.py:87 in on_train_batch_end" in [row.value for row in stall.evidence]
-    assert "loader.py:12 in parse" in [row.value for row in findings["input-bound"].evidence]
-    assert report.results.steps is not None
-    assert report.results.steps.steps[0].python is not None
-    assert report.results.steps.steps[0].python.line == "train.py:87 in on_train_batch_end"
-    trace = traceview.load(tmp_path)
-    rows = Context(trace, select(trace)).ledger.to_frame()
-    by_line = rows[rows["by_kind"] == "python"]
-    assert set(zip(by_line["state"], by_line["by"], strict=True)) == {
-        ("between", "train.py:87 in on_train_batch_end")
-    }
-    assert python_between_steps(tmp_path).line == "train.py:87 in on_train_batch_end"
 
 
 WAIT: Line = ("threading.py", "wait", 327, False)
@@ -198,59 +177,6 @@ def test_processor_time_says_whether_a_thread_waits(
         cpu_us.append(-1 if load is None else round(used_us))
     analyzed(tmp_path, python_group(samples, THREADS, cpu_us))
     assert python_between_steps(tmp_path).state == state
-
-
-def test_time_before_the_first_sample_at_a_place_is_not_spent_there(tmp_path: Path) -> None:
-    """The step computes until just before the callback, which sleeps; one sample in two is of the callback."""
-    samples: list[Sample] = []
-    cpu_us: list[int] = []
-    used_us = 0
-    for ms in range(0, 245, 4):
-        sleeps = (ms + 0.5) % 61.3 >= 43
-        # What is used since the sample before was used in the step.
-        used_us += 0 if sleeps and samples[-1][2] == (CALLBACK,) else 3900
-        samples.append((at_ms(ms + 0.5), MAIN, (CALLBACK,) if sleeps else (EXECUTE, STEP)))
-        cpu_us.append(used_us)
-    analyzed(tmp_path, python_group(samples, THREADS, cpu_us))
-    assert python_between_steps(tmp_path).state == "waits"
-
-
-def test_a_thread_of_the_script_keeps_no_op_of_the_host_waiting(tmp_path: Path) -> None:
-    """Functions of ops run in threads of TensorFlow; another thread of the script only runs at the same time."""
-    lines = {}
-    for name in (None, "scheduler"):
-        folder = tmp_path / str(name)
-        trace = SCENARIOS["computes_on_the_host"]().write(folder)[0]
-        samples = [(at_ms(ms + 0.5), LOADER, (PARSE,)) for ms in range(245)]
-        threads = [THREADS[MAIN], {**THREADS[LOADER], "name": name}]
-        write_sidecar(
-            trace, {"python": python_group(samples, threads, [1000 * k for k in range(245)])}
-        )
-        report = traceview.analyze(folder)
-        assert report.results.idle is not None
-        gaps = [gap for device in report.results.idle.devices for gap in device.gaps]
-        lines[name] = {gap.python for gap in gaps if gap.state == "host_ops"}
-    assert lines == {None: {"loader.py:12 in parse"}, "scheduler": {None}}
-
-
-@pytest.mark.parametrize(
-    ("loads", "line"),
-    [(True, "loader.py:12 in parse"), (False, "train.py:9 in heartbeat")],
-)
-def test_a_thread_that_only_waits_is_named_where_nothing_else_runs(
-    tmp_path: Path, loads: bool, line: str
-) -> None:
-    """It may wait for a disk, and the step for it; or it is a heartbeat beside a generator."""
-    samples: list[Sample] = []
-    for ms in range(245):
-        samples.append((at_ms(ms + 0.5), 2, (("train.py", "heartbeat", 9, True),)))
-        samples.append((at_ms(ms + 0.5), LOADER, (PARSE,) if loads else (EXECUTE,)))
-    threads = [*THREADS, {"ident": 160_000, "name": "heartbeat", "native_id": 3}]
-    cpu_us = [5 if thread == 2 else -1 for _, thread, _ in samples]
-    report = analyzed(tmp_path, python_group(samples, threads, cpu_us))
-    assert report.results.idle is not None
-    (device,) = report.results.idle.devices
-    assert {gap.python for gap in device.gaps if gap.state == "input"} == {line}
 
 
 GROUP = python_group(samples_of_run(), THREADS)
@@ -361,24 +287,6 @@ def test_the_line_is_that_of_most_time_in_the_spans(
     assert of_line[function, line.frame.line] == max(
         time for (name, _), time in of_line.items() if name == function
     )
-
-
-def test_python_that_keeps_the_lock_counts_by_its_time_and_not_by_its_samples() -> None:
-    """Ten samples of a call that lets go of the lock, each millisecond; then 15 ms that compute, sampled each 5 ms."""
-    waits = [(PROFILE_START_NS + ms, MAIN, (STEP,)) for ms in range(11)]
-    computes = [(PROFILE_START_NS + ms, MAIN, (CALLBACK,)) for ms in (15, 20, 25)]
-    line = _lines_of([*waits, *computes])(MAIN, [0], [25])
-    assert (line.frame.line, line.ratio) == (CALLBACK[2], 15 / 25)
-
-
-def test_a_round_stands_for_the_time_by_which_it_was_late_and_half_of_the_rest() -> None:
-    """Microseconds: rounds at 3 and 9, of which the second was due at 5: half of the 2 between is of the first."""
-    samples: list[Sample] = [
-        (PROFILE_START_NS + us * 1000, MAIN, (line,)) for us, line in ((3, STEP), (9, CALLBACK))
-    ]
-    line = _lines_of(samples, late_us=[0, 4])(MAIN, [0], [9000])
-    assert (line.frame.line, line.inside_ps) == (CALLBACK[2], 5_000_000)
-    assert line.sampled_ps == 6_000_000
 
 
 @pytest.mark.parametrize(("still_ms", "state"), [(5, "runs"), (10, "runs"), (11, "waits")])

@@ -15,7 +15,7 @@ import pytest
 
 import traceview
 from tests.device_times import flat_times
-from traceview import Trace, TraceFormatError
+from traceview import Trace
 from traceview.report.model import Report
 
 pytestmark = pytest.mark.shared
@@ -126,10 +126,6 @@ class TestBert:
         assert copy.sha256 == first_file.sha256
         assert (first_file.bytes, copy.bytes) == (3039638, 3039638)
 
-    def test_first_and_last_event(self, bert: Trace) -> None:
-        (window,) = traceview.analyze(bert, window="trace").windows
-        assert (window.start_ps, window.end_ps) == (128685703000, 2775279351000)
-
     def test_classes(self, bert: Trace) -> None:
         assert by_class(bert, "GPU:1") == {"h2d": (19, 3112)}
         assert by_class(bert, "GPU:4") == {
@@ -157,18 +153,6 @@ class TestBert:
             6: (14865363000, 201632000, 37504000, 172960000, 12128000),
         }
 
-    def test_kernels(self, bert: Trace) -> None:
-        """1330 launches, as many as XProf's kernel table has, and no collective, fill or peer copy."""
-        kernels = bert.device_events[bert.device_events["class"] == "compute"]
-        assert (len(kernels), int(kernels["duration_ps"].sum())) == (1330, 29690748000)
-        assert set(bert.device_events["class"].unique()) == {"compute", "h2d", "d2h"}
-        ops = bert.table("ops", window="trace")
-        ops = ops[ops["class"] == "compute"]
-        assert (int(ops["count"].sum()), int(ops["total_ps"].sum())) == (1330, 29690748000)
-        prefixes = {str(op).split("/")[0] for op in kernels["op"].unique()}
-        assert {p for p in prefixes if p.startswith("replica")} == {"replica_4", "replica_6"}
-        assert not any("replica_" in op for op in ops["op"])
-
     def test_links_are_one_to_one(self, bert: Trace) -> None:
         launches = bert.device_events["launch"]
         assert launches.notna().all()
@@ -176,31 +160,6 @@ class TestBert:
         assert len(launches) == 1556
         assert int(bert.host_events["correlation_id"].notna().sum()) == 1556
         check_delays(delays(bert, bert.device_events), 9.143, 383.143, 2971.129)
-
-    def test_memory(self, bert: Trace) -> None:
-        frame = bert.table("devices").set_index("device")
-        peak = frame["memory_peak_bytes"].dropna()
-        assert peak.to_dict() == {
-            "GPU:1": 4013344768,
-            "GPU:4": 6208853760,
-            "GPU:6": 6210111488,
-        }
-        capacities = {device.memory_capacity_bytes for device in bert.device_list}
-        assert capacities - {None} == {15477102400}
-
-    def test_stored_step_spans_both_replicas(self, bert: Trace) -> None:
-        """They ran one after the other: the step goes from the start on GPU 4 to the end on GPU 6."""
-        (step,) = bert.steps_by_host[0].steps
-        assert (step.start_ps, step.end_ps) == (1921299828000, 2568855601000 + 21310352000)
-
-    def test_input(self, bert: Trace) -> None:
-        events = bert.host_events
-        waits = events[events["name"] == "IteratorGetNextAsOptionalOp::DoCompute"]
-        assert sorted(zip(waits["start_ps"], waits["duration_ps"], strict=True)) == [
-            (1923249205000, 7149856000),
-            (2571062355000, 6585373000),
-        ]
-        assert int((events["name"] == "MemcpyH2D").sum()) == 202
 
     def test_first_of_all_it_holds_the_first_call(self, bert: Trace) -> None:
         """Constants are copied to the devices, and no kernel of the training ran: nothing else counts."""
@@ -214,19 +173,6 @@ class TestBert:
         assert (evidence["constant_copy_count"], evidence["kernel_count"]) == (88, 1330)
         assert "Capture later" in first.action
 
-    def test_what_is_found(self, bert: Trace) -> None:
-        report = traceview.analyze(bert)
-        assert {
-            finding.code: (finding.severity, finding.devices) for finding in report.findings
-        } == {
-            "first-call": ("critical", ()),
-            "duplicate-host-file": ("warning", ()),
-            "no-step-marker": ("info", ()),
-        }
-        evidence = report.findings[0].evidence
-        explained = {row.value for row in evidence if row.metric == "explains"}
-        assert explained == {"unused-gpu", "few-steps"}
-
 
 @pytest.fixture(scope="module")
 def mi300x(shared_traces: Path) -> Trace:
@@ -234,12 +180,6 @@ def mi300x(shared_traces: Path) -> Trace:
 
 
 class TestMi300x:
-    def test_totals(self, mi300x: Trace) -> None:
-        events = mi300x.device_events
-        assert (len(events), int(events["duration_ps"].sum())) == (235, 28137077000)
-        assert len(mi300x.host_events) == 3415
-        assert {device.kind for device in mi300x.device_list} == {"gpu"}
-
     def test_copies_that_look_like_kernels(self, mi300x: Trace) -> None:
         """Their direction stands in the host call, their size nowhere: unknown, not 0."""
         row = rows(traceview.analyze(mi300x, window="devices"))[0]
@@ -271,20 +211,6 @@ class TestMi300x:
         assert host.stop_ps == 164316288000
         events = mi300x.host_events
         assert int((events["start_ps"] + events["duration_ps"]).max()) == 164952729000
-
-    def test_every_gpu_has_its_part_in_every_step(self, mi300x: Trace) -> None:
-        """GPU:1–3 and GPU:6 ran their first repetition before GPU:0, which has most kernels, began its own."""
-        report = traceview.analyze(mi300x)
-        assert report.results.steps is not None
-        assert report.results.balance is not None
-        assert [row.start_ps for row in report.results.steps.steps][:2] == [
-            27256936000,
-            62331020000,
-        ]
-        steps = mi300x.table("steps")
-        used = steps[steps["used"]]
-        assert set(used["device"]) == {f"GPU:{n}" for n in range(8)}
-        assert (used["compute_ps"] > 0).all()
 
     def test_the_host_waits_in_block_until_ready(self, mi300x: Trace) -> None:
         report = traceview.analyze(mi300x)
@@ -324,12 +250,6 @@ class TestGemm:
         )
         assert (row.h2d_bytes, row.d2d_bytes, row.unknown_direction_count) == (None, None, 0)
 
-    def test_launches(self, gemm: Trace) -> None:
-        launches = gemm.device_events["launch"]
-        assert launches.is_unique
-        assert (len(launches), int(launches.notna().sum())) == (54, 54)
-        check_delays(delays(gemm, gemm.device_events), 10.13, 14.87, 79.84)
-
     def test_seven_of_eight_are_unused(self, gemm: Trace) -> None:
         assert len(gemm.host_events) == 3728
         finding = traceview.analyze(gemm).findings[0]
@@ -338,23 +258,6 @@ class TestGemm:
             "critical",
             7,
         )
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("empty", "the file is empty"),
-        ("truncated-half", "byte 0: cut off: the plane '/host:CPU' needs 2216107 bytes"),
-        ("truncated-last-byte", "byte 3039618: damaged"),
-        ("gzipped", "gzip"),
-        ("html", "HTML"),
-        ("lfs-pointer", "Git LFS pointer"),
-    ],
-)
-def test_what_is_not_a_trace_is_named(shared_traces: Path, name: str, message: str) -> None:
-    with pytest.raises(TraceFormatError) as caught:
-        traceview.load(shared_traces / "broken" / name)
-    assert message in caught.value.message
 
 
 def test_all_planes_are_salvaged_from_a_file_without_its_last_byte(shared_traces: Path) -> None:
@@ -400,10 +303,3 @@ def test_without_the_host_plane_every_kernel_is_unlinked(shared_traces: Path) ->
     report = traceview.analyze(trace)
     assert report.capture.hosts[0].unlinked_ratio == 1.0
     assert [problem.code for problem in report.capture.problems] == ["unlinked-kernels"]
-
-
-def test_a_file_joined_to_itself_counts_once(shared_traces: Path) -> None:
-    trace = traceview.load(shared_traces / "broken/concatenated-twice")
-    assert [problem.code for problem in trace.problems] == ["repeated-lines"]
-    assert len(trace.device_events) == 235
-    assert len(trace.host_events) == 3415

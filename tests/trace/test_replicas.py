@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import pytest
 
 import traceview
@@ -15,7 +14,6 @@ from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import mirrored, write_sidecar
 from traceview.report.model import Report
 from traceview.trace.strategy.replica_names import ReplicaNames, replica_in
-from traceview.xplane.planes import ActivityClass
 
 FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"
 SECOND: Final = "gradient_tape/replica_1/model/dense/MatMul:MatMul"
@@ -49,25 +47,6 @@ def gradients_of(report: Report) -> dict[str, int]:
     return {row.device: row.backward_count for row in gradients.devices}
 
 
-@pytest.mark.parametrize(
-    "op",
-    [
-        "replica_1/model/dense/ReadVariableOp:ReadVariableOp",
-        "replica_1/AssignVariableOp_3:AssignVariableOp",
-        "replica_1/AssignSubVariableOp:AssignSubVariableOp",
-        "replica_1/embedding/ResourceGather:ResourceGather",
-        "replica_1/update/ResourceScatterAdd:ResourceScatterAdd",
-        "replica_1/sgd/ResourceApplyGradientDescent:ResourceApplyGradientDescent",
-    ],
-)
-def test_what_a_replica_does_to_a_variable_elsewhere_is_not_that_replica(
-    op: str, tmp_path: Path
-) -> None:
-    """Variables made outside of the scope lie with replica 0, which replica 1 reads and writes there."""
-    two_components([FIRST, op], [SECOND]).write(tmp_path)
-    assert gradients_of(traceview.analyze(tmp_path)) == {"replica:0": 4, "replica:1": 4}
-
-
 def test_any_other_op_tells_whose_component_it_is(tmp_path: Path) -> None:
     two_components([FIRST, "replica_1/model/dense/BiasAdd:BiasAdd"], [SECOND]).write(tmp_path)
     assert gradients_of(traceview.analyze(tmp_path)) == {"replica:1": 8}
@@ -88,67 +67,7 @@ def test_one_op_of_another_replica_does_not_decide(tmp_path: Path) -> None:
     assert replicas_with_compute(traceview.analyze(tmp_path)) == {"replica:0": 12, "replica:1": 8}
 
 
-def test_a_collective_in_a_loop_is_that_of_as_many_replicas_as_there_are(tmp_path: Path) -> None:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        component(step, 1, 2, FIRST)
-        component(step, 2, 2, SECOND)
-        for iteration in range(5):
-            for number, name in enumerate(("CollectiveReduceV2", "CollectiveReduceV2_1")):
-                start_ms = 10 + 2 * iteration
-                stats = {"group_key": 1, "instance_key": round(step.start_ms)}
-                thread = trace.thread(f"collective_ops_{number}", 800 + number)
-                name = f"while/{name}:CollectiveReduceV2"
-                step.host(name, start_ms, start_ms + 1.5, stats, thread=thread)
-    trace.write(tmp_path)
-    recording = traceview.load(tmp_path)
-    devices = [recording.device_key(index) for index in range(len(recording.device_list))]
-    assert devices == ["replica:0", "replica:1"]
-    ran = recording.device_columns.class_ == ActivityClass.COLLECTIVE
-    first, second = np.bincount(recording.device_columns.device[ran], minlength=2).tolist()
-    assert first == second > 0
-
-
-@pytest.mark.parametrize("is_first_earlier", [True, False])
-def test_sparse_gradients_are_gathered_in_a_scope_of_each_replica(
-    is_first_earlier: bool, tmp_path: Path
-) -> None:
-    """Threads of the pool begin them in either order (TensorFlow 2.21, measured)."""
-    trace = two_components([FIRST], [SECOND])
-    pools = [trace.thread("collective_ops", 950), trace.thread("collective_ops", 951)]
-    for step in marked_steps(trace):
-        keys = {"group_key": 1, "instance_key": round(step.start_ms)}
-        for replica, scope in enumerate(("cond", "cond_1")):
-            begin_ms = 6 if is_first_earlier == (replica == 0) else 6.1
-            op = f"sgd/{scope}/then/_{38 + replica}/sgd/{scope}/CollectiveGatherV2_1:CollectiveGatherV2"
-            step.host(op, begin_ms, 7 + replica, keys, thread=pools[replica])
-    trace.write(tmp_path)
-    loaded = traceview.load(tmp_path)
-    columns = loaded.device_columns
-    names = {
-        loaded.device_key(device): {
-            text.split("/")[1]
-            for row in range(columns.count)
-            if int(columns.device[row]) == device
-            and (text := loaded.names.text(int(columns.name[row])) or "").startswith("sgd/")
-        }
-        for device in range(2)
-    }
-    assert names == {"replica:0": {"cond"}, "replica:1": {"cond_1"}}
-
-
 # The strategy of the sidecar
-
-
-@pytest.mark.parametrize(("second", "is_seen"), [(SECOND, True), (FIRST, False)])
-def test_replicas_that_ran_show_the_strategy(second: str, is_seen: bool, tmp_path: Path) -> None:
-    path = two_components([FIRST], [second]).write(tmp_path)
-    write_sidecar(path, {"strategy": mirrored("CPU:0", "CPU:1", found_by="memory")})
-    report = traceview.analyze(tmp_path)
-    assert report.results.environment is not None
-    (host,) = report.results.environment.hosts
-    assert host.strategy.found_by == ("recording" if is_seen else "memory")
-    assert host.strategy.is_used == is_seen
 
 
 def test_names_of_gpu_ops_show_the_strategy(tmp_path: Path) -> None:
@@ -193,18 +112,6 @@ def test_how_many_replicas_names_show(op: str, count: int | None, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("other", "replicas"), [("replica_5/model/Sum:ReadVariableOp", (5,)), ("Sum:Sum", ())]
-)
-def test_variables_do_not_tell_which_replica_a_device_runs(
-    other: str, replicas: tuple[int, ...], tmp_path: Path
-) -> None:
-    """What `update_5` numbers depends on whether there is a sixth replica."""
-    ops = ("model/MatMul:MatMul", "replica_1/AssignSubVariableOp:AssignSubVariableOp", other)
-    gpu_ops(*ops, "sgd/update_5/mul:Mul").write(tmp_path)
-    assert ReplicaNames(traceview.load(tmp_path)).on_device(0) == replicas
-
-
-@pytest.mark.parametrize(
     ("name", "highest", "replica"),
     [
         ("Adam/Adam/update_7/mul:Mul", 0, None),
@@ -241,16 +148,6 @@ def test_ops_outside_of_scopes_do_not_outvote_those_with_a_number(
 
 
 PROGRAM: Final = "CpuExecutable::ExecuteAsyncOnStream"
-
-
-def test_a_program_of_xla_is_work_of_the_replica_that_runs_it(tmp_path: Path) -> None:
-    """As with `jit_compile=True` on the function that computes the gradients."""
-    trace = two_components([FIRST, PROGRAM], [SECOND, PROGRAM, PROGRAM])
-    trace.write(tmp_path)
-    assert replicas_with_compute(traceview.analyze(tmp_path)) == {
-        "replica:0": 4 * 2,
-        "replica:1": 4 * 3,
-    }
 
 
 def test_a_program_that_python_calls_runs_on_the_cpu(tmp_path: Path) -> None:

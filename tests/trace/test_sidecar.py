@@ -42,36 +42,6 @@ def test_steps_that_raised_are_left_out_with_the_reason(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("overhead", "expected"),
-    [
-        (
-            {"ratio": 0.25},
-            "Recorded steps are 25.0% longer than those before, which no profiler recorded",
-        ),
-        (
-            {"ratio": 0.25, "spread_ratio": 0.1},
-            "Recorded steps are 25.0% longer than those before, which no profiler recorded",
-        ),
-        (
-            {"ratio": 0.25, "spread_ratio": 0.4},
-            "What recording costs cannot be told, because step times vary by 40.0%",
-        ),
-        (
-            {"ratio": -0.25, "spread_ratio": 0.1},
-            "What recording costs cannot be told, because step times vary by 25.0%",
-        ),
-        ({"ratio": -0.25}, "What recording costs cannot be told, because step times vary by 25.0%"),
-    ],
-)
-def test_an_overhead_that_may_be_chance_is_no_number(
-    overhead: dict[str, float], expected: str, tmp_path: Path
-) -> None:
-    report = written(tmp_path, json.dumps({"overhead": overhead}))
-    page = terminal.render(document_of(report), width=200, color=False, most_lines=10**6)
-    assert f"{expected}." in page
-
-
 @pytest.mark.parametrize("fields", [{}, None, {"window": {}, "placement": {}}, {"newer": [1]}])
 def test_every_field_may_be_missing(fields: Any, tmp_path: Path) -> None:
     report = written(tmp_path, json.dumps(fields))

@@ -15,7 +15,7 @@ from msgspec.structs import fields
 from scripts.xspace import XEvent, XLine
 from tests.xplane import wire
 from traceview.xplane import decode_reference
-from traceview.xplane.columns import Fields, LineColumns, StatColumns, ValueKind, WantedStats
+from traceview.xplane.columns import Fields, LineColumns, StatColumns, ValueKind
 from traceview.xplane.decode_reference import read_event_stats
 
 DTYPES = {
@@ -126,25 +126,6 @@ def test_every_stat_of_an_event_is_in_reach(event: bytes, before: bytes) -> None
             value = STAT_NAMES.get(stat_value(expected), b"")
         assert type(stat.value) is type(value)
         assert same_number(stat.value, value)
-
-
-def test_stats_are_collected_by_slot() -> None:
-    stat_ids = [*wire.SLOTS, 4, 10**6, -1, -(2**63), 1 << 16, (1 << 16) - 1]
-    event = b"".join(wire.content(4, wire.number(1, i) + wire.number(4, i)) for i in stat_ids)
-    line = wire.content(4, event)
-    tables = [
-        {},
-        {5: 0},
-        {-1: 3},
-        {(1 << 16) - 1: 1, 1 << 16: 2, -(2**63): 7},
-        wire.SLOTS,
-    ]
-    for slot_by_id in tables:
-        expected = [(slot_by_id[i], i) for i in stat_ids if i in slot_by_id]
-        for decoder in wire.DECODERS:
-            columns = decoder.decode_line(line, 0, len(line), WantedStats.of(slot_by_id))
-            found = zip(columns.stat_slot.tolist(), columns.stat_value.tolist(), strict=True)
-            assert list(found) == expected
 
 
 @given(wire.lines | wire.events | st.binary(max_size=24), st.data())

@@ -114,68 +114,6 @@ def metadata(content: bytes) -> bytes:
 KEY, NAME = wire.number(1, 5), wire.content(2, b"a")
 
 
-@pytest.mark.parametrize(
-    "entries",
-    [
-        [KEY + metadata(NAME)],
-        [metadata(NAME) + KEY],
-        [b""],
-        [KEY],
-        [metadata(NAME)],
-        # The last entry of a key counts, with nothing of those before.
-        [KEY + metadata(NAME), KEY + metadata(wire.content(4, b"b"))],
-        # What one entry holds twice adds up.
-        [
-            KEY
-            + metadata(NAME + wire.content(5, wire.number(4, 1)))
-            + metadata(wire.content(4, b"b") + wire.content(5, wire.number(4, 2)))
-        ],
-        [KEY + wire.number(1, -6)],
-        [wire.content(1, b"no key") + KEY],
-        [KEY + wire.number(2, 7)],
-        # A field of a later version of the format.
-        [KEY + wire.number(3, 7) + metadata(NAME + wire.number(9, 1))],
-        [wire.number(1, 2**63) + metadata(NAME)],
-        # Child ids, packed, of which one is cut off: nobody reads them.
-        [KEY + metadata(wire.content(6, b"\x80") + NAME)],
-    ],
-)
-@pytest.mark.parametrize("number", [4, 5])
-def test_which_of_several_entries_wins(number: int, entries: list[bytes]) -> None:
-    data = b"".join(wire.content(number, content) for content in entries)
-    check_against_runtime(data)
-    assert not read_by_all(data).is_damaged
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"",
-        wire.number(3, 2**64 - 1),
-        wire.number(4, -1),
-        b"\x11" + b"\x00" * 6 + b"\xf8\x3f",
-        wire.content(5, b"\xff"),
-        wire.content(6, b""),
-        wire.number(7, 5),
-        wire.number(7, 2**63),
-        wire.number(7, 6),
-        wire.content(5, b"text") + wire.number(4, 3),
-        wire.number(4, 3) + wire.content(4, b"no number"),
-    ],
-)
-def test_the_last_member_of_a_stat_counts(value: bytes) -> None:
-    names = wire.content(5, KEY + metadata(NAME))
-    names += wire.content(5, wire.number(1, 2**63) + metadata(wire.content(2, b"least")))
-    stat = wire.number(1, 9) + value + KEY
-    of_entry = wire.content(4, metadata(wire.content(5, stat)))
-    # The names stand before the stats, between them or behind them.
-    for data in (
-        names + of_entry + wire.content(6, stat),
-        of_entry + names + wire.content(6, stat),
-    ):
-        check_against_runtime(data)
-
-
 def test_the_metadata_of_a_stat_has_no_stats() -> None:
     # What its fields 4 and 5 hold need not be a message.
     unknown = wire.content(4, b"?") + wire.content(5, b"\x80")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 from io import BytesIO
 from pathlib import Path
@@ -91,18 +90,6 @@ def test_other_files_are_named(
             read_summary(path)
 
 
-def test_random_bytes_are_no_trace_even_if_one_asks_for_the_rest(tmp_path: Path) -> None:
-    source = random.Random(5)
-    for size in (1, 4, 64, 4096):
-        path = stored(tmp_path, b"\x07" + source.randbytes(size))
-        for call in (read_file, traceview.load):
-            for salvage in (False, True):
-                with pytest.raises(TraceFormatError) as caught:
-                    call(path, salvage=salvage)
-                assert caught.value.reason == "not a trace: it begins with the byte 0x07"
-                assert (caught.value.offset, caught.value.hint) == (None, None)
-
-
 def test_a_huge_file_of_another_kind_is_refused_by_its_first_bytes(tmp_path: Path) -> None:
     path = tmp_path / "a.xplane.pb"
     with path.open("wb") as file:
@@ -176,66 +163,6 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
     assert table.texts("kernel_details").event.tolist() == [0, 1]
 
 
-def test_lines_may_come_before_the_metadata(tmp_path: Path) -> None:
-    plane = spaces.small_space().planes[1]
-    lines = b"".join(wire.content(3, line.SerializeToString()) for line in plane.lines)
-    del plane.lines[:]
-    head = plane.SerializeToString()
-    tables = []
-    for content in (lines + head, head + lines):
-        space = read(tmp_path, wire.content(1, content))
-        table = table_of(space, space.planes[0])
-        tables.append((table.name.tolist(), table.ints("correlation_id").value.tolist()))
-    assert tables[0] == tables[1] == ([0, 0, 1], [1, 2])
-
-
-def test_of_repeated_metadata_the_last_wins_and_unknown_fields_are_skipped(tmp_path: Path) -> None:
-    def entry(name: bytes) -> bytes:
-        return wire.content(4, wire.number(1, 1) + wire.content(2, wire.content(2, name)))
-
-    unknown = wire.content(15, b"?") + wire.number(16, 7) + b"\xf9\x01" + bytes(8) + b"\xfd\x01abcd"
-    event = wire.content(4, wire.number(1, 1) + unknown)
-    plane = (
-        entry(b"old")
-        + unknown
-        + wire.content(2, b"/host:CPU")
-        + wire.content(3, unknown + event)
-        + entry(b"new")
-    )
-    space = read(tmp_path, unknown + wire.content(1, plane) + unknown)
-    assert space.faults == ()
-    assert table_of(space, space.planes[0]).names == (b"new",)
-
-
-def test_metadata_that_is_not_there_names_an_event_unknown(tmp_path: Path) -> None:
-    message = spaces.small_space()
-    events = message.planes[0].lines[0].events
-    for event, number in zip(events, (99, -1, 2**40, 0), strict=True):
-        event.metadata_id = number
-    events[0].stats.add(metadata_id=77, int64_value=1)
-    space = read(tmp_path, message)
-    table = table_of(space, space.planes[0])
-    assert [table.names[i] for i in table.name.tolist()] == [b"<unknown>"] * 4
-
-
-def test_huge_and_negative_metadata_ids(tmp_path: Path) -> None:
-    message = XSpace()
-    plane = message.planes.add(name=b"/host:CPU")
-    for number in (-3, 7, 2**62):
-        plane.event_metadata[number].name = b"event %d" % number
-        plane.stat_metadata[number].name = {-3: b"id", 7: b"_p", 2**62: b"_c"}[number]
-    line = plane.lines.add(name=b"t")
-    for number in (2**62, -3, 7):
-        line.events.add(metadata_id=number).stats.add(metadata_id=number, int64_value=number)
-    space = read(tmp_path, message)
-    table = table_of(space, space.planes[0])
-    assert [table.names[i] for i in table.name.tolist()] == [
-        b"event %d" % number for number in (2**62, -3, 7)
-    ]
-    found = {key: table.ints(key).value.tolist() for key in ("id", "producer_id", "consumer_id")}
-    assert found == {"id": [-3], "producer_id": [7], "consumer_id": [2**62]}
-
-
 @pytest.mark.parametrize("in_metadata", [False, True])
 @pytest.mark.parametrize(
     ("value", "expected"),
@@ -307,18 +234,6 @@ def test_parts_may_be_empty(tmp_path: Path) -> None:
     assert traceview.load(stored(tmp_path, message)).hosts[0].event_count == 1
 
 
-def test_stamps_may_be_unix_times_or_nonsense(tmp_path: Path) -> None:
-    message = spaces.small_space()
-    line = message.planes[0].lines[0]
-    line.timestamp_ns = spaces.START_NS + 5
-    for stamp in (2**63 - 1, -(2**63)):
-        message.planes[0].lines.add(id=stamp, timestamp_ns=stamp).events.add(metadata_id=1)
-    space = read(tmp_path, message)
-    table = table_of(space, space.planes[0], spaces.START_NS)
-    assert table.start_ps.tolist() == [5000, 5100, 14000, 14100]
-    assert table.misplaced_line_count == 2
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [("offset_ps", 2**61 + 1), ("offset_ps", -(2**63)), ("duration_ps", 2**63 - 1)],
@@ -371,14 +286,6 @@ def test_a_program_that_is_none_is_damage_at_its_place(tmp_path: Path) -> None:
     assert [fault.offset for fault in space.faults] == [caught.value.offset]
     assert not space.programs
     assert table_of(space, space.planes[0]).count == 4
-
-
-def test_a_file_joined_to_itself_repeats_its_lines(tmp_path: Path) -> None:
-    message = spaces.small_space()
-    message.planes[0].lines.add(id=-7, name=b"python", timestamp_ns=6)  # not a repetition
-    space = read(tmp_path, message.SerializeToString() * 2)
-    assert [len(lines) for lines in space.take_lines()] == [2, 1, 0, 0, 0, 0]
-    assert not any(plane.lines for plane in space.planes)
 
 
 # Damaged files
