@@ -72,16 +72,17 @@ def label_places(trace: Recording) -> LabelPlaces:
     for label, (text, line) in enumerate(zip(texts, trace.once(label_lines), strict=True)):
         made = Place(scopes_of[op_of[text]], line)
         place[label] = number_of.setdefault(made, len(number_of))
-    phase[(phase == Phase.UNKNOWN) & _are_updates(tuple(number_of))[place]] = Phase.OPTIMIZER
+    phase[(phase == Phase.UNKNOWN) & trace.once(label_updates)] = Phase.OPTIMIZER
     return LabelPlaces(tuple(number_of), place, phase)
 
 
-def _are_updates(places: Sequence[Place]) -> npt.NDArray[np.bool_]:
-    """Which places are in a Python function that is named like an optimizer, as of JAX, whose scopes show none."""
-    functions = [place.line.rpartition(" in ")[2] for place in places]
-    return np.array(
-        [bool(OPTIMIZER_FUNCTION.fullmatch(name)) for name in functions], dtype=np.bool_
-    )
+def label_updates(trace: Recording) -> npt.NDArray[np.bool_]:
+    """By label whether a Python function made its instruction that is named like an optimizer, as of JAX, whose scopes show none."""
+    functions = (each.line.rpartition(" in ")[2] for each in trace.instructions)
+    is_update = [bool(OPTIMIZER_FUNCTION.fullmatch(name)) for name in functions]
+    of_label = trace.device_columns.instruction[trace.once(op_labels).row]
+    updates: npt.NDArray[np.bool_] = np.array([*is_update, False])[of_label]
+    return updates
 
 
 def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, Phase]]:

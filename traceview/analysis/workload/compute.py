@@ -20,7 +20,7 @@ from traceview.analysis.facts.kernels import (
     kernel_names,
     layout_labels,
 )
-from traceview.analysis.facts.layers import label_places
+from traceview.analysis.facts.layers import label_updates
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import ByLabel, line_of, rows_with, time_by_label
 from traceview.analysis.measures.peaks import peaks_of
@@ -48,6 +48,7 @@ from traceview.trace.device.op_names import (
     SideWork,
     op_labels,
     op_names,
+    phases_of,
     side_work_of,
 )
 from traceview.trace.model import NONE
@@ -240,7 +241,8 @@ def _kind_of_label(context: Context) -> Int64Array:
     sides = (None if name == NONE else side_work_of(trace.names[name]) for name in op.tolist())
     kinds = (NONE if side is None else _KINDS.index(side.value) for side in sides)
     result = np.fromiter(kinds, np.int64, op.size)
-    is_update = (trace.once(label_places).phase == Phase.OPTIMIZER) & (result == NONE)
+    is_update = (phases_of(trace)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
+    is_update &= result == NONE
     result[is_update] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
     return result
