@@ -145,7 +145,7 @@ def compute(context: Context) -> Transfers | Skipped:
     if not recorded:
         nothing = "no GPU recorded an event" if gpus else "not applicable: there is no GPU"
         return Skipped(nothing)
-    copies, columns, activity = copies_of(trace), trace.device_columns, ledger.columns.activity
+    copies, columns, activity = trace.once(copies_of), trace.device_columns, ledger.columns.activity
     # The exposed time of each copy in its window, without that of earlier copies of its direction.
     is_copy = (activity >= ActivityClass.H2D) & (activity <= ActivityClass.D2D)
     number = np.searchsorted(copies.row, ledger.columns.event[is_copy])

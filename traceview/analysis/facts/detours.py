@@ -63,7 +63,7 @@ class Results(Struct, frozen=True, eq=False):
 def copied_results(context: Run) -> Results:
     """The copies of results of ops on the CPU; `Run.once` keeps them."""
     trace = context.trace
-    copies, names = copies_of(trace), trace.names
+    copies, names = trace.once(copies_of), trace.names
     is_up = trace.device_columns.class_[copies.row] == ActivityClass.H2D
     source_of = {}
     for name in unique_ids(copies.op[is_up]).tolist():

@@ -23,7 +23,7 @@ from msgspec import Struct
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, Nesting, nesting, places
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.model import NONE, HostColumns, Recording, Trace
+from traceview.trace.model import NONE, HostColumns, Recording
 from traceview.xplane.columns import SmallIntArray, joined
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -203,7 +203,7 @@ class Copies(Struct, frozen=True, eq=False):
     thread: Int32Array
 
 
-def copies_of(trace: Trace) -> Copies:
+def copies_of(trace: Recording) -> Copies:
     """The copies of all devices with their ops and threads."""
     columns, host = trace.device_columns, trace.host_columns
     is_copy = (columns.class_ >= ActivityClass.H2D) & (columns.class_ <= ActivityClass.D2D)
@@ -219,7 +219,7 @@ def copies_of(trace: Trace) -> Copies:
     return Copies(row, op, thread)
 
 
-def _ops_around(trace: Trace, calls: Int64Array) -> Int32Array:
+def _ops_around(trace: Recording, calls: Int64Array) -> Int32Array:
     """The name of the innermost op around each call on its thread; else `NONE`."""
     host, thread_of_line = trace.host_columns, trace.thread_of_line
     is_near = is_in(thread_of_line, unique_ids(thread_of_line[host.line[calls]]))
