@@ -597,13 +597,6 @@ PROGRAMS: Final = {
             "mean",
         ),
         Program(
-            "gpu_mirrored_straggler",
-            "the batch of replica 1 is three times as large",
-            ("straggler-gpu",),
-            ("device_wait",),
-            "mean",
-        ),
-        Program(
             "gpu_mirrored_cpu_sums",
             "gradients are summed on the CPU",
             ("reduction-off-gpu",),

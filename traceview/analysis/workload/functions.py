@@ -185,8 +185,8 @@ SECOND_FORWARD: Final = Rule(
     states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} in a second forward pass, {function}[, {line}]",
     meaning=(
-        "This compiled function computes no gradients, and runs layers that another one of the same steps trains. That one has "
-        "run their forward pass already."
+        "This compiled function computes no gradients, and runs layers that another one trains in the same steps, after it ran "
+        "them, too."
     ),
     starts_at=(
         "{limit} of the GPU time in compiled functions without gradients or updates, at least {code_ratio} of whose compute is in "
