@@ -20,7 +20,7 @@ from traceview.analysis.measures.op_work import line_of
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Line, Names
-from traceview.base.ids import unique_ids
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, FunctionName, Picoseconds, Record, Share
 from traceview.base.sweeping import SWEEPS
@@ -140,14 +140,20 @@ def _sums(context: Context) -> _Sums:
     label, ps = labels.of_row[ledger.columns.event[rows]], ledger.columns.duration_ps[rows]
     number_of: dict[object, int] = {None: 0}
     codes = [number_of.setdefault(_code_of(place), len(number_of)) for place in places.places]
-    count, code_count = len(trace.once(functions_called).names) + 1, len(number_of)
-    cell = function[rows].astype(np.int64) * code_count + np.array(codes)[places.place[label]]
-    by_code = SWEEPS.totals(cell, ps, count * code_count).reshape(count, code_count)
+    count = len(trace.once(functions_called).names) + 1
+    code = np.array(codes, dtype=np.int64)[places.place[label]]
+    # There may be many of both, of which few meet.
+    cells, cell = unique_inverse(function[rows] * np.int64(len(number_of)) + code)
+    by_cell = SWEEPS.totals(cell, ps, cells.size)
+    of_cell, code_of_cell = np.divmod(cells, len(number_of))
     is_training = np.isin(places.phase[label], (Phase.BACKWARD, Phase.OPTIMIZER))
     trains = np.bincount(function[rows[is_training]], minlength=count) > 0
-    is_trained = by_code[trains].any(axis=0)
-    is_trained[0] = False
-    return _Sums(by_code.sum(axis=1), by_code[:, is_trained].sum(axis=1), trains)
+    is_trained = is_in(code_of_cell, unique_ids(code_of_cell[trains[of_cell]])) & (code_of_cell > 0)
+    return _Sums(
+        SWEEPS.totals(of_cell, by_cell, count),
+        SWEEPS.totals(of_cell[is_trained], by_cell[is_trained], count),
+        trains,
+    )
 
 
 def _code_of(place: Place) -> object:
