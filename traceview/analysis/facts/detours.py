@@ -25,8 +25,8 @@ from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
 WAITS_FOR_RESULTS: Final = (
-    State.H2D,
     State.HOST_OPS,
+    State.H2D,
     State.LAUNCH,
     State.SYNC,
     State.DEPENDENCY,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_KERNEL_PS
 from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
@@ -190,7 +191,7 @@ _WHERE_EVENT: Final = (
 
 CPU_HEAVY_OP: Final = Rule(
     code="cpu-heavy-op",
-    states=(State.HOST_OPS, State.H2D, State.D2H),
+    states=(*WAITS_FOR_RESULTS, State.D2H),
     title="{who:waits/wait} {loss} for CPU op {op}[ in {line}]",
     titles={
         "copies": "{who:waits/wait} {loss} for ops of the step on the CPU and the copies around them: {op}[, {line}]",
