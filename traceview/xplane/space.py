@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
@@ -101,6 +102,9 @@ class Exchange(Struct, frozen=True):
 MOST_HELD: Final = 8
 
 
+_OF_FUNCTION: Final = re.compile(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
+
+
 class Instruction(Struct, frozen=True):
     """An instruction that events ran: its `program`, `jit_step(5)`, and its name.
 
@@ -125,6 +129,12 @@ class Instruction(Struct, frozen=True):
     bytes: int | None = None
     exchange: Exchange | None = None
     holds: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def function(self) -> str:
+        """The Python function that JAX named the program after: `step`; empty for programs of others."""
+        named = _OF_FUNCTION.fullmatch(self.program)
+        return named[1].decode("utf-8", "replace") if named else ""
 
 
 class Space(Struct, frozen=True, eq=False):

@@ -353,7 +353,7 @@ H2D_EXPOSED: Final = Rule(
 D2D_COPIES: Final = Rule(
     code="d2d-copies",
     states=(State.D2D,),
-    title="{who:spends/spend} {loss} in DtoD copies[, {ops}][, {line}]",
+    title="{who:spends/spend} {loss} in DtoD copies[, {ops}][ of {function}][, {line}]",
     meaning=(
         "Arrays are copied, or filled, within the memory of a device while nothing computes. A copy reads and writes each byte, and "
         "computes nothing."
@@ -368,7 +368,7 @@ D2D_COPIES: Final = Rule(
     },
     reasons={"": "the copies are recorded with their times"},
     metrics={"copy_count": "copies within the device"},
-    example="GPU:0 spends 6.17 of 8.90 ms (69%) in DtoD copies, copy.2",
+    example="GPU:0 spends 6.17 of 8.90 ms (69%) in DtoD copies, copy.2 of store",
 )
 
 
@@ -392,7 +392,10 @@ def _within_devices(context: Context, rows: BoolArray, result: Transfers) -> Fin
     labels = trace.once(op_labels)
     of_row, lasted = labels.of_row[columns.event[rows]], columns.duration_ps[rows]
     by_label = totals(of_row, lasted, labels.row.size)
-    op = trace.names.text(int(trace.device_columns.op[labels.row[int(by_label.argmax())]]))
+    longest = labels.row[int(by_label.argmax())]
+    op = trace.names.text(int(trace.device_columns.op[longest]))
+    number = int(trace.device_columns.instruction[longest])
+    function = "" if number == NONE else trace.instructions[number].function
     line = line_of(context, by_label)
     named = context.ledger.loss(rows).devices
     return D2D_COPIES.of_rows(
@@ -400,6 +403,7 @@ def _within_devices(context: Context, rows: BoolArray, result: Transfers) -> Fin
         rows,
         arguments={
             **({} if op is None else {"ops": Ops((op,))}),
+            **({"function": Names((function,), "function")} if function else {}),
             **({"line": Line(line)} if line else {}),
         },
         evidence=[

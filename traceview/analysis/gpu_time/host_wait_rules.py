@@ -198,8 +198,7 @@ CPU_HEAVY_OP: Final = Rule(
         "event": "{who:waits/wait} {loss} in {op}[, {line}]",
     },
     meaning=(
-        "One op of the step runs on the CPU while the device has nothing to do, or the thread that launches is in one event "
-        "of unknown kind."
+        "What the step runs on the CPU, an op or an event of unknown kind on the launching thread, keeps the device waiting."
     ),
     starts_at=(
         "{limit} of the GPU time idle during one op on the CPU, or one event of no known kind on the launching thread that "

@@ -68,30 +68,30 @@ class Functions(Record, frozen=True):
 # Which function an op is of
 
 _GRAPH: Final = re.compile(rb"EagerLocalExecute: __(?:inference|forward)_(.+)_\d+", re.DOTALL)
-_PROGRAM: Final = re.compile(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
 
 
 class Called(Struct, frozen=True, eq=False):
     """The functions that computed: `names`, and int32 `of_event`, by device event the place of its function, else `NONE`."""
 
-    names: tuple[bytes, ...]
+    names: tuple[str, ...]
     of_event: Int32Array
 
 
 def functions_called(trace: Recording) -> Called:
     """The function of each device event; that of no event where a host called only one, or none."""
-    places: dict[bytes, int] = {}
+    places: dict[str, int] = {}
 
-    def place_of(found: re.Match[bytes] | None) -> int:
-        return NONE if found is None else places.setdefault(found[1], len(places))
+    def place_of(function: str) -> int:
+        return places.setdefault(function, len(places)) if function else NONE
 
     device = trace.device_columns
-    programs = [place_of(_PROGRAM.fullmatch(each.program)) for each in trace.instructions]
+    programs = [place_of(each.function) for each in trace.instructions]
     of_event = np.array([*programs, NONE], dtype=np.int32)[device.instruction]
     for number in range(len(trace.hosts)):
         calls = trace.named_on(number, _GRAPH.fullmatch)
         names, of_call = np.unique(trace.host_columns.name[calls], return_inverse=True)
-        found = [place_of(_GRAPH.fullmatch(trace.names[name])) for name in names.tolist()]
+        graphs = (_GRAPH.fullmatch(trace.names[name]) for name in names.tolist())
+        found = [place_of(graph[1].decode("utf-8", "replace") if graph else "") for graph in graphs]
         if len(set(found)) > 1:
             own = trace.device_rows(number)
             function = np.array(found, dtype=np.int64)[of_call]
@@ -174,7 +174,7 @@ def compute(context: Context) -> Functions:
     shown = [place for place in (*order, len(names)) if sums.whole[place]]
     rows = [
         FunctionTime(
-            function=names[place].decode("utf-8", "replace") if place < len(names) else None,
+            function=names[place] if place < len(names) else None,
             compute_ps_per_step=int(sums.whole[place]) // count,
             compute_ratio=int(sums.whole[place]) / whole_ps,
             trains=bool(sums.trains[place]),
@@ -224,7 +224,7 @@ def diagnose(context: Context, result: Functions) -> Iterator[Finding | None]:
         return
     rows = np.isin(context.once(_of_rows), seconds)
     longest = seconds[np.argsort(-whole[seconds], kind="stable")].tolist()
-    texts = tuple(called.names[place].decode("utf-8", "replace") for place in longest)
+    texts = tuple(called.names[place] for place in longest)
     labels, columns_ = context.trace.once(op_labels), context.ledger.columns
     of_row = labels.of_row[columns_.event[rows]]
     line = line_of(context, SWEEPS.totals(of_row, columns_.duration_ps[rows], labels.row.size))
