@@ -32,9 +32,9 @@ from tests.oracle.replicas import find_replicas, find_xla_devices
 from tests.oracle.segments import Ledger
 from tests.oracle.steps import (
     METHODS,
+    begins_with_tracing,
     find_marks,
     group_steps,
-    holds_tracing,
     marked_steps,
     median,
     number_steps,
@@ -131,8 +131,8 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
             for answer in answers:
                 answer.steps = group_steps(answer.host, answer.activities())
                 if answer.steps:
-                    first = answer.steps[0]
-                    first.used = not holds_tracing(answer.host, first.start, first.end)
+                    warm_up = begins_with_tracing(answer.host, answer.steps)
+                    answer.steps[0].used = not warm_up
             # Of stored steps nothing runs ahead: `marker` (docs/method.md, "Steps without a marker").
             basis = "marker"
         elif method in ("iterator", "period"):
@@ -140,8 +140,8 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
                 find = iterator_steps if method == "iterator" else periodic_steps
                 answer.steps = find(answer)
                 if answer.steps:
-                    first = answer.steps[0]
-                    first.used &= not holds_tracing(answer.host, first.start, first.end)
+                    warm_up = begins_with_tracing(answer.host, answer.steps)
+                    answer.steps[0].used &= not warm_up
             # Repeating kernels are device events, so their steps are cut at the devices.
             basis = "marker" if method == "iterator" else "device"
         else:
@@ -349,8 +349,7 @@ def run_answer(
             edges = _group(files, answer.host.name, "window").get("edge_steps", [])
             answer.steps = [step for step in answer.steps if step.recorded_number not in edges]
             if edges and answer.steps:
-                first = answer.steps[0]
-                first.used &= not holds_tracing(answer.host, first.start, first.end)
+                answer.steps[0].used &= not begins_with_tracing(answer.host, answer.steps)
         _set_window(answer, window)
         if steps is not None:
             _narrow(answer, steps)

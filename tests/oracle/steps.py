@@ -169,6 +169,13 @@ def holds_tracing(host: Host, start: int, end: int) -> bool:
     return False
 
 
+def begins_with_tracing(host: Host, steps: list[Step]) -> bool:
+    """Whether the first step is a warm-up: it holds tracing, and none after the second does."""
+    first, last = steps[0], steps[-1]
+    goes_on = len(steps) > 2 and holds_tracing(host, steps[2].start, last.end)
+    return holds_tracing(host, first.start, first.end) and not goes_on
+
+
 def _step_of_activity(
     activity: Activity, links: Links, roots: dict[Event, int], marks: list[Mark]
 ) -> tuple[int | None, bool]:
@@ -206,7 +213,7 @@ def marked_steps(
     for i, mark in enumerate(marks):
         end = marks[i + 1].start if i + 1 < len(marks) else last_end
         steps.append(Step(host.name, mark.number, mark.start, end, mark.kind))
-    steps[0].used = not holds_tracing(host, steps[0].start, steps[0].end)
+    steps[0].used = not begins_with_tracing(host, steps)
 
     # The host runs ahead if the lag grows by more than 10 % of T per step: from the first to the last
     # step, spread evenly, with T = median period from marker to marker. The lag from the start of the marker
@@ -223,11 +230,11 @@ def marked_steps(
     middle = len(periods) // 2
     falls_behind = 10 * 2 * growth > (len(marks) - 1) * (periods[middle] + periods[-middle - 1])
     # Or it runs ahead at times: a quarter of the steps begin on the device more than 10 % of the mean period
-    # after the end of the marker, and this delay differs by more than the mean period.
+    # after the end of the marker, and this delay differs by more than half of the mean period.
     delays = [first_linked[i] - mark.end for i, mark in enumerate(marks)]
     whole, count = last.start - first.start, len(marks) - 1
     late = sum(10 * delay * count > whole for delay in delays)
-    varies = (max(delays) - min(delays)) * count > whole
+    varies = 2 * (max(delays) - min(delays)) * count > whole
     if not falls_behind and not (varies and 4 * late >= len(marks)):
         return steps, None
 

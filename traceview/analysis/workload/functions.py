@@ -16,10 +16,9 @@ from msgspec import Struct
 
 from traceview.analysis.facts.layers import Place, label_places
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.op_work import line_of
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Line, Names
+from traceview.analysis.rules.words import Names
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, FunctionName, Picoseconds, Record, Share
@@ -44,13 +43,13 @@ class FunctionTime(Record, frozen=True):
         function: Its name; null for the ops that no function holds.
         compute_ps_per_step: Its compute, mean of a used step and device, picoseconds.
         compute_ratio: Its share of the compute of all devices in the used steps.
-        trains: Whether it computes gradients or updates variables.
+        trains: Whether it computes gradients or updates variables; null where the names of most of its ops do not show it.
     """
 
     function: FunctionName | None
     compute_ps_per_step: Picoseconds
     compute_ratio: Share
-    trains: bool
+    trains: bool | None
 
 
 class Functions(Record, frozen=True):
@@ -123,13 +122,20 @@ def _of_rows(context: Context) -> Int32Array:
 
 
 class _Sums(Struct, frozen=True, eq=False):
-    """Compute in picoseconds by function, and last of what none holds, int64: `whole`; the part of it in ops whose code another
-    function, which trains, runs as well: `again`. `trains`: which functions compute gradients or updates, bool.
+    """Compute in picoseconds by function, and last of what none holds, int64: `whole`; the part of it in ops of known code, and of
+    code that another function, which trains, runs as well: `known`, `again`. `trains`: which compute gradients or updates, bool.
     """
 
     whole: Int64Array
+    known: Int64Array
     again: Int64Array
     trains: BoolArray
+
+    def training(self, place: int) -> bool | None:
+        """Whether a function trains; None where most of its ops are not known."""
+        if self.trains[place]:
+            return True
+        return False if 2 * self.known[place] >= self.whole[place] else None
 
 
 def _sums(context: Context) -> _Sums:
@@ -151,6 +157,7 @@ def _sums(context: Context) -> _Sums:
     is_trained = is_in(code_of_cell, unique_ids(code_of_cell[trains[of_cell]])) & (code_of_cell > 0)
     return _Sums(
         SWEEPS.totals(of_cell, by_cell, count),
+        SWEEPS.totals(of_cell, np.where(code_of_cell > 0, by_cell, 0), count),
         SWEEPS.totals(of_cell[is_trained], by_cell[is_trained], count),
         trains,
     )
@@ -177,7 +184,7 @@ def compute(context: Context) -> Functions:
             function=names[place] if place < len(names) else None,
             compute_ps_per_step=int(sums.whole[place]) // count,
             compute_ratio=int(sums.whole[place]) / whole_ps,
-            trains=bool(sums.trains[place]),
+            trains=sums.training(place),
         )
         for place in shown
     ]
@@ -189,10 +196,9 @@ def compute(context: Context) -> Functions:
 SECOND_FORWARD: Final = Rule(
     code="second-forward",
     states=(State.COMPUTE,),
-    title="{who:spends/spend} {loss} in a second forward pass, {function}[, {line}]",
+    title="{who:spends/spend} {loss} in a second forward pass, {function}",
     meaning=(
-        "This compiled function computes no gradients, and runs layers that another one trains in the same steps, after it ran "
-        "them, too."
+        "This compiled function computes no gradients, and repeats layers that another one, which trains, runs in the same steps."
     ),
     starts_at=(
         "{limit} of the GPU time in compiled functions without gradients or updates, at least {code_ratio} of whose compute is in "
@@ -203,12 +209,12 @@ SECOND_FORWARD: Final = Rule(
     advice="A `tf.function` returns as many tensors as it likes; a metric of Keras can be updated inside the step.",
     actions={
         "jax": (
-            "Take the loss from the step itself, `jax.value_and_grad(loss, has_aux=True)`, or call this function in every tenth step only.",
-            "",
+            "Take the loss from the step itself, `loss, gradients = jax.value_and_grad(f)(...)`, or call this in every tenth step only.",
+            "It is the loss before the update. With `has_aux=True` a function returns other values beside it.",
         )
     },
     metrics={"function": "function"},
-    example="GPU:0 spends 6.30 of 20.2 ms (31%) in a second forward pass, logged_loss, train.py:31",
+    example="GPU:0 spends 6.30 of 20.2 ms (31%) in a second forward pass, logged_loss",
 )
 
 
@@ -225,17 +231,10 @@ def diagnose(context: Context, result: Functions) -> Iterator[Finding | None]:
     rows = np.isin(context.once(_of_rows), seconds)
     longest = seconds[np.argsort(-whole[seconds], kind="stable")].tolist()
     texts = tuple(called.names[place] for place in longest)
-    labels, columns_ = context.trace.once(op_labels), context.ledger.columns
-    of_row = labels.of_row[columns_.event[rows]]
-    line = line_of(context, SWEEPS.totals(of_row, columns_.duration_ps[rows], labels.row.size))
-    is_elsewhere = line is not None and line.rpartition(" in ")[2] != texts[0]
     yield SECOND_FORWARD.of_rows(
         context,
         rows,
-        arguments={
-            "function": Names(texts[:1], "function"),
-            **({"line": Line(line)} if line and is_elsewhere else {}),
-        },
+        arguments={"function": Names(texts[:1], "function")},
         evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
     )
 
@@ -248,7 +247,7 @@ _COLUMNS: Final = (
     Shown("time", "compute_ps_per_step"),
     Shown(
         "trains",
-        lambda row: "yes" if row.trains else "no",
+        lambda row: {True: "yes", False: "no", None: "not known"}[row.trains],
         1,
         meaning="computes gradients or updates variables",
     ),
@@ -262,7 +261,10 @@ def section(view: View, result: Functions) -> doc.Section | None:
     return doc.Section(
         "functions",
         "Compiled functions",
-        table("Compute by function", result.rows, _COLUMNS, row_count=result.row_count),
+        (
+            *table("Compute by function", result.rows, _COLUMNS, row_count=result.row_count),
+            *doc.remarks("Shares are of the compute; times are per step and device."),
+        ),
     )
 
 

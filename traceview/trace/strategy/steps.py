@@ -280,7 +280,7 @@ def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]
     behind = np.array(known, dtype=np.int64) - np.array(end, dtype=np.int64)
     mean_ps = periods.mean()
     is_ahead = behind > RUN_AHEAD_RATIO * mean_ps
-    return bool(np.ptp(behind) > mean_ps and is_ahead.mean() >= AHEAD_AT_TIMES_RATIO)
+    return bool(2 * np.ptp(behind) > mean_ps and is_ahead.mean() >= AHEAD_AT_TIMES_RATIO)
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
@@ -294,13 +294,11 @@ def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
     starts = recording.device_columns.start_ps
     last = int(starts.max()) if starts.size else steps[0].start_ps if steps else 0
     has_both = {step.kind for step in steps} == {"train", "eval"}
+    is_warm_up = _begins_with_tracing(recording, steps)
     marked: list[Step] = []
     for step in steps:
         reasons = (
-            (
-                not marked and _holds_tracing(recording, step),
-                "the first step holds tracing or compilation",
-            ),
+            (not marked and is_warm_up, "the first step holds tracing or compilation"),
             (step.recorded_number in cuts, "an exception ended it"),
             (step.excluded, step.excluded),
             (host.dropped_event_count and step.end_ps > last, "the tracer dropped events in it"),
@@ -311,15 +309,19 @@ def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
     return replace(host_steps, steps=tuple(marked))
 
 
-def _holds_tracing(recording: Recording, step: Step) -> bool:
-    """Whether a `tf.function` was traced or XLA compiled while the step ran."""
+def _begins_with_tracing(recording: Recording, steps: Sequence[Step]) -> bool:
+    """Whether a `tf.function` was traced or XLA compiled in the first step, and in none after the second: then it goes on."""
+    if not steps:
+        return False
     columns = recording.host_columns
     calls = columns.stat("tf_function_call")
     traced = recording.names.where(calls.value, lambda name: name.startswith(b"traced-"))
-    inside = (columns.start_ps >= step.start_ps) & (columns.start_ps < step.end_ps)
-    names = unique_ids(columns.name[inside])
-    is_traced = bool(inside[calls.row[traced]].any())
-    return is_traced or any(recording.names.read(names, is_compilation))
+    compiled = recording.names.where(columns.name, is_compilation)
+    begun = columns.start_ps[np.append(calls.row[traced], np.flatnonzero(compiled))]
+    first, *others = steps
+    is_first = (begun >= first.start_ps) & (begun < first.end_ps)
+    is_later = (begun >= others[1].start_ps) & (begun < steps[-1].end_ps) if others[1:] else False
+    return bool(is_first.any() and not np.any(is_later))
 
 
 # Steps from other events that repeat
