@@ -24,6 +24,7 @@ from traceview.analysis.exchange.layer_collectives import (
 from traceview.analysis.exchange.reduction_path import (
     LEAST_SUMMED,
     events_in_windows,
+    has_virtual_gpus,
     reduction_paths,
     reduction_rows,
 )
@@ -205,8 +206,15 @@ OFF_GPU: Final = Rule(
         "Create variables under `strategy.scope()` and outside of `tf.device('/CPU:0')`; do not divide GPUs into virtual "
         "devices."
     ),
+    actions={
+        "virtual": (
+            "Leave `cross_device_ops` out: replicas that share a GPU then sum their gradients on it.",
+            "Create variables under `strategy.scope()` and outside of `tf.device('/CPU:0')`.",
+        )
+    },
     reasons={"": "recognised by copies as large as gradients and by the names of sums"},
     metrics={"path": "how gradients are summed"},
+    values={"cpu_bounce": "on the CPU", "one_device": "on one GPU"},
     example="Both GPUs spend 5.20 of 50.0 ms (10%) to sum gradients on the CPU",
 )
 
@@ -366,18 +374,19 @@ def _action(context: Context, result: CollectiveResult) -> str:
 
 
 def _off_gpu(context: Context) -> Finding | None:
-    paths = [
-        (context.trace.hosts[host].name, path)
+    hosts = {
+        host: path
         for host, path in context.once(reduction_paths).items()
         if path.path in ("cpu_bounce", "one_device")
-    ]
+    }
     rows = context.once(reduction_rows)
-    if not paths or not rows.any():
+    if not hosts or not rows.any():
         return None
     evidence = [
-        Evidence("path", path.path or "", None, host, value_is="words") for host, path in paths
+        Evidence("path", path.path or "", None, context.trace.hosts[host].name, value_is="words")
+        for host, path in hosts.items()
     ]
-    first = paths[0][1]
+    first = next(iter(hosts.values()))
     place = "cpu" if first.path == "cpu_bounce" else "one"
     notes = filter(None, (place, first.cause))
     return OFF_GPU.of_rows(
@@ -386,6 +395,7 @@ def _off_gpu(context: Context) -> Finding | None:
         confidence=("medium", ""),
         evidence=evidence,
         title="" if place == "cpu" else "one",
+        action="virtual" if any(has_virtual_gpus(context.trace, host) for host in hosts) else "",
         notes=tuple(notes),
     )
 

@@ -344,7 +344,8 @@ class _Recognition:
             yield "variables", "variables are on the CPU"
         if updates:
             yield "updates", "variables are updated on the CPU"
-        if self._is_virtual:
+        # Without a strategy's order such replicas sum on a GPU.
+        if self._is_virtual and not on_cpu:
             yield "virtual", "NCCL does not support GPUs that are divided into virtual devices"
         operations = strategy.cross_device_ops if strategy else None
         if operations in _CROSS_DEVICE_OPS:

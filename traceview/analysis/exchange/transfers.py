@@ -533,7 +533,12 @@ _COLUMNS: Final = (
     Shown("size", "copies.bytes", 5),
     Shown("pageable", "copies.pageable_bytes", 6),
     Shown("rate", "copies.bytes_per_second", 2),
-    Shown("rate of the link", "of.link_bytes_per_second", 9),
+    Shown(
+        "rate of the link",
+        lambda row: None if row.way == "d2d" else row.of.link_bytes_per_second,
+        9,
+        "rate",
+    ),
 )
 
 

@@ -159,7 +159,7 @@ def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list
     # Else the next work was launched, or another thread was at work on it, before the device had nothing to do.
     _, handed_over = late_parts(context.trace, gaps, waits)
     waits = waits[handed_over > start[waits]]
-    waits = waits[~is_in(start[waits], _ends_of_conditions(context.trace, device))]
+    waits = waits[~is_in(start[waits], ends_of_conditions(context.trace, device))]
     spans, by = union(start[waits], end[waits]), (By.NONE, NONE)
     before = union(since[waits], start[waits])
     line = python.lines.at(python.caller, before.start, before.end) if python else None
@@ -178,7 +178,7 @@ def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list
 _ON_CONDITION: Final = (b"while", b"conditional")
 
 
-def _ends_of_conditions(trace: Trace, device: int) -> Int64Array:
+def ends_of_conditions(trace: Trace, device: int) -> Int64Array:
     """When a device had copied to the host whether a loop or a branch of an XLA program goes on: the host launches, and reads no value."""
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
     is_condition = [each.name.startswith(_ON_CONDITION) for each in trace.instructions]

@@ -117,8 +117,8 @@ D2H_SYNC: Final = Rule(
             "Callbacks of each batch are called once for these steps.",
         ),
         "returned": (
-            "Return no value from the step in most calls: `strategy.reduce` puts it on the CPU, where each call waits for it.",
-            "Add to a `tf.keras.metrics.Mean` in the function of a replica, and read that at the end of an epoch.",
+            "Add the loss to a `tf.keras.metrics.Mean` in the replica's function: `strategy.reduce` copies it to the CPU in each call.",
+            "Read the metric at the end of an epoch. Or return the loss of each replica as it is.",
         ),
     },
     limits={"late_row_ps": 1_000_000_000, "late_ratio": 0.50},
@@ -142,7 +142,10 @@ LAUNCH_BOUND: Final = Rule(
     states=(State.LAUNCH,),
     title="{who:waits/wait} {loss} for kernel launches[, {line}]",
     titles={
-        "kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}[, {line}]"
+        "kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}[, {line}]",
+        "loop": "{who:waits/wait} {loss} for the launches of a loop that asks the host {count} per step whether it goes on[, {line}]",
+        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]",
+        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]",
     },
     meaning=(
         "The host launches ops one after the other more slowly than the device runs them: many small kernels, eager "
@@ -164,6 +167,18 @@ LAUNCH_BOUND: Final = Rule(
             "Compute on whole batches: one op instead of a loop over rows, times or variables, or `jit_compile=True`.",
             "",
         ),
+        "jax-loop": (
+            "Give the loop a fixed number of iterations, or fewer: the host reads the condition after each, and then launches the next.",
+            "`jax.lax.while_loop` asks; `fori_loop` and `scan` of a known length do not.",
+        ),
+        "eager": (
+            "Put the step into a graph: `@tf.function` on the function that runs the step.",
+            "",
+        ),
+        "jax-eager": (
+            "Put all that a step computes into one `jax.jit`; put batches together with NumPy and copy them once.",
+            "Each op outside of it takes tens of microseconds on the calling thread, whatever it computes.",
+        ),
         "jax-kernels": (
             "Compute on whole batches: one op instead of a `jax.lax.scan` or `fori_loop` over rows or variables.",
             "",
@@ -179,7 +194,11 @@ LAUNCH_BOUND: Final = Rule(
             "Kernels so short take little longer than their launch, also where a graph launches them. Bars and findings count them "
             "as launches, the table of devices as compute."
         ),
+        "loop": "The condition of the loop is copied to the host after each iteration. Bars and findings count short kernels as launches.",
+        "eager": "Python calls each of them by itself, most often {types}.",
     },
+    # A choice of ours: one or two conditions take no time to speak of.
+    limits={"asked_count": 8},
     metrics=_METRICS,
     example="GPU:0 waits 30.0 of 61.3 ms (49%) for kernel launches",
 )
@@ -197,9 +216,7 @@ CPU_HEAVY_OP: Final = Rule(
         "copies": "{who:waits/wait} {loss} for ops of the step on the CPU and the copies around them: {op}[, {line}]",
         "event": "{who:waits/wait} {loss} in {op}[, {line}]",
     },
-    meaning=(
-        "What the step runs on the CPU, an op or an event of unknown kind on the launching thread, keeps the device waiting."
-    ),
+    meaning=("The device waits for work of the step on the CPU."),
     starts_at=(
         "{limit} of the GPU time idle during one op on the CPU, or one event of no known kind on the launching thread that "
         f"takes {numbers.chosen('_ps', SCHEDULING_OP_PS)} or more and launches nothing; on hosts with GPUs"
@@ -230,7 +247,7 @@ CPU_HEAVY_OP: Final = Rule(
     },
     notes={
         **_SOME_STEPS,
-        "copies": "Tensors of the device are copied to it, and its results back; both are part of the loss.",
+        "copies": "Tensors of the device are copied to these ops, and their results back; both are part of the loss.",
         "event": "The framework records it under this name before it launches.",
     },
     metrics={**_METRICS, "op": "op"},

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
-from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, rows_of_keys
+from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions, rows_of_keys
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
@@ -52,6 +52,7 @@ from traceview.analysis.rules.words import (
 )
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
+from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
@@ -317,16 +318,27 @@ def _sync(waits: _Waits) -> Iterator[Finding | None]:
 
 def _how_read(waits: _Waits) -> str:
     """Whether the call of a graph waits for what it returns, or Keras reads its metrics; else empty."""
-    trace, python = waits.context.trace, waits.python(State.SYNC)
+    trace = waits.context.trace
     if is_of_jax(trace):
         return ""
     columns, own = trace.device_columns, trace.device_columns.rows_of(waits.device)
     copied = columns.op[own][columns.class_[own] == ActivityClass.D2H]
     sent = int(trace.names.where(copied, TRANSFER.fullmatch).sum())
+    python = waits.python(State.SYNC)
     is_in_call = python is not None and (python.inner or "").endswith(_CALLS)
-    if is_in_call and sent >= waits.context.ledger.steps_of_device[waits.device]:
+    if (is_in_call or _begin_in_calls(waits)) and sent >= waits.context.ledger.steps_of_device[
+        waits.device
+    ]:
         return "returned"
     return "keras" if trace.named_on(waits.host, _KERAS_STEP.match).size else ""
+
+
+def _begin_in_calls(waits: _Waits) -> bool:
+    """Whether in most steps such a wait begins while the caller runs a graph."""
+    start = waits.context.ledger.columns.start_ps[waits.rows]
+    calls = waits.context.idle.states[waits.host].calls
+    count = int(np.count_nonzero(calls.within(start, start + 1)))
+    return 2 * count >= waits.context.ledger.steps_of_device[waits.device]
 
 
 # Launches
@@ -340,15 +352,35 @@ def _launches(waits: _Waits) -> Iterator[Finding | None]:
     of_named = [d for d in ledger.devices if trace.device_key(d) in waits.loss.devices]
     kernels = unique_ids(columns.event[running & is_in(ledger.device, of_named)]).size
     key, arguments = "", _line_of_ops(waits.context, waits.rows)
+    asked = _conditions_per_step(waits)
+    ops = _many_eager_ops(waits.context, waits.host)
     if ratio >= _CLEAR_RATIO and waits.loss.named_steps:
         key = "kernels"
         arguments |= {
             "count": Number(kernels // waits.loss.named_steps, "kernel"),
             "short": Time(SMALL_KERNEL_PS),
         }
+    elif asked >= rules.LAUNCH_BOUND.limits["asked_count"]:
+        key, arguments["count"] = "loop", Number(asked, "time")
+    elif ops is not None:
+        key = "jax-eager" if is_of_jax(trace) else "eager"
+        arguments = _line(waits.python(State.LAUNCH)) | _of_ops(
+            ops, "call" if is_of_jax(trace) else "op"
+        )
     yield waits.finding(
-        rules.LAUNCH_BOUND, arguments=arguments, title=key, action=key, notes=(key,)
+        rules.LAUNCH_BOUND,
+        arguments=arguments,
+        title=key,
+        action=key.removeprefix("jax-"),
+        notes=(key.removeprefix("jax-"),),
     )
+
+
+def _conditions_per_step(waits: _Waits) -> int:
+    """How often the host read whether a loop of XLA goes on, median of the used steps."""
+    ends = np.sort(ends_of_conditions(waits.context.trace, waits.device))
+    start, end = step_bounds(waits.context.selection.used_of(waits.host))
+    return median_ps(np.searchsorted(ends, end) - np.searchsorted(ends, start)) or 0
 
 
 def _line_of_ops(context: Context, rows: BoolArray) -> dict[str, Argument]:

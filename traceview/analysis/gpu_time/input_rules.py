@@ -418,6 +418,8 @@ class _Sentences:
             action = action_for(self._function)
             return _CORES if action in ("map", "parallel_map") else action
         action = action_for("Shuffle" if supply.fills_shuffle else kind_of(supply.slowest.name))
+        if action == "parallel_map" and supply.slowest.parallelism == 1:
+            return "map"
         if action == "filter":
             whole = f"{supply.slowest.name}::"
             before = [kind_of(s.name) for s in supply.stages if s.name.startswith(whole)]

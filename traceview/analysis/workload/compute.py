@@ -216,9 +216,11 @@ _PRODUCTS: Final = {"dot": "dot_general", "convolution": "conv_general_dilated"}
 
 
 def _type_of(instruction: Instruction) -> str:
-    """`gather` of `jit(step)/take/gather`; `copy` of `copy.3`."""
+    """`gather` of `jit(step)/take/gather`; `copy` of `copy.3`; "" of a CUDA graph, which hides its ops."""
     last, name = instruction.scope.rpartition("/")[2], instruction.name.decode("utf-8", "replace")
     own = name.rstrip("0123456789").removesuffix(".") or name
+    if own == "command_buffer_":
+        return ""
     if own in _PRODUCTS:
         # Gradients of products end with the transposition of their result.
         return _PRODUCTS[own]

@@ -228,7 +228,11 @@ OPTIMIZER_BOUND: Final = Rule(
                 "Their gradients are sparse (`tf.IndexedSlices`), but adaptive optimizers of Keras update the whole table. A "
                 "larger batch per replica needs fewer updates per example."
             ),
-        )
+        ),
+        "jax": (
+            "Use a larger batch per device: it needs fewer updates per example, and an update takes no longer.",
+            "Of a table of which a step reads few rows, update only these. Descent without means of gradients does less work.",
+        ),
     },
     starts_at="the optimizer takes {limit} of the GPU time",
     # In 87 healthy recordings it had up to 26 %.
