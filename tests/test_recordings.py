@@ -38,7 +38,7 @@ SLOW = (
         "gpu_jax_second_pass/slow-2",
     ),
     *("gpu_jax_undonated_bank/slow-1", "gpu_loop_cpu_op/slow-1", "gpu_loop_python_epoch/slow-1"),
-    *("gpu_loop_second_pass/slow-1", "gpu_mirrored_cpu_sums/slow-2"),
+    *("gpu_loop_second_pass/slow-1", "gpu_mirrored_cpu_sums/slow-2", "gpu_jax_static_rate/slow-2"),
 )
 HEALTHY = {
     "gpu_jax_callback/healthy-2": "1 GPU, 9",
@@ -221,6 +221,12 @@ def test_a_loop_that_runs_ahead_at_times_has_steady_steps(recordings: Path) -> N
     assert steps is not None
     assert steps.basis == "device"
     assert warnings_of(report_of(recordings, "gpu_loop_python_epoch/healthy-2")) == ()
+
+
+def test_a_compilation_that_goes_on_counts_in_the_first_step(recordings: Path) -> None:
+    steps = report_of(recordings, "gpu_jax_static_rate/slow-2").results.steps
+    assert steps is not None
+    assert steps.used_count == steps.count == 12
 
 
 def test_what_computes_by_function(recordings: Path) -> None:
