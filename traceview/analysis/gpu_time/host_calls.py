@@ -18,11 +18,16 @@ from msgspec import Struct
 
 from traceview.analysis.facts.kernels import EAGER, GRAPH
 from traceview.analysis.facts.selection import Selection, step_bounds
-from traceview.analysis.rules.consequences import JITTED_CALL
+from traceview.analysis.gpu_time import host_wait_rules as rules
+from traceview.analysis.measures.context import Context
+from traceview.analysis.rules.consequences import JITTED_CALL, is_of_jax
+from traceview.analysis.rules.words import Argument, Number, Ops
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.stats import median_ps
+from traceview.ledger.states import State
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.state_timeline import complement
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -46,6 +51,28 @@ class EagerOps(Struct, frozen=True, eq=False):
     ps_of_steps: Int64Array
     least_ps_of_steps: Int64Array
     types: tuple[str, ...]
+
+    def arguments(self, unit: str = "op") -> dict[str, Argument]:
+        """How many there are, each a `unit`, and their types, for a sentence."""
+        return {"count": Number(self.count_per_step, unit), "types": Ops(self.types)}
+
+
+def many_eager_ops(context: Context, host: int) -> EagerOps | None:
+    """The ops of a host outside of graphs, where steps run many; those between steps are not the step's."""
+    within = (context.idle.states.get(host) or HostStates(context.trace, host)).markers
+    if is_of_jax(context.trace):
+        # The marker of a step may be the call of one function.
+        own = [d for d in context.ledger.devices if context.trace.device_list[d].host == host]
+        rows = context.ledger.rows(states=(State.BETWEEN,))
+        within = complement(context.ledger.spans_of(own, rows)) if own else within
+    ops = eager_ops(context.trace, context.selection, host, within if within.start.size else None)
+    return ops if ops is not None and ops.count_per_step >= least_count(context) else None
+
+
+def least_count(context: Context) -> int:
+    """From how many calls per step on the step is no graph; JAX takes longer for each than TensorFlow."""
+    is_jax = is_of_jax(context.trace)
+    return int(rules.HOST_BOUND.limits["calls_per_step_count" if is_jax else "ops_per_step_count"])
 
 
 def eager_ops(
