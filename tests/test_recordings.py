@@ -241,3 +241,12 @@ def test_what_computes_by_function(recordings: Path) -> None:
     functions = report_of(recordings, "gpu_jax_second_pass/healthy-2").results.functions
     assert functions is not None
     assert functions.rows == ()
+
+
+def test_a_copy_within_a_gpu_has_its_size_and_its_function(recordings: Path) -> None:
+    """A bank of 9.83 GB that is not donated: `stored` writes a few rows of it."""
+    leading = report_of(recordings, "gpu_jax_undonated_bank/slow-1").leading
+    assert leading is not None
+    assert leading.title.endswith("in DtoD copies, copy.2 of stored")
+    sizes = {row.value for row in leading.evidence if row.metric == "mean_copy_bytes"}
+    assert sizes == {9_830_400_000}

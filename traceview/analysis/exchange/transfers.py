@@ -367,7 +367,7 @@ D2D_COPIES: Final = Rule(
         )
     },
     reasons={"": "the copies are recorded with their times"},
-    metrics={"copy_count": "copies within the device"},
+    metrics={"copy_count": "copies within the device", "mean_copy_bytes": "mean size"},
     example="GPU:0 spends 6.17 of 8.90 ms (69%) in DtoD copies, copy.2 of store",
 )
 
@@ -407,11 +407,18 @@ def _within_devices(context: Context, rows: BoolArray, result: Transfers) -> Fin
             **({"line": Line(line)} if line else {}),
         },
         evidence=[
-            Evidence("copy_count", row.directions["d2d"].count, None, row.device)
+            each
             for row in result.devices
             if row.device in named
+            for each in _size_of_copies(row.directions["d2d"], row.device)
         ],
     )
+
+
+def _size_of_copies(of: Direction, device: str) -> Iterator[Evidence]:
+    yield Evidence("copy_count", of.count, None, device)
+    if of.bytes is not None and of.count:
+        yield Evidence("mean_copy_bytes", of.bytes // of.count, None, device)
 
 
 def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:
