@@ -38,6 +38,7 @@ SLOW = (
         "gpu_jax_second_pass/slow-2",
     ),
     *("gpu_jax_undonated_bank/slow-1", "gpu_loop_cpu_op/slow-1", "gpu_loop_python_epoch/slow-1"),
+    "gpu_loop_cpu_embedding/slow-2",
     *("gpu_loop_second_pass/slow-1", "gpu_mirrored_cpu_sums/slow-2", "gpu_jax_static_rate/slow-2"),
 )
 HEALTHY = {
@@ -175,8 +176,8 @@ def test_beside_other_processes_nothing_is_at_most(
 
 
 DETOURS = {
-    "gpu_loop_cpu_op/slow-1": (0.34, "Mul, Sub and Mean"),
-    "gpu_loop_cpu_embedding/slow-2": (0.42, "ResourceScatterSub"),
+    "gpu_loop_cpu_op/slow-1": (0.37, "Mul, Sub and Mean"),
+    "gpu_loop_cpu_embedding/slow-2": (0.55, "ResourceScatterSub"),
 }
 
 
@@ -184,7 +185,7 @@ DETOURS = {
 def test_ops_on_the_cpu_are_one_cause_with_the_copies_around_them(
     recordings: Path, name: str, told: tuple[float, str]
 ) -> None:
-    """Without the profiler 34 and 44 % are true; its copies up are no copies of batches, nor its ops dispatch."""
+    """36 and 56 % are true; its copies up are no copies of batches, nor its ops dispatch."""
     report = report_of(recordings, name)
     share, ops = told
     leading = report.leading
@@ -192,7 +193,7 @@ def test_ops_on_the_cpu_are_one_cause_with_the_copies_around_them(
     assert leading.loss is not None
     assert (leading.code, round(leading.loss.ratio, 2)) == ("cpu-heavy-op", share)
     assert ops in leading.title
-    assert {"h2d-exposed", "host-bound"}.isdisjoint(warnings_of(report))
+    assert warnings_of(report) == ("cpu-heavy-op",)
 
 
 def test_sums_of_replicas_that_share_a_gpu(recordings: Path) -> None:

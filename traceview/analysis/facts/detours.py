@@ -19,6 +19,7 @@ from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
+from traceview.ledger.table import Ledger
 from traceview.trace.device.correlation import copies_of
 from traceview.trace.model import NONE
 from traceview.xplane.host_names import op_type
@@ -95,7 +96,8 @@ def is_sum(name: bytes, type_: bytes) -> bool:
 
 
 def detour_rows(context: Run) -> BoolArray:
-    """The rows of the ledger in which GPUs wait for ops on the CPU and for the copies around them; none where they are no finding.
+    """The rows of the ledger in which GPUs wait for ops on the CPU, for the copies around them, and for launches that could not be
+    made ahead because of them; none where they are no finding.
 
     Without sums of gradients; where these take as much, copies to the host are theirs.
     """
@@ -114,4 +116,17 @@ def detour_rows(context: Run) -> BoolArray:
     op = trace.device_columns.op[columns.event[down]]
     down[down] = trace.names.where(op, TRANSFER.fullmatch)
     rows |= down
+    rows |= ledger.rows(states=_LATE) & ~of_sums & _beside(ledger, rows)
     return rows if ledger.loss(rows).share >= LIMIT else nothing
+
+
+_LATE: Final = (State.LAUNCH, State.LATENCY)
+
+
+def _beside(ledger: Ledger, rows: BoolArray) -> BoolArray:
+    """The rows that lie between the same two of compute as one of these: behind a detour the host has launched nothing ahead."""
+    begins: BoolArray = ledger.columns.activity == ActivityClass.COMPUTE
+    begins[[first for first in ledger.first[:-1] if first < begins.size]] = True
+    stretch = np.cumsum(begins, dtype=np.int64)
+    result: BoolArray = is_in(stretch, unique_ids(stretch[rows]))
+    return result

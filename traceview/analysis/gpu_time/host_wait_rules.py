@@ -247,7 +247,10 @@ CPU_HEAVY_OP: Final = Rule(
     },
     notes={
         **_SOME_STEPS,
-        "copies": "Tensors of the device are copied to these ops, and their results back; both are part of the loss.",
+        "copies": (
+            "Tensors of the device are copied to these ops, and their results back. Both are part of the loss, and so are launches "
+            "between the same two kernels, for behind such an op nothing is launched ahead."
+        ),
         "event": "The framework records it under this name before it launches.",
     },
     metrics={**_METRICS, "op": "op"},
