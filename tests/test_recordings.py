@@ -15,9 +15,11 @@ from scripts.real_runs.record import STEP_TIMES
 from scripts.real_runs.table import PROGRAMS
 from scripts.real_runs.truth import RECORDED, UNDISTURBED, read_blocks, true_costs
 from traceview.analysis.facts.selection import select
+from traceview.analysis.gpu_time import host_waits
 from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND
 from traceview.analysis.measures.context import Context
 from traceview.api import Report
+from traceview.base.intervals import BoolArray
 from traceview.ledger.states import State
 from traceview.trace.reading.load import load
 
@@ -251,3 +253,16 @@ def test_a_copy_within_a_gpu_has_its_size_and_its_function(recordings: Path) -> 
     assert leading.title.endswith("in DtoD copies, copy.2 of stored")
     sizes = {row.value for row in leading.evidence if row.metric == "mean_copy_bytes"}
     assert sizes == {9_830_400_000}
+
+
+def test_all_launches_may_be_behind_ops_on_the_cpu(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then nothing is left to say of launches: 5 % of a damaged run were of both."""
+
+    def rows_of(context: Context) -> BoolArray:
+        return context.ledger.rows(states=(State.HOST_OPS, State.H2D, State.LAUNCH))
+
+    monkeypatch.setattr(host_waits, "detour_rows", rows_of)
+    report = report_of(recordings, "gpu_loop_cpu_embedding/slow-2")
+    assert "launch-bound" not in {finding.code for finding in report.findings}

@@ -98,7 +98,8 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
         """The rows of some states; None where they are too few for any rule."""
         if sum(lost_ps[state] for state in states) < max(least_ps, 1):
             return None
-        return Waits(context, result, ledger.rows(states=states) & ~detours)
+        rows = ledger.rows(states=states) & ~detours
+        return Waits(context, result, rows) if rows.any() else None
 
     if detours.any():
         yield ops_on_cpu(Waits(context, result, detours))

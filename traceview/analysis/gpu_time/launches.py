@@ -178,6 +178,7 @@ def ops_on_cpu(waits: Waits) -> Finding | None:
     # A copy counts for the op whose result it brings.
     op_of = context.once(copied_results).op_of
     names = [op_of.get(op, context.trace.names[op]) for op in ops[longest].tolist()]
+    names = names or [*op_of.values()]
     types = dict.fromkeys((op_type(name) or name).decode("utf-8", "replace") for name in names)
     first = names[0].decode("utf-8", "replace")
     is_python = side_work_of(names[0]) is SideWork.PYTHON
