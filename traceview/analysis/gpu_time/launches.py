@@ -127,7 +127,6 @@ def late_launches(waits: Waits) -> Iterator[Finding | None]:
     kernels = unique_ids(columns.event[running & is_in(ledger.device, of_named)]).size
     key, arguments = "", _line_of_ops(waits.context, waits.rows)
     asked = _conditions_per_step(waits)
-    ops = many_eager_ops(waits.context, waits.host)
     if ratio >= CLEAR_RATIO and waits.loss.named_steps:
         key = "kernels"
         arguments |= {
@@ -136,7 +135,7 @@ def late_launches(waits: Waits) -> Iterator[Finding | None]:
         }
     elif asked >= rules.LAUNCH_BOUND.limits["asked_count"]:
         key, arguments["count"] = "loop", Number(asked, "time")
-    elif ops is not None:
+    elif (ops := many_eager_ops(waits.context, waits.host)) is not None:
         key = "jax-eager" if is_of_jax(trace) else "eager"
         arguments = line_argument(waits.python(State.LAUNCH)) | ops.arguments(
             "call" if is_of_jax(trace) else "op"

@@ -310,18 +310,22 @@ def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
 
 
 def _begins_with_tracing(recording: Recording, steps: Sequence[Step]) -> bool:
-    """Whether a `tf.function` was traced or XLA compiled in the first step, and in none after the second: then it goes on."""
-    if not steps:
+    """Whether the first step holds tracing, and none after the second does: then it goes on."""
+    if not steps or not _holds_tracing(recording, steps[0].start_ps, steps[0].end_ps):
         return False
+    others = steps[2:]
+    return not (others and _holds_tracing(recording, others[0].start_ps, others[-1].end_ps))
+
+
+def _holds_tracing(recording: Recording, start_ps: int, end_ps: int) -> bool:
+    """Whether a `tf.function` was traced or XLA compiled in a span."""
     columns = recording.host_columns
     calls = columns.stat("tf_function_call")
     traced = recording.names.where(calls.value, lambda name: name.startswith(b"traced-"))
-    compiled = recording.names.where(columns.name, is_compilation)
-    begun = columns.start_ps[np.append(calls.row[traced], np.flatnonzero(compiled))]
-    first, *others = steps
-    is_first = (begun >= first.start_ps) & (begun < first.end_ps)
-    is_later = (begun >= others[1].start_ps) & (begun < steps[-1].end_ps) if others[1:] else False
-    return bool(is_first.any() and not np.any(is_later))
+    inside = (columns.start_ps >= start_ps) & (columns.start_ps < end_ps)
+    names = unique_ids(columns.name[inside])
+    is_traced = bool(inside[calls.row[traced]].any())
+    return is_traced or any(recording.names.read(names, is_compilation))
 
 
 # Steps from other events that repeat
