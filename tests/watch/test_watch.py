@@ -510,6 +510,13 @@ def block_of(language: str) -> str:
     return section.partition(f"```{language}\n")[2].partition("```")[0]
 
 
+class AsWritten(ConfigParser):
+    """Keeps the letters of keys, as systemd does."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
+
+
 def watched_once(words: list[str], command: Command, places: dict[str, Path]) -> Done:
     """A command of the page, run for one look with other places."""
     assert words[0].rpartition("/")[2] == "traceview"
@@ -520,8 +527,7 @@ def watched_once(words: list[str], command: Command, places: dict[str, Path]) ->
 
 
 def test_the_unit_of_systemd_watches(logs: Path, command: Command, tmp_path: Path) -> None:
-    unit = ConfigParser(interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit = AsWritten(interpolation=None)
     unit.read_string(block_of("ini"))
     service = unit["Service"]
     assert service["SuccessExitStatus"] == str(128 + signal.SIGTERM)

@@ -285,12 +285,14 @@ class _Recognition:
             return self._on_devices(summing.size, *self._causes())
         on_cpu = ~is_in(self._called, unique_ids(op[op >= 0]))
         sums = self._called[on_cpu & (self._does[self._called] == _Op.SUM)]
+        # Replicas that share a GPU copy both their gradients from it.
+        least = 1 if self._is_virtual else 2
         both_ways = all(
             sum(
                 self._is_gradients(rows[(class_ == direction) & (columns.device[rows] == device)])
                 for device in self._devices
             )
-            > (not self._is_virtual)
+            >= least
             for direction in (ActivityClass.D2H, ActivityClass.H2D)
         )
         if not both_ways or 2 * sums.size < self._step_count:

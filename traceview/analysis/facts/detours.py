@@ -79,14 +79,13 @@ def copied_results(context: Run) -> Results:
         and (type_ := op_type(names[name])) is not None
         and not _WITHOUT_INPUT.fullmatch(type_)
     }
-    brought = [name for name, source in source_of.items() if source in type_of]
-    sums = [name for name in brought if is_sum(names[name], type_of[source_of[name]])]
-    chosen = is_up & is_in(copies.op, brought)
     op_of = {
         name: b"%s:%s" % (source, type_of[source])
         for name, source in source_of.items()
         if source in type_of
     }
+    sums = [name for name in op_of if is_sum(names[name], type_of[source_of[name]])]
+    chosen = is_up & is_in(copies.op, list(op_of))
     return Results(copies.row[chosen], is_in(copies.op[chosen], sums), op_of)
 
 

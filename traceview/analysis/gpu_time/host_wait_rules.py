@@ -154,7 +154,8 @@ LAUNCH_BOUND: Final = Rule(
     starts_at=(
         "{limit} of the GPU time idle while the launching thread is in launches, ops or dispatch, with pauses under "
         f"{numbers.chosen('_ps', BACK_TO_BACK_PS)} between them; with it the time of kernels that are usually shorter than "
-        f"{numbers.chosen('_ps', SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them"
+        f"{numbers.chosen('_ps', SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them. A loop of XLA is named where the host reads its condition {{asked_count}} times "
+        "per step"
     ),
     action="Launch fewer, larger kernels: a larger batch, or `jit_compile=True` on the function that computes the gradients.",
     advice=(
@@ -216,9 +217,10 @@ CPU_HEAVY_OP: Final = Rule(
         "copies": "{who:waits/wait} {loss} for ops of the step on the CPU and the copies around them: {op}[, {line}]",
         "event": "{who:waits/wait} {loss} in {op}[, {line}]",
     },
-    meaning=("The device waits for work of the step on the CPU."),
+    meaning="The device waits for work of the step on the CPU.",
     starts_at=(
-        "{limit} of the GPU time idle during one op on the CPU, or one event of no known kind on the launching thread that "
+        "{limit} of the GPU time idle during ops on the CPU whose results are copied to the device, with these copies and the waits "
+        "around them; else during one op on the CPU, or one event of no known kind on the launching thread that "
         f"takes {numbers.chosen('_ps', SCHEDULING_OP_PS)} or more and launches nothing; on hosts with GPUs"
     ),
     action="Move it into the input pipeline, `dataset.map(...)`, or take it out of the step.",

@@ -46,13 +46,7 @@ from traceview.analysis.rules.rule import (
     loss_of_host,
     lost_argument,
 )
-from traceview.analysis.rules.words import (
-    Argument,
-    Names,
-    Number,
-    Ops,
-    Time,
-)
+from traceview.analysis.rules.words import Argument, Names, Number, Ops, Time
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US

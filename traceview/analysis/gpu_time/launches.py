@@ -12,26 +12,14 @@ from traceview.analysis.facts.detours import TRANSFER, copied_results
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
-from traceview.analysis.gpu_time.host_calls import (
-    SHOWN_TYPES,
-    many_eager_ops,
-    open_elsewhere,
-)
+from traceview.analysis.gpu_time.host_calls import SHOWN_TYPES, many_eager_ops, open_elsewhere
 from traceview.analysis.gpu_time.waits import CLEAR_RATIO, Waits, line_argument
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.op_work import line_of
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.words import (
-    Argument,
-    Line,
-    Names,
-    Number,
-    Ops,
-    Part,
-    Time,
-)
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Part, Time
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.stats import median_ps

@@ -11,20 +11,10 @@ from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
-from traceview.analysis.gpu_time.host_calls import (
-    EagerOps,
-    eager_calls,
-    eager_ops,
-)
+from traceview.analysis.gpu_time.host_calls import EagerOps, eager_calls, eager_ops
 from traceview.analysis.gpu_time.waits import Waits, event_evidence, line_argument
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.words import (
-    Line,
-    Names,
-    Number,
-    Ops,
-    Time,
-)
+from traceview.analysis.rules.words import Line, Names, Number, Ops, Time
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State

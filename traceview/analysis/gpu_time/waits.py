@@ -13,15 +13,8 @@ from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.rule import (
-    Rule,
-)
-from traceview.analysis.rules.words import (
-    Argument,
-    Line,
-    Number,
-    Time,
-)
+from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.words import Argument, Line, Number, Time
 from traceview.base.intervals import BoolArray
 from traceview.ledger.columns import By
 from traceview.ledger.states import State

@@ -33,7 +33,7 @@ from traceview.trace.model import NONE, Recording
 MOST_ROWS: Final = 12
 OUTSIDE: Final = "outside of functions"
 MOST_OF_ONE: Final = 0.99
-"""Share of the compute of one function from which on the others are not worth a table."""
+"""Share of the compute of one function from which on the others are not worth a table; a choice of ours."""
 
 
 class FunctionTime(Record, frozen=True):
@@ -204,6 +204,7 @@ SECOND_FORWARD: Final = Rule(
         "{limit} of the GPU time in compiled functions without gradients or updates, at least {code_ratio} of whose compute is in "
         "Python functions, or layers, that a compiled function with gradients runs, too"
     ),
+    # A choice of ours: in 3 programs all of it was.
     limits={"code_ratio": 0.5},
     action="Take the loss and the metrics from the step itself, or call this function in every tenth step only.",
     advice="A `tf.function` returns as many tensors as it likes; a metric of Keras can be updated inside the step.",
