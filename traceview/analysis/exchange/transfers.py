@@ -354,10 +354,7 @@ D2D_COPIES: Final = Rule(
     code="d2d-copies",
     states=(State.D2D,),
     title="{who:spends/spend} {loss} in DtoD copies[, {ops}][ of {function}][, {line}]",
-    meaning=(
-        "Arrays are copied, or filled, within the memory of a device while nothing computes. A copy reads and writes each byte, and "
-        "computes nothing."
-    ),
+    meaning="Arrays are copied, or filled, within the memory of a device while nothing computes.",
     starts_at="{limit} of the GPU time in such copies; not those between devices",
     action="See which ops copy, and whether each needs a new array: `traceview show copies LOGDIR`.",
     actions={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from msgspec import Struct
@@ -13,12 +13,15 @@ from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.rule import Chosen, Rule
 from traceview.analysis.rules.words import Argument, Line, Number, Time
 from traceview.base.intervals import BoolArray
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Loss, totals
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 CLEAR_RATIO: Final = 0.5
 """Of the sampled time: from here on a title names the line, for most of the loss is there."""
@@ -84,7 +87,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         evidence: Sequence[Evidence] = (),
         notes: Sequence[str] = (),
         unsure: str = "",
-        **words: Any,
+        **words: Unpack[Chosen],
     ) -> Finding | None:
         """The finding by a rule, with the line of Python, the longest gap, and the steps that it is about if most have none of it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +25,9 @@ from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, Loss
 from traceview.trace.strategy.replicas import CPU
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 LIMIT: Final = 0.05
 """Share of the GPU time from which on a loss is a problem; less is noise or not worth a change."""
 
@@ -45,6 +48,28 @@ class _Analysed(Protocol):
 
     @property
     def selection(self) -> _Selected: ...
+
+
+class Chosen(TypedDict, total=False):
+    """Which of the sentences of a rule a finding has: keys of its titles and actions."""
+
+    title: str
+    action: str
+
+
+class Words(Chosen, total=False):
+    """What a finding says beside its loss, as of `Rule.finding`."""
+
+    evidence: Sequence[Evidence]
+    steps: Sequence[int]
+    notes: Sequence[str]
+
+
+class _AboutWords(Chosen, total=False):
+    loss: FindingLoss | None
+    confidence: tuple[Confidence, str]
+    notes: Sequence[str]
+    severity: Severity | None
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -124,7 +149,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         threshold: float | None = None,
         *,
         evidence: Sequence[Evidence] = (),
-        **words: Any,
+        **words: Unpack[_AboutWords],
     ) -> Finding | None:
         """The finding about the devices of these rows, which the argument `who` names; None without any.
 
@@ -153,7 +178,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         confidence: tuple[Confidence, str] = ("high", ""),
         keeps_waiting: bool = False,
         saved_ratio: float = 1.0,
-        **words: Any,
+        **words: Unpack[Words],
     ) -> Finding | None:
         """The finding whose loss these rows of the ledger are; None where they are less than the limit.
 
