@@ -392,8 +392,8 @@ def every_fifth_step() -> Scenario:
         trace,
         {"GPU:0": device_truth(321.8, compute=304.8, idle=17, kernels=16)},
         durations_ms,
-        must=["unsteady-steps"],
-        must_not=["callback-stall"],
+        must=["callback-stall"],
+        must_not=["unsteady-steps"],
         idle={"GPU:0": idle_truth(states={"between": 16.2})},
     )
 

@@ -68,9 +68,13 @@ _AWAITED_WORDS: Final = {
 """What a line waits for where no Python runs."""
 
 
+_WHEN: Final = "[, in every {period} step][, in {some} of {used}]"
+"""Which steps have it, where most have none of it."""
+
+
 def _between_steps(what: str = "") -> str:
     what = what and f" for {what}"
-    return f"{{who:waits/wait}} {{loss}}{what} between steps[ in {{line}}][, in {{affected}} of {{used}}]"
+    return f"{{who:waits/wait}} {{loss}}{what} between steps[ in {{line}}]{_WHEN}"
 
 
 def _in_step(what: str) -> str:
@@ -403,7 +407,7 @@ CALLBACK_STALL: Final = Rule(
 CHECKPOINT_STALL: Final = Rule(
     code="checkpoint-stall",
     states=(State.CHECKPOINT,),
-    title="{who:waits/wait} {loss} for checkpoints[ in {line}][, in {affected} of {used}]",
+    title="{who:waits/wait} {loss} for checkpoints[ in {line}]" + _WHEN,
     meaning="Variables are saved or restored inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time idle for SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it "
@@ -428,7 +432,7 @@ CHECKPOINT_STALL: Final = Rule(
 VALIDATION_STALL: Final = Rule(
     code="validation-stall",
     states=(State.EVALUATION,),
-    title="{who:spends/spend} {loss} in an evaluation between steps[ in {line}][, in {affected} of {used}]",
+    title="{who:spends/spend} {loss} in an evaluation between steps[ in {line}]" + _WHEN,
     meaning="The model is evaluated inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time in evaluations: between two step markers, after at most half of the steps, the thread of the "

@@ -23,7 +23,7 @@ from traceview.analysis.measures.step_report import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, finding_loss
-from traceview.analysis.rules.words import Argument, Line, Number, Ordinal, Slower, StateName
+from traceview.analysis.rules.words import Argument, Number, Ordinal, Slower, StateName
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
@@ -53,22 +53,16 @@ FEW_STEPS: Final = Rule(
 
 UNSTEADY_STEPS: Final = Rule(
     code="unsteady-steps",
-    title="{count} of {of} steps take {times}: {state}[ in {line}]",
+    title="{count} of {of} steps take {times}: {state}",
     titles={
-        "one": "step {worst} takes {times}: {state}[ in {line}]",
-        "period": "every {period} step takes {times}: {state}[ in {line}]",
+        "one": "step {worst} takes {times}: {state}",
+        "period": "every {period} step takes {times}: {state}",
     },
     meaning=(
         "Steps of one training loop should take equally long. The slow ones spend more time in this state than the others; "
         "that extra time is the loss."
     ),
     action="Compare step {worst} with step {usual}, a usual one: `traceview show gaps LOGDIR` shows what each waits for.",
-    actions={
-        "between": (
-            "Do what runs after these steps less often, or on another thread.",
-            "`traceview show gaps LOGDIR` shows what each waits for: step {worst} is slow, step {usual} a usual one.",
-        )
-    },
     advice="Capture more steps, and look for other jobs on the host, for garbage collection and for clock changes.",
     reasons={
         "cores": "everything else on the machine takes cores from the replicas",
@@ -84,8 +78,7 @@ UNSTEADY_STEPS: Final = Rule(
         "slow_step_ps": "slow step",
         "usual_step_ps": "other step",
     },
-    explains=("callback-stall", "python-stall", "between-calls"),
-    example="Every fifth step takes 24.5 instead of 19.1 ms: between steps",
+    example="Every fifth step takes 24.5 instead of 19.1 ms: compute",
 )
 
 NO_STEP_MARKER: Final = Rule(
@@ -129,18 +122,6 @@ _SHOWN_BY_EVENTS: Final = (
     State.GARBAGE_COLLECTION,
 )
 """States whose reason recorded events show; of others a machine that does something else may be the reason."""
-_OF_PERIODS: Final = (State.BETWEEN, State.PYTHON, State.BETWEEN_CALLS)
-"""States of which a period says more than the finding about them."""
-_MOST_OF_STATE: Final = 0.8
-"""Of the loss that another finding states: slow steps with so much of it are what it is about."""
-_OF_PYTHON: Final = (
-    State.PYTHON,
-    State.BETWEEN_CALLS,
-    State.BETWEEN,
-    State.PYTHON_THREAD,
-    State.UNKNOWN,
-)
-"""States in which the line of the thread that runs the steps says more."""
 
 
 def diagnose(_: Context, result: Steps) -> Iterator[Finding]:
@@ -174,7 +155,7 @@ def diagnose_absent(_: Context) -> Iterator[Finding]:
 def diagnose_unsteady(
     context: Context, result: Steps | Skipped, findings: Sequence[Finding]
 ) -> Iterator[Finding]:
-    """Slow steps, unless one of the findings is about the state that they have more of, and they have no period."""
+    """Slow steps, unless one of the findings is about the state that they have more of."""
     if isinstance(result, Skipped) or result.reliability == "low":
         # What merely repeats need not be a step, and may come at any distance.
         return
@@ -193,9 +174,7 @@ def diagnose_unsteady(
     lost = context.ledger.loss_of(more)
     if lost.share < UNSTEADY_STEPS.limit or state == State.UNKNOWN:
         return
-    named_ps = [row.loss.gpu_time_ps for row in findings if row.loss and key in row.loss.states]
-    says_more = slow.period is not None and state in _OF_PERIODS
-    if named_ps and not (says_more and lost.ps >= _MOST_OF_STATE * max(named_ps)):
+    if any(row.loss and key in row.loss.states for row in findings):
         return
     on_cpu = all(device.kind == "replica" for device in context.trace.device_list)
     worst = max(
@@ -218,7 +197,6 @@ def diagnose_unsteady(
         devices=lost.devices,
         steps=slow.numbers,
         title="period" if slow.period else "one" if len(slow.numbers) == 1 else "",
-        action=key,
     )
 
 
@@ -234,11 +212,6 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
     }
     if slow.period:
         arguments["period"] = Ordinal(slow.period)
-    lines = Counter(
-        row.python.line for row in result.steps if row.number in slow.numbers and row.python
-    )
-    if lines and state in _OF_PYTHON:
-        arguments["line"] = Line(lines.most_common(1)[0][0])
     return arguments
 
 

@@ -12,9 +12,10 @@ from msgspec import Struct
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
+from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Chosen, Rule
-from traceview.analysis.rules.words import Argument, Line, Number, Time
+from traceview.analysis.rules.words import Argument, Line, Number, Ordinal, Time
 from traceview.base.intervals import BoolArray
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
@@ -135,7 +136,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         return of_steps >= max(int(_AFFECTED_RATIO * int(of_steps.max(initial=0))), 1)
 
     def _affected(self) -> tuple[tuple[int, ...], dict[str, Argument]]:
-        """The numbers of the steps that take what most steps do not have, and how many and how long; none otherwise."""
+        """The numbers of the steps that take what most steps do not have, how many and how long, and how often they come."""
         affected = self.is_affected
         count = int(affected.sum())
         if affected.size < FEWEST_TO_COMPARE or not 0 < 2 * count <= affected.size:
@@ -145,8 +146,11 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         if of_steps[affected].sum() < _OF_AFFECTED_RATIO * of_steps.sum():
             return (), {}
         chosen = zip(used, affected.tolist(), strict=True)
-        return tuple(step.number for step, is_affected in chosen if is_affected), {
+        steps = tuple(step.number for step, is_affected in chosen if is_affected)
+        period = distance_of(steps, [step.number for step in used], FEWEST_SLOW)
+        return steps, {
             "affected": Number(count),
+            **({"some": Number(count)} if period is None else {"period": Ordinal(period)}),
             "used": Number(len(used), "used step"),
             "each": Time(int(of_steps[affected].sum()) // count),
         }

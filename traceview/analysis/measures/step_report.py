@@ -323,7 +323,7 @@ def _accumulation(trace: Trace, selection: Selection) -> tuple[tuple[int, ...], 
             if not updates or (len(updates) < _FEWEST_UPDATES and recorded is None):
                 break
             numbers = [step.number for step in train]
-            return updates, recorded or _distance(updates, numbers, _FEWEST_UPDATES)
+            return updates, recorded or distance_of(updates, numbers, _FEWEST_UPDATES)
     return (), None
 
 
@@ -418,11 +418,11 @@ def slow_steps(result: Steps) -> SlowSteps | None:
         slow_ps=int(lengths[is_slow].sum()) // len(slow),
         usual_ps=int(lengths[~is_slow].sum()) // int((~is_slow).sum()),
         typical_ps=typical,
-        period=_distance(slow, numbers, FEWEST_SLOW),
+        period=distance_of(slow, numbers, FEWEST_SLOW),
     )
 
 
-def _distance(chosen: Sequence[int], numbers: Sequence[int], fewest: int) -> int | None:
+def distance_of(chosen: Sequence[int], numbers: Sequence[int], fewest: int) -> int | None:
     """The distance of some steps among others, if it is always the same and none is missing at either end."""
     distances = {later - number for number, later in pairwise(chosen)}
     if len(chosen) < fewest or len(distances) != 1:

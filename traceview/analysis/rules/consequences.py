@@ -12,9 +12,6 @@ from traceview.analysis.rules.rule import Rule, rendered
 from traceview.base.ids import unique_ids
 from traceview.trace.model import Trace
 
-_OF_THEIR_STATES: Final = frozenset(("unsteady-steps",))
-"""Findings that explain only others about the same states."""
-
 
 def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
     """The findings without those that another about the same device explains by its rule, and names in its evidence.
@@ -47,10 +44,8 @@ def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]
 def _first_cause(place: int, findings: Sequence[Finding], rules: Mapping[str, Rule]) -> int:
     """The place of the finding that explains the one at `place`, and is not explained itself; `place` without any."""
     for other, cause in enumerate(findings):
-        if (
-            _is_named(findings[place], rules[cause.code].explains)
-            and _share_a_device(cause, findings[place])
-            and _is_about(cause, findings[place])
+        if _is_named(findings[place], rules[cause.code].explains) and _share_a_device(
+            cause, findings[place]
         ):
             return _first_cause(other, findings, rules)
     return place
@@ -69,13 +64,6 @@ def _share_a_device(cause: Finding, consequence: Finding) -> bool:
         or not consequence.devices
         or not set(cause.devices).isdisjoint(consequence.devices)
     )
-
-
-def _is_about(cause: Finding, consequence: Finding) -> bool:
-    """Whether slow steps are slow for what the other finding is about; any other cause need not share its states."""
-    if cause.code not in _OF_THEIR_STATES or cause.loss is None or consequence.loss is None:
-        return True
-    return set(consequence.loss.states) <= set(cause.loss.states)
 
 
 # JAX
