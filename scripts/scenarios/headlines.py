@@ -601,7 +601,9 @@ HEADLINES: Final[Mapping[str, str]] = {
     "evaluation_between_steps": (
         "Both GPUs spend 15.0 of 55.0 ms (27%) in an evaluation between steps, in 1 of 4 used steps."
     ),
-    "every_fifth_step": "Every fifth step takes 24.5 instead of 19.1 ms: between steps.",
+    "every_fifth_step": (
+        "GPU:0 waits 1.01 of 20.1 ms (5.0%) for Python between steps in on_train_batch_end, callbacks.py:30, in every fifth step."
+    ),
     "one_step": (
         "Only 1 step was recorded: GPU:0 waits 46.8 of 59.2 ms (79%) between recorded calls; capture ten."
     ),
