@@ -30,7 +30,7 @@ from tests.ledger.ledgers import states_of_path
 from tests.oracle import recorded_answer, run_answer
 from tests.oracle.accessors import differences, holds_identity
 from traceview.analysis.exchange.transfers import TOP_SOURCES
-from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
+from traceview.analysis.facts.run import IdleAttribution
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
@@ -432,7 +432,7 @@ def test_a_range_of_steps(name: str, tmp_path: Path) -> None:
     same_report(report, answer)
     selection = select(trace, steps=StepRange(1, 3))
     same_path(Context(trace, selection).ledger, report, answer["path"])
-    attribution = attribute_idle_time(trace, selection)
+    attribution = Context(trace, selection).idle
     same_idle(trace, attribution, report.results.idle, answer["idle"])
 
 

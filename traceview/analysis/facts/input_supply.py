@@ -16,7 +16,6 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.facts.input_pipelines import HostPipelines, pipelines_of
 from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
@@ -217,18 +216,17 @@ def causes_prolonged(context: Run, host: int, device: int) -> frozenset[Cause]:
     It does where the thread of the step is seen to wait for the lock, and where a generator that is too slow works, and
     does not wait, for most of the window.
     """
-    trace, idle, window = context.trace, context.idle, context.selection.windows[host]
-    python = pipeline_python(trace, idle, host)
+    window, python = context.selection.windows[host], pipeline_python(context, host)
     if not window.length_ps or not python.start.size:
         return frozenset()
-    waits = intersection(lock_waits(trace, idle, device), python)
+    waits = intersection(lock_waits(context, device), python)
     if covered_ps(waits, window) >= LOCK_WAIT_RATIO * window.length_ps:
         return frozenset(LOCKED)
     supply = supply_of(context, host)
     if supply is None or not supply.is_short or not supply.is_generator:
         return frozenset()
-    rest_ps = covered_ps(pipeline_rest(trace, idle, host), window)
-    at_work_ratio = (supply.work_ratio or 0.0) - rest_ps / window.length_ps
+    rests = difference(joined_spans(_rest_by_thread(context, host).values()), python)
+    at_work_ratio = (supply.work_ratio or 0.0) - covered_ps(rests, window) / window.length_ps
     return frozenset(SILENT) if at_work_ratio >= LIMITING_WORK_RATIO else frozenset()
 
 
@@ -245,7 +243,7 @@ def _supply(
         idle = [of_device.spans_with(Cause.INPUT).within(*steps) for of_device in gaps]
         waited = np.max(idle, axis=0) if idle else None
     is_used = [step.excluded is None for step in selection.steps[host]]
-    waits = [] if waited is None else waited[np.array(is_used, dtype=np.bool_)].tolist()
+    waits = None if waited is None else waited[np.array(is_used, dtype=np.bool_)]
     waited_ps = wait_ps if waited is of_steps else None if waited is None else int(waited.sum())
     empty = (None, None) if slowest is None else _empty(trace, selection, pipelines, slowest, waits)
     candidates_ps = sum(stage.own_ps for stage in pipelines.candidates)
@@ -287,25 +285,28 @@ def _empty(
     selection: Selection,
     pipelines: HostPipelines,
     stage: InputStage,
-    wait_ps: Sequence[int],
+    wait_ps: Int64Array | None,
 ) -> tuple[float | None, float | None]:
     """The share of the used steps, or of the window, and of the wait, in which a request met an empty buffer.
 
-    `wait_ps`: of each used step; empty where it is not known.
+    Of the buffer for which it is least. `wait_ps`: of each used step; None where it is not known.
     """
     calls, window = pipelines.calls, selection.windows[pipelines.host]
     steps = selection.used_of(pipelines.host)
-    start, end = (each.tolist() for each in step_bounds(steps))
-    bounds = (start, end) if steps else ([window.start_ps], [window.end_ps])
+    start, end = step_bounds(steps or (window,))
     blocks = is_in(calls.pipeline, pipelines.waits.pipeline)
-    met = [
-        _meets_empty(*requests_of_buffer(trace, calls, chosen), *bounds)
-        for chosen in _buffers(calls, blocks, stage)
-    ]
-    asked = [empty for empty in met if any(is_empty is not None for is_empty in empty)]
-    shares = [ratio for each in asked if (ratio := _share(each, [1] * len(each))) is not None]
-    of_wait = [ratio for each in asked if (ratio := _share(each, wait_ps)) is not None]
-    return min(shares, default=None), min(of_wait, default=None)
+    of_steps, of_wait = [], []
+    for chosen in _buffers(calls, blocks, stage):
+        begun, is_empty = requests_of_buffer(trace, calls, chosen)
+        order = np.argsort(begun, kind="stable")
+        first, last = (places(begun[order], times) for times in (start, end))
+        met = np.append(0, np.cumsum(is_empty[order]))
+        is_asked, is_met = first < last, met[last] > met[first]
+        if is_asked.any():
+            of_steps.append(int(is_met.sum()) / int(is_asked.sum()))
+            if steps and wait_ps is not None and wait_ps[is_asked].any():
+                of_wait.append(int(wait_ps[is_met].sum()) / int(wait_ps[is_asked].sum()))
+    return min(of_steps, default=None), min(of_wait, default=None)
 
 
 def _buffers(calls: IteratorCalls, blocks: BoolArray, stage: InputStage) -> Iterator[Int64Array]:
@@ -321,48 +322,22 @@ def _buffers(calls: IteratorCalls, blocks: BoolArray, stage: InputStage) -> Iter
             yield np.flatnonzero(is_stage & blocks)
 
 
-def _meets_empty(
-    begun: Int64Array, is_empty: BoolArray, start: Sequence[int], end: Sequence[int]
-) -> list[bool | None]:
-    """Whether a request in each step met an empty buffer; None where none was made."""
-    order = np.argsort(begun, kind="stable")
-    first, last = (places(begun[order], np.array(times, dtype=np.int64)) for times in (start, end))
-    met = np.append(0, np.cumsum(is_empty[order]))
-    found = zip((first < last).tolist(), (met[last] > met[first]).tolist(), strict=True)
-    return [is_met if is_asked else None for is_asked, is_met in found]
-
-
-def _share(is_empty: Sequence[bool | None], weights: Sequence[int]) -> float | None:
-    """The share of the steps that met an empty buffer, by a weight; None without any weight."""
-    if len(weights) != len(is_empty):
-        return None
-    known = [pair for pair in zip(is_empty, weights, strict=True) if pair[0] is not None]
-    total = sum(weight for _, weight in known)
-    return sum(weight for empty, weight in known if empty) / total if total else None
-
-
-def pipeline_python(trace: Trace, idle: IdleAttribution, host: int) -> IntervalSet:
+def pipeline_python(context: Run, host: int) -> IntervalSet:
     """When Python functions of the pipeline run, or wait for Python's lock."""
-    states = idle.states[host]
-    rest = _rest_by_thread(trace, idle, host)
+    states, rest = context.idle.states[host], _rest_by_thread(context, host)
     return joined_spans(
         difference(spans, rest[thread]) if thread in rest else spans
         for thread, spans in states.spans_by_thread(states.pipeline_python).items()
     )
 
 
-def pipeline_rest(trace: Trace, idle: IdleAttribution, host: int) -> IntervalSet:
-    """When a Python function of the pipeline waits, and none runs or waits for Python's lock."""
-    waits = joined_spans(_rest_by_thread(trace, idle, host).values())
-    return difference(waits, pipeline_python(trace, idle, host))
-
-
-def _rest_by_thread(trace: Trace, idle: IdleAttribution, host: int) -> dict[int, IntervalSet]:
+def _rest_by_thread(context: Run, host: int) -> dict[int, IntervalSet]:
     """When each thread of the pipeline waits in a Python function; without samples that is not known."""
+    idle = context.idle
     if host not in idle.python:
         return {}
     states, sampled = idle.states[host], idle.python[host].lines
-    line = unique_ids(trace.host_columns.line[states.pipeline_python])
+    line = unique_ids(context.trace.host_columns.line[states.pipeline_python])
     known = [each for each in line.tolist() if sampled.thread_of(each) != NONE]
     at_rest = {int(states.thread[each]): sampled.at_rest(sampled.thread_of(each)) for each in known}
     return {

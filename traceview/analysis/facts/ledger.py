@@ -324,7 +324,7 @@ def _recast_held_by_threads(draft: Draft) -> None:
         return
     context, state = draft.context, State.PYTHON_THREAD
     least_ps = LOCK_WAIT_RATIO * draft.window.length_ps
-    waits = lock_waits(context.trace, context.idle, draft.device)
+    waits = lock_waits(context, draft.device)
     cores = core_waits(context, draft.host)
     for thread in threads_at_work(context, draft.host):
         by = draft.by_line(thread.python.line)
@@ -463,7 +463,7 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
         draft.recast(draft.everywhen, (State.INPUT,), State.HOST_OPS)
     locked = frozenset(OF_CAUSE[cause] for cause in causes_prolonged(context, host, draft.device))
     if locked:
-        draft.recast(pipeline_python(context.trace, context.idle, host), locked, State.INPUT)
+        draft.recast(pipeline_python(context, host), locked, State.INPUT)
     cores = core_waits(context, host)
     if cores is not None:
         ran = cores.ran_by(cores.pipeline)

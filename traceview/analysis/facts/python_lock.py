@@ -23,7 +23,6 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
@@ -45,18 +44,11 @@ LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
 """Causes of idle time that get longer while another thread keeps Python's lock."""
 
 
-def lock_waits(trace: Trace, attribution: IdleAttribution, device: int) -> IntervalSet:
+def lock_waits(context: Run, device: int) -> IntervalSet:
     """The idle time of a device while the thread of the step waited for the lock, whoever held it."""
-    idle, states = _idle_and_states(trace, attribution, device)
-    return intersection(idle, union(*_returns(trace, states)))
-
-
-def _idle_and_states(
-    trace: Trace, attribution: IdleAttribution, device: int
-) -> tuple[IntervalSet, HostStates]:
-    gaps = attribution.gaps[device]
-    host = trace.device_list[device].host
-    return union(gaps.start_ps, gaps.end_ps), attribution.states[host]
+    trace, gaps = context.trace, context.idle.gaps[device]
+    returns = _returns(trace, context.idle.states[trace.device_list[device].host])
+    return intersection(union(gaps.start_ps, gaps.end_ps), union(*returns))
 
 
 def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
