@@ -35,7 +35,7 @@ from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Lost
+from traceview.analysis.rules.words import Lost, tokens_of
 from traceview.document import numbers
 from traceview.ledger.states import BY_KEY, KEYS
 from traceview.ledger.table import Ledger
@@ -458,7 +458,7 @@ def check_loss(ledger: Ledger, finding: Finding) -> None:
     main = finding.arguments.get("loss")
     if isinstance(main, Lost):
         assert (main.ps, main.of_ps, main.ratio) == (loss.ps_per_step, loss.step_ps, loss.ratio)
-        shown = "".join(token.text for token in main.tokens())
+        shown = "".join(token.text for token in tokens_of(main))
         assert shown == f"{numbers.part_of(main.ps, main.of_ps)} ({numbers.percent(main.ratio)})"
 
 

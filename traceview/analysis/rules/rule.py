@@ -17,7 +17,7 @@ from traceview.analysis.rules.finding import (
     OfDevice,
     Severity,
 )
-from traceview.analysis.rules.words import Argument, Devices, Lost, filled, names_of
+from traceview.analysis.rules.words import Argument, Devices, Lost, filled
 from traceview.base.intervals import BoolArray
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, plain
@@ -226,25 +226,6 @@ class Rule(Struct, frozen=True, kw_only=True):
     def severities(self) -> tuple[Severity, ...]:
         """Those that its findings can have, the usual one first."""
         return (self.severity, *self.other_severities) if self.severity else ("warning", "critical")
-
-    @property
-    def templates(self) -> tuple[str, ...]:
-        """All sentences."""
-        return (
-            self.title,
-            *self.titles.values(),
-            self.meaning,
-            self.action,
-            self.advice,
-            *(text for pair in self.actions.values() for text in pair),
-            *self.notes.values(),
-            *self.reasons.values(),
-        )
-
-    @property
-    def arguments(self) -> frozenset[str]:
-        """The names of all arguments."""
-        return frozenset().union(*map(names_of, self.templates))
 
 
 FEW_STEPS: Final = "few-steps"
