@@ -61,7 +61,7 @@ CONCLUSIONS = {
     "one GPU idle": (hang(STEP, gpus=(HangGpu(0, 1.0), HangGpu(1, 0.0))), "medium", "hang: gpu"),
     "nothing known": (hang(STEP), "high", "hang: call"),
     "generator blocks": (
-        between_steps(thread(NEXT, "train.py:80 in <module>"), maker()), "high", "hang: thread-of-input",
+        between_steps(thread(NEXT, "train.py:80 in <module>"), maker(wait="lock")), "high", "hang: thread-of-input",
     ),
     "queue of TensorFlow": (between_steps(thread(DEQUEUE, "train.py:80 in <module>")), "high", "hang: input"),
     "Keras waits for a generator inside of its step": (hang(STEP, maker()), "medium", "hang: thread-of-input"),

@@ -121,38 +121,19 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarke
         evaluates &= _holds(start, end, columns.start_ps[asks])
     if evaluates.mean() > MOST_EVALUATIONS_RATIO:
         evaluates[:] = False
-    until = start
-    if evaluates.any():
-        ends = np.concatenate((columns.end_ps[graphs], _ends_of_compute(trace, host)))
-        until = np.clip(_last_in(start, end, ends), start, end)
-    return BetweenMarkers(
-        union(start[evaluates], until[evaluates]),
-        union(start[evaluates], end[evaluates]),
-        union(start[saves], end[saves]),
-    )
-
-
-def _ends_of_compute(trace: Trace, host: int) -> Int64Array:
-    """When each kernel of a host ended."""
-    columns = trace.device_columns
-    rows = trace.device_rows(host)
-    is_compute = columns.class_[rows] == ActivityClass.COMPUTE
-    result: Int64Array = columns.end_ps[rows][is_compute]
-    return result
-
-
-def _last_in(start: Int64Array, end: Int64Array, moments: Int64Array) -> Int64Array:
-    """The last of some moments in each span; the end of the span where there is none."""
-    ordered = np.append(np.sort(moments), end.max())
-    index = np.searchsorted(ordered[:-1], end, side="right") - 1
-    last = np.where(index >= 0, ordered[index], end)
-    return np.where(last > start, last, end)
+    begin, until = start[evaluates], end[evaluates]
+    around = union(begin, until)
+    if begin.size:
+        device_rows, events = trace.device_rows(host), trace.device_columns
+        kernels = device_rows[events.class_[device_rows] == ActivityClass.COMPUTE]
+        ends = np.sort(np.concatenate((columns.end_ps[graphs], events.end_ps[kernels])))
+        last = ends[np.searchsorted(ends, until, side="right") - 1]
+        until = np.where((last > begin) & (last <= until), last, until)
+    return BetweenMarkers(union(begin, until), around, union(start[saves], end[saves]))
 
 
 def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
     """Whether at least one of the moments lies in each span."""
-    if not moments.size:
-        return np.zeros(start.size, dtype=np.bool_)
     ordered = np.sort(moments)
     return np.searchsorted(ordered, end) > np.searchsorted(ordered, start)
 

@@ -26,7 +26,7 @@ from msgspec import Struct
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
-from traceview.base.intervals import Int64Array, IntervalSet, union
+from traceview.base.intervals import Int64Array, IntervalSet, largest_between, union
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import OFF_CORE_PS
@@ -56,15 +56,16 @@ def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
     columns = trace.host_columns
     rows = states.rows_of_thread(states.caller)
     rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
-    is_call = np.array([name.startswith(_CALLS) for name in trace.names], dtype=np.bool_)
-    calls = np.flatnonzero(is_call[columns.name[rows]])
+    calls = np.flatnonzero(trace.names.where(columns.name[rows], _is_call))
     start, end = columns.start_ps[rows], columns.end_ps[rows]
     last = np.searchsorted(start, end[calls])
-    returned = [
-        int(end[call + 1 : until].max(initial=end[call] if until == call + 1 else 0))
-        for call, until in zip(calls.tolist(), last.tolist(), strict=True)
-    ]
-    return np.minimum(np.array(returned, dtype=np.int64), end[calls]), end[calls]
+    inside = largest_between(end, calls + 1, last, 0)
+    returned = np.where(last > calls + 1, np.minimum(inside, end[calls]), end[calls])
+    return returned, end[calls]
+
+
+def _is_call(name: bytes) -> bool:
+    return name.startswith(_CALLS)
 
 
 class ThreadAtWork(Struct, frozen=True, eq=False):
