@@ -63,11 +63,7 @@ def recast_dispatch(draft: Draft) -> None:
 def is_side_work(trace: Trace, device: int) -> BoolArray:
     """Which events of a CPU device compute nothing of the model."""
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    names, place = unique_inverse(columns.op[own])
-    works = (
-        name != NONE and side_work_of(trace.names[name]) is not None for name in names.tolist()
-    )
-    result: BoolArray = np.fromiter(works, np.bool_, names.size)[place]
+    result = trace.names.where(columns.op[own], lambda name: side_work_of(name) is not None)
     result &= columns.class_[own] == ActivityClass.COMPUTE
     return result
 

@@ -358,7 +358,7 @@ def _lost(
         if place != NONE:
             rows = line == each
             bounds = columns.start_ps[rows], columns.end_ps[rows]
-            lost[rows] = waits.lost_to(ran, place, union(*bounds), are_ops=are_ops).within(*bounds)
+            lost[rows] = waits.lost_to(ran, place, *bounds, are_ops=are_ops)
     return lost
 
 
@@ -586,10 +586,9 @@ def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:
             if device in segments.of_device and trace.device_list[device].kind == "replica"
         ]
         if own and cores:
-            computes = [columns.activity == ActivityClass.COMPUTE for columns in own]
+            computes = [of.chosen(of.activity == ActivityClass.COMPUTE) for of in own]
             moments = np.concatenate(
-                [of.start_ps[rows] for of, rows in zip(own, computes, strict=True)]
-                + [of.end_ps[rows] for of, rows in zip(own, computes, strict=True)]
+                [of.start_ps for of in computes] + [of.end_ps for of in computes]
             )
             order = np.argsort(moments, kind="stable")
             running = np.cumsum(np.repeat((1, -1), moments.size // 2)[order])

@@ -42,14 +42,14 @@ class Throughput(Record, frozen=True):
 
 def throughput_of(trace: Trace, selection: Selection, device_count: int) -> Throughput:
     """From the batch size in the sidecars and the median step."""
-    step_ps, size = selection.median_step_ps, _batch_size(trace)
+    step_ps, size = selection.median_step_ps, batch_size(trace)
     if size is None or not step_ps:
         return Throughput(None, None, size)
     per_second = size * PS_PER_S / step_ps
     return Throughput(per_second, per_second / device_count, size)
 
 
-def _batch_size(trace: Trace) -> int | None:
+def batch_size(trace: Trace) -> int | None:
     """Examples of one step over all hosts; None where a sidecar does not say, or a step is several training steps."""
     sidecars = [host.sidecar for host in trace.hosts]
     first = sidecars[0] if sidecars else None

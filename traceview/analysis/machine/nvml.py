@@ -8,7 +8,7 @@ from math import fsum
 from typing import Final, TypeVar
 
 from traceview.analysis.facts.hardware import hardware_of
-from traceview.analysis.facts.run import throughput_of
+from traceview.analysis.facts.run import batch_size
 from traceview.analysis.machine.samples import samples_of_steps
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
@@ -169,7 +169,7 @@ def _joules_per_example(
     context: Context, rows: Sequence[NvmlRow], absent: Mapping[str, str]
 ) -> float | None:
     """The energy of a step on all GPUs over its examples."""
-    size = throughput_of(context.trace, context.selection, len(rows)).batch_size
+    size = batch_size(context.trace)
     joules = [row.joules_per_step for row in rows if row.joules_per_step is not None]
     return fsum(joules) / size if size and not absent and len(joules) == len(rows) else None
 

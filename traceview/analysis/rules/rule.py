@@ -287,9 +287,9 @@ def devices_argument(context: _Analysed, keys: Sequence[str]) -> Devices:
         key: "cpu" if entry.kind == "replica" and entry.model == CPU else entry.kind
         for key, entry in entries.items()
     }
-    of_kind = [key for key, kind in kinds.items() if kind == kinds.get(keys[0])] if keys else []
-    noun = _NOUNS.get(kinds.get(keys[0], ""), "device") if keys else "device"
-    return Devices(tuple(keys), len(of_kind), noun)
+    kind = kinds.get(keys[0], "") if keys else ""
+    of_count = sum(each == kind for each in kinds.values())
+    return Devices(tuple(keys), of_count, _NOUNS.get(kind, "device"))
 
 
 _NOUNS: Final = {"cpu": "CPU", "gpu": "GPU", "tpu": "TPU", "replica": "replica"}
