@@ -19,7 +19,7 @@ from msgspec import Struct
 from traceview.analysis.facts.input_pipelines import HostPipelines, pipelines_of
 from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
-from traceview.analysis.facts.selection import Selection, covered_ps, step_bounds
+from traceview.analysis.facts.selection import covered_ps, step_bounds
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import (
     BoolArray,
@@ -33,7 +33,6 @@ from traceview.base.intervals import (
 from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
 from traceview.base.stats import median_ps
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gaps import Gaps
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
@@ -45,7 +44,7 @@ from traceview.trace.host.pipeline import (
     requests_of_buffer,
 )
 from traceview.trace.host.state_timeline import intersection, joined_spans
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import NONE
 
 
 class InputShard(Record, frozen=True):
@@ -77,8 +76,9 @@ LATE_RATIO: Final = 0.05
 """Of the step: how late a shard is in a step that counts as late."""
 
 
-def late_shards(trace: Trace, selection: Selection, pipelines: HostPipelines) -> list[InputShard]:
+def _late_shards(context: Run, pipelines: HostPipelines) -> list[InputShard]:
     """The shards of a distributed dataset, in their order, over the used steps."""
+    trace, selection = context.trace, context.selection
     steps = selection.used_of(pipelines.host)
     if not steps or not pipelines.shards:
         return []
@@ -195,14 +195,14 @@ class InputSupply(Struct, frozen=True, eq=False):
 
 def input_supplies(context: Run) -> Mapping[int, InputSupply]:
     """What the pipelines of each host with an iterator deliver, by index."""
-    trace, selection, gaps = context.trace, context.selection, context.idle.gaps
-    made: dict[int, InputSupply] = {}
-    for host in selection.windows:
-        pipelines = pipelines_of(trace, selection, host)
-        if pipelines.calls.row.size or pipelines.waits.row.size:
-            of_host = [gaps[device] for device in trace.devices_of_host[host] if device in gaps]
-            made[host] = _supply(trace, selection, pipelines, of_host)
-    return made
+    every = (
+        pipelines_of(context.trace, context.selection, host) for host in context.selection.windows
+    )
+    return {
+        pipelines.host: _supply(context, pipelines)
+        for pipelines in every
+        if pipelines.calls.row.size or pipelines.waits.row.size
+    }
 
 
 def supply_of(context: Run, host: int) -> InputSupply | None:
@@ -230,22 +230,25 @@ def causes_prolonged(context: Run, host: int, device: int) -> frozenset[Cause]:
     return frozenset(SILENT) if at_work_ratio >= LIMITING_WORK_RATIO else frozenset()
 
 
-def _supply(
-    trace: Trace, selection: Selection, pipelines: HostPipelines, gaps: Sequence[Gaps]
-) -> InputSupply:
-    host = pipelines.host
-    window, slowest = selection.windows[host], pipelines.slowest
-    wait_ps, of_steps = _waits(trace, selection, pipelines)
-    waited = of_steps
-    if any(trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]):
+def _supply(context: Run, pipelines: HostPipelines) -> InputSupply:
+    trace, selection, host = context.trace, context.selection, pipelines.host
+    window, slowest, waits = selection.windows[host], pipelines.slowest, pipelines.waits
+    steps = step_bounds(selection.steps[host])
+    wait_ps = of_steps = None
+    if waits.row.size:
+        spans = union(waits.start_ps, waits.end_ps)
+        wait_ps, of_steps = covered_ps(spans, window), spans.within(*steps)
+    waited_ps, waited = wait_ps, of_steps
+    devices = trace.devices_of_host[host]
+    if any(trace.device_list[device].kind != "replica" for device in devices):
         # What the thread waits while the devices have work costs nothing.
-        steps = step_bounds(selection.steps[host])
+        gaps = [context.idle.gaps[device] for device in devices if device in context.idle.gaps]
         idle = [of_device.spans_with(Cause.INPUT).within(*steps) for of_device in gaps]
         waited = np.max(idle, axis=0) if idle else None
+        waited_ps = None if waited is None else int(waited.sum())
     is_used = [step.excluded is None for step in selection.steps[host]]
-    waits = None if waited is None else waited[np.array(is_used, dtype=np.bool_)]
-    waited_ps = wait_ps if waited is of_steps else None if waited is None else int(waited.sum())
-    empty = (None, None) if slowest is None else _empty(trace, selection, pipelines, slowest, waits)
+    of_used = None if waited is None else waited[np.array(is_used, dtype=np.bool_)]
+    empty = (None, None) if slowest is None else _empty(context, pipelines, slowest, of_used)
     candidates_ps = sum(stage.own_ps for stage in pipelines.candidates)
     return InputSupply(
         stages=tuple(sorted(pipelines.stages, key=lambda stage: -stage.self_ps)),
@@ -262,42 +265,26 @@ def _supply(
         work_of_wait_ratio=slowest.own_ps / waited_ps if slowest and waited_ps else None,
         empty_step_ratio=empty[0],
         empty_wait_ratio=empty[1],
-        shards=tuple(late_shards(trace, selection, pipelines)),
+        shards=tuple(_late_shards(context, pipelines)),
         wait_ps=wait_ps,
         wait_of_steps=None if of_steps is None else tuple(of_steps.tolist()),
     )
 
 
-def _waits(
-    trace: Trace, selection: Selection, pipelines: HostPipelines
-) -> tuple[int | None, Int64Array | None]:
-    """How long the thread of the steps is in calls for a batch, in the window and in each step."""
-    waits, host = pipelines.waits, pipelines.host
-    if not waits.row.size:
-        return None, None
-    spans = union(waits.start_ps, waits.end_ps)
-    steps = step_bounds(selection.steps[host])
-    return covered_ps(spans, selection.windows[host]), spans.within(*steps)
-
-
 def _empty(
-    trace: Trace,
-    selection: Selection,
-    pipelines: HostPipelines,
-    stage: InputStage,
-    wait_ps: Int64Array | None,
+    context: Run, pipelines: HostPipelines, stage: InputStage, wait_ps: Int64Array | None
 ) -> tuple[float | None, float | None]:
     """The share of the used steps, or of the window, and of the wait, in which a request met an empty buffer.
 
     Of the buffer for which it is least. `wait_ps`: of each used step; None where it is not known.
     """
-    calls, window = pipelines.calls, selection.windows[pipelines.host]
+    calls, selection = pipelines.calls, context.selection
     steps = selection.used_of(pipelines.host)
-    start, end = step_bounds(steps or (window,))
+    start, end = step_bounds(steps or (selection.windows[pipelines.host],))
     blocks = is_in(calls.pipeline, pipelines.waits.pipeline)
     of_steps, of_wait = [], []
     for chosen in _buffers(calls, blocks, stage):
-        begun, is_empty = requests_of_buffer(trace, calls, chosen)
+        begun, is_empty = requests_of_buffer(context.trace, calls, chosen)
         order = np.argsort(begun, kind="stable")
         first, last = (places(begun[order], times) for times in (start, end))
         met = np.append(0, np.cumsum(is_empty[order]))

@@ -403,7 +403,7 @@ def _enter_lines_of(draft: Draft, python: HostPython) -> None:
     # A gap is cut where Python collects garbage, and samples come where it gives the lock back.
     if is_among(columns, (State.GARBAGE_COLLECTION,)).any():
         silent = [place for place, line in enumerate(known) if line is None]
-        for place, line in zip(silent, _lines_of_gaps(columns, python, rows[silent]), strict=True):
+        for place, line in zip(silent, _lines_of_gaps(draft, python, rows[silent]), strict=True):
             known[place] = line
     by_kind, by = columns.by_kind.copy(), columns.by.copy()
     for row, line in zip(rows.tolist(), known, strict=True):
@@ -412,22 +412,20 @@ def _enter_lines_of(draft: Draft, python: HostPython) -> None:
     draft.columns = with_values(columns, by_kind=by_kind, by=by)
 
 
-def _lines_of_gaps(
-    columns: Columns, python: HostPython, rows: Int64Array
-) -> list[PythonLine | None]:
-    """The line of Python in most of the idle time around each of some rows, where Python collected in it, and one is."""
-    is_idle = columns.activity == IDLE
-    goes_on = np.append(False, is_idle[:-1] & (columns.end_ps[:-1] == columns.start_ps[1:]))
-    first = np.flatnonzero(is_idle & ~goes_on[: is_idle.size])
-    last = np.flatnonzero(is_idle & ~np.append(goes_on[1:] & is_idle[1:], False))
-    collected = np.flatnonzero(is_among(columns, (State.GARBAGE_COLLECTION,)) & is_idle)
-    gaps, place = unique_inverse(np.searchsorted(first, rows, "right") - 1)
-    start, end = columns.start_ps[first[gaps]], columns.end_ps[last[gaps]]
-    found = python.lines.in_each(python.caller, start, end, np.arange(gaps.size), gaps.size)
-    is_cut = is_in(gaps, sorted_unique(np.searchsorted(first, collected, "right") - 1)).tolist()
+def _lines_of_gaps(draft: Draft, python: HostPython, rows: Int64Array) -> list[PythonLine | None]:
+    """The line of Python in most of the gap around each of some rows, where Python collected garbage in it, and one is."""
+    start, end = draft.gaps.spans
+
+    def gaps_of(chosen: Int64Array) -> Int64Array:
+        return np.searchsorted(start, draft.columns.start_ps[chosen], "right") - 1
+
+    gaps, place = unique_inverse(gaps_of(rows))
+    groups = start[gaps], end[gaps], np.arange(gaps.size)
+    lines = python.lines.in_each(python.caller, *groups, gaps.size)
+    is_cut = is_in(gaps, gaps_of(np.flatnonzero(draft.idle_in((State.GARBAGE_COLLECTION,)))))
     mostly = [
-        line if line and is_one and line.ratio >= _MOSTLY_RATIO else None
-        for line, is_one in zip(found, is_cut, strict=True)
+        line if line and has_collection and line.ratio >= _MOSTLY_RATIO else None
+        for line, has_collection in zip(lines, is_cut.tolist(), strict=True)
     ]
     return [mostly[each] for each in place.tolist()]
 
