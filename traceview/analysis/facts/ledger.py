@@ -458,9 +458,8 @@ def _recast_by_turns(context: Run, drafts: Sequence[Draft], steps: Sequence[Step
     overlap = context.once(concurrency)
     if overlap is None or not overlap.is_serial:
         return
-    activities = context.activities
-    in_use = devices_in_use(context.trace, context.selection, activities)
-    computing = {device: activities[device].compute for device in in_use}
+    in_use = devices_in_use(context)
+    computing = {device: context.activities[device].compute for device in in_use}
     turns = _turns(computing, sorted(step.start_ps for step in steps))
     for draft in drafts:
         for other in in_use if draft.device in computing else ():
@@ -497,7 +496,7 @@ def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
     Where no other device has the same clock it is not known when, and all that they idle counts.
     """
     trace, activities = context.trace, context.activities
-    status = statuses(trace, activities)
+    status = statuses(context)
     at_work: dict[int, IntervalSet | None] = {}
     for draft in drafts:
         if status[draft.device] == "copy_only":

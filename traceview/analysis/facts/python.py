@@ -258,8 +258,6 @@ def python_of_steps(
     by_host = {}
     for host, of_host in python.items():
         own = [d for d in ledger.devices if ledger.trace.device_list[d].host == host]
-        if not own:
-            continue
         waits = ledger.spans_of(own, late)
         first, last = step_bounds(steps[host])
         bounds = sorted_unique(np.concatenate((first, last)))
