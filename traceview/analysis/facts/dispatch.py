@@ -205,18 +205,15 @@ def _small_programs(
     if not place.keys() - {b""}:
         return nowhere, nowhere, nowhere
     count = np.bincount(of_op, minlength=number.size)
-    runs = np.full(len(place), np.iinfo(np.int64).max)
-    np.minimum.at(runs, program, count)
+    order = np.lexsort((count, program))
+    rarest = order[np.diff(program[order], prepend=NONE) != 0]
     # Another process may have had the core for some runs.
     usual = _usual_length(of_op.astype(np.int64), length)
     total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
-    is_small = total < SCHEDULING_OP_PS * runs
-    order = np.lexsort((count, program))
-    rarest = np.zeros(number.size, dtype=np.bool_)
-    rarest[order[np.diff(program[order], prepend=NONE) != 0]] = True
+    is_small = total < SCHEDULING_OP_PS * count[rarest]
     of_one_op = _of_one_op(trace, number, program, len(place))
     of_one_op &= not of_one_op[int(total.argmax())]
-    return is_small[program[of_op]], of_one_op[program[of_op]], rarest[of_op]
+    return is_small[program[of_op]], of_one_op[program[of_op]], is_in(of_op, rarest)
 
 
 def _of_one_op(trace: Trace, instruction: Int64Array, program: Int64Array, count: int) -> BoolArray:
