@@ -63,23 +63,18 @@ def python_group(
             known.append(item)
         return known.index(item)
 
-    for _, _, lines in samples:
-        numbers = [
-            number(frames, [number(files, file), number(functions, function), line, int(is_user)])
-            for file, function, line, is_user in lines
-        ]
-        number(stacks, numbers)
-    times = [t_ns for t_ns, _, _ in samples]
-    passed = [after - before for before, after in zip([0, *times], times, strict=False)]
     of_samples = [
-        stacks.index(
+        number(
+            stacks,
             [
-                frames.index([files.index(file), functions.index(function), line, int(is_user)])
-                for file, function, line, is_user in lines
-            ]
+                number(frames, [number(files, file), number(functions, name), line, int(is_user)])
+                for file, name, line, is_user in lines
+            ],
         )
         for _, _, lines in samples
     ]
+    times = [t_ns for t_ns, _, _ in samples]
+    passed = [after - before for before, after in zip([0, *times], times, strict=False)]
     count = len(samples)
     columns = struct.pack(
         f"<{count}q{count}i{count}i", *passed, *(thread for _, thread, _ in samples), *of_samples

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -141,7 +142,8 @@ def finding(**changes: Any) -> Finding:
     rule = RULES[parts["code"]]
     if rule.code == "unused-gpu" and "arguments" not in parts:
         parts |= {"sentences": ("several",), "arguments": {"unused": Among(4, 6, "GPU")}}
-    known = {name: Number(2) for name in sorted(rule.arguments)}
+    names = re.findall(r"\{(\w+)", repr(replace(rule, starts_at="")))
+    known = {name: Number(2) for name in sorted(set(names))}
     parts["arguments"] = known | parts.get("arguments", {})
     said = {key: text for key, text in changes.items() if key != "arguments"}
     return replace(rendered(Finding(**parts), rule), **said)

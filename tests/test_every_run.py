@@ -30,12 +30,12 @@ from tests.ledger.ledgers import states_of_path
 from tests.oracle import recorded_answer, run_answer
 from tests.oracle.accessors import differences, holds_identity
 from traceview.analysis.exchange.transfers import TOP_SOURCES
-from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
+from traceview.analysis.facts.run import IdleAttribution
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.words import Lost
+from traceview.analysis.rules.words import Lost, tokens_of
 from traceview.document import numbers
 from traceview.ledger.states import BY_KEY, KEYS
 from traceview.ledger.table import Ledger
@@ -432,7 +432,7 @@ def test_a_range_of_steps(name: str, tmp_path: Path) -> None:
     same_report(report, answer)
     selection = select(trace, steps=StepRange(1, 3))
     same_path(Context(trace, selection).ledger, report, answer["path"])
-    attribution = attribute_idle_time(trace, selection)
+    attribution = Context(trace, selection).idle
     same_idle(trace, attribution, report.results.idle, answer["idle"])
 
 
@@ -458,7 +458,7 @@ def check_loss(ledger: Ledger, finding: Finding) -> None:
     main = finding.arguments.get("loss")
     if isinstance(main, Lost):
         assert (main.ps, main.of_ps, main.ratio) == (loss.ps_per_step, loss.step_ps, loss.ratio)
-        shown = "".join(token.text for token in main.tokens())
+        shown = "".join(token.text for token in tokens_of(main))
         assert shown == f"{numbers.part_of(main.ps, main.of_ps)} ({numbers.percent(main.ratio)})"
 
 

@@ -115,34 +115,3 @@ def test_what_two_threads_ask_for_is_made_once() -> None:
     for thread in threads:
         thread.join(20)
     assert (found, len(made)) == ([1, 1, 1], 1)
-
-
-def test_a_small_trace_is_analysed_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "Thread", None)
-    with parallel.computed_beside(_context()):
-        pass
-
-
-@pytest.mark.usefixtures("threaded")
-@pytest.mark.parametrize(("fewer", "thread_count"), [(0, 1), (1, 0)])
-def test_many_devices_of_few_events_are_one_thread_s_work(
-    fewer: int, thread_count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The arrays of each are so short that two threads only take turns."""
-    context = _context()
-    trace = context.trace
-    count = trace.device_columns.count + trace.host_columns.count
-    per_device = count // len(trace.device_list) + fewer
-    monkeypatch.setattr(parallel, "FEWEST_PER_DEVICE", per_device)
-    threads: set[Thread] = set()
-    begun = Event()
-
-    def compute(_: Context) -> Skipped:
-        threads.add(current_thread())
-        begun.set()
-        return Skipped("it was asked for")
-
-    monkeypatch.setattr(parallel, "_TOPICS", (_topic("slow", compute),))
-    with parallel.computed_beside(context):
-        begun.wait(20 if thread_count else 0.2)
-    assert len(threads) == thread_count

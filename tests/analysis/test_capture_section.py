@@ -41,13 +41,8 @@ def host(name: str = "a", **changes: Any) -> HostCapture:
             0.1,
             "Recorded steps are 11.0% longer than those before, which no profiler recorded.",
         ),
-        (
-            0.11,
-            None,
-            "Recorded steps are 11.0% longer than those before, which no profiler recorded.",
-        ),
         (0.1, 0.1, "What recording costs cannot be told, because step times vary by 10.0%."),
-        (-0.2, 0.1, "What recording costs cannot be told, because step times vary by 20.0%."),
+        (-0.2, None, "What recording costs cannot be told, because step times vary by 20.0%."),
     ],
 )
 def test_overhead_is_said_where_it_exceeds_how_much_steps_vary(
@@ -84,7 +79,6 @@ def links(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("groups", "facts"),
     [
-        ({}, []),
         ({"strategy": {"missing": {"class": "no strategy"}}}, ["no strategy"]),
         (
             strategy(found_by="memory", replicas=2),
@@ -96,12 +90,10 @@ def links(**fields: Any) -> dict[str, Any]:
             ["MultiWorkerMirroredStrategy on 2 replicas"],
         ),
         ({"command": {"script": ["/home/me/runs/train.py", "--lr=1"]}}, ["train.py --lr=1"]),
-        ({"batch": {"global": 64}}, ["batch 64"]),
         ({"batch": {"global": 4096, "per_replica": 1024}}, ["batch 4,096 (1,024 per replica)"]),
         ({"training": {"parameters": 641}}, ["641 parameters"]),
         ({"training": {"parameters": 999_949}}, ["999.9 k parameters"]),
         ({"training": {"parameters": 999_950}}, ["1.0 M parameters"]),
-        ({"training": {"parameters": 175 * 10**9}}, ["175.0 G parameters"]),
         ({"precision": {"policy": {"a": "float32", "b": "float32"}}}, ["Keras policy float32"]),
         ({"precision": {"policy": {"a": "f32", "b": "f16"}}}, ["a f32, b f16"]),
         (

@@ -94,25 +94,6 @@ def test_threads_are_known_by_what_pthread_self_returns(tmp_path: Path) -> None:
     assert found(tmp_path / "unknown", loads=loads) is None
 
 
-@pytest.mark.parametrize(
-    ("others", "load", "share"),
-    [
-        pytest.param({NOBODY: (0.8, 0.0)}, None, 0.5, id="a thread without events"),
-        pytest.param(
-            {}, {"elapsed_ns": 10, "busy_ns": 25, "own_ns": 17}, 0.5, id="other processes"
-        ),
-    ],
-)
-def test_each_owes_as_much_as_it_ran(
-    others: dict[int, tuple[float, float]],
-    load: dict[str, int] | None,
-    share: float,
-    tmp_path: Path,
-) -> None:
-    finding = found(tmp_path, loads={**LOADS, **others}, load=load)
-    assert lost_ms(finding) == pytest.approx(share * (OP_MS + DISPATCH_MS), rel=0.05)
-
-
 def test_other_processes_cost_what_they_ran(tmp_path: Path) -> None:
     """They ran three times as much as the pipeline, and lose of what that leaves."""
     load = {"elapsed_ns": 10, "busy_ns": 40, "own_ns": 16, "cores": 4}

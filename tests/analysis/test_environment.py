@@ -57,13 +57,6 @@ def test_every_group_reaches_the_report(tmp_path: Path) -> None:
     assert host.versions.nccl is None
 
 
-def test_without_any_sidecar_there_is_a_reason(tmp_path: Path) -> None:
-    SCENARIOS["plain"]().write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    assert report.results.environment is None
-    assert report.skipped["environment"].startswith("no sidecar")
-
-
 def test_a_script_with_jax_has_its_mesh() -> None:
     arguments = [
         {

@@ -16,13 +16,12 @@ from tests.hangs import (
     worker,
 )
 from traceview.analysis.machine.hang import (
-    content_of,
     outcome,
     since,
 )
 from traceview.analysis.machine.hang_causes import diagnose, phase_of
 from traceview.analysis.registry import RULES
-from traceview.trace.sidecar.hang import Hang, HangGpu, hang_of
+from traceview.trace.sidecar.hang import Hang, HangGpu
 
 NEXT = "tensorflow/python/data/ops/iterator_ops.py:826 in __next__"
 GENERATOR = (
@@ -40,6 +39,11 @@ def maker(**changes: Any) -> Any:
     """A thread in a generator of the input."""
     changes = {"wait": None, "computing_ratio": None, **changes}
     return thread(*GENERATOR, user_line=GENERATOR[1], is_main=False, **changes)
+
+
+OP = ("train.py:12 in augment", "tensorflow/python/ops/script_ops.py:269 in __call__")
+INSIDE = thread(*OP, user_line=OP[0], is_main=False, wait="lock")
+RESULT = thread("jax/_src/array.py:650 in _value", "train.py:50 in log")
 
 
 def conclusion(hang: Hang) -> tuple[str, str]:
@@ -61,7 +65,7 @@ CONCLUSIONS = {
     "one GPU idle": (hang(STEP, gpus=(HangGpu(0, 1.0), HangGpu(1, 0.0))), "medium", "hang: gpu"),
     "nothing known": (hang(STEP), "high", "hang: call"),
     "generator blocks": (
-        between_steps(thread(NEXT, "train.py:80 in <module>"), maker()), "high", "hang: thread-of-input",
+        between_steps(thread(NEXT, "train.py:80 in <module>"), maker(wait="lock")), "high", "hang: thread-of-input",
     ),
     "queue of TensorFlow": (between_steps(thread(DEQUEUE, "train.py:80 in <module>")), "high", "hang: input"),
     "Keras waits for a generator inside of its step": (hang(STEP, maker()), "medium", "hang: thread-of-input"),
@@ -90,6 +94,17 @@ CONCLUSIONS = {
         ),
         "medium", "long-pause: other",
     ),
+    "a step that computes": (hang(STEP, cores=0.2), "medium", "long-pause: step"),
+    "a step that hardly computes": (hang(STEP, cores=0.19), "high", "hang: call"),
+    "Python of the step": (hang(STEP, INSIDE, python_ops=1), "high", "hang: thread-of-step"),
+    "Python of a step without any": (hang(STEP, INSIDE), "medium", "hang: thread-of-input"),
+    "a generator of a step with Python": (hang(STEP, maker(), python_ops=1), "medium", "hang: thread-of-input"),
+    "a generator that computes": (
+        between_steps(thread(NEXT, "train.py:80 in <module>"), maker(wait="computing")),
+        "medium", "long-pause: input",
+    ),
+    "JAX waits for its devices": (between_steps(RESULT, cores=0.0), "high", "hang: results"),
+    "devices of JAX compute": (between_steps(RESULT, cores=1.0), "medium", "long-pause: results"),
 }  # fmt: skip
 
 
@@ -99,53 +114,15 @@ def test_conclusions(name: str) -> None:
     assert conclusion(case) == (confidence, title)
 
 
-def test_the_step_that_still_computes_is_no_hang() -> None:
-    for cores, title in ((0.2, "long-pause: step"), (0.19, "hang: call")):
-        assert conclusion(hang(STEP, cores=cores))[1] == title
-
-
-@pytest.mark.parametrize(("step_count", "is_known"), [(42, True), (None, False)])
-def test_the_advice_names_the_step_to_record(step_count: int | None, is_known: bool) -> None:
-    (finding,) = diagnose(hang(STEP, step_count=step_count))
-    assert ("It is step 42, counted from 0." in finding.advice) == is_known
-
-
-OP = ("train.py:12 in augment", "tensorflow/python/ops/script_ops.py:269 in __call__")
-
-
-def test_python_of_the_step_is_the_step_and_not_the_input() -> None:
-    inside = thread(*OP, user_line=OP[0], is_main=False, wait="lock")
-    assert conclusion(hang(STEP, inside, python_ops=1)) == ("high", "hang: thread-of-step")
-    assert conclusion(hang(STEP, inside))[1] == "hang: thread-of-input"
-    # A generator is of the input, whatever the step has.
-    assert conclusion(hang(STEP, maker(), python_ops=1))[1] == "hang: thread-of-input"
-
-
-def test_input_that_computes_is_slow_and_no_hang() -> None:
-    main = thread(NEXT, "train.py:80 in <module>")
-    assert conclusion(between_steps(main, maker(wait="computing")))[1] == "long-pause: input"
-    assert conclusion(between_steps(main, maker(wait="lock")))[1] == "hang: thread-of-input"
-
-
-def test_a_script_with_jax_waits_for_its_devices() -> None:
-    main = thread("jax/_src/array.py:650 in _value", "train.py:50 in log")
-    assert conclusion(between_steps(main, cores=0.0)) == ("high", "hang: results")
-    assert conclusion(between_steps(main, cores=1.0))[1] == "long-pause: results"
-
-
 @pytest.mark.parametrize(
     ("line", "phase"),
     [
-        (NEXT, "input"),
         ("tensorflow/python/distribute/input_lib.py:264 in __next__", "input"),
-        (SAVE, "checkpoint"),
         ("keras/src/saving/saving_api.py:106 in save_model", "checkpoint"),
         ("keras/src/models/model.py:340 in save_weights", "checkpoint"),
         ("tensorflow/python/checkpoint/checkpoint.py:2500 in restore", "restore"),
-        (EVALUATE, "validation"),
         ("tensorflow/python/framework/func_graph.py:1060 in func_graph_from_py_func", "tracing"),
         ("<frozen importlib._bootstrap>:241 in _find_spec", "import"),
-        ("train.py:3 in save", "python"),
     ],
 )
 def test_the_phase_is_that_of_the_innermost_known_line(line: str, phase: str) -> None:
@@ -171,8 +148,3 @@ def test_the_first_line_says_since_when() -> None:
     assert outcome(hang(state="ended", total_ns=700 * SECOND)) == (
         "The script ended after 12 min without another step."
     )
-
-
-def test_facts_become_the_report_that_they_are() -> None:
-    case = hang(STEP, workers=(worker(),))
-    assert hang_of(content_of(case)) == case

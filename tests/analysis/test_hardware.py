@@ -58,7 +58,6 @@ def of_nvml(*gpus: tuple[str, int]) -> dict[str, Any]:
     [
         ([V100_STATS] * 2, None, [(V100, 80, 1_530_000_000)]),
         ([{}] * 2, None, [(None, None, None)]),
-        ([{}] * 2, of_tensorflow(V100, V100), [(V100, None, None)]),
         ([{}] * 2, of_tensorflow(V100, T4), [(V100, None, None), (T4, None, None)]),
         (
             [{}] * 2,

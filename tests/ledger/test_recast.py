@@ -127,27 +127,6 @@ def test_each_instant_at_the_end_of_a_row_changes(rows: list[Row], lengths: list
 # Ledgers
 
 
-def test_a_change_of_one_device_leaves_the_others() -> None:
-    ledger = ledger_of(ROWS, [Row(State.COMPUTE, 9), Row(State.PYTHON, 8)], ROWS[:1])
-    of_device = {device: ledger.columns.chosen(ledger.rows_of(device)) for device in range(3)}
-    segments = Segments(dict(of_device), ())
-    segments.change(
-        {1: lambda own: recast(own, spans_of((10, 12)), [State.PYTHON], State.PYTHON_THREAD)}
-    )
-    assert all(segments.of_device[device] is of_device[device] for device in (0, 2))
-    changed = segments.ledger(ledger.trace)
-    assert changed.first == (0, 4, 8, 9)
-    assert listed(changed.columns.chosen(changed.rows_of(1))) == [
-        (0, 9, "compute"),
-        (9, 1, "python"),
-        (10, 2, "python_thread"),
-        (12, 5, "python"),
-    ]
-    for device in (0, 2):
-        own = [listed(of.columns.chosen(of.rows_of(device))) for of in (ledger, changed)]
-        assert own[0] == own[1]
-
-
 def test_segments_of_no_device_are_an_empty_ledger() -> None:
     empty = Segments({}, ()).ledger(ledger_of(ROWS).trace, ["train.py:3 in step"])
     assert (empty.count, empty.first, empty.python) == (0, (0,), ("train.py:3 in step",))

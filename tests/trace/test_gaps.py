@@ -8,7 +8,7 @@ import pytest
 
 from scripts.cuda_trace import US, CudaTrace, Line, Stats
 from tests.gap_causes import causes_of_gaps
-from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
+from traceview.analysis.facts.run import IdleAttribution, Run
 from traceview.analysis.facts.selection import select
 from traceview.trace.host.cause import Cause
 from traceview.trace.model import Trace
@@ -73,7 +73,7 @@ def loaded(
 ) -> tuple[Trace, IdleAttribution]:
     trace.write(folder)
     found = load(folder)
-    return found, attribute_idle_time(found, select(found, window))
+    return found, Run(found, select(found, window)).idle
 
 
 def causes(

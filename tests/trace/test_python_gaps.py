@@ -12,7 +12,7 @@ import pytest
 
 from scripts.cuda_trace import MS, CudaTrace, Line, Stats
 from tests.gap_causes import causes_of_gaps
-from traceview.analysis.facts.idle_time import attribute_idle_time
+from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, gap_rows, gap_table
@@ -53,7 +53,7 @@ class Recording:
         """All idle time by cause, rounded to 100 µs."""
         self.trace.write(folder)
         trace = load(folder)
-        gaps = attribute_idle_time(trace, select(trace)).gaps[0]
+        gaps = Run(trace, select(trace)).idle.gaps[0]
         total = causes_of_gaps(gaps).sum(axis=1)
         return {cause.key: round(total[cause] / MS, 1) for cause in Cause if total[cause] >= MS / 9}
 

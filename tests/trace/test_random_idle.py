@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scripts.cuda_trace import NCCL_NAME, US, CudaTrace, Line
 from tests.gap_causes import causes_of_gaps, causes_of_steps
 from tests.oracle import run_answer
-from traceview.analysis.facts.idle_time import attribute_idle_time
+from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import select
 from traceview.trace.host.cause import Cause
 from traceview.trace.reading.load import load
@@ -177,7 +177,7 @@ def causes_of(trace: CudaTrace) -> dict[str, list[tuple[int, int, dict[str, int]
     with written(trace) as (folder, _):
         loaded = load(folder)
         selection = select(loaded)
-        attribution = attribute_idle_time(loaded, selection)
+        attribution = Run(loaded, selection).idle
     result = {}
     for device, gaps in attribution.gaps.items():
         window = selection.window_of_device(loaded, device)
@@ -209,7 +209,7 @@ def test_every_gap_is_as_the_oracle_says(recording: Recording) -> None:
     with written(built(recording)) as (folder, file):
         trace = load(folder)
         selection = select(trace)
-        idle = attribute_idle_time(trace, selection)
+        idle = Run(trace, selection).idle
         answer = run_answer([file])["idle"]
     assert [trace.device_key(device) for device in idle.gaps] == [row["device"] for row in answer]
     for gaps, expected in zip(idle.gaps.values(), answer, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from traceview.analysis.rules.words import Line
+from traceview.analysis.rules.words import Line, tokens_of
 from traceview.comparison.model import (
     DeviceDifference,
     OpDifference,
@@ -234,7 +234,7 @@ def _clause(change: _Change, ops: Sequence[OpDifference]) -> str:
         verb = "take" if known.name.endswith("s") else "takes"
         return f"{known.name} {verb} {amount} {longer}"
     line = Line(change.row.line) if change.row.line else None
-    where = f", {plain(tuple(line.tokens()))}" if line else ""
+    where = f", {plain(tuple(tokens_of(line)))}" if line else ""
     if change.state in (State.NO_WORK, State.UNKNOWN):
         return f"{who} idle{s} {amount} {longer} {known.phrase}{where}"
     more = "more" if change.ps > 0 else "less"

@@ -14,7 +14,7 @@ Changes the state of parts of a ledger, where more than the activity of a device
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -90,11 +90,6 @@ class Segments(Struct, frozen=True, eq=False):
 
     of_device: dict[int, Columns]
     steps: tuple[Step, ...]
-
-    def change(self, changes: Mapping[int, Callable[[Columns], Columns]]) -> None:
-        """Change the segments of some devices, one after the other, so that no more than those of one exist twice."""
-        for device, change in changes.items():
-            self.of_device[device] = change(self.of_device[device])
 
     def ledger(self, trace: Trace, python: Sequence[str] = ()) -> Ledger:
         """The ledger of these segments, which are let go of, column by column. `python`: lines that caused something."""

@@ -132,8 +132,7 @@ class Balance(Record, frozen=True):
 
 def compute(context: Context) -> Balance | Skipped:
     """Compare the devices that computed in the window."""
-    trace, selection, activities = context.trace, context.selection, context.activities
-    in_use = devices_in_use(trace, selection, activities)
+    trace, selection, in_use = context.trace, context.selection, devices_in_use(context)
     if not in_use:
         return Skipped("no device computed in the window")
     if not make_steps_together(trace, in_use):
@@ -141,8 +140,7 @@ def compute(context: Context) -> Balance | Skipped:
     kind = trace.device_list[in_use[0]].kind
     visible_count = sum(device.kind == kind for device in trace.device_list)
     effective = fsum(
-        compute_ps(trace, selection, activities, device)
-        / selection.windows[trace.device_list[device].host].length_ps
+        compute_ps(context, device) / selection.windows[trace.device_list[device].host].length_ps
         for device in in_use
     )
     overlap, late = context.once(concurrency), straggler(context)
@@ -402,7 +400,7 @@ def _serial(context: Context, result: Balance) -> Finding | None:
     return SERIAL.of_rows(
         context,
         context.ledger.rows(states=(State.TURN,)),
-        named=devices_in_use(context.trace, context.selection, context.activities),
+        named=devices_in_use(context),
         arguments={"all": _all(result)},
         confidence=("medium", "cores") if result.kind == "replica" else ("high", ""),
         evidence=(

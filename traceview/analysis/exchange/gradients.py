@@ -98,7 +98,7 @@ class Gradients(Record, frozen=True):
 def compute(context: Context) -> Gradients | Skipped:
     """Find the parts of the step that ran on the devices that computed."""
     trace = context.trace
-    in_use = devices_in_use(trace, context.selection, context.activities)
+    in_use = devices_in_use(context)
     if not in_use:
         return Skipped("no device computed in the window")
     if not make_steps_together(trace, in_use):

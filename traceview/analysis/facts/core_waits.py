@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import Int64Array, IntervalSet
-from traceview.base.units import PS_PER_MS, PS_PER_NS
+from traceview.base.intervals import Int64Array, union
+from traceview.base.units import PS_PER_MS
 from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
 from traceview.trace.model import NONE
 from traceview.trace.windows import Window
@@ -38,27 +38,12 @@ _ALONE_RATIO: Final = 0.1
 Floats = npt.NDArray[np.float64]
 
 
-class TakenTime(Struct, frozen=True, eq=False):
-    """What is lost of the time on a thread up to each of some moments, both int64 `[n]`."""
-
-    time_ps: Int64Array
-    lost_ps: Int64Array
-
-    def within(self, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
-        """How much is lost in each of these spans, int64."""
-        before, until = (
-            np.interp(moments, self.time_ps, self.lost_ps).astype(np.int64)
-            for moments in (start_ps, end_ps)
-        )
-        return until - before
-
-
 class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     """Who waits for a core on one host, and who has it.
 
     `model`, `awaited`, `pipeline`, `python`: places of threads in the clocks, those of the model, which of them run ops or the
-    steps, those of the pipeline, and by the number of each sampled thread of the script. `beside_ps`: what other processes ran, in
-    all the time of the load that was recorded, and that time.
+    steps, those of the pipeline, and by the number of each sampled thread of the script. `cores_beside`: how many other processes
+    took, mean over the load that was recorded.
     """
 
     clocks: ThreadClocks
@@ -67,16 +52,18 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     awaited: tuple[int, ...]
     pipeline: tuple[int, ...]
     python: Mapping[int, int]
-    beside_ps: tuple[int, int]
+    cores_beside: float
 
-    def lost_to(self, ran: Floats, thread: int, spans: IntervalSet, *, are_ops: bool) -> TakenTime:
-        """What a thread loses of what it does in some spans to others, which `ran` so long in each interval.
+    def lost_to(
+        self, ran: Floats, thread: int, start: Int64Array, end: Int64Array, *, are_ops: bool
+    ) -> Int64Array:
+        """What a thread loses in each of some spans of what it does to others, which `ran` so long in each interval; picoseconds.
 
         `are_ops`: it runs ops in them. While it rests in one, threads of the model that run neither ops nor steps work for it.
         """
         ran = self._around(ran)
         share = ran / np.maximum(np.maximum(self._around(self._ran_beside), self._owed), 1.0)
-        opened = spans.within(self.clocks.time_ps[:-1], self.clocks.time_ps[1:])
+        opened = union(start, end).within(self.clocks.time_ps[:-1], self.clocks.time_ps[1:])
         waited = self._waited[thread]
         at_work = self._ran[thread] + waited
         if are_ops:
@@ -88,7 +75,13 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         part = np.divide(waited, of, out=np.zeros_like(waited), where=of > 0)
         lost = np.clip(part - self._among_model, 0.0, 1.0) * share
         lost = np.minimum(lost, ran / np.maximum(self._around(self._span), 1.0)) * self._span
-        return TakenTime(self.clocks.time_ps, np.append(0, np.cumsum(lost.astype(np.int64))))
+        until = np.append(0, np.cumsum(lost.astype(np.int64)))
+        before, after = (
+            np.interp(moments, self.clocks.time_ps, until).astype(np.int64)
+            for moments in (start, end)
+        )
+        result: Int64Array = after - before
+        return result
 
     @cached_property
     def _of_workers(self) -> tuple[Floats, Floats]:
@@ -105,8 +98,7 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     @property
     def ran_by_processes(self) -> Floats:
         """What other processes ran in each interval, if always alike much."""
-        ran_ps, of_ps = self.beside_ps
-        return self._span * (ran_ps / of_ps if of_ps else 0.0)
+        return self._span * self.cores_beside
 
     def cores_of(self, others: Collection[int], window: Window) -> float:
         """How many cores threads took, mean over a window."""
@@ -207,7 +199,7 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
         awaited=tuple(sorted(of_model & {*compute, clocks.of_line(states.caller)})),
         pipeline=tuple(sorted(pipeline)),
         python=_of_python(context, host, clocks, {*of_model, *pipeline}),
-        beside_ps=_beside_ps(context, host),
+        cores_beside=_cores_beside(context, host),
     )
 
 
@@ -230,10 +222,10 @@ def _of_python(
     }
 
 
-def _beside_ps(context: Run, host: int) -> tuple[int, int]:
-    """What other processes ran while the load was recorded, and for how long it was."""
+def _cores_beside(context: Run, host: int) -> float:
+    """How many cores other processes took while the load was recorded."""
     sidecar = context.trace.hosts[host].sidecar
     load = sidecar.load if sidecar is not None else None
     if load is None or load.busy_ns is None or load.own_ns is None or not load.elapsed_ns:
-        return 0, 0
-    return max(load.busy_ns - load.own_ns, 0) * PS_PER_NS, load.elapsed_ns * PS_PER_NS
+        return 0.0
+    return max(load.busy_ns - load.own_ns, 0) / load.elapsed_ns

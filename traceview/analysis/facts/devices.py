@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.analysis.facts.run import DeviceActivity, Run
-from traceview.analysis.facts.selection import Selection, covered_ps
-from traceview.base.intervals import Int64Array, union
+from traceview.analysis.facts.run import Run
+from traceview.analysis.facts.selection import covered_ps
+from traceview.base.intervals import Int64Array
 from traceview.ledger.path import clocks_agree
+from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Trace
 from traceview.trace.strategy.replica_names import ReplicaNames
 from traceview.trace.strategy.roles import part_in_training, step_groups
@@ -37,18 +38,17 @@ _KINDS: Final = ("gpu", "tpu", "other", "replica")
 """Devices of one kind are compared with each other: the first of these that computed."""
 
 
-def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
+def statuses(run: Run) -> list[str]:
     """The status of each device of the device list over the whole recording.
 
     empty: no event; memory_only: no event, but its allocator holds bytes; copy_only: copies or fills, no kernel;
     marginal: it computes less than a fifth of the busiest device; else active.
     """
-    compute_ps = [activity.compute.length for activity in activities]
-    busiest = busiest_peers(trace, activities)
+    compute_ps = [activity.compute.length for activity in run.activities]
+    columns, busiest = run.trace.device_columns, busiest_peers(run)
     result = []
-    for index, device in enumerate(trace.device_list):
-        rows = trace.device_columns.rows_of(index)
-        classes = trace.device_columns.class_[rows]
+    for index, device in enumerate(run.trace.device_list):
+        classes = columns.class_[columns.rows_of(index)]
         if classes.size == 0:
             result.append("memory_only" if device.memory_held_bytes else "empty")
         elif (classes >= ActivityClass.H2D).all():
@@ -60,32 +60,29 @@ def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
     return result
 
 
-def busiest_peers(trace: Trace, activities: Sequence[DeviceActivity]) -> list[int]:
+def busiest_peers(run: Run) -> list[int]:
     """For each device the index of the device of its kind and role that computes most.
 
     GPUs are not compared with replicas on a CPU, nor workers with parameter servers or evaluators.
     """
-    compute_ps = [activity.compute.length for activity in activities]
-    parts = list(map(part_in_training, trace.hosts))
-    peers = [(device.kind, parts[device.host]) for device in trace.device_list]
+    compute_ps = [activity.compute.length for activity in run.activities]
+    parts = list(map(part_in_training, run.trace.hosts))
+    peers = [(device.kind, parts[device.host]) for device in run.trace.device_list]
     first: dict[tuple[str, str], int] = {}
     for index in sorted(range(len(peers)), key=lambda i: (-compute_ps[i], i)):
         first.setdefault(peers[index], index)
     return [first[peer] for peer in peers]
 
 
-def devices_in_use(
-    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity]
-) -> tuple[int, ...]:
+def devices_in_use(run: Run) -> tuple[int, ...]:
     """The devices (device indices, by host and number) of one kind that computed in the window."""
-    computing = [
-        device
-        for device, entry in enumerate(trace.device_list)
-        if entry.kind in _KINDS and compute_ps(trace, selection, activities, device) > 0
-    ]
-    kinds = {trace.device_list[device].kind for device in computing}
-    kind = next((kind for kind in _KINDS if kind in kinds), None)
-    return tuple(device for device in computing if trace.device_list[device].kind == kind)
+    kind_of = {
+        device: entry.kind
+        for device, entry in enumerate(run.trace.device_list)
+        if entry.kind in _KINDS and compute_ps(run, device) > 0
+    }
+    kind = next((kind for kind in _KINDS if kind in kind_of.values()), None)
+    return tuple(device for device, own in kind_of.items() if own == kind)
 
 
 def make_steps_together(trace: Trace, devices: Collection[int]) -> bool:
@@ -94,12 +91,10 @@ def make_steps_together(trace: Trace, devices: Collection[int]) -> bool:
     return any(hosts <= set(group) for group in step_groups(trace.hosts))
 
 
-def compute_ps(
-    trace: Trace, selection: Selection, activities: Sequence[DeviceActivity], device: int
-) -> int:
+def compute_ps(run: Run, device: int) -> int:
     """How long a device computes in its window."""
-    window = selection.window_of_device(trace, device)
-    return covered_ps(activities[device].compute, window) if window else 0
+    window = run.selection.window_of_device(run.trace, device)
+    return covered_ps(run.activities[device].compute, window) if window else 0
 
 
 def least_replica_count(trace: Trace, hosts: Collection[int]) -> int | None:
@@ -131,16 +126,12 @@ def concurrency(run: Run) -> Concurrency | None:
     A device that has less to do in a step cannot overlap with more than that, whatever it does in others. Where devices
     compute in different steps, that shows nothing, and the window counts as one.
     """
-    trace, activities = run.trace, run.activities
-    devices = devices_in_use(trace, run.selection, activities)
+    trace, devices = run.trace, devices_in_use(run)
     if len(devices) < 2 or not clocks_agree(trace, devices):
         return None
     hosts = {trace.device_list[device].host for device in devices}
-    computing = [activities[device].compute for device in devices]
-    sides = (
-        np.concatenate([getattr(spans, side) for spans in computing]) for side in ("start", "end")
-    )
-    every = union(*sides)
+    computing = [run.activities[device].compute for device in devices]
+    every = joined_spans(computing)
     start, end = _used_steps(run, hosts)
     of_device = np.stack([spans.within(start, end) for spans in computing])
     if 2 * np.count_nonzero((of_device > 0).sum(axis=0) > 1) < max(start.size, 1):

@@ -8,20 +8,19 @@ step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.draft import NOBODY, Draft
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import NEVER, BoolArray, Int32Array, Int64Array, IntervalSet, union
 from traceview.base.units import PS_PER_MS, PS_PER_US
-from traceview.ledger.build import cut_at, is_among, recast, recast_rows
-from traceview.ledger.columns import IDLE, By, Columns
+from traceview.ledger.build import cut_at
+from traceview.ledger.columns import By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.device.op_names import side_work_of
@@ -30,8 +29,6 @@ from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import SCHEDULING_OP_PS
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
-
-Change = Callable[[Columns], Columns]
 
 MANY_OPS: Final = 1000
 """Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
@@ -55,21 +52,18 @@ _FEWEST_RATIO: Final = 0.05
 libraries that read nothing had up to 2.4 % of the waits, those that did read 9 % and more."""
 
 
-def dispatch_changes(context: Run, host: int, device: int, lines: list[str]) -> list[Change]:
-    """The changes of state of a device that its dispatch explains. `lines`: those of Python, to which others are added."""
-    if context.trace.device_list[device].kind == "replica":
-        return _of_small_ops(context, host, device)
-    return _after_waits(context, host, device, lines)
+def recast_dispatch(draft: Draft) -> None:
+    """Change what its dispatch explains: small ops of a CPU device, and what the host of another hands on after a wait."""
+    if draft.kind == "replica":
+        _recast_small_ops(draft)
+    else:
+        _recast_after_waits(draft)
 
 
 def is_side_work(trace: Trace, device: int) -> BoolArray:
     """Which events of a CPU device compute nothing of the model."""
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    names, place = unique_inverse(columns.op[own])
-    works = (
-        name != NONE and side_work_of(trace.names[name]) is not None for name in names.tolist()
-    )
-    result: BoolArray = np.fromiter(works, np.bool_, names.size)[place]
+    result = trace.names.where(columns.op[own], lambda name: side_work_of(name) is not None)
     result &= columns.class_[own] == ActivityClass.COMPUTE
     return result
 
@@ -81,14 +75,13 @@ def is_compute(columns: Columns) -> BoolArray:
     return computes
 
 
-def _of_small_ops(context: Run, host: int, device: int) -> list[Change]:
+def _recast_small_ops(draft: Draft) -> None:
     """Ops of a CPU device that are so short that dispatch is what they cost."""
-    trace = context.trace
-    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    changes: list[Change] = []
+    trace = draft.trace
+    columns, own = trace.device_columns, trace.device_columns.rows_of(draft.device)
     length = columns.end_ps[own] - columns.start_ps[own]
     is_own = (columns.class_[own] == ActivityClass.COMPUTE) & (length > 0)
-    is_own &= ~is_side_work(trace, device)
+    is_own &= ~is_side_work(trace, draft.device)
     is_of_program = columns.instruction[own] != NONE
     small_op = _usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
     # What devices wait in a collective says nothing of how much a program computes.
@@ -101,78 +94,65 @@ def _of_small_ops(context: Run, host: int, device: int) -> list[Change]:
         (of_programs & small_program, is_first, MANY_PROGRAMS),
         (of_programs & of_one_op, is_first, 1),
     ):
-        begun = columns.start_ps[own][is_small & counted]
-        if _has_many(context, host, begun, many):
-            state = State.HOST_OPS
-            changes.append(partial(_recast, is_small=is_small, first=own.start, state=state))
-    return changes
+        if _has_many(draft, columns.start_ps[own][is_small & counted], many):
+            _recast_small(draft, is_small, State.HOST_OPS)
 
 
-def of_small_kernels(context: Run, host: int, device: int) -> list[Change]:
+def recast_small_kernels(draft: Draft) -> None:
     """Kernels of a GPU that are so short that launching them is what they cost."""
-    if context.trace.device_list[device].kind != "gpu":
-        return []
-    columns = context.trace.device_columns
-    own = columns.rows_of(device)
-    length = columns.end_ps[own] - columns.start_ps[own]
+    if draft.kind != "gpu":
+        return
+    columns = draft.trace.device_columns
+    own = columns.rows_of(draft.device)
+    start, length = columns.start_ps[own], columns.end_ps[own] - columns.start_ps[own]
     is_small = columns.class_[own] == ActivityClass.COMPUTE
     # Of kernels that are usually short at least half are.
-    if not _has_many(
-        context,
-        host,
-        columns.start_ps[own][is_small & (length < SMALL_KERNEL_PS)],
-        MANY_KERNELS // 2,
-    ):
-        return []
+    if not _has_many(draft, start[is_small & (length < SMALL_KERNEL_PS)], MANY_KERNELS // 2):
+        return
     is_small &= _usual_length(columns.name[own].astype(np.int64), length) < SMALL_KERNEL_PS
-    if not _has_many(context, host, columns.start_ps[own][is_small], MANY_KERNELS):
-        return []
-    return [partial(_recast, is_small=is_small, first=own.start, state=State.LAUNCH)]
+    if _has_many(draft, start[is_small], MANY_KERNELS):
+        _recast_small(draft, is_small, State.LAUNCH)
 
 
-def _has_many(context: Run, host: int, begun_ps: Int64Array, many: int) -> bool:
+def _has_many(draft: Draft, begun_ps: Int64Array, many: int) -> bool:
     """Whether so many of some events begin per used step."""
-    start, end = step_bounds(context.selection.used_of(host))
+    start, end = step_bounds(draft.context.selection.used_of(draft.host))
     ordered = np.sort(begun_ps)
     in_steps = int((np.searchsorted(ordered, end) - np.searchsorted(ordered, start)).sum())
     return in_steps >= many * max(start.size, 1)
 
 
-def _recast(columns: Columns, is_small: BoolArray, first: int, state: State) -> Columns:
-    rows = np.flatnonzero(is_compute(columns) | (columns.activity == ActivityClass.COLLECTIVE))
-    chosen = np.zeros(columns.count, dtype=np.bool_)
-    chosen[rows] = is_small[columns.event[rows] - first]
-    return recast_rows(columns, chosen, state, (By.NONE, NONE))
+def _recast_small(draft: Draft, is_small: BoolArray, state: State) -> None:
+    """Change the time of events of a device, of which `is_small` says which."""
+    columns = draft.columns
+    rows = is_compute(columns) | (columns.activity == ActivityClass.COLLECTIVE)
+    first = draft.trace.device_columns.rows_of(draft.device).start
+    rows[rows] = is_small[columns.event[rows] - first]
+    draft.recast_rows(rows, state, NOBODY)
 
 
-def _after_waits(context: Run, host: int, device: int, lines: list[str]) -> list[Change]:
+def _recast_after_waits(draft: Draft) -> None:
     """What the host hands on after it waited for the device to finish: it could have done so while the device worked."""
-    states, gaps = context.idle.states[host], context.idle.gaps.get(device)
-    if gaps is None or states.caller == NONE:
-        return []
-    python = context.idle.python.get(host)
-    if python is None and not states.caller_spans[1].start.size:
-        return []
-    start, end = gaps.spans
-    since = _waiting_since(context, host, start)
+    states, python = draft.states, draft.python
+    if states.caller == NONE or (python is None and not states.caller_spans[1].start.size):
+        return
+    start, end = draft.gaps.spans
+    since = _waiting_since(draft, start)
     waits = np.flatnonzero(since < start)
     # Else the next work was launched, or another thread was at work on it, before the device had nothing to do.
-    _, handed_over = late_parts(context.trace, gaps, waits)
+    _, handed_over = late_parts(draft.trace, draft.gaps, waits)
     waits = waits[handed_over > start[waits]]
-    waits = waits[~is_in(start[waits], ends_of_conditions(context.trace, device))]
-    spans, by = union(start[waits], end[waits]), (By.NONE, NONE)
+    waits = waits[~is_in(start[waits], ends_of_conditions(draft.trace, draft.device))]
     before = union(since[waits], start[waits])
     line = python.lines.at(python.caller, before.start, before.end) if python else None
-    if (
+    is_clear = (
         line is not None
         and line.ratio >= _CLEAR_RATIO
         and line.sampled_ps >= _FEWEST_RATIO * before.length
-    ):
-        if str(line) not in lines:
-            lines.append(str(line))
-        by = (By.PYTHON, lines.index(str(line)))
+    )
+    by = draft.by_line(str(line)) if is_clear else NOBODY
     among = (State.LAUNCH, State.LATENCY)
-    return [partial(recast, spans=spans, among=among, state=State.SYNC, by=by)]
+    draft.recast(union(start[waits], end[waits]), among, State.SYNC, by)
 
 
 _ON_CONDITION: Final = (b"while", b"conditional")
@@ -188,13 +168,13 @@ def ends_of_conditions(trace: Trace, device: int) -> Int64Array:
     return ends
 
 
-def _waiting_since(context: Run, host: int, end_ps: Int64Array) -> Int64Array:
+def _waiting_since(draft: Draft, end_ps: Int64Array) -> Int64Array:
     """Since when the caller waited for a device at each instant; the instant itself where it did not.
 
     Its events show that, or its samples: that it is mostly at rest where it records nothing until then.
     """
-    states, python = context.idle.states[host], context.idle.python.get(host)
-    spoken, shown = states.caller_spans
+    python = draft.python
+    spoken, shown = draft.states.caller_spans
     waits = shown.within(end_ps - 1, end_ps) > 0
     begun_ps = last_begun(shown, end_ps - 1)[0]
     # TensorFlow waits before it records the copy that it waited for.
@@ -225,18 +205,15 @@ def _small_programs(
     if not place.keys() - {b""}:
         return nowhere, nowhere, nowhere
     count = np.bincount(of_op, minlength=number.size)
-    runs = np.full(len(place), np.iinfo(np.int64).max)
-    np.minimum.at(runs, program, count)
+    order = np.lexsort((count, program))
+    rarest = order[np.diff(program[order], prepend=NONE) != 0]
     # Another process may have had the core for some runs.
     usual = _usual_length(of_op.astype(np.int64), length)
     total = np.bincount(program[of_op], usual.astype(np.float64), len(place))
-    is_small = total < SCHEDULING_OP_PS * runs
-    order = np.lexsort((count, program))
-    rarest = np.zeros(number.size, dtype=np.bool_)
-    rarest[order[np.diff(program[order], prepend=NONE) != 0]] = True
+    is_small = total < SCHEDULING_OP_PS * count[rarest]
     of_one_op = _of_one_op(trace, number, program, len(place))
     of_one_op &= not of_one_op[int(total.argmax())]
-    return is_small[program[of_op]], of_one_op[program[of_op]], rarest[of_op]
+    return is_small[program[of_op]], of_one_op[program[of_op]], is_in(of_op, rarest)
 
 
 def _of_one_op(trace: Trace, instruction: Int64Array, program: Int64Array, count: int) -> BoolArray:
@@ -276,20 +253,16 @@ _CONVERTING: Final = (State.HOST_OPS, State.LAUNCH, State.H2D, State.PYTHON, Sta
 """What the thread is in that converts, as its events show it: `tf.constant` may prepare a copy."""
 
 
-def key_changes(context: Run, host: int) -> list[Change]:
+def recast_keys(draft: Draft) -> None:
     """Dispatch in which the caller of a host makes keys has the first collective of the host as its cause."""
-    keys = context.once(keys_of_hosts).get(host)
+    keys = draft.context.once(keys_of_hosts).get(draft.host)
     if keys is None:
-        return []
-    return [partial(_caused_by_keys, keys=keys)]
-
-
-def _caused_by_keys(columns: Columns, keys: Keys) -> Columns:
-    rows = is_among(columns, _CONVERTING) & (columns.activity == IDLE)
+        return
+    rows = draft.idle_in(_CONVERTING)
     bounds = np.stack((keys.spans.start, keys.spans.end), axis=1).reshape(-1)
     # Up to an instant inside of a span lies an odd number of these.
-    cut, number, passed = cut_at(columns, bounds, rows)
-    return recast_rows(cut, rows[number] & (passed % 2 == 1), State.HOST_OPS, (By.OP, keys.op))
+    draft.columns, number, passed = cut_at(draft.columns, bounds, rows)
+    draft.recast_rows(rows[number] & (passed % 2 == 1), State.HOST_OPS, (By.OP, keys.op))
 
 
 def rows_of_keys(context: Run, ledger: Ledger) -> BoolArray:

@@ -16,11 +16,10 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.facts.input_pipelines import HostPipelines, pipelines_of
 from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
-from traceview.analysis.facts.selection import Selection, covered_ps, step_bounds
+from traceview.analysis.facts.selection import covered_ps, step_bounds
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import (
     BoolArray,
@@ -34,7 +33,6 @@ from traceview.base.intervals import (
 from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
 from traceview.base.stats import median_ps
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gaps import Gaps
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
@@ -46,7 +44,7 @@ from traceview.trace.host.pipeline import (
     requests_of_buffer,
 )
 from traceview.trace.host.state_timeline import intersection, joined_spans
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import NONE
 
 
 class InputShard(Record, frozen=True):
@@ -78,8 +76,9 @@ LATE_RATIO: Final = 0.05
 """Of the step: how late a shard is in a step that counts as late."""
 
 
-def late_shards(trace: Trace, selection: Selection, pipelines: HostPipelines) -> list[InputShard]:
+def _late_shards(context: Run, pipelines: HostPipelines) -> list[InputShard]:
     """The shards of a distributed dataset, in their order, over the used steps."""
+    trace, selection = context.trace, context.selection
     steps = selection.used_of(pipelines.host)
     if not steps or not pipelines.shards:
         return []
@@ -196,14 +195,14 @@ class InputSupply(Struct, frozen=True, eq=False):
 
 def input_supplies(context: Run) -> Mapping[int, InputSupply]:
     """What the pipelines of each host with an iterator deliver, by index."""
-    trace, selection, gaps = context.trace, context.selection, context.idle.gaps
-    made: dict[int, InputSupply] = {}
-    for host in selection.windows:
-        pipelines = pipelines_of(trace, selection, host)
-        if pipelines.calls.row.size or pipelines.waits.row.size:
-            of_host = [gaps[device] for device in trace.devices_of_host[host] if device in gaps]
-            made[host] = _supply(trace, selection, pipelines, of_host)
-    return made
+    every = (
+        pipelines_of(context.trace, context.selection, host) for host in context.selection.windows
+    )
+    return {
+        pipelines.host: _supply(context, pipelines)
+        for pipelines in every
+        if pipelines.calls.row.size or pipelines.waits.row.size
+    }
 
 
 def supply_of(context: Run, host: int) -> InputSupply | None:
@@ -217,37 +216,39 @@ def causes_prolonged(context: Run, host: int, device: int) -> frozenset[Cause]:
     It does where the thread of the step is seen to wait for the lock, and where a generator that is too slow works, and
     does not wait, for most of the window.
     """
-    trace, idle, window = context.trace, context.idle, context.selection.windows[host]
-    python = pipeline_python(trace, idle, host)
+    window, python = context.selection.windows[host], pipeline_python(context, host)
     if not window.length_ps or not python.start.size:
         return frozenset()
-    waits = intersection(lock_waits(trace, idle, device), python)
+    waits = intersection(lock_waits(context, device), python)
     if covered_ps(waits, window) >= LOCK_WAIT_RATIO * window.length_ps:
         return frozenset(LOCKED)
     supply = supply_of(context, host)
     if supply is None or not supply.is_short or not supply.is_generator:
         return frozenset()
-    rest_ps = covered_ps(pipeline_rest(trace, idle, host), window)
-    at_work_ratio = (supply.work_ratio or 0.0) - rest_ps / window.length_ps
+    rests = difference(joined_spans(_rest_by_thread(context, host).values()), python)
+    at_work_ratio = (supply.work_ratio or 0.0) - covered_ps(rests, window) / window.length_ps
     return frozenset(SILENT) if at_work_ratio >= LIMITING_WORK_RATIO else frozenset()
 
 
-def _supply(
-    trace: Trace, selection: Selection, pipelines: HostPipelines, gaps: Sequence[Gaps]
-) -> InputSupply:
-    host = pipelines.host
-    window, slowest = selection.windows[host], pipelines.slowest
-    wait_ps, of_steps = _waits(trace, selection, pipelines)
-    waited = of_steps
-    if any(trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]):
+def _supply(context: Run, pipelines: HostPipelines) -> InputSupply:
+    trace, selection, host = context.trace, context.selection, pipelines.host
+    window, slowest, waits = selection.windows[host], pipelines.slowest, pipelines.waits
+    steps = step_bounds(selection.steps[host])
+    wait_ps = of_steps = None
+    if waits.row.size:
+        spans = union(waits.start_ps, waits.end_ps)
+        wait_ps, of_steps = covered_ps(spans, window), spans.within(*steps)
+    waited_ps, waited = wait_ps, of_steps
+    devices = trace.devices_of_host[host]
+    if any(trace.device_list[device].kind != "replica" for device in devices):
         # What the thread waits while the devices have work costs nothing.
-        steps = step_bounds(selection.steps[host])
+        gaps = [context.idle.gaps[device] for device in devices if device in context.idle.gaps]
         idle = [of_device.spans_with(Cause.INPUT).within(*steps) for of_device in gaps]
         waited = np.max(idle, axis=0) if idle else None
+        waited_ps = None if waited is None else int(waited.sum())
     is_used = [step.excluded is None for step in selection.steps[host]]
-    waits = [] if waited is None else waited[np.array(is_used, dtype=np.bool_)].tolist()
-    waited_ps = wait_ps if waited is of_steps else None if waited is None else int(waited.sum())
-    empty = (None, None) if slowest is None else _empty(trace, selection, pipelines, slowest, waits)
+    of_used = None if waited is None else waited[np.array(is_used, dtype=np.bool_)]
+    empty = (None, None) if slowest is None else _empty(context, pipelines, slowest, of_used)
     candidates_ps = sum(stage.own_ps for stage in pipelines.candidates)
     return InputSupply(
         stages=tuple(sorted(pipelines.stages, key=lambda stage: -stage.self_ps)),
@@ -264,48 +265,35 @@ def _supply(
         work_of_wait_ratio=slowest.own_ps / waited_ps if slowest and waited_ps else None,
         empty_step_ratio=empty[0],
         empty_wait_ratio=empty[1],
-        shards=tuple(late_shards(trace, selection, pipelines)),
+        shards=tuple(_late_shards(context, pipelines)),
         wait_ps=wait_ps,
         wait_of_steps=None if of_steps is None else tuple(of_steps.tolist()),
     )
 
 
-def _waits(
-    trace: Trace, selection: Selection, pipelines: HostPipelines
-) -> tuple[int | None, Int64Array | None]:
-    """How long the thread of the steps is in calls for a batch, in the window and in each step."""
-    waits, host = pipelines.waits, pipelines.host
-    if not waits.row.size:
-        return None, None
-    spans = union(waits.start_ps, waits.end_ps)
-    steps = step_bounds(selection.steps[host])
-    return covered_ps(spans, selection.windows[host]), spans.within(*steps)
-
-
 def _empty(
-    trace: Trace,
-    selection: Selection,
-    pipelines: HostPipelines,
-    stage: InputStage,
-    wait_ps: Sequence[int],
+    context: Run, pipelines: HostPipelines, stage: InputStage, wait_ps: Int64Array | None
 ) -> tuple[float | None, float | None]:
     """The share of the used steps, or of the window, and of the wait, in which a request met an empty buffer.
 
-    `wait_ps`: of each used step; empty where it is not known.
+    Of the buffer for which it is least. `wait_ps`: of each used step; None where it is not known.
     """
-    calls, window = pipelines.calls, selection.windows[pipelines.host]
+    calls, selection = pipelines.calls, context.selection
     steps = selection.used_of(pipelines.host)
-    start, end = (each.tolist() for each in step_bounds(steps))
-    bounds = (start, end) if steps else ([window.start_ps], [window.end_ps])
+    start, end = step_bounds(steps or (selection.windows[pipelines.host],))
     blocks = is_in(calls.pipeline, pipelines.waits.pipeline)
-    met = [
-        _meets_empty(*requests_of_buffer(trace, calls, chosen), *bounds)
-        for chosen in _buffers(calls, blocks, stage)
-    ]
-    asked = [empty for empty in met if any(is_empty is not None for is_empty in empty)]
-    shares = [ratio for each in asked if (ratio := _share(each, [1] * len(each))) is not None]
-    of_wait = [ratio for each in asked if (ratio := _share(each, wait_ps)) is not None]
-    return min(shares, default=None), min(of_wait, default=None)
+    of_steps, of_wait = [], []
+    for chosen in _buffers(calls, blocks, stage):
+        begun, is_empty = requests_of_buffer(context.trace, calls, chosen)
+        order = np.argsort(begun, kind="stable")
+        first, last = (places(begun[order], times) for times in (start, end))
+        met = np.append(0, np.cumsum(is_empty[order]))
+        is_asked, is_met = first < last, met[last] > met[first]
+        if is_asked.any():
+            of_steps.append(int(is_met.sum()) / int(is_asked.sum()))
+            if steps and wait_ps is not None and wait_ps[is_asked].any():
+                of_wait.append(int(wait_ps[is_met].sum()) / int(wait_ps[is_asked].sum()))
+    return min(of_steps, default=None), min(of_wait, default=None)
 
 
 def _buffers(calls: IteratorCalls, blocks: BoolArray, stage: InputStage) -> Iterator[Int64Array]:
@@ -321,48 +309,22 @@ def _buffers(calls: IteratorCalls, blocks: BoolArray, stage: InputStage) -> Iter
             yield np.flatnonzero(is_stage & blocks)
 
 
-def _meets_empty(
-    begun: Int64Array, is_empty: BoolArray, start: Sequence[int], end: Sequence[int]
-) -> list[bool | None]:
-    """Whether a request in each step met an empty buffer; None where none was made."""
-    order = np.argsort(begun, kind="stable")
-    first, last = (places(begun[order], np.array(times, dtype=np.int64)) for times in (start, end))
-    met = np.append(0, np.cumsum(is_empty[order]))
-    found = zip((first < last).tolist(), (met[last] > met[first]).tolist(), strict=True)
-    return [is_met if is_asked else None for is_asked, is_met in found]
-
-
-def _share(is_empty: Sequence[bool | None], weights: Sequence[int]) -> float | None:
-    """The share of the steps that met an empty buffer, by a weight; None without any weight."""
-    if len(weights) != len(is_empty):
-        return None
-    known = [pair for pair in zip(is_empty, weights, strict=True) if pair[0] is not None]
-    total = sum(weight for _, weight in known)
-    return sum(weight for empty, weight in known if empty) / total if total else None
-
-
-def pipeline_python(trace: Trace, idle: IdleAttribution, host: int) -> IntervalSet:
+def pipeline_python(context: Run, host: int) -> IntervalSet:
     """When Python functions of the pipeline run, or wait for Python's lock."""
-    states = idle.states[host]
-    rest = _rest_by_thread(trace, idle, host)
+    states, rest = context.idle.states[host], _rest_by_thread(context, host)
     return joined_spans(
         difference(spans, rest[thread]) if thread in rest else spans
         for thread, spans in states.spans_by_thread(states.pipeline_python).items()
     )
 
 
-def pipeline_rest(trace: Trace, idle: IdleAttribution, host: int) -> IntervalSet:
-    """When a Python function of the pipeline waits, and none runs or waits for Python's lock."""
-    waits = joined_spans(_rest_by_thread(trace, idle, host).values())
-    return difference(waits, pipeline_python(trace, idle, host))
-
-
-def _rest_by_thread(trace: Trace, idle: IdleAttribution, host: int) -> dict[int, IntervalSet]:
+def _rest_by_thread(context: Run, host: int) -> dict[int, IntervalSet]:
     """When each thread of the pipeline waits in a Python function; without samples that is not known."""
+    idle = context.idle
     if host not in idle.python:
         return {}
     states, sampled = idle.states[host], idle.python[host].lines
-    line = unique_ids(trace.host_columns.line[states.pipeline_python])
+    line = unique_ids(context.trace.host_columns.line[states.pipeline_python])
     known = [each for each in line.tolist() if sampled.thread_of(each) != NONE]
     at_rest = {int(states.thread[each]): sampled.at_rest(sampled.thread_of(each)) for each in known}
     return {

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -21,7 +22,7 @@ from msgspec import Struct
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.rules.finding import Evidence
 from traceview.base.ids import is_in, sorted_unique, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, nesting, union
+from traceview.base.intervals import BoolArray, Int64Array, nesting
 from traceview.base.record import Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_NS, PS_PER_US
@@ -40,9 +41,6 @@ from traceview.trace.sidecar.python_samples import (
 )
 from traceview.trace.windows import Window
 from traceview.xplane.host_names import is_python_frame
-
-if TYPE_CHECKING:
-    from traceview.ledger.table import Ledger
 
 _BY_OTHER_THREADS: Final = (State.INPUT, State.HOST_OPS)
 _BY_NO_THREAD: Final = (
@@ -109,14 +107,6 @@ class HostPython(Struct, frozen=True, eq=False):
                 self.caller, start_ps, end_ps, group, count, may_wait=may_wait
             )
         return self.lines.in_each(self.caller, start_ps, end_ps, group, count)
-
-    def while_idle(
-        self, state: State, start_ps: Int64Array, end_ps: Int64Array
-    ) -> PythonLine | None:
-        """The line that ran in spans in which devices were idle in a state; None if none was sampled."""
-        spans = union(start_ps, end_ps)
-        whole = np.zeros(spans.start.size, dtype=np.int64)
-        return self.in_each(state, spans.start, spans.end, whole, 1)[0]
 
     def of_others(self, window: Window) -> PythonLine | None:
         """The line of the user's code that the other threads ran in a window."""
@@ -247,20 +237,15 @@ def python_of_rows(
     python_of_host: Mapping[int, HostPython], ledger: Ledger, rows: BoolArray, state: State
 ) -> PythonShare | None:
     """The line that ran in rows of the ledger, on the host that loses most in them; None if none was sampled there."""
-    devices = ledger.trace.device_list
-    lost: dict[int, int] = {}
-    for device in ledger.devices:
-        own = ledger.rows_of(device)
-        ps = int(ledger.columns.duration_ps[own][rows[own]].sum())
-        lost[devices[device].host] = lost.get(devices[device].host, 0) + ps
+    host_of, lost = ledger.trace.host_of_device, Counter[int]()
+    for device, ps in ledger.by_device(rows).items():
+        lost[int(host_of[device])] += ps
     host = max(lost, key=lambda host: lost[host], default=NONE)
-    python = python_of_host.get(host)
-    if python is None:
+    if host not in python_of_host:
         return None
-    of_host = [device for device in ledger.devices if devices[device].host == host]
-    chosen = np.flatnonzero(rows & is_in(ledger.device, np.array(of_host, dtype=np.int64)))
-    start = ledger.columns.start_ps[chosen]
-    line = python.while_idle(state, start, start + ledger.columns.duration_ps[chosen])
+    spans = ledger.spans_of([d for d in ledger.devices if host_of[d] == host], rows)
+    whole = np.zeros(spans.start.size, dtype=np.int64)
+    line = python_of_host[host].in_each(state, spans.start, spans.end, whole, 1)[0]
     return shared(line) if line else None
 
 
@@ -268,15 +253,12 @@ def python_of_steps(
     ledger: Ledger, steps: Mapping[int, Sequence[Step]], python: Mapping[int, HostPython]
 ) -> dict[int, list[PythonShare | None]]:
     """By host index, for each of its steps: what the thread that runs them was in while it kept a device waiting."""
-    columns, late = ledger.columns, _is_by_caller(ledger)
-    devices = ledger.trace.device_list
+    late: BoolArray = ledger.columns.activity == IDLE
+    late &= is_in(ledger.columns.state, sorted(BY_CALLER))
     by_host = {}
     for host, of_host in python.items():
-        own = [device for device in ledger.devices if devices[device].host == host]
-        if not own:
-            continue
-        rows = np.flatnonzero(late & is_in(ledger.device, np.array(own, dtype=np.int64)))
-        waits = union(columns.start_ps[rows], columns.start_ps[rows] + columns.duration_ps[rows])
+        own = [d for d in ledger.devices if ledger.trace.device_list[d].host == host]
+        waits = ledger.spans_of(own, late)
         first, last = step_bounds(steps[host])
         bounds = sorted_unique(np.concatenate((first, last)))
         start, end, _, _ = SWEEPS.cut(waits.start, waits.end, bounds)
@@ -286,9 +268,3 @@ def python_of_steps(
         lines = of_host.lines.in_each(of_host.caller, *spans, count)
         by_host[host] = [shared(line) if line else None for line in lines]
     return by_host
-
-
-def _is_by_caller(ledger: Ledger) -> BoolArray:
-    columns = ledger.columns
-    late: BoolArray = (columns.activity == IDLE) & is_in(columns.state, sorted(BY_CALLER))
-    return late

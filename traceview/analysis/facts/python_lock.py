@@ -23,11 +23,10 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.idle_time import IdleAttribution
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
-from traceview.base.intervals import Int64Array, IntervalSet, union
+from traceview.base.intervals import Int64Array, IntervalSet, largest_between, union
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import OFF_CORE_PS
@@ -45,18 +44,11 @@ LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
 """Causes of idle time that get longer while another thread keeps Python's lock."""
 
 
-def lock_waits(trace: Trace, attribution: IdleAttribution, device: int) -> IntervalSet:
+def lock_waits(context: Run, device: int) -> IntervalSet:
     """The idle time of a device while the thread of the step waited for the lock, whoever held it."""
-    idle, states = _idle_and_states(trace, attribution, device)
-    return intersection(idle, union(*_returns(trace, states)))
-
-
-def _idle_and_states(
-    trace: Trace, attribution: IdleAttribution, device: int
-) -> tuple[IntervalSet, HostStates]:
-    gaps = attribution.gaps[device]
-    host = trace.device_list[device].host
-    return union(gaps.start_ps, gaps.end_ps), attribution.states[host]
+    trace, gaps = context.trace, context.idle.gaps[device]
+    returns = _returns(trace, context.idle.states[trace.device_list[device].host])
+    return intersection(union(gaps.start_ps, gaps.end_ps), union(*returns))
 
 
 def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
@@ -64,15 +56,16 @@ def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
     columns = trace.host_columns
     rows = states.rows_of_thread(states.caller)
     rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
-    is_call = np.array([name.startswith(_CALLS) for name in trace.names], dtype=np.bool_)
-    calls = np.flatnonzero(is_call[columns.name[rows]])
+    calls = np.flatnonzero(trace.names.where(columns.name[rows], _is_call))
     start, end = columns.start_ps[rows], columns.end_ps[rows]
     last = np.searchsorted(start, end[calls])
-    returned = [
-        int(end[call + 1 : until].max(initial=end[call] if until == call + 1 else 0))
-        for call, until in zip(calls.tolist(), last.tolist(), strict=True)
-    ]
-    return np.minimum(np.array(returned, dtype=np.int64), end[calls]), end[calls]
+    inside = largest_between(end, calls + 1, last, 0)
+    returned = np.where(last > calls + 1, np.minimum(inside, end[calls]), end[calls])
+    return returned, end[calls]
+
+
+def _is_call(name: bytes) -> bool:
+    return name.startswith(_CALLS)
 
 
 class ThreadAtWork(Struct, frozen=True, eq=False):

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from itertools import chain
 from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.idle_time import IdleAttribution, attribute_idle_time
+from traceview.analysis.facts.python import HostPython, python_of_hosts
 from traceview.analysis.facts.selection import Selection, covered_ps
 from traceview.base.intervals import IntervalSet, difference, union
 from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
+from traceview.trace.device.side_by_side import for_devices
+from traceview.trace.host.gaps import Gaps, ManyEvidence, gaps_of_device
+from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.trace.strategy.collectives import Collectives, collectives_of
-from traceview.trace.windows import Window
+from traceview.trace.windows import StepBounds, Window
 from traceview.xplane.planes import ActivityClass
 
 
@@ -37,14 +42,14 @@ class Throughput(Record, frozen=True):
 
 def throughput_of(trace: Trace, selection: Selection, device_count: int) -> Throughput:
     """From the batch size in the sidecars and the median step."""
-    step_ps, size = selection.median_step_ps, _batch_size(trace)
+    step_ps, size = selection.median_step_ps, batch_size(trace)
     if size is None or not step_ps:
         return Throughput(None, None, size)
     per_second = size * PS_PER_S / step_ps
     return Throughput(per_second, per_second / device_count, size)
 
 
-def _batch_size(trace: Trace) -> int | None:
+def batch_size(trace: Trace) -> int | None:
     """Examples of one step over all hosts; None where a sidecar does not say, or a step is several training steps."""
     sidecars = [host.sidecar for host in trace.hosts]
     first = sidecars[0] if sidecars else None
@@ -71,10 +76,15 @@ class _Cell:
         self.found: list[Any] = []
 
 
-def idle_time(run: Run) -> IdleAttribution:
-    """Every gap of every device with its cause; `Run.idle` keeps it."""
-    with stage("causes of idle time"):
-        return attribute_idle_time(run.trace, run.selection)
+class IdleAttribution(Struct, frozen=True, eq=False):
+    """The gaps of each device with their causes, by device index; the states of the hosts and their Python, by host index."""
+
+    gaps: Mapping[int, Gaps]
+    states: Mapping[int, HostStates]
+    python: Mapping[int, HostPython]
+    """Only of hosts whose stacks were sampled."""
+    evidence: Mapping[int, ManyEvidence]
+    """The search for the host events that show causes, by host index."""
 
 
 class DeviceActivity(Struct, frozen=True, eq=False):
@@ -120,26 +130,17 @@ class Run:
     @property
     def activities(self) -> tuple[DeviceActivity, ...]:
         """What each device did, by its index in the device list."""
-        return self._once("activities", self._activities)
-
-    def _activities(self) -> tuple[DeviceActivity, ...]:
-        with stage("activity of devices"):
-            count = len(self.trace.device_list)
-            return tuple(device_activity(self.trace, device) for device in range(count))
+        return self.once(_activities)
 
     @property
     def idle(self) -> IdleAttribution:
-        """Every gap of every device with its cause."""
-        return self.once(idle_time)
+        """Every gap of every device whose host recorded device events, with its cause."""
+        return self.once(_idle_time)
 
     @property
     def collectives(self) -> Collectives:
         """Collectives, matched across devices."""
-        return self._once("collectives", self._collectives)
-
-    def _collectives(self) -> Collectives:
-        with stage("matching collectives"):
-            return collectives_of(self.trace)
+        return self.once(_collectives)
 
     def once(self: R, make: Callable[[R], T]) -> T:
         """What a function makes of this run; it is called once."""
@@ -159,3 +160,34 @@ class Run:
                 cell.turn.release()
         made: T = cell.found[0]
         return made
+
+
+def _activities(run: Run) -> tuple[DeviceActivity, ...]:
+    with stage("activity of devices"):
+        count = len(run.trace.device_list)
+        return tuple(device_activity(run.trace, device) for device in range(count))
+
+
+def _collectives(run: Run) -> Collectives:
+    with stage("matching collectives"):
+        return collectives_of(run.trace)
+
+
+def _idle_time(run: Run) -> IdleAttribution:
+    trace, selection = run.trace, run.selection
+    states: dict[int, HostStates] = {}
+    found: dict[int, Gaps] = {}
+    with stage("causes of idle time"):
+        for host, window in selection.windows.items():
+            devices = trace.devices_of_host[host]
+            if not devices or host not in trace.hosts_with_device_events:
+                continue
+            states[host] = HostStates(trace, host)
+            steps = StepBounds.of(selection.steps[host])
+            find = partial(gaps_of_device, trace, window=window, steps=steps, states=states[host])
+            # With the first device is made what all of them need.
+            made = chain((find(devices[0]),), for_devices(trace, find, devices[1:]))
+            found |= zip(devices, made, strict=True)
+        gaps = {device: found[device] for device in sorted(found)}
+        evidence = {host: ManyEvidence(trace, of_host) for host, of_host in states.items()}
+        return IdleAttribution(gaps, states, python_of_hosts(trace, states), evidence)

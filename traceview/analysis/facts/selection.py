@@ -74,8 +74,8 @@ def recorded_devices(trace: Trace, selection: Selection) -> tuple[int, ...]:
     return tuple(index for index, device in enumerate(trace.device_list) if device.host in hosts)
 
 
-def step_bounds(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
-    """When each step begins and ends, int64 `[steps]`."""
+def step_bounds(steps: Sequence[Step | Window]) -> tuple[Int64Array, Int64Array]:
+    """When each step, or window, begins and ends, int64 `[steps]`."""
     return (
         np.array([step.start_ps for step in steps], dtype=np.int64),
         np.array([step.end_ps for step in steps], dtype=np.int64),

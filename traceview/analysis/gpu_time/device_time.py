@@ -196,8 +196,8 @@ def _unused(
 
 def _marginal(context: Context, marginal: Sequence[int]) -> Finding | None:
     """GPUs that compute far less than the busiest one does."""
-    trace, activities = context.trace, context.activities
-    peers, compute_ps = busiest_peers(trace, activities), [of.compute.length for of in activities]
+    trace, peers = context.trace, busiest_peers(context)
+    compute_ps = [activity.compute.length for activity in context.activities]
     shares = {device: compute_ps[device] / compute_ps[peers[device]] for device in marginal}
     most = max(marginal, key=lambda device: shares[device])
     evidence = []

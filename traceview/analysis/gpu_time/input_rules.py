@@ -353,7 +353,7 @@ class _Sentences:
         context, window = self._context, self._context.selection.windows[self._host]
         if self._host not in context.idle.states:
             return False
-        python = pipeline_python(context.trace, context.idle, self._host)
+        python = pipeline_python(context, self._host)
         return covered_ps(python, window) >= _MAIN_STAGE_RATIO * window.length_ps
 
     @property

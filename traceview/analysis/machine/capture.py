@@ -301,8 +301,7 @@ def hosts_section(view: View, result: Capture) -> doc.Section | None:
     hosts = result.hosts
     if len(hosts) < 2:
         return None
-    most_rows = view.few_rows
-    first = _worst_first(view, hosts)[:most_rows] if len(hosts) > most_rows else hosts
+    first = _worst_first(view, hosts)[: view.few_rows]
     absent = numbers.listed(result.unrecorded_tasks, _SHOWN_TASKS)
     return doc.Section(
         "hosts",

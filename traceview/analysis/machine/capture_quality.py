@@ -253,7 +253,7 @@ def tasks_without_file(trace: Trace) -> tuple[Role, ...]:
     """Tasks that train together with the recorded hosts and have no file, not even an unreadable one."""
     tasks = missing_tasks(trace.hosts)
     unread = sum(file.sha256 is None for file in trace.files)
-    return tasks[: max(len(tasks) - unread, 0)] if unread else tasks
+    return tasks[: max(len(tasks) - unread, 0)]
 
 
 def _cut_steps(trace: Trace, index: int) -> Iterator[tuple[str, str]]:
@@ -285,14 +285,14 @@ def _cut_steps(trace: Trace, index: int) -> Iterator[tuple[str, str]]:
 
 
 def _quality(trace: Trace, problems: Sequence[Problem]) -> Quality:
-    codes = {problem.code for problem in problems}
     if trace.device_columns.count == 0:
         return "unusable"
-    expected_missing = any(
-        problem.code == "no-gpu-plane" and gpus_expected(trace, problem.host)
+    is_limited = any(
+        problem.code not in HARMLESS
+        or (problem.code == "no-gpu-plane" and gpus_expected(trace, problem.host))
         for problem in problems
     )
-    return "degraded" if expected_missing or codes - HARMLESS else "ok"
+    return "degraded" if is_limited else "ok"
 
 
 def why_no_device(trace: Trace) -> str:

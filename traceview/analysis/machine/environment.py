@@ -75,11 +75,10 @@ def _facts(
 
 
 def _by_host(hosts_by_text: dict[str, list[str]], host_count: int) -> Iterator[str]:
-    if len(hosts_by_text) == 1 and len(next(iter(hosts_by_text.values()))) == host_count:
-        yield shortened(next(iter(hosts_by_text)), LONGEST_FACT)
-        return
     for text, names in list(hosts_by_text.items())[:_SHOWN_VALUES]:
-        yield f"{shortened(text, LONGEST_FACT)} on {numbers.listed(names, most=_SHOWN_HOSTS)}"
+        are_all = len(names) == host_count
+        where = "" if are_all else f" on {numbers.listed(names, most=_SHOWN_HOSTS)}"
+        yield f"{shortened(text, LONGEST_FACT)}{where}"
     if len(hosts_by_text) > _SHOWN_VALUES:
         yield f"{len(hosts_by_text) - _SHOWN_VALUES} other values on other hosts"
 

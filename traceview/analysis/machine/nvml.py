@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
-from typing import Final
+from typing import Final, TypeVar
 
 from traceview.analysis.facts.hardware import hardware_of
-from traceview.analysis.facts.run import throughput_of
+from traceview.analysis.facts.run import batch_size
 from traceview.analysis.machine.samples import samples_of_steps
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
@@ -30,6 +30,8 @@ from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.trace.device.counters import counters_of_nvml
 from traceview.trace.sidecar.sidecar import NvmlGpu, NvmlSamples
+
+_Number = TypeVar("_Number", int, float)
 
 MOST_DEVICES: Final = 64
 """Of one host; traceview capture writes no more."""
@@ -140,7 +142,7 @@ def compute(context: Context) -> Nvml | Skipped:
     absent: dict[str, str] = {}
     for number, host in enumerate(trace.hosts):
         view = host.sidecar.outside_view if host.sidecar is not None else None
-        gpus = {gpu.ordinal or 0: gpu for gpu in _numbered(view.devices if view else ())}
+        gpus = _by_number(view.devices if view else ())
         devices = {
             trace.device_list[place].ordinal: place
             for place in trace.devices_of_host[number]
@@ -167,42 +169,40 @@ def _joules_per_example(
     context: Context, rows: Sequence[NvmlRow], absent: Mapping[str, str]
 ) -> float | None:
     """The energy of a step on all GPUs over its examples."""
-    size = throughput_of(context.trace, context.selection, len(rows)).batch_size
+    size = batch_size(context.trace)
     joules = [row.joules_per_step for row in rows if row.joules_per_step is not None]
     return fsum(joules) / size if size and not absent and len(joules) == len(rows) else None
 
 
-def _numbered(gpus: Sequence[NvmlGpu]) -> list[NvmlGpu]:
-    """The GPUs with a number of their own, in its order."""
+def _by_number(gpus: Sequence[NvmlGpu]) -> dict[int, NvmlGpu]:
+    """The GPUs with a number of their own."""
     by_number: dict[int, NvmlGpu] = {}
     for gpu in gpus[:MOST_DEVICES]:
         if gpu.ordinal is not None and gpu.ordinal >= 0:
             by_number.setdefault(gpu.ordinal, gpu)
-    return [by_number[number] for number in sorted(by_number)]
+    return by_number
 
 
 def _row(
     context: Context, number: int, ordinal: int, device: int | None, gpu: NvmlGpu | None
 ) -> NvmlRow:
-    trace, host = context.trace, context.trace.hosts[number]
+    trace, host, known = context.trace, context.trace.hosts[number], gpu or _NOT_SAMPLED_GPU
     recorded = {} if device is None else trace.device_list[device].counters
-    counters = dict(recorded)
-    if gpu is not None:
-        counters |= counters_of_nvml(gpu.samples, host.profile_start_ns)
+    samples = known.samples
+    counters = {**recorded, **counters_of_nvml(samples, host.profile_start_ns)}
+    clock_max_hz = _positive(known.sm_clock_max_hz)
     # The clocks of CUDA and of NVML may differ for the same GPU.
-    if gpu is not None:
-        clock_max_hz = _positive(gpu.sm_clock_max_hz)
-    else:
-        clock_max_hz = hardware_of(trace, device).clock_max_hz if device is not None else None
+    if gpu is None and device is not None:
+        clock_max_hz = hardware_of(trace, device).clock_max_hz
     full_hz = GPU_THROTTLED.limits["full_clock_ratio"] * clock_max_hz if clock_max_hz else None
     of_steps = samples_of_steps(context, number, device, counters, throttle_names, full_hz)
     key = f"GPU:{ordinal}"
-    samples = gpu.samples if gpu is not None else _NO_SAMPLES
     reasons = samples.integers(samples.throttle_reasons)
     held_back = [throttle_names(bits) for bits in reasons]
     counts = Counter(name for names in held_back for name in names)
     throttled, lowered = _mean([float(bool(names)) for names in held_back]), of_steps.lowered_ratio
     power, heat = recorded.get("power_watts"), recorded.get("temperature_celsius")
+    is_unknown = gpu is not None and gpu.other_processes is None
     return NvmlRow(
         *(host.name, f"{host.name}/{key}" if len(trace.hosts) > 1 else key, ordinal),
         sample_count=len(samples.t_ns)
@@ -211,16 +211,14 @@ def _row(
             [value for _, value in samples.shares(samples.gpu_utilization_ratio)]
         ),
         memory_used_bytes=max(samples.integers(samples.memory_used_bytes), default=None),
-        memory_total_bytes=_positive(gpu.memory_total_bytes) if gpu is not None else None,
+        memory_total_bytes=_positive(known.memory_total_bytes),
         sm_clock_hz=low_median(samples.integers(samples.sm_clock_hz)) or of_steps.clock_hz,
         sm_clock_max_hz=clock_max_hz,
         power_watts=_mean(
             samples.numbers(samples.power_watts) or (power.value.tolist() if power else ())
         ),
         temperature_celsius=float(heat.value.max()) if heat is not None else None,
-        power_limit_watts=gpu.power_limit_watts
-        if gpu and (gpu.power_limit_watts or 0) > 0
-        else None,
+        power_limit_watts=_positive(known.power_limit_watts),
         throttled_ratio=lowered if throttled is None else throttled,
         throttle_reasons=(
             {name: n / len(reasons) for name, n in counts.most_common()}
@@ -228,18 +226,16 @@ def _row(
             else {LOWERED: lowered}
         ),
         **of_steps.fields,
-        other_processes=_others(gpu) if gpu is not None else None,
-        others_unknown=(
-            gpu.missing.get("other_processes", "not recorded")
-            if gpu is not None and gpu.other_processes is None
-            else None
-        ),
+        other_processes=_others(known),
+        others_unknown=known.missing.get("other_processes", "not recorded") if is_unknown else None,
     )
 
 
 LOWERED: Final = "lower clock, for a reason that the trace does not hold"
 
-_NO_SAMPLES: Final = NvmlSamples((), (), (), (), (), ())
+_NOT_SAMPLED_GPU: Final = NvmlGpu(
+    None, None, NvmlSamples((), (), (), (), (), ()), None, None, None, None, {}
+)
 
 
 def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
@@ -259,7 +255,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return fsum(values) / len(values) if values else None
 
 
-def _positive(value: int | None) -> int | None:
+def _positive(value: _Number | None) -> _Number | None:
     return value if value is not None and value > 0 else None
 
 
@@ -480,7 +476,7 @@ _COLUMNS: Final = (
     Shown("SMs active", "sm_active_ratio", 3, meaning="while it computes"),
     Shown("memory busy", "dram_ratio", 3, meaning="of its peak, while it computes"),
     Shown("NVLink busy", "nvlink_ratio", 4, meaning="of its peak, in steps"),
-    Shown("hottest", lambda row: _degrees(row.temperature_celsius), 5),
+    Shown("hottest", lambda row: _of_most(row.temperature_celsius, None, 1, "°C"), 5),
     Shown(
         "other processes",
         lambda row: None if row.other_processes is None else len(row.other_processes),
@@ -523,10 +519,6 @@ def nvml_section(view: View, result: Nvml) -> doc.Section | None:
 
 def _joules(value: float | None) -> str | None:
     return None if value is None else f"{numbers.number(value)} J"
-
-
-def _degrees(value: float | None) -> str | None:
-    return None if value is None else f"{value:.0f} °C"
 
 
 def _throttled_steps(row: NvmlRow) -> str | None:

@@ -72,44 +72,44 @@ def samples_of_steps(
         inside = (place >= 0) & (at < ends[place])
         return np.where(inside, place, -1)
 
-    def in_compute(samples: Samples | None) -> npt.NDArray[np.float64]:
-        """The values of the samples in which the device computes."""
-        if samples is None or device is None:
-            return _NONE
-        return samples.value[_computes(context, device, samples.time_ps + offset_ps)]
+    def in_steps(key: str) -> npt.NDArray[np.float64]:
+        """The values of the samples in used steps."""
+        samples = counters.get(key, _NO_SAMPLES)
+        return samples.value[places_of(samples) >= 0]
 
-    reasons, clocks = counters.get("throttle_reasons"), counters.get("sm_clock_hz")
-    sampled, is_held = reasons, np.zeros(0, dtype=np.bool_)
-    computing = _NONE
-    if reasons is not None:
-        held = [bool(is_throttled(int(bits))) for bits in reasons.value.tolist()]
-        is_held = np.array(held, dtype=np.bool_)
-    elif clocks is not None and device is not None and full_clock_hz:
-        sampled, computing = clocks, in_compute(clocks)
-        is_held = (clocks.value < full_clock_hz) & _computes(
-            context, device, clocks.time_ps + offset_ps
-        )
-    place = np.zeros(0, dtype=np.int64) if sampled is None else places_of(sampled)
-    power = counters.get("power_watts")
-    in_steps = _NONE if power is None else power.value[places_of(power) >= 0]
-    nvlink = [
-        _mean(samples.value[places_of(samples) >= 0])
-        for key in ("nvlink_receive_ratio", "nvlink_send_ratio")
-        if (samples := counters.get(key)) is not None
-    ]
+    def in_compute(samples: Samples) -> BoolArray:
+        """Which samples were taken while the device computes."""
+        if device is None:
+            return np.zeros(samples.value.size, dtype=np.bool_)
+        return _computes(context, device, samples.time_ps + offset_ps)
+
+    def share_in_compute(samples: Samples | None) -> float | None:
+        """The mean of shares; of a peak that was measured otherwise some are a little more than all."""
+        known = samples or _NO_SAMPLES
+        return _mean(np.minimum(known.value[in_compute(known)], 1))
+
+    sampled, computing = counters.get("throttle_reasons", _NO_SAMPLES), _NO_SAMPLES.value
+    is_held = np.array([bool(is_throttled(int(bits))) for bits in sampled.value], dtype=np.bool_)
+    if not sampled.value.size and full_clock_hz and device is not None:
+        sampled = counters.get("sm_clock_hz", _NO_SAMPLES)
+        computes = in_compute(sampled)
+        computing = sampled.value[computes]
+        is_held = (sampled.value < full_clock_hz) & computes
+    place = places_of(sampled)
+    nvlink = [_mean(in_steps(f"nvlink_{way}_ratio")) for way in ("receive", "send")]
     return StepSamples(
         sampled_step_count=len(set(place.tolist()) - {-1}),
         throttled_step_count=len(set(place[is_held].tolist()) - {-1}),
-        joules_per_step=_joules(in_steps, begins, ends),
+        joules_per_step=_joules(in_steps("power_watts"), begins, ends),
         lowered_ratio=_mean(computing < full_clock_hz) if full_clock_hz else None,
         clock_hz=round(float(np.median(computing))) if computing.size else None,
-        sm_active_ratio=_share(in_compute(counters.get("sm_active_ratio"))),
-        dram_ratio=_share(in_compute(summed(counters, "dram_read_ratio", "dram_write_ratio"))),
+        sm_active_ratio=share_in_compute(counters.get("sm_active_ratio")),
+        dram_ratio=share_in_compute(summed(counters, "dram_read_ratio", "dram_write_ratio")),
         nvlink_ratio=max((ratio for ratio in nvlink if ratio is not None), default=None),
     )
 
 
-_NONE: Final = np.zeros(0, dtype=np.float64)
+_NO_SAMPLES: Final = Samples(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64))
 
 
 def _computes(context: Context, device: int, time_ps: Int64Array) -> BoolArray:
@@ -128,11 +128,6 @@ def _computes(context: Context, device: int, time_ps: Int64Array) -> BoolArray:
 
 def _mean(values: npt.NDArray[np.float64] | BoolArray) -> float | None:
     return float(values.mean()) if values.size else None
-
-
-def _share(values: npt.NDArray[np.float64]) -> float | None:
-    """The mean of shares; of a peak that was measured otherwise some are a little more than all."""
-    return _mean(np.minimum(values, 1))
 
 
 def _joules(powers: npt.NDArray[np.float64], begins: Int64Array, ends: Int64Array) -> float | None:

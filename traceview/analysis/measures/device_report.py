@@ -204,7 +204,7 @@ def time_words(times: DeviceTime | None) -> str:
 def compute(context: Context) -> DeviceTime:
     """Account for every picosecond of each device in its window."""
     trace = context.trace
-    status, devices = statuses(trace, context.activities), trace.device_list
+    status, devices = statuses(context), trace.device_list
     order = sorted(
         range(len(devices)), key=lambda i: (devices[i].host, devices[i].kind, devices[i].ordinal)
     )

@@ -18,26 +18,19 @@ def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]
 
     `rules`: by code. A finding that is explained itself explains nothing: its cause does.
     """
-    explained: dict[int, list[str]] = {}
-    kept: list[int] = []
-    for place, finding in enumerate(findings):
-        cause = _first_cause(place, findings, rules)
-        if cause == place:
-            kept.append(place)
-        else:
-            explained.setdefault(cause, []).append(finding.code)
+    causes = [_first_cause(place, findings, rules) for place in range(len(findings))]
+    explained = [
+        [
+            Evidence(EXPLAINS, findings[other].code, None, "", value_is="words")
+            for other, cause in enumerate(causes)
+            if cause == place != other
+        ]
+        for place in range(len(findings))
+    ]
     return [
-        replace(
-            findings[place],
-            evidence=(
-                *findings[place].evidence,
-                *(
-                    Evidence(EXPLAINS, code, None, "", value_is="words")
-                    for code in explained.get(place, ())
-                ),
-            ),
-        )
-        for place in kept
+        replace(finding, evidence=(*finding.evidence, *explained[place]))
+        for place, finding in enumerate(findings)
+        if causes[place] == place
     ]
 
 

@@ -17,7 +17,7 @@ from traceview.analysis.rules.finding import (
     OfDevice,
     Severity,
 )
-from traceview.analysis.rules.words import Argument, Devices, Lost, filled, names_of
+from traceview.analysis.rules.words import Argument, Devices, Lost, filled
 from traceview.base.intervals import BoolArray
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, plain
@@ -227,25 +227,6 @@ class Rule(Struct, frozen=True, kw_only=True):
         """Those that its findings can have, the usual one first."""
         return (self.severity, *self.other_severities) if self.severity else ("warning", "critical")
 
-    @property
-    def templates(self) -> tuple[str, ...]:
-        """All sentences."""
-        return (
-            self.title,
-            *self.titles.values(),
-            self.meaning,
-            self.action,
-            self.advice,
-            *(text for pair in self.actions.values() for text in pair),
-            *self.notes.values(),
-            *self.reasons.values(),
-        )
-
-    @property
-    def arguments(self) -> frozenset[str]:
-        """The names of all arguments."""
-        return frozenset().union(*map(names_of, self.templates))
-
 
 FEW_STEPS: Final = "few-steps"
 
@@ -306,9 +287,9 @@ def devices_argument(context: _Analysed, keys: Sequence[str]) -> Devices:
         key: "cpu" if entry.kind == "replica" and entry.model == CPU else entry.kind
         for key, entry in entries.items()
     }
-    of_kind = [key for key, kind in kinds.items() if kind == kinds.get(keys[0])] if keys else []
-    noun = _NOUNS.get(kinds.get(keys[0], ""), "device") if keys else "device"
-    return Devices(tuple(keys), len(of_kind), noun)
+    kind = kinds.get(keys[0], "") if keys else ""
+    of_count = sum(each == kind for each in kinds.values())
+    return Devices(tuple(keys), of_count, _NOUNS.get(kind, "device"))
 
 
 _NOUNS: Final = {"cpu": "CPU", "gpu": "GPU", "tpu": "TPU", "replica": "replica"}

@@ -84,22 +84,6 @@ class Devices(Record, frozen=True, tag="devices", tag_field="is"):
     of_count: Count
     noun: Annotated[str, one_of("CPU", "GPU", "TPU", "replica", "device")] = "GPU"
 
-    @property
-    def is_several(self) -> bool:
-        """Whether a verb about them is plural."""
-        return len(self.keys) != 1
-
-    def tokens(self) -> Iterator[Token]:
-        """`GPU:1`, `GPU:0, 2 and 3`, `both replicas`, `all 64 GPUs`, `12 of 64 GPUs`."""
-        count = len(self.keys)
-        if count == self.of_count and count > 1:
-            who = f"both {self.noun}s" if count == 2 else f"all {count} {self.noun}s"
-            yield Token(who)
-        elif count > _MOST_LISTED:
-            yield Token(f"{count} of {self.of_count} {self.noun}s")
-        else:
-            yield Token(_listed_devices(self.keys), "device")
-
 
 class Lost(Record, frozen=True, tag="loss", tag_field="is"):
     """How much of a step, or without steps of the window, something takes.
@@ -114,12 +98,6 @@ class Lost(Record, frozen=True, tag="loss", tag_field="is"):
     of_ps: Picoseconds
     ratio: Share
 
-    def tokens(self) -> Iterator[Token]:
-        """`20.4 of 45.6 ms (45%)`."""
-        yield Token(
-            f"{numbers.part_of(self.ps, self.of_ps)} ({numbers.percent(self.ratio)})", "number"
-        )
-
 
 class Slower(Record, frozen=True, tag="slower", tag_field="is"):
     """How long something takes that usually takes less.
@@ -132,10 +110,6 @@ class Slower(Record, frozen=True, tag="slower", tag_field="is"):
     ps: Picoseconds
     usual_ps: Picoseconds
 
-    def tokens(self) -> Iterator[Token]:
-        """`24.5 instead of 19.1 ms`."""
-        yield Token(numbers.part_of(self.ps, self.usual_ps, "instead of"), "number")
-
 
 class Time(Record, frozen=True, tag="time", tag_field="is"):
     """A length of time.
@@ -146,10 +120,6 @@ class Time(Record, frozen=True, tag="time", tag_field="is"):
 
     ps: Integer
 
-    def tokens(self) -> Iterator[Token]:
-        """`12.3 ms`."""
-        yield Token(numbers.time(self.ps), "number")
-
 
 class Part(Record, frozen=True, tag="share", tag_field="is"):
     """A share.
@@ -159,10 +129,6 @@ class Part(Record, frozen=True, tag="share", tag_field="is"):
     """
 
     ratio: Ratio
-
-    def tokens(self) -> Iterator[Token]:
-        """`45%`."""
-        yield Token(numbers.percent(self.ratio), "number")
 
 
 class Number(Record, frozen=True, tag="number", tag_field="is"):
@@ -175,18 +141,6 @@ class Number(Record, frozen=True, tag="number", tag_field="is"):
 
     value: Integer
     noun: Annotated[str, one_of("", *NOUNS)] = ""
-
-    @property
-    def is_several(self) -> bool:
-        """Whether a verb about them is plural."""
-        return self.value != 1
-
-    def tokens(self) -> Iterator[Token]:
-        """`3 steps`."""
-        if not self.noun:
-            yield Token(numbers.count(self.value), "number")
-        else:
-            yield Token(numbers.plural(self.value, self.noun, NOUNS[self.noun]), "number")
 
 
 class Among(Record, frozen=True, tag="among", tag_field="is"):
@@ -202,16 +156,6 @@ class Among(Record, frozen=True, tag="among", tag_field="is"):
     of: Count
     noun: Annotated[str, one_of(*NOUNS)]
 
-    @property
-    def is_several(self) -> bool:
-        """Whether a verb about them is plural."""
-        return self.value != 1
-
-    def tokens(self) -> Iterator[Token]:
-        """`1 of 4 GPUs`."""
-        many = numbers.plural(self.of, self.noun, NOUNS[self.noun])
-        yield Token(f"{numbers.count(self.value)} of {many}", "number")
-
 
 class Ordinal(Record, frozen=True, tag="ordinal", tag_field="is"):
     """A place in an order.
@@ -221,10 +165,6 @@ class Ordinal(Record, frozen=True, tag="ordinal", tag_field="is"):
     """
 
     value: Count
-
-    def tokens(self) -> Iterator[Token]:
-        """`fifth`, `20th`."""
-        yield Token(numbers.ordinal(self.value), "number")
 
 
 class Size(Record, frozen=True, tag="size", tag_field="is"):
@@ -236,10 +176,6 @@ class Size(Record, frozen=True, tag="size", tag_field="is"):
 
     bytes: Count
 
-    def tokens(self) -> Iterator[Token]:
-        """`6.21 GB`."""
-        yield Token(numbers.size(self.bytes), "number")
-
 
 class Rate(Record, frozen=True, tag="rate", tag_field="is"):
     """A speed of copies.
@@ -250,10 +186,6 @@ class Rate(Record, frozen=True, tag="rate", tag_field="is"):
 
     bytes_per_second: Count
 
-    def tokens(self) -> Iterator[Token]:
-        """`12.5 GB/s`."""
-        yield Token(numbers.rate(self.bytes_per_second), "number")
-
 
 class Line(Record, frozen=True, tag="line", tag_field="is"):
     """A line of Python.
@@ -263,12 +195,6 @@ class Line(Record, frozen=True, tag="line", tag_field="is"):
     """
 
     line: SourceLine
-
-    def tokens(self) -> Iterator[Token]:
-        """`on_train_batch_end, train.py:87`; without names that Python makes up, such as `<module>` and `<listcomp>`."""
-        place, _, function = self.line.partition(" in ")
-        is_named = function and not function.startswith("<")
-        yield Token(f"{function}, {place}" if is_named else place, "name")
 
 
 class Names(Record, frozen=True, tag="names", tag_field="is"):
@@ -282,10 +208,6 @@ class Names(Record, frozen=True, tag="names", tag_field="is"):
     names: tuple[Annotated[str, kind_in("kind")], ...]
     kind: TextKind
 
-    def tokens(self) -> Iterator[Token]:
-        """Its names: `a, b and c`."""
-        yield from names(self.names)
-
 
 class Ops(Record, frozen=True, tag="ops", tag_field="is"):
     """Ops or kernels.
@@ -295,10 +217,6 @@ class Ops(Record, frozen=True, tag="ops", tag_field="is"):
     """
 
     names: tuple[Activity, ...]
-
-    def tokens(self) -> Iterator[Token]:
-        """Its names: `a, b and c`."""
-        yield from names(self.names)
 
 
 class StateName(Record, frozen=True, tag="state", tag_field="is"):
@@ -310,27 +228,9 @@ class StateName(Record, frozen=True, tag="state", tag_field="is"):
 
     state: Annotated[str, one_of(*STATE_KEYS)]
 
-    def tokens(self) -> Iterator[Token]:
-        """Its name."""
-        yield Token(MEANINGS[BY_KEY[self.state]].name)
 
-
-Argument: TypeAlias = (
-    Devices
-    | Lost
-    | Slower
-    | Time
-    | Part
-    | Number
-    | Among
-    | Ordinal
-    | Size
-    | Rate
-    | Line
-    | Ops
-    | Names
-    | StateName
-)
+_Measured: TypeAlias = Lost | Slower | Time | Part | Number | Among | Ordinal | Size | Rate
+Argument: TypeAlias = Devices | _Measured | Line | Ops | Names | StateName
 """What a template is filled with. The type says what it is: how it is printed, and whether redaction replaces it."""
 
 Arguments: TypeAlias = Mapping[str, Argument]
@@ -392,26 +292,76 @@ def outline(template: str) -> Phrase:
 
 
 def _filled_in(match: re.Match[str], argument: Argument) -> Iterator[Token]:
-    yield from argument.tokens()
+    yield from tokens_of(argument)
     if match["one"] is not None:
         yield Token(f" {match['more'] if _is_several(argument) else match['one']}")
 
 
 def _is_several(argument: Argument) -> bool:
-    if isinstance(argument, Devices | Number | Among):
-        return argument.is_several
-    return isinstance(argument, Names | Ops) and len(argument.names) > 1
+    """Whether a verb about it is plural."""
+    match argument:
+        case Devices(counted) | Names(counted) | Ops(counted):
+            return len(counted) != 1
+        case Number(value) | Among(value):
+            return value != 1
+    return False
 
 
-def names_of(template: str) -> frozenset[str]:
-    """The arguments that a template has."""
-    return frozenset(match["name"] for match in _PIECE.finditer(template) if match["name"])
+def tokens_of(argument: Argument) -> Iterator[Token]:
+    """An argument in words."""
+    match argument:
+        case Devices():
+            yield _devices(argument)
+        case Names(kept) | Ops(kept):
+            # `a, b and c`
+            yield from names(kept)
+        case StateName(state):
+            yield Token(MEANINGS[BY_KEY[state]].name)
+        case Line(line):
+            # `on_train_batch_end, train.py:87`; without names that Python makes up: `<module>`, `<listcomp>`
+            place, _, function = line.partition(" in ")
+            is_named = function and not function.startswith("<")
+            yield Token(f"{function}, {place}" if is_named else place, "name")
+        case _:
+            yield Token(_number(argument), "number")
 
 
-def _listed_devices(keys: tuple[str, ...]) -> str:
-    """`GPU:0, 2 and 3`; devices of several hosts with their whole keys."""
-    prefixes = {key.rpartition(":")[0] for key in keys}
-    if len(keys) > 1 and len(prefixes) == 1:
-        short = [keys[0], *(key.rpartition(":")[2] for key in keys[1:])]
-        return f"{', '.join(short[:-1])} and {short[-1]}"
-    return numbers.listed(keys, _MOST_LISTED)
+def _number(argument: _Measured) -> str:
+    match argument:
+        case Lost(ps, of_ps, ratio):
+            # `20.4 of 45.6 ms (45%)`
+            return f"{numbers.part_of(ps, of_ps)} ({numbers.percent(ratio)})"
+        case Slower(ps, usual_ps):
+            # `24.5 instead of 19.1 ms`
+            return numbers.part_of(ps, usual_ps, "instead of")
+        case Time(ps):
+            return numbers.time(ps)
+        case Part(ratio):
+            return numbers.percent(ratio)
+        case Number(value, ""):
+            return numbers.count(value)
+        case Number(value, noun):
+            # `3 steps`
+            return numbers.plural(value, noun, NOUNS[noun])
+        case Among(value, of, noun):
+            # `1 of 4 GPUs`
+            return f"{numbers.count(value)} of {numbers.plural(of, noun, NOUNS[noun])}"
+        case Ordinal(value):
+            # `fifth`, `20th`
+            return numbers.ordinal(value)
+        case Size(size):
+            return numbers.size(size)
+        case Rate(speed):
+            return numbers.rate(speed)
+
+
+def _devices(devices: Devices) -> Token:
+    """`GPU:1`, `GPU:0, 2 and 3`, `both replicas`, `all 64 GPUs`, `12 of 64 GPUs`; those of several hosts by their whole keys."""
+    keys, count = devices.keys, len(devices.keys)
+    if count == devices.of_count and count > 1:
+        return Token(f"{'both' if count == 2 else f'all {count}'} {devices.noun}s")
+    if count > _MOST_LISTED:
+        return Token(f"{count} of {devices.of_count} {devices.noun}s")
+    if count > 1 and len({key.rpartition(":")[0] for key in keys}) == 1:
+        keys = (keys[0], *(key.rpartition(":")[2] for key in keys[1:]))
+    return Token(numbers.listed(keys, _MOST_LISTED), "device")

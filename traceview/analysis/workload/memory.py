@@ -244,7 +244,7 @@ def _uneven(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None
 
 def _headroom(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
     trace, selection = context.trace, context.selection
-    used = devices_in_use(trace, selection, context.activities)
+    used = devices_in_use(context)
     keys = set(map(trace.device_key, used))
     rows = [row for row in devices if row.device in keys]
     step_counts = [len(selection.used_of(trace.device_list[device].host)) for device in used]
