@@ -86,14 +86,14 @@ def eager_ops(
     rows = trace.named_on(host, EAGER.__eq__)
     rows = rows if within is None else _begun_within(trace, rows, within)
     rows = rows[~_holds_graph(trace, rows)]
-    return _measured(trace, selection, host, rows, _calls(trace, host))
+    return _measured(trace, selection, host, rows, trace.named_on(host, _is_call))
 
 
 def eager_calls(
     trace: Trace, selection: Selection, host: int, within: IntervalSet
 ) -> EagerOps | None:
     """The ops of one host that Python begins within these spans, each from its call to its return; None without any."""
-    rows = _begun_within(trace, _calls(trace, host), within)
+    rows = _begun_within(trace, trace.named_on(host, _is_call), within)
     rows = rows[~_holds_graph(trace, rows)]
     return _measured(trace, selection, host, rows, rows)
 
@@ -157,12 +157,8 @@ def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
     return result
 
 
-def _calls(trace: Trace, host: int) -> Int64Array:
-    """The host events in which Python runs an op, or calls a graph."""
-    return trace.named_on(host, _is_call)
-
-
 def _is_call(name: bytes) -> bool:
+    """Whether Python runs an op, or calls a graph, in an event of this name."""
     return name.startswith(_CALL)
 
 

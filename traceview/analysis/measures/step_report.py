@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import numpy as np
 from msgspec import Meta, Struct
 
-from traceview.analysis.facts.python import PythonShare
+from traceview.analysis.facts.python import PythonShare, python_of_steps
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, Skipped
@@ -283,9 +283,13 @@ def step_rows(context: Context) -> Iterator[StepRow]:
     named = {device: trace.device_key(device) for device in ledger.devices}
     states = {device: ledger.states_of_steps(device).T.tolist() for device in ledger.devices}
     first: dict[int, int] = {}
+    is_sampled = any(host.sidecar and host.sidecar.python for host in trace.hosts)
+    python_of = (
+        python_of_steps(ledger, context.selection.steps, context.idle.python) if is_sampled else {}
+    )
     for number, step in enumerate(ledger.steps):
         place = number - first.setdefault(step.host, number)
-        python = context.python_of_steps.get(step.host)
+        python = python_of.get(step.host)
         yield StepRow(
             host=trace.hosts[step.host].name,
             number=step.number,
@@ -296,16 +300,15 @@ def step_rows(context: Context) -> Iterator[StepRow]:
             used=step.excluded is None,
             excluded=step.excluded,
             devices=tuple(
-                StepDevice(named[device], _by_state(states[device][place]))
+                StepDevice(
+                    named[device],
+                    {key: ps for key, ps in zip(KEYS, states[device][place], strict=True) if ps},
+                )
                 for device in trace.devices_of_host[step.host]
                 if device in named
             ),
             python=python[place] if python else None,
         )
-
-
-def _by_state(of_states: Sequence[int]) -> dict[str, int]:
-    return {key: ps for key, ps in zip(KEYS, of_states, strict=True) if ps}
 
 
 # The optimizer
