@@ -43,7 +43,7 @@ _KERAS_STEP: Final = re.compile(
 # Reads
 
 
-def values_read(waits: Waits) -> Iterator[Finding | None]:
+def values_read(waits: Waits) -> Finding | None:
     """Calls that block the host; most of the time they wait for a device, and sometimes they outlast its work."""
     context, limits = waits.context, rules.D2H_SYNC.limits
     ledger, columns = context.ledger, context.ledger.columns
@@ -59,17 +59,16 @@ def values_read(waits: Waits) -> Iterator[Finding | None]:
     if len(own) < 2 or ratio < limits["late_ratio"]:
         key = _how_read(waits)
         title = key if key in rules.D2H_SYNC.titles else ""
-        yield waits.finding(
+        return waits.finding(
             rules.D2H_SYNC, arguments=arguments, title=title, action=key, notes=(title,)
         )
-        return
     longest = int(late_ps.argmax())
     arguments["late"] = Part(ratio)
     states, span = context.idle.states[waits.host], (int(start[longest]), int(end[longest]))
     event = open_elsewhere(context.trace, states, waits.host, *span)
     if event is not None:
         arguments |= {"event": Ops((event[0],)), "thread": Names((event[1],), "thread")}
-    yield waits.finding(
+    return waits.finding(
         rules.D2H_SYNC,
         arguments=arguments,
         evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
@@ -106,7 +105,7 @@ def _begin_in_calls(waits: Waits) -> bool:
 # Launches
 
 
-def late_launches(waits: Waits) -> Iterator[Finding | None]:
+def late_launches(waits: Waits) -> Finding | None:
     """Launches, or the small kernels that they start."""
     ledger, columns, trace = waits.context.ledger, waits.context.ledger.columns, waits.context.trace
     running = waits.rows & (columns.activity != IDLE)
@@ -128,7 +127,7 @@ def late_launches(waits: Waits) -> Iterator[Finding | None]:
         arguments = line_argument(waits.python(State.LAUNCH)) | ops.arguments(
             "call" if is_of_jax(trace) else "op"
         )
-    yield waits.finding(
+    return waits.finding(
         rules.LAUNCH_BOUND,
         arguments=arguments,
         title=key,

@@ -123,11 +123,12 @@ def compute(context: Context) -> OpSteps | Skipped:
     left_out_ps = total[(place == NONE) & (count > 0)]
     made = []
     for at, number in enumerate(chosen.tolist()):
+        op_of: _Op = ops[number]
         of_steps = series[at].astype(np.float64)
         variance, degrees = variance_of_mean(of_steps) if len(numbers) > 1 else (None, None)
         made.append(
             OpInSteps(
-                *ops[number],
+                *op_of,
                 device_count=int(device_count[number]),
                 count=int(count[number]),
                 ps_per_step=int(total[number]) // len(numbers),
@@ -150,16 +151,15 @@ def _ops(trace: Trace) -> tuple[list[_Op], Int32Array]:
     labels, columns, names = trace.once(op_labels), trace.device_columns, trace.once(op_names)
     stems, stem_of = read_once(trace, columns.name, kernel_stem, None)
     row = labels.row
-    op, class_, stem = (
-        names.of_name[columns.op[row]],
-        columns.class_[row],
-        stem_of[columns.name[row]],
-    )
+    op, class_ = np.tile(names.of_name[columns.op[row]], 2), np.tile(columns.class_[row], 2)
     # A kernel does not tell ops of replicas apart.
-    op, class_, stem = np.tile(op, 2), np.tile(class_, 2), np.append(stem, np.zeros_like(stem))
+    stem = np.append(stem_of[columns.name[row]], np.zeros(row.size, dtype=np.int32))
     number, first = SWEEPS.labelled(op, stem, class_)
-    keys = zip(class_[first].tolist(), op[first].tolist(), stem[first].tolist(), strict=True)
-    ops = [_Op(CLASS_KEYS[class_], *names.ops[op], stems[stem]) for class_, op, stem in keys]
+    keys = (column[first].tolist() for column in (class_, op, stem))
+    ops = [
+        _Op(CLASS_KEYS[of_class], *names.ops[int(name)], stems[kernel])
+        for of_class, name, kernel in zip(*keys, strict=True)
+    ]
     is_replica = np.array([device.kind == "replica" for device in trace.device_list], np.bool_)
     of_replica = np.where(is_replica, row.size, 0)[columns.device]
     return ops, number[labels.of_row + of_replica]
