@@ -212,7 +212,6 @@ def test_a_generator_at_its_limit_hides_a_part_of_the_wait(
         # Less than 2 % of the window in a wait for the lock, and Python while nobody waits for it.
         ("Generator", (25, 26.9), 20, None),
         ("Generator", (46, 90), 20, None),
-        ("Generator", (4, 24), 0, None),
         ("Generator", None, 20, None),
     ],
 )
@@ -352,9 +351,7 @@ def test_a_filter_comes_earlier_only_where_something_is_before_it(
     [
         ("Root::Map", ("prefetch", "parallel_map")),
         ("Root::Prefetch::Range", ()),
-        ("Model::Prefetch::Range", ()),
         ("Root::MaxIntraOpParallelism::PrivateThreadPool::Options::ParallelMapV2", ()),
-        ("Root::ForeverRepeat::Prefetch::Range", ()),
         ("Root::FiniteTake::Shuffle", ("prefetch",)),
         ("Prefetch::Map", ("parallel_map",)),
     ],

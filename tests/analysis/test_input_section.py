@@ -80,10 +80,6 @@ KEEPS_UP: dict[str, Any] = {"keeps_up": True}
     [
         ({}, "GPU:0 waits 62% of the step for input (high)."),
         (
-            {"input_ratio": 0.051, "verdict": "moderate"},
-            "GPU:0 waits 5.1% of the step for input (moderate).",
-        ),
-        (
             {"hosts": (host(wait_per_step_ps=None),)},
             "GPU:0 waits 62% of the window for input (high).",
         ),

@@ -68,7 +68,6 @@ def of_lengths(*lengths_ms: float) -> list[StepRow]:
 @pytest.mark.parametrize(
     ("lengths_ms", "slow", "period"),
     [
-        ((20,) * 10, (), None),
         # From a tenth above the typical step on.
         ((20, 20, 20, 21.9), (), None),
         ((20, 20, 20, 22), (3,), None),
@@ -76,7 +75,6 @@ def of_lengths(*lengths_ms: float) -> list[StepRow]:
         ((19, 19, 20, 20, 23.9, 20, 20, 20), (), None),
         ((19, 19, 20, 20, 24, 20, 20, 20), (4,), None),
         ((20, 20, 30, 20, 20, 30, 20, 20, 30), (2, 5, 8), 3),
-        ((20, 30) * 5, (1, 3, 5, 7, 9), 2),
         # Two are no period, three at one distance of which one is missing at an end are none either.
         ((20, 30, 20, 20, 30, 20), (1, 4), None),
         ((20, 30, 20, 30, 20, 30, 20, 20, 20), (1, 3, 5), None),
@@ -169,17 +167,6 @@ def steps_of(durations_ps: list[int]) -> StepTimes:
     return figure
 
 
-def slow(figure: StepTimes) -> list[int]:
-    return [bar.number for bar in figure.bars if bar.excess_ps]
-
-
-def test_a_step_is_slow_from_a_tenth_on() -> None:
-    assert slow(steps_of([20 * MS, 22 * MS])) == [1]
-    assert slow(steps_of([20 * MS, 22 * MS - 1])) == []
-    varying = steps_of([20 * MS, 14 * MS, 21 * MS])
-    assert varying.lead == "No slow step: 14.0 ms to 21.0 ms, median 20.0 ms."
-
-
 def test_of_very_many_steps_a_slow_one_is_as_wide_as_its_share() -> None:
     durations = [20 * MS] * 700
     durations[333] = 60 * MS
@@ -213,3 +200,5 @@ def test_no_step_is_called_slow_only_where_all_are_alike() -> None:
     assert steps_of([25 * MS, *wild]).lead.startswith(
         "Step times vary without a clear outlier: 10.0"
     )
+    alike = steps_of([20 * MS, 14 * MS, 21 * MS])
+    assert alike.lead == "No slow step: 14.0 ms to 21.0 ms, median 20.0 ms."

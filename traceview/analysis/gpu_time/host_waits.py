@@ -440,8 +440,6 @@ def _ops_between_steps(waits: Waits) -> tuple[EagerOps, int, int] | None:
     """
     context, host = waits.context, waits.host
     trace, selection, markers = context.trace, context.selection, context.idle.states[host].markers
-    if not markers.start.size or not selection.used_of(host):
-        return None
     between = complement(markers)
     calls = eager_calls(trace, selection, host, between)
     limits = rules.CALLBACK_STALL.limits
@@ -473,8 +471,6 @@ def python_thread(waits: Waits) -> Finding | None:
         for host in context.idle.python
         for thread in threads_at_work(context, host)
     ]
-    if not threads:
-        return None
     longest, _ = max(threads, key=lambda pair: max(pair[0].kept_ps, pair[0].awaited_ps))
     key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
     metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]

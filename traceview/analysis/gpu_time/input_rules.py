@@ -213,7 +213,6 @@ INPUT_BOUND: Final = Rule(
             "waiting for other stages, over all threads."
         ),
         _PREFETCH: "The pipeline does not end with prefetch, so it starts to work only when the model asks.",
-        "one_call": "The stage runs one call at a time: `num_parallel_calls=tf.data.AUTOTUNE`.",
         _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
         "line": "Most of it runs in {line}.",
         _CORES: (
@@ -276,7 +275,7 @@ def waits_of_devices(context: Context) -> Finding | None:
         takes_cores=bool(slowed_ps.any()),
     )
     # The slowest stage shows nothing of cores that a ready pipeline takes.
-    evidence = _evidence(context, host, None if sentences.title == _CORES else supply)
+    evidence = list(_evidence(context, host, None if sentences.title == _CORES else supply))
     if slowed_ps.any():
         mean_ps = int(slowed_ps.sum()) // slowed_ps.size
         evidence.append(Evidence("slowed_ops_ps", mean_ps, None, context.trace.device_key(worst)))
@@ -313,7 +312,7 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
         },
         loss=loss,
         confidence=("low", FEW_STEPS) if selection.has_few_steps else ("high", ""),
-        evidence=_evidence(context, host, supply),
+        evidence=tuple(_evidence(context, host, supply)),
         title="host",
         action=sentences.action(loss.ratio),
         notes=("host", *sentences.notes),
@@ -366,8 +365,6 @@ class _Sentences:
             self.arguments["work"] = Part(supply.work_ratio or 0.0)
             self.arguments["share"] = Part(supply.share_ratio)
             self.notes.append("stage")
-            if slowest.parallelism == 1 and action_for(kind_of(slowest.name)) == "parallel_map":
-                self.notes.append("one_call")
 
     def _most_is_python(self, supply: InputSupply) -> bool:
         """Whether the slowest stage calls functions in parallel, and these are Python for most of the window."""
@@ -444,26 +441,21 @@ class _Sentences:
         return bool(many) and stage.own_ps <= _QUICK_ELEMENT_PS * stage.calls
 
 
-def _evidence(context: Context, host: int, supply: InputSupply | None) -> list[Evidence]:
-    evidence: list[Evidence] = []
+def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterator[Evidence]:
     name = context.trace.hosts[host].name
     if supply is not None and supply.slowest is not None and supply.work_ratio is not None:
-        stage, work = supply.slowest.name, supply.work_ratio
+        stage, work, empty = supply.slowest.name, supply.work_ratio, supply.empty_step_ratio
         # That the buffers are full shows nothing of a pipeline that takes the lock.
-        empty, waited = supply.empty_step_ratio, supply.empty_wait_ratio
-        known = supply.is_short and empty is not None
-        of_stage = {"work_ratio": (work, WORK_RATIO if known else None)}
-        if known and work < WORK_RATIO:
-            of_stage["work_of_wait_ratio"] = (supply.work_of_wait_ratio or 0.0, WORK_RATIO)
-        evidence = [
-            Evidence(metric, value, limit, stage, where_is="stage")
-            for metric, (value, limit) in of_stage.items()
-        ]
-        if known and empty is not None:
-            evidence.append(Evidence("empty_step_ratio", empty, EMPTY_STEP_RATIO, name))
-        if supply.is_short and waited is not None:
-            evidence.append(Evidence("empty_wait_ratio", waited, EMPTY_WAIT_RATIO, name))
+        limit = WORK_RATIO if supply.is_short and empty is not None else None
+        yield Evidence("work_ratio", work, limit, stage, where_is="stage")
+        if limit is not None and work < limit:
+            of_wait = supply.work_of_wait_ratio or 0.0
+            yield Evidence("work_of_wait_ratio", of_wait, limit, stage, where_is="stage")
+        if supply.is_short and empty is not None:
+            yield Evidence("empty_step_ratio", empty, EMPTY_STEP_RATIO, name)
+        if supply.is_short and supply.empty_wait_ratio is not None:
+            yield Evidence("empty_wait_ratio", supply.empty_wait_ratio, EMPTY_WAIT_RATIO, name)
         if "prefetch" in supply.missing:
-            evidence.append(Evidence("missing", "prefetch", None, name, value_is="words"))
-    python = context.python_of_input.get(name)
-    return [*evidence, python.evidence] if python else evidence
+            yield Evidence("missing", "prefetch", None, name, value_is="words")
+    if python := context.python_of_input.get(name):
+        yield python.evidence

@@ -39,7 +39,6 @@ from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Step, Trace
 from traceview.trace.sidecar.sidecar import Sidecar
 
-_RELIABILITIES: Final = ("high", "medium", "low")
 _RELIABILITY: Final = {
     "marker": "high",
     "keras": "high",
@@ -197,7 +196,7 @@ def compute(context: Context) -> Steps | Skipped:
     return Steps(
         method=_common([steps.method for steps in methods]),
         reliability=max(
-            (_RELIABILITY[steps.method] for steps in methods), key=_RELIABILITIES.index
+            (_RELIABILITY[steps.method] for steps in methods), key=("high", "medium", "low").index
         ),
         loop_iterations=loop_iterations,
         steps_per_call=_steps_per_call(trace, selection),
