@@ -126,24 +126,6 @@ def test_threshold(
         assert finding.confidence == "high"
 
 
-def test_what_happens_in_one_step_of_four(tmp_path: Path) -> None:
-    """Each costs its mean, though most steps have none of it."""
-
-    def fill(step: Step) -> float:
-        if step.start_ms != 200:
-            return 0
-        step.host("cuStreamSynchronize", 0, 30)
-        step.host("SaveV2:SaveV2", 30, 60)
-        return 60
-
-    findings = found(tmp_path, steps(fill))
-    assert set(findings) == {"d2h-sync", "checkpoint-stall"}
-    for finding in findings.values():
-        assert lost_ps(finding) == 30 * MS // 4
-        assert finding.steps == (2,)
-        assert "It occurs in 1 of 4 used steps, 30.0 ms each." in finding.explanation
-
-
 def ops(*lengths_ms: float) -> Fill:
     def fill(step: Step) -> float:
         at_ms = 0.0

@@ -276,18 +276,6 @@ def test_a_generator_that_waits_for_something_else_keeps_no_lock(
     assert bound.action.startswith(action)
 
 
-def test_calls_that_still_run_are_no_buffer(tmp_path: Path) -> None:
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 0, 40)
-        running = {"id": 2, "parallelism": 2, "buffered_elements": 2}
-        step.host("Iterator::Root::ParallelMapV2", 0, 40, running)
-        step.host("Iterator::Root::ParallelMapV2::Range", 0, 39, {"id": 3, "parent_id": 2})
-    result, _ = examined(trace, tmp_path)
-    assert result.hosts[0].slowest_stage == "Iterator::Root::ParallelMapV2::Range"
-    assert result.hosts[0].empty_step_ratio is None
-
-
 @pytest.mark.parametrize(
     ("parent", "count", "each_ms", "yields_quickly"),
     [

@@ -30,35 +30,15 @@ from traceview.report.document import view_of
 
 
 def steps(*rows: StepRow, **changes: Any) -> Steps:
-    fields: dict[str, Any] = {
-        "method": "marker",
-        "reliability": "high",
-        "basis": "marker",
-        "loop_iterations": None,
-        "steps_per_call": None,
-        "count": len(rows),
-        "used_count": sum(row.used for row in rows),
-        "median_ps": 24 * MS,
-        "iqr_ps": MS,
-        "cv_ratio": 0.05,
-        "steps": rows,
-    }
-    return Steps(**fields | changes)
+    known = full_report().results.steps
+    assert known is not None
+    return replace(known, steps=rows, **changes)
 
 
 def row(number: int, length_ms: float, host: str = "host0", **states_ms: float) -> StepRow:
     states = {state: ms(length) for state, length in states_ms.items()}
-    return StepRow(
-        host=host,
-        number=number,
-        recorded_number=number,
-        kind="train",
-        start_ps=0,
-        duration_ps=ms(length_ms),
-        used=True,
-        excluded=None,
-        devices=(StepDevice("GPU:0", states),),
-    )
+    made = step(number, ms(length_ms), (), None)
+    return replace(made, host=host, devices=(StepDevice("GPU:0", states),))
 
 
 def of_lengths(*lengths_ms: float) -> list[StepRow]:
@@ -154,15 +134,8 @@ def test_a_twentieth_of_the_gpu_time_is_worth_a_finding(
 
 def steps_of(durations_ps: list[int]) -> StepTimes:
     """The chart of steps of these lengths, whose median is the first."""
-    report = full_report()
-    assert report.results.steps is not None
-    steps = replace(
-        report.results.steps,
-        steps=tuple(step(place, ps, ("GPU:0",), None) for place, ps in enumerate(durations_ps)),
-        median_ps=durations_ps[0],
-        iqr_ps=0,
-    )
-    figure = step_times(view_of(replace(report, results=replace(report.results, path=None))), steps)
+    rows = [step(place, ps, ("GPU:0",), None) for place, ps in enumerate(durations_ps)]
+    figure = step_times(view_of(full_report()), steps(*rows, median_ps=durations_ps[0]))
     assert figure is not None
     return figure
 
