@@ -302,8 +302,6 @@ def _slowest(result: Input, row: InputHost) -> str | None:
         return None
     more = ", on more than one thread" if (row.work_ratio or 0) > 1 else ""
     work = f"works {numbers.percent(row.work_ratio)} of the window{more}"
-    if row.work_ratio is None:
-        work = f"{numbers.percent(row.share_ratio)} of the work of all stages"
     is_below = any(stage.own_ps > work_ps for stage in result.stages if stage.name != name)
     return f"Slowest stage: {_path(name)}, {work}.{_HAND_ON if is_below else ''}"
 
