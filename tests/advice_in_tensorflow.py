@@ -6,6 +6,7 @@ Run by `tests/test_advice.py`, in one process: importing TensorFlow takes second
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
 import tempfile
 from collections.abc import Callable
@@ -173,6 +174,20 @@ def summaries_now_and_then() -> None:
         train(FEATURES, LABELS, tf.constant(number, tf.int64))
 
 
+def batch_of(key: int) -> list[int]:
+    return [key] * 4
+
+
+def batches_from_processes() -> None:
+    def batches() -> Any:
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            yield from pool.imap(batch_of, range(8))
+
+    spec = tf.TensorSpec([4], tf.int64)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=spec)
+    assert [int(batch[0]) for batch in dataset.prefetch(tf.data.AUTOTUNE)] == list(range(8))
+
+
 def outcome(attempt: Callable[[], Any]) -> Any:
     try:
         return attempt() or "works"
@@ -197,6 +212,7 @@ if __name__ == "__main__":
                 "sgd": outcome(lambda: sparse_updates(tf.keras.optimizers.SGD)),
                 "adam": outcome(lambda: sparse_updates(tf.keras.optimizers.Adam)),
                 "summaries_now_and_then": outcome(summaries_now_and_then),
+                "batches_from_processes": outcome(batches_from_processes),
                 "shards_of_one_worker": outcome(shards_of_one_worker),
                 "prefetched_to_device": outcome(prefetched_to_device),
                 "fetch_to_device_by_default": outcome(fetch_to_device_by_default),

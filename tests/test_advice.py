@@ -32,6 +32,7 @@ def test_advice_works_in_tensorflow() -> None:
         "sgd": ["ResourceScatterSub"],
         "adam": ["UnsortedSegmentSum"],
         "summaries_now_and_then": "works",
+        "batches_from_processes": "works",
         # Of one worker every policy gives the same batches.
         "shards_of_one_worker": "works",
         "prefetched_to_device": "FailedPreconditionError",

@@ -120,11 +120,10 @@ def test_the_resolution_is_the_finest_that_fits(spans: list[tuple[int, int]], mo
     start, end = bounds[::2], bounds[1::2]
     classes, names = np.zeros(start.size, int), np.arange(start.size, dtype=np.int32)
     found = slices_of(start, end, classes, names, 1)
-    resolution = found.resolution_for(most, int(end[-1]), 0)
-    region = np.zeros(start.size, dtype=np.int64)
-    assert found.merged(resolution, 0, region).size <= most
+    drawn, resolution = found.in_detail(most, int(end[-1]), 0, np.array([], dtype=np.int64))
+    assert drawn.size <= most
     if resolution:
-        assert found.merged(resolution * 4 // 5, 0, region).size > most
+        assert lane_limits._begins(start, end, resolution * 4 // 5).sum() > most
 
 
 def test_detailed_spans_keep_their_short_slices() -> None:

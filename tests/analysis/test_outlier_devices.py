@@ -19,12 +19,6 @@ from traceview.analysis.measures.device_report import (
 SLOW: dict[str, Any] = {"exposed_ps": {"compute": 65 * MS}, "idle_ps": 20 * MS}
 
 
-def test_few_devices_are_all_shown() -> None:
-    chosen = outlier_devices([device(n) for n in range(MOST_ROWS)])
-    assert chosen.shown == tuple(f"GPU:{n}" for n in range(MOST_ROWS))
-    assert chosen.others == ()
-
-
 def test_outliers_are_shown_with_one_typical_device() -> None:
     chosen = outlier_devices([device(n, **SLOW if n in (9, 30) else {}) for n in range(40)])
     assert chosen.shown == ("GPU:0", "GPU:9", "GPU:30")
@@ -54,11 +48,10 @@ def test_a_finding_about_few_devices_shows_them() -> None:
     assert chosen.shown == ("GPU:0", "GPU:20", "GPU:21")
 
 
-def test_there_are_never_more_rows_than_asked_for() -> None:
+def test_there_are_never_more_rows_than_fit() -> None:
     rows = [device(n, **SLOW if n % 2 else {}) for n in range(200)]
-    chosen = outlier_devices(rows, most=8)
-    assert len(chosen.shown) == 8
-    assert len(chosen.others) == 192
+    chosen = outlier_devices(rows)
+    assert (len(chosen.shown), len(chosen.others)) == (MOST_ROWS, 200 - MOST_ROWS)
 
 
 def test_devices_that_recorded_nothing_are_neither_shown_nor_counted() -> None:

@@ -112,8 +112,8 @@ def _longest_awaited(ledger: Ledger, device: int) -> tuple[str | None, float | N
     known = waits & (columns.by_kind[own] == By.DEVICE)
     durations = columns.duration_ps[own]
     by_device = totals(columns.by[own][known], durations[known], len(ledger.trace.device_list))
-    longest = int(by_device.argmax()) if by_device.size else 0
-    if not by_device.size or not by_device[longest]:
+    longest = int(by_device.argmax())
+    if not by_device[longest]:
         return None, None
     ratio = int(by_device[longest]) / int(durations[waits].sum())
     return ledger.trace.device_key(longest), ratio
@@ -186,10 +186,10 @@ def path_section(view: View, result: CriticalPath) -> doc.Section:
 # A row per kind of device
 
 
-def anatomy_rows(devices: Sequence[DeviceStates], most: int = MOST_ROWS) -> tuple[AnatomyRow, ...]:
-    """A row per group of devices that are alike, at most `most`: of many different ones the limit grows until they fit."""
+def anatomy_rows(devices: Sequence[DeviceStates]) -> tuple[AnatomyRow, ...]:
+    """A row per group of alike devices, at most `MOST_ROWS`: of many different ones the limit grows until they fit."""
     of_key = {device.device: device for device in devices}
-    groups = alike_groups({key: device.states for key, device in of_key.items()}, most)
+    groups = alike_groups({key: device.states for key, device in of_key.items()}, MOST_ROWS)
     return tuple(_row([of_key[key] for key in group]) for group in groups)
 
 

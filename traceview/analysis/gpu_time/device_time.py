@@ -268,7 +268,7 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 anchors=[doc.device_anchor(row.device) for row in shown],
             ),
             *doc.remarks(*_folded_sentences(folded)),
-            *view.ranges(others, (Shown("busy", "busy_ratio"), *_shares()), "devices"),
+            *view.ranges(others, (Shown("busy", "busy_ratio"), *_SHARES), "devices"),
             *doc.remarks(
                 _unknown_directions(result.devices),
                 _outside_window(result.devices),
@@ -302,14 +302,6 @@ def device_list(rows: Sequence[DeviceTimeRow]) -> str:
 # Columns
 
 
-_SHARES: Final = (
-    ("compute", ("compute",), 1),
-    ("communication and waiting", ("collective",), 2),
-    ("exposed copies", (*COPIES, "memset"), 3),
-)
-"""Headings, the classes whose exposed time is shown, and priorities."""
-
-
 def _share(row: DeviceTimeRow, classes: Sequence[str]) -> float | None:
     return doc.ratio(row.exposed_ps(*classes), row.window_ps)
 
@@ -318,8 +310,11 @@ def _shown_share(heading: str, classes: Sequence[str], priority: int) -> Shown:
     return Shown(heading, lambda row: _share(row, classes), priority, "share")
 
 
-def _shares() -> Iterator[Shown]:
-    return (_shown_share(*share) for share in _SHARES)
+_SHARES: Final = (
+    _shown_share("compute", ("compute",), 1),
+    _shown_share("communication and waiting", ("collective",), 2),
+    _shown_share("exposed copies", (*COPIES, "memset"), 3),
+)
 
 
 def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
@@ -332,7 +327,7 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     )
     yield Shown("busy", "busy_ratio")
     yield Shown("busy time", "busy_ps", 5)
-    *shares, copies = _shares()
+    *shares, copies = _SHARES
     yield from shares
     # Of copies and fills those classes that take a share of the window that shows.
     by_class = [
@@ -360,12 +355,7 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
 
 def _folded_sentences(rows: Sequence[DeviceTimeRow]) -> Iterator[str]:
     for _, of_host in groupby(rows, key=lambda row: row.host):
-        same = list(of_host)
-        keys = numbers.joined_devices([row.device for row in same])
-        if any(row.busy_ps is not None for row in same):
-            yield f"{keys} recorded no event."
-        else:
-            yield f"{keys}: no device of this host was recorded, so nothing is known of them."
+        yield f"{numbers.joined_devices([row.device for row in of_host])} recorded no event."
 
 
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:

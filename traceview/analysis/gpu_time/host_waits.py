@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
 
 from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.dispatch import rows_of_keys
+from traceview.analysis.facts.python import PythonShare
+from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.host_calls import (
     EagerOps,
     FirstCall,
+    eager_calls,
+    eager_ops,
     first_call,
     least_count,
     many_eager_ops,
@@ -27,13 +31,12 @@ from traceview.analysis.gpu_time.launches import (
     ops_on_cpu,
     values_read,
 )
-from traceview.analysis.gpu_time.python_waits import (
-    between_calls,
-    between_steps,
-    python_in_step,
-    python_thread,
+from traceview.analysis.gpu_time.waits import (
+    FEWEST_TO_COMPARE,
+    Waits,
+    event_evidence,
+    line_argument,
 )
-from traceview.analysis.gpu_time.waits import FEWEST_TO_COMPARE, Waits, line_argument
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.rules.consequences import is_of_jax
@@ -41,12 +44,13 @@ from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     CRITICAL_LIMIT,
     LIMIT,
+    Rule,
     devices_argument,
     finding_loss,
     loss_of_host,
     lost_argument,
 )
-from traceview.analysis.rules.words import Argument, Names, Number, Ops, Time
+from traceview.analysis.rules.words import Line, Names, Number, Ops, Time
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
@@ -54,9 +58,13 @@ from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.state_timeline import complement, intersection, without_holes
 from traceview.xplane.planes import is_compilation
 
 _LISTED_CALLS: Final = 4
+
+_MOST_BETWEEN_PS: Final = 200 * PS_PER_US
+"""Between two calls Python reads variables and checks arguments, which took 40 to 100 µs on two slow cores."""
 
 _PUTS: Final = "device_put"
 
@@ -97,23 +105,12 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
 
     if detours.any():
         yield ops_on_cpu(Waits(context, result, detours))
-    if launches := waits(State.LAUNCH):
-        yield from late_launches(launches)
-    for rule in (rules.CHECKPOINT_STALL, rules.VALIDATION_STALL, rules.GARBAGE_COLLECTION):
-        known = waits(*rule.states)
-        if known:
-            yield known.finding(rule, arguments=line_argument(known.python(rule.states[0])))
-    if sync := waits(State.SYNC):
-        yield from values_read(sync)
-    if between := waits(State.BETWEEN):
-        yield from between_steps(between)
-    if thread := waits(State.PYTHON_THREAD):
-        yield from python_thread(thread)
-    if compiles := waits(State.COMPILE):
-        yield from _compilation(compiles)
+    for state, conclude in _CONCLUSIONS.items():
+        if known := waits(state):
+            yield conclude(known)
     ops = waits(State.HOST_OPS)
     if ops:
-        # What collectives cause is told of them.
+        # What collectives cause is a finding about them.
         ops = Waits(context, result, ops.rows & ~rows_of_keys(context, ledger))
     heavy = heavy_ops(context, ops.rows) if ops else {}
     yield from of_heavy_ops(context, result, heavy)
@@ -125,17 +122,17 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
             others = ops.rows.copy()
             for rows in heavy.values():
                 others &= ~rows
-            yield from _host_ops(Waits(context, result, others))
+            yield _host_ops(Waits(context, result, others))
         if python := waits(State.PYTHON):
-            yield from python_in_step(python)
+            yield python_in_step(python)
         if silent := waits(State.BETWEEN_CALLS):
-            yield from between_calls(silent)
+            yield between_calls(silent)
 
 
 # Tracing and compilation
 
 
-def _compilation(waits: Waits) -> Iterator[Finding | None]:
+def _compilation(waits: Waits) -> Finding | None:
     """One finding: functions traced again, the first call of a function, or what else is compiled."""
     context = waits.context
     trace, selection = context.trace, context.selection
@@ -145,8 +142,7 @@ def _compilation(waits: Waits) -> Iterator[Finding | None]:
     call = first_call(trace, context.idle.states[waits.host], selection, waits.host)
     # A graph that is made again is prepared as at the first call.
     if not retraced and call is not None and waits.loss.named_share >= rules.FIRST_CALL.limit:
-        yield _first_call(waits, call)
-        return
+        return _first_call(waits, call)
     if not retraced:
         times, used = int(waits.is_affected.sum()), waits.is_affected.size
         recurs = (
@@ -161,8 +157,7 @@ def _compilation(waits: Waits) -> Iterator[Finding | None]:
         if recurs:
             arguments |= {"times": Number(times), "used": Number(used, "used step")}
         key = "again" if recurs else ""
-        yield waits.finding(rules.COMPILE_IN_WINDOW, arguments=arguments, title=key, action=key)
-        return
+        return waits.finding(rules.COMPILE_IN_WINDOW, arguments=arguments, title=key, action=key)
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause
@@ -170,7 +165,7 @@ def _compilation(waits: Waits) -> Iterator[Finding | None]:
     called = trace.host_columns.name[states.rows_of_thread(states.caller)]
     compiles = bool(trace.names.where(called, is_compilation).any())
     functions = tuple(dict.fromkeys(call.function for call in retraced))
-    yield waits.finding(
+    return waits.finding(
         rules.RETRACING,
         arguments={
             "functions": Names(functions, "function"),
@@ -196,16 +191,13 @@ def _first_call(waits: Waits, call: FirstCall) -> Finding:
     """It is sure however few steps there are: nothing in the recording says how training runs."""
     context, lost = waits.context, waits.loss
     loss = finding_loss(lost, context.ledger.bound_ps(waits.rows), rules.FIRST_CALL.states)
-    arguments: dict[str, Argument] = {
-        "who": devices_argument(context, lost.devices),
-        "loss": lost_argument(loss),
-        "copies": Number(call.copy_count, "constant"),
-        "kernels": Number(call.kernel_count, "kernel"),
-    }
-    if call.types:
-        arguments["types"] = Ops(call.types)
     return rules.FIRST_CALL.finding(
-        arguments=arguments,
+        arguments={
+            "who": devices_argument(context, lost.devices),
+            "loss": lost_argument(loss),
+            "copies": Number(call.copy_count, "constant"),
+            "kernels": Number(call.kernel_count, "kernel"),
+        },
         loss=loss,
         confidence=("high", "constants"),
         evidence=(
@@ -218,7 +210,7 @@ def _first_call(waits: Waits, call: FirstCall) -> Finding:
 # Host ops
 
 
-def _host_ops(waits: Waits) -> Iterator[Finding | None]:
+def _host_ops(waits: Waits) -> Finding | None:
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
     is_small = waits.context.ledger.has_steps and (
         waits.loss.share >= CRITICAL_LIMIT and (_is_short(waits) or _is_usual_dispatch(waits))
@@ -231,7 +223,7 @@ def _host_ops(waits: Waits) -> Iterator[Finding | None]:
         action = "puts"
     elif inner.startswith(_CONVERTS):
         action = "convert"
-    yield waits.finding(
+    return waits.finding(
         rules.HOST_BOUND,
         arguments=line,
         title="small" if is_small else "",
@@ -303,7 +295,7 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
         return
     elsewhere = _at_another_line(waits)
     if context.ledger.loss(elsewhere).share >= LIMIT:
-        yield from python_in_step(Waits(context, waits.result, elsewhere))
+        yield python_in_step(Waits(context, waits.result, elsewhere))
         waits = Waits(context, waits.result, waits.rows & ~elsewhere)
     key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
     yield waits.finding(
@@ -364,3 +356,157 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
 
 def _count(context: Context, ops: EagerOps, where: str) -> Evidence:
     return Evidence("eager_ops_per_step", ops.count_per_step, least_count(context), where)
+
+
+# Python
+
+
+def _instead(python: PythonShare | None) -> str:
+    """The key of what is said where the thread runs no Python: what it waits for, where a module shows that."""
+    if python is None or python.state == "runs":
+        return ""
+    inner = python.inner or ""
+    known = (key for key, modules in rules.AWAITED_IN.items() if inner.startswith(modules))
+    return next(known, python.state)
+
+
+def python_in_step(waits: Waits) -> Finding | None:
+    """Python on the thread of the steps, as samples or frames show it."""
+    python = waits.python(State.PYTHON)
+    instead = _instead(python)
+    return waits.finding(
+        rules.PYTHON_STALL,
+        arguments=line_argument(python),
+        title=instead if instead in rules.PYTHON_STALL.titles else "",
+        action=instead,
+        notes=(instead,),
+        # A pause inside a call of the framework is what that call takes.
+        unsure="native" if instead == "native" else "",
+    )
+
+
+def between_calls(waits: Waits) -> Finding | None:
+    """Silence between recorded calls, with the calls around the longest gap."""
+    around: list[Evidence] = []
+    longest = waits.gap(State.BETWEEN_CALLS)
+    if longest is not None:
+        _, gap = longest
+        events = {"previous_event": gap.previous_event, "next_event": gap.next_event}
+        around = [
+            event_evidence(metric, event, gap)
+            for metric, event in events.items()
+            if event is not None
+        ]
+    python = waits.context.idle.python.get(waits.host)
+    action = "sampled" if python is not None and python.is_sampled else ""
+    return waits.finding(rules.BETWEEN_CALLS, evidence=around, action=action, unsure="unseen")
+
+
+def between_steps(waits: Waits) -> Finding | None:
+    """Python between steps; the ops that it runs one by one where a graph would save most of the time."""
+    python = waits.python(State.BETWEEN)
+    arguments, key = line_argument(python), _instead(python) if python else "unseen"
+    evidence: list[Evidence] = []
+    ops = _ops_between_steps(waits)
+    if ops is not None:
+        key, (calls, running_ps, own_ps) = "ops", ops
+        arguments |= {
+            "count": Number(calls.count_per_step, "op"),
+            "types": Ops(calls.types),
+            "running": Time(running_ps),
+            "own": Time(own_ps),
+        }
+        least = int(rules.CALLBACK_STALL.limits["least_op_count"])
+        evidence.append(Evidence("eager_ops_per_step", calls.count_per_step, least, ""))
+    return waits.finding(
+        rules.CALLBACK_STALL,
+        arguments=arguments,
+        evidence=evidence,
+        title=key if key in rules.CALLBACK_STALL.titles else "",
+        action=key,
+        notes=(key,),
+        unsure="short" if waits.loss.mean_ps < rules.CALLBACK_STALL.limits["short_ps"] else "",
+    )
+
+
+def _ops_between_steps(waits: Waits) -> tuple[EagerOps, int, int] | None:
+    """The ops between step markers, how long they follow each other per step, and how long they run themselves.
+
+    None if a graph would not save most of the time: histograms of weights, whose ops take longer than Python does, took
+    as long in a graph; a moving average of 30 variables took 2 instead of 19 ms.
+    """
+    context, host = waits.context, waits.host
+    trace, selection, markers = context.trace, context.selection, context.idle.states[host].markers
+    between = complement(markers)
+    calls = eager_calls(trace, selection, host, between)
+    limits = rules.CALLBACK_STALL.limits
+    if calls is None or calls.count_per_step < limits["least_op_count"]:
+        return None
+    bounds = step_bounds(selection.used_of(host))
+    ops, running = eager_ops(trace, selection, host), without_holes(calls.spans, _MOST_BETWEEN_PS)
+    own_ps = int(np.sum(intersection(ops.spans, between).within(*bounds))) if ops else 0
+    running_ps = int(np.sum(running.within(*bounds)))
+    count = bounds[0].size
+    if (running_ps - own_ps) // count < limits["saved_ratio"] * waits.loss.mean_ps:
+        return None
+    return calls, running_ps // count, own_ps // count
+
+
+def _slows_ops(waits: Waits) -> bool:
+    """Whether most of what is lost are ops that take longer: a thread that keeps the lock keeps none of them from running."""
+    columns = waits.context.ledger.columns
+    busy = waits.rows & (columns.activity != IDLE)
+    lost_ps, busy_ps = (int(columns.duration_ps[rows].sum()) for rows in (waits.rows, busy))
+    return 2 * busy_ps >= lost_ps
+
+
+def python_thread(waits: Waits) -> Finding | None:
+    """Waits for other threads of the script: for the lock of Python that they keep, what they make, or the cores that they take."""
+    context = waits.context
+    threads = [
+        (thread, context.selection.windows[host].length_ps)
+        for host in context.idle.python
+        for thread in threads_at_work(context, host)
+    ]
+    longest, _ = max(threads, key=lambda pair: max(pair[0].kept_ps, pair[0].awaited_ps))
+    key = "awaited" if longest.awaited_ps > longest.kept_ps else ""
+    metric, shares = "lock_kept_ratio", [(row, row.kept_ps / window) for row, window in threads]
+    if _slows_ops(waits):
+        longest, window_ps = max(threads, key=lambda pair: pair[0].computed_ps)
+        key, metric = "cores", "computed_ratio"
+        shares = [(longest, longest.computed_ps / window_ps)]
+    return rules.PYTHON_THREAD.of_rows(
+        context,
+        waits.rows,
+        arguments={"thread": Names((longest.thread,), "thread"), "line": Line(longest.python.line)},
+        confidence=("high", "cores" if key == "cores" else ""),
+        evidence=(
+            *(
+                Evidence(metric, share, None, row.thread, where_is="thread")
+                for row, share in shares
+            ),
+            longest.python.evidence,
+        ),
+        title=key,
+        action=key,
+        notes=(key or "lock",),
+        keeps_waiting=True,
+    )
+
+
+def _of_state(rule: Rule) -> Callable[[Waits], Finding | None]:
+    """Concludes from the rows of the state of a rule by it, with the line of Python that ran."""
+    return lambda waits: waits.finding(rule, arguments=line_argument(waits.python(rule.states[0])))
+
+
+_CONCLUSIONS: Final[Mapping[State, Callable[[Waits], Finding | None]]] = {
+    State.LAUNCH: late_launches,
+    State.CHECKPOINT: _of_state(rules.CHECKPOINT_STALL),
+    State.EVALUATION: _of_state(rules.VALIDATION_STALL),
+    State.GARBAGE_COLLECTION: _of_state(rules.GARBAGE_COLLECTION),
+    State.SYNC: values_read,
+    State.BETWEEN: between_steps,
+    State.PYTHON_THREAD: python_thread,
+    State.COMPILE: _compilation,
+}
+"""What each state leads to that is a cause by itself, in the order of findings that cost the same."""

@@ -30,20 +30,19 @@ TITLE: Final = "Longest gaps"
 
 
 class _Row(NamedTuple):
-    """A gap with the event that the host was in; in a document its number, and links to it and from it."""
+    """A gap with the event that the host was in; in a document its number, and links to the findings about it."""
 
     gap: Gap
     span: doc.Span
     event: str | None
     number: int | None = None
-    opened: doc.Span | None = None
     links: tuple[doc.Link, ...] = ()
 
 
 def gaps_section(view: View, result: Idle) -> doc.Section | None:
     """The longest gaps of all devices, with the evidence for their state."""
     rows = [
-        _Row(row.gap, row.span, row.gap.host_event, row.number, row.span, _links(view, row.number))
+        _Row(row.gap, row.span, row.gap.host_event, row.number, _links(view, row.number))
         for row in numbered_gaps(view)[: view.few_rows]
     ]
     if not rows:
@@ -89,7 +88,7 @@ def gap_table_section(
 _COLUMNS: Final = (
     Shown("gap", "number", kind="ordinal"),
     Shown("device", "span.device"),
-    Shown("", "opened", kind="span"),
+    Shown("", "span", kind="span"),
     Shown("start", "span.start_ps", 5, meaning="from the start of the window"),
     Shown("length", "gap.duration_ps"),
     Shown("step", "gap.step", 3, "ordinal"),

@@ -6,7 +6,7 @@ union of the `IteratorGetNext…` calls that hold up the step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Final
 
 from traceview.analysis.facts.input_supply import (
@@ -153,45 +153,32 @@ def compute(context: Context) -> Input | Skipped:
     )
 
 
-_Waits = tuple[int | None, Mapping[int, int], int | None]
-"""The device that waits most, the wait by place of the step among those of the host, and the wait in the window."""
-
-
-def _waits(context: Context, host: int, supply: InputSupply) -> _Waits:
-    """What is known of the wait of a host; no wait in the window where nothing is."""
-    waited = context.once(_input_ps)
-    devices = [device for device in context.trace.devices_of_host[host] if device in waited]
-    if not devices:
-        return None, dict(enumerate(supply.wait_of_steps or ())), supply.wait_ps
-    most = max(devices, key=lambda device: waited[device])
-    of_steps = context.ledger.states_of_steps(most)[State.INPUT]
-    return most, dict(enumerate(of_steps.tolist())), waited[most]
-
-
 def _input_ps(context: Context) -> dict[int, int]:
     """How long each device waits for input."""
     return context.ledger.by_device(context.ledger.rows(states=(State.INPUT,)))
 
 
 def _host(context: Context, host: int, supply: InputSupply) -> InputHost:
-    device, of_steps, in_window_ps = _waits(context, host, supply)
-    selection, steps = context.selection, context.selection.steps[host]
-    used = [place for place in of_steps if steps[place].excluded is None]
-    whole_ps = sum(steps[place].duration_ps for place in used)
-    wait_ps: int | None = sum(of_steps[place] for place in used)
-    if not used:
-        wait_ps = in_window_ps
-        whole_ps = 0 if steps else selection.windows[host].length_ps
-    is_known = wait_ps is not None and whole_ps > 0
-    absent = NO_WAIT_RECORDED if wait_ps is None else NO_STEPS
+    selection, waited = context.selection, context.once(_input_ps)
+    steps, used = selection.steps[host], selection.used_of(host)
+    devices = [device for device in context.trace.devices_of_host[host] if device in waited]
+    device = max(devices, key=lambda device: waited[device], default=None)
+    wait_ps = supply.wait_ps if device is None else waited[device]
+    if device is None and used and supply.wait_of_steps is not None:
+        of_steps = zip(steps, supply.wait_of_steps, strict=True)
+        wait_ps = sum(ps for step, ps in of_steps if step.excluded is None)
+    whole_ps = sum(step.duration_ps for step in used)
+    if not steps:
+        whole_ps = selection.windows[host].length_ps
+    reason = NO_WAIT_RECORDED if wait_ps is None else None if whole_ps else NO_STEPS
     return InputHost(
         host=context.trace.hosts[host].name,
         measured_by="iterator" if device is None else "ledger",
         device=None if device is None else context.trace.device_key(device),
         wait_ps=wait_ps,
-        wait_per_step_ps=(wait_ps or 0) // len(used) if used else None,
-        input_ratio=(wait_ps or 0) / whole_ps if is_known else None,
-        reason=None if is_known else absent,
+        wait_per_step_ps=None if wait_ps is None or not used else wait_ps // len(used),
+        input_ratio=None if wait_ps is None or not whole_ps else wait_ps / whole_ps,
+        reason=reason,
         slowest_stage=supply.slowest.name if supply.slowest else None,
         work_ps=supply.slowest.own_ps if supply.slowest else None,
         work_ratio=supply.work_ratio,
@@ -315,8 +302,6 @@ def _slowest(result: Input, row: InputHost) -> str | None:
         return None
     more = ", on more than one thread" if (row.work_ratio or 0) > 1 else ""
     work = f"works {numbers.percent(row.work_ratio)} of the window{more}"
-    if row.work_ratio is None:
-        work = f"{numbers.percent(row.share_ratio)} of the work of all stages"
     is_below = any(stage.own_ps > work_ps for stage in result.stages if stage.name != name)
     return f"Slowest stage: {_path(name)}, {work}.{_HAND_ON if is_below else ''}"
 

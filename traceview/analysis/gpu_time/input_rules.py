@@ -18,7 +18,6 @@ from traceview.analysis.facts.input_supply import (
     pipeline_python,
     supply_of,
 )
-from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
@@ -214,7 +213,6 @@ INPUT_BOUND: Final = Rule(
             "waiting for other stages, over all threads."
         ),
         _PREFETCH: "The pipeline does not end with prefetch, so it starts to work only when the model asks.",
-        "one_call": "The stage runs one call at a time: `num_parallel_calls=tf.data.AUTOTUNE`.",
         _LOCK: "Python of the pipeline keeps Python's lock from the thread of the step meanwhile.",
         "line": "Most of it runs in {line}.",
         _CORES: (
@@ -269,17 +267,18 @@ def waits_of_devices(context: Context) -> Finding | None:
     host = context.trace.device_list[worst].host
     supply = supply_of(context, host)
     slowed_ps = ledger.by_step(rows & (ledger.columns.activity != IDLE), worst)
-    sentences = _Sentences(context, host, supply)
-    if causes_prolonged(context, host, worst):
-        sentences.add_lock()
-    where = context.trace.device_key(worst)
-    if slowed_ps.any():
-        sentences.add_cores()
+    sentences = _Sentences(
+        context,
+        host,
+        supply,
+        keeps_lock=bool(causes_prolonged(context, host, worst)),
+        takes_cores=bool(slowed_ps.any()),
+    )
     # The slowest stage shows nothing of cores that a ready pipeline takes.
-    evidence = _evidence(context, host, None if sentences.title == _CORES else supply)
+    evidence = list(_evidence(context, host, None if sentences.title == _CORES else supply))
     if slowed_ps.any():
         mean_ps = int(slowed_ps.sum()) // slowed_ps.size
-        evidence.append(Evidence("slowed_ops_ps", mean_ps, None, where))
+        evidence.append(Evidence("slowed_ops_ps", mean_ps, None, context.trace.device_key(worst)))
     waits = ledger.loss(rows).named_share
     return INPUT_BOUND.of_rows(
         context,
@@ -313,7 +312,7 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
         },
         loss=loss,
         confidence=("low", FEW_STEPS) if selection.has_few_steps else ("high", ""),
-        evidence=_evidence(context, host, supply),
+        evidence=tuple(_evidence(context, host, supply)),
         title="host",
         action=sentences.action(loss.ratio),
         notes=("host", *sentences.notes),
@@ -321,30 +320,51 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
 
 
 class _Sentences:
-    """Which sentences a finding about the pipeline of a host has, and their arguments."""
+    """Which sentences a finding about the pipeline of a host has, and their arguments.
 
-    def __init__(self, context: Context, host: int, supply: InputSupply | None) -> None:
+    `keeps_lock`: its Python keeps the lock from the step; `takes_cores`: it takes cores from the model.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        host: int,
+        supply: InputSupply | None,
+        *,
+        keeps_lock: bool = False,
+        takes_cores: bool = False,
+    ) -> None:
         self._context, self._host, self._supply = context, host, supply
+        self._keeps_lock = keeps_lock
+        self._python = context.python_of_input.get(context.trace.hosts[host].name)
+        self._runs_python = supply is not None and self._most_is_python(supply)
         self.arguments: dict[str, Argument] = {}
-        self._is_ready = supply is not None and not supply.is_short
-        self.notes: list[str] = [] if self._is_ready else ["late"]
+        self.notes: list[str] = []
         self.title = self._function = ""
-        self._runs_python = False
-        slowest = supply.slowest if supply else None
-        if supply is None or slowest is None:
-            return
+        if supply is None or supply.is_short:
+            self.notes.append("late")
+        elif keeps_lock or takes_cores:
+            self.title = _LOCK if keeps_lock else _CORES
+        if supply and supply.slowest and self.title != _CORES:
+            self._name_stage(supply, supply.slowest)
+        if self._lacks_prefetch:
+            self.notes.append(_PREFETCH)
+        line = ["line"] if self._python and (self._is_generator or self._runs_python) else []
+        self.notes += line
+        if keeps_lock:
+            self.notes += [_LOCK] if line or not self._python else [_LOCK, "line"]
+        if self._python and "line" in self.notes:
+            self.arguments["line"] = Line(self._python.line)
+        if takes_cores:
+            self._add_cores()
+
+    def _name_stage(self, supply: InputSupply, slowest: InputStage) -> None:
+        """Name the slowest stage where it does most of the work that the model waits for."""
         if supply.share_ratio >= _MAIN_STAGE_RATIO:
             self.arguments["stage"] = Names((kind_of(slowest.name),), "stage")
             self.arguments["work"] = Part(supply.work_ratio or 0.0)
             self.arguments["share"] = Part(supply.share_ratio)
             self.notes.append("stage")
-            if slowest.parallelism == 1 and action_for(kind_of(slowest.name)) == "parallel_map":
-                self.notes.append("one_call")
-        if self._lacks_prefetch:
-            self.notes.append(_PREFETCH)
-        self._runs_python = self._most_is_python(supply)
-        if supply.is_generator or self._runs_python:
-            self._add_line()
 
     def _most_is_python(self, supply: InputSupply) -> bool:
         """Whether the slowest stage calls functions in parallel, and these are Python for most of the window."""
@@ -357,52 +377,32 @@ class _Sentences:
         return covered_ps(python, window) >= _MAIN_STAGE_RATIO * window.length_ps
 
     @property
+    def _is_generator(self) -> bool:
+        return self._supply is not None and self._supply.is_generator
+
+    @property
     def _lacks_prefetch(self) -> bool:
         """Whether the last stage does not work ahead, where that would help: a generator keeps Python's lock."""
         supply = self._supply
-        return supply is not None and "prefetch" in supply.missing and not supply.is_generator
+        if supply is None or supply.slowest is None:
+            return False
+        return "prefetch" in supply.missing and not supply.is_generator
 
-    @property
-    def _python(self) -> PythonShare | None:
-        return self._context.python_of_input.get(self._context.trace.hosts[self._host].name)
-
-    def _add_line(self) -> None:
-        python = self._python
-        if python and "line" not in self.arguments:
-            self.arguments["line"] = Line(python.line)
-            self.notes.append("line")
-
-    def add_lock(self) -> None:
-        """That Python of the pipeline keeps the lock."""
-        self.notes.append(_LOCK)
-        self._add_line()
-        if self._is_ready:
-            self.title = _LOCK
-
-    def add_cores(self) -> None:
-        """That the pipeline takes cores from the model."""
+    def _add_cores(self) -> None:
+        """That the pipeline takes cores; where that is the title, with the stage of most work that runs a function."""
         context = self._context
-        window = context.selection.windows[self._host]
         cores = core_waits(context, self._host)
+        window = context.selection.windows[self._host]
         busy = cores.cores_of(cores.pipeline, window) if cores is not None else 0.0
         self.arguments["busy"] = Part(busy)
         self.notes.append(_CORES)
-        if self._is_ready and not self.title:
-            self.title = _CORES
-            self._name_function()
-
-    def _name_function(self) -> None:
-        """Name the stage whose function takes the cores, as the one with most work among those that have one."""
-        of_slowest = ("stage", "work", "share", "one_call")
-        self.notes = [note for note in self.notes if note not in of_slowest]
-        self.arguments = {k: v for k, v in self.arguments.items() if k not in of_slowest}
-        kinds = [
-            (kind, stage.own_ps)
+        stages = [
+            stage
             for stage in (self._supply.stages if self._supply else ())
-            if action_for(kind := kind_of(stage.name)) in _WITH_FUNCTION
+            if action_for(kind_of(stage.name)) in _WITH_FUNCTION
         ]
-        if kinds:
-            self._function, _ = max(kinds, key=lambda pair: pair[1])
+        if self.title == _CORES and stages:
+            self._function = kind_of(max(stages, key=lambda stage: stage.own_ps).name)
             self.arguments["stage"] = Names((self._function,), "stage")
 
     def action(self, wait_ratio: float) -> str:
@@ -412,7 +412,7 @@ class _Sentences:
             return ""
         if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
             return _PREFETCH
-        if (_LOCK in self.notes and not supply.is_generator) or self._runs_python:
+        if (self._keeps_lock and not supply.is_generator) or self._runs_python:
             return _LOCK
         if self.title == _CORES:
             action = action_for(self._function)
@@ -427,7 +427,7 @@ class _Sentences:
                 return "rows"
             may_move = any(action_for(kind) in _MOVABLE for kind in before)
             return action if may_move else "rejected"
-        if action == _GENERATOR and (python := self._python) and python.state == "waits":
+        if action == _GENERATOR and self._python and self._python.state == "waits":
             return _WAITING
         return (
             _ELEMENTS if action == _GENERATOR and self._yields_quickly(supply.slowest) else action
@@ -441,26 +441,21 @@ class _Sentences:
         return bool(many) and stage.own_ps <= _QUICK_ELEMENT_PS * stage.calls
 
 
-def _evidence(context: Context, host: int, supply: InputSupply | None) -> list[Evidence]:
-    evidence: list[Evidence] = []
+def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterator[Evidence]:
     name = context.trace.hosts[host].name
     if supply is not None and supply.slowest is not None and supply.work_ratio is not None:
-        stage, work = supply.slowest.name, supply.work_ratio
+        stage, work, empty = supply.slowest.name, supply.work_ratio, supply.empty_step_ratio
         # That the buffers are full shows nothing of a pipeline that takes the lock.
-        empty, waited = supply.empty_step_ratio, supply.empty_wait_ratio
-        known = supply.is_short and empty is not None
-        of_stage = {"work_ratio": (work, WORK_RATIO if known else None)}
-        if known and work < WORK_RATIO:
-            of_stage["work_of_wait_ratio"] = (supply.work_of_wait_ratio or 0.0, WORK_RATIO)
-        evidence = [
-            Evidence(metric, value, limit, stage, where_is="stage")
-            for metric, (value, limit) in of_stage.items()
-        ]
-        if known and empty is not None:
-            evidence.append(Evidence("empty_step_ratio", empty, EMPTY_STEP_RATIO, name))
-        if supply.is_short and waited is not None:
-            evidence.append(Evidence("empty_wait_ratio", waited, EMPTY_WAIT_RATIO, name))
+        limit = WORK_RATIO if supply.is_short and empty is not None else None
+        yield Evidence("work_ratio", work, limit, stage, where_is="stage")
+        if limit is not None and work < limit:
+            of_wait = supply.work_of_wait_ratio or 0.0
+            yield Evidence("work_of_wait_ratio", of_wait, limit, stage, where_is="stage")
+        if supply.is_short and empty is not None:
+            yield Evidence("empty_step_ratio", empty, EMPTY_STEP_RATIO, name)
+        if supply.is_short and supply.empty_wait_ratio is not None:
+            yield Evidence("empty_wait_ratio", supply.empty_wait_ratio, EMPTY_WAIT_RATIO, name)
         if "prefetch" in supply.missing:
-            evidence.append(Evidence("missing", "prefetch", None, name, value_is="words"))
-    python = context.python_of_input.get(name)
-    return [*evidence, python.evidence] if python else evidence
+            yield Evidence("missing", "prefetch", None, name, value_is="words")
+    if python := context.python_of_input.get(name):
+        yield python.evidence

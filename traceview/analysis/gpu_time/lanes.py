@@ -192,10 +192,7 @@ def _of_host(context: Context, idle: Idle, host: int) -> Iterator[_Draft]:
 def _steps(steps: Sequence[Step], window: Window) -> Slices:
     start, end = step_bounds(steps)
     kinds = [_STEP_CLASSES[-1] if step.excluded else step.kind for step in steps]
-    class_ = np.array(
-        [_STEP_CLASSES.index(kind) if kind in _STEP_CLASSES else 0 for kind in kinds],
-        dtype=np.int64,
-    )
+    class_ = np.array([_STEP_CLASSES.index(kind) for kind in kinds], dtype=np.int64)
     number = np.array([step.number for step in steps], dtype=np.int64)
     # A number that no column of names can hold is left out.
     fits = (number >= 0) & (number < np.iinfo(np.int32).max)
@@ -338,72 +335,43 @@ class Slices(Struct, frozen=True, eq=False):
     count: Int64Array
     name: Int32Array
 
-    def at(self, places: Int64Array) -> Slices:
-        """The slices at these places."""
-        return Slices(*(getattr(self, name)[..., places] for name in self.__struct_fields__))
-
     @property
     def size(self) -> int:
         """Number of slices."""
         return int(self.start_ps.size)
 
-    def merged(self, resolution_ps: int, origin_ps: int, region: Int64Array) -> Slices:
-        """The slices at a resolution; its stretches are counted from `origin_ps`.
-
-        `region`: by slice the number of the region that it starts in; slices of different regions are not merged.
-        """
-        begins = _begins(self.start_ps, self.end_ps, resolution_ps, origin_ps)
-        begins[1:] |= region[1:] != region[:-1]
+    def merged(self, begins: BoolArray) -> Slices:
+        """A slice from each that begins one, bool `[n]`, the first of which does, to the next."""
         first = np.flatnonzero(begins)
-        if first.size == self.size:
-            return self
         last = np.append(first[1:], self.size) - 1
-        longest = _longest(self.end_ps - self.start_ps, first)
         return Slices(
             self.start_ps[first],
             self.end_ps[last],
             np.add.reduceat(self.class_ps, first, axis=1),
             np.add.reduceat(self.count, first),
-            self.name[longest],
+            self.name[_longest(self.end_ps - self.start_ps, first)],
         )
 
     def in_detail(
         self, most: int, window_ps: int, origin_ps: int, detailed_ps: Int64Array
     ) -> tuple[Slices, int]:
-        """At most about `most` slices, and the resolution outside of the detailed spans.
+        """At most about `most` slices, and the coarsest resolution, whose stretches are counted from `origin_ps`.
 
         `detailed_ps`: ascending starts and ends of disjoint spans whose slices are merged only where three quarters of
-        the room do not hold them.
+        the room do not hold them; none is merged with one outside of its span.
         """
-        region = np.searchsorted(detailed_ps, self.start_ps, side="right")
-        inside, outside = (
-            (self.at(places), region[places])
-            for places in (np.flatnonzero(region % 2 == 1), np.flatnonzero(region % 2 == 0))
-        )
         if self.size <= most:
             return self, 0
-        parts: list[Slices] = []
-        coarsest = 0
-        for (part, part_region), room in ((inside, most * 3 // 4), (outside, most)):
-            left = room - sum(done.size for done in parts)
-            resolution = part.resolution_for(max(left, 1), window_ps, origin_ps)
-            parts.append(part.merged(resolution, origin_ps, part_region))
+        region = np.searchsorted(detailed_ps, self.start_ps, side="right")
+        begins = np.diff(region, prepend=-1) != 0
+        room, coarsest = most * 3 // 4, 0
+        for part in (region % 2 == 1, region % 2 == 0):
+            spans = self.start_ps[part] - origin_ps, self.end_ps[part] - origin_ps
+            resolution = _resolution(*spans, max(room, 1), window_ps)
+            begins[part] |= _begins(*spans, resolution)
+            room = most - int(begins[part].sum())
             coarsest = max(coarsest, resolution)
-        return joined(parts), coarsest
-
-    def resolution_for(self, most: int, window_ps: int, origin_ps: int) -> int:
-        """The finest resolution, in steps of a fifth, at which at most `most` slices are left; 0 if all fit."""
-        if self.size <= most:
-            return 0
-        # At this resolution long slices take half of the room at most, and so do stretches with short slices.
-        resolution = 2 * window_ps // max(most, 1) + 1
-        while resolution > 1:
-            finer = resolution * 4 // 5
-            begins = _begins(self.start_ps, self.end_ps, finer, origin_ps)
-            if np.count_nonzero(begins) > most:
-                break
-            resolution = finer
-        return resolution
+        return self.merged(begins), coarsest
 
 
 def slices_of(
@@ -426,13 +394,6 @@ def slices_of(
     return Slices(begin[kept], end[kept], class_ps, count, name[kept])
 
 
-def joined(parts: Sequence[Slices]) -> Slices:
-    """Slices of several parts that lie apart, in time order."""
-    columns = ([getattr(part, name) for part in parts] for name in Slices.__struct_fields__)
-    every = Slices(*(np.concatenate(arrays, axis=-1) for arrays in columns))
-    return every.at(np.argsort(every.start_ps, kind="stable"))
-
-
 def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
     """Room for each lane: what a lane leaves of its equal share goes to lanes that want more."""
     shares = [0] * len(wanted)
@@ -443,12 +404,25 @@ def fair_shares(wanted: Sequence[int], most: int) -> list[int]:
     return shares
 
 
-def _begins(start: Int64Array, end: Int64Array, resolution_ps: int, origin_ps: int) -> BoolArray:
+def _resolution(start: Int64Array, end: Int64Array, most: int, window_ps: int) -> int:
+    """The finest resolution, in steps of a fifth, at which at most `most` slices are left; 0 if all fit."""
+    if start.size <= most:
+        return 0
+    # At this resolution long slices take half of the room at most, and so do stretches with short slices.
+    resolution = 2 * window_ps // most + 1
+    while resolution > 1:
+        finer = resolution * 4 // 5
+        if np.count_nonzero(_begins(start, end, finer)) > most:
+            break
+        resolution = finer
+    return resolution
+
+
+def _begins(start: Int64Array, end: Int64Array, resolution_ps: int) -> BoolArray:
     """Which slices are not merged with the slice before them."""
-    is_short = end - start < resolution_ps
     begins = np.ones(start.size, dtype=np.bool_)
     if resolution_ps:
-        stretch = (start - origin_ps) // resolution_ps
+        is_short, stretch = end - start < resolution_ps, start // resolution_ps
         begins[1:] = ~(is_short[1:] & is_short[:-1] & (stretch[1:] == stretch[:-1]))
     return begins
 

@@ -43,7 +43,7 @@ _KERAS_STEP: Final = re.compile(
 # Reads
 
 
-def values_read(waits: Waits) -> Iterator[Finding | None]:
+def values_read(waits: Waits) -> Finding | None:
     """Calls that block the host; most of the time they wait for a device, and sometimes they outlast its work."""
     context, limits = waits.context, rules.D2H_SYNC.limits
     ledger, columns = context.ledger, context.ledger.columns
@@ -59,17 +59,16 @@ def values_read(waits: Waits) -> Iterator[Finding | None]:
     if len(own) < 2 or ratio < limits["late_ratio"]:
         key = _how_read(waits)
         title = key if key in rules.D2H_SYNC.titles else ""
-        yield waits.finding(
+        return waits.finding(
             rules.D2H_SYNC, arguments=arguments, title=title, action=key, notes=(title,)
         )
-        return
     longest = int(late_ps.argmax())
     arguments["late"] = Part(ratio)
     states, span = context.idle.states[waits.host], (int(start[longest]), int(end[longest]))
     event = open_elsewhere(context.trace, states, waits.host, *span)
     if event is not None:
         arguments |= {"event": Ops((event[0],)), "thread": Names((event[1],), "thread")}
-    yield waits.finding(
+    return waits.finding(
         rules.D2H_SYNC,
         arguments=arguments,
         evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
@@ -106,7 +105,7 @@ def _begin_in_calls(waits: Waits) -> bool:
 # Launches
 
 
-def late_launches(waits: Waits) -> Iterator[Finding | None]:
+def late_launches(waits: Waits) -> Finding | None:
     """Launches, or the small kernels that they start."""
     ledger, columns, trace = waits.context.ledger, waits.context.ledger.columns, waits.context.trace
     running = waits.rows & (columns.activity != IDLE)
@@ -128,7 +127,7 @@ def late_launches(waits: Waits) -> Iterator[Finding | None]:
         arguments = line_argument(waits.python(State.LAUNCH)) | ops.arguments(
             "call" if is_of_jax(trace) else "op"
         )
-    yield waits.finding(
+    return waits.finding(
         rules.LAUNCH_BOUND,
         arguments=arguments,
         title=key,
@@ -168,20 +167,23 @@ def ops_on_cpu(waits: Waits) -> Finding | None:
     names = names or [*op_of.values()]
     types = dict.fromkeys((op_type(name) or name).decode("utf-8", "replace") for name in names)
     first = names[0].decode("utf-8", "replace")
-    is_python = side_work_of(names[0]) is SideWork.PYTHON
-    line = context.trace.once(graph_lines).of(first)
-    named = line_argument(waits.python(State.HOST_OPS)) if is_python else {}
     return waits.finding(
         rules.CPU_HEAVY_OP,
-        arguments={
-            "op": Ops(tuple(types)[:SHOWN_TYPES]),
-            **({"line": Line(line)} if line else named),
-        },
+        arguments={"op": Ops(tuple(types)[:SHOWN_TYPES]), **_line_of_op(waits, names[0])},
         evidence=[Evidence("op", first, None, "", value_is="op")],
         title="copies",
-        action="" if is_python else "copies",
+        action="" if side_work_of(names[0]) is SideWork.PYTHON else "copies",
         notes=("copies",),
     )
+
+
+def _line_of_op(waits: Waits, name: bytes) -> dict[str, Argument]:
+    """The line that made an op of a graph; of one that is Python, else the line that ran in it."""
+    line = waits.context.trace.once(graph_lines).of(name.decode("utf-8", "replace"))
+    if line:
+        return {"line": Line(line)}
+    is_python = side_work_of(name) is SideWork.PYTHON
+    return line_argument(waits.python(State.HOST_OPS)) if is_python else {}
 
 
 def heavy_ops(context: Context, of_ops: BoolArray) -> dict[int, BoolArray]:
@@ -202,31 +204,17 @@ def of_heavy_ops(
     """A finding for each of these ops."""
     for op, rows in heavy.items():
         name = context.trace.names[op]
-        type_ = op_type(name)
+        type_, text = op_type(name), name.decode("utf-8", "replace")
         key = "" if type_ or host_name_kind(name) != HostNameKind.OTHER else "event"
-        line = context.trace.once(graph_lines).of(name.decode("utf-8", "replace"))
         waits = Waits(context, result, rows)
-        of_python = (
-            line_argument(waits.python(State.HOST_OPS))
-            if side_work_of(name) is SideWork.PYTHON
-            else {}
-        )
         is_callback = key == "event" and side_work_of(name) is SideWork.PYTHON
         yield waits.finding(
             rules.CPU_HEAVY_OP,
             arguments={
-                "op": Ops(((type_ or name).decode("utf-8", "replace"),)),
-                **({"line": Line(line)} if line else of_python),
+                "op": Ops((type_.decode("utf-8", "replace") if type_ else text,)),
+                **_line_of_op(waits, name),
             },
-            evidence=[
-                Evidence(
-                    "op",
-                    name.decode("utf-8", "replace"),
-                    None,
-                    "",
-                    value_is="event" if key else "op",
-                )
-            ],
+            evidence=[Evidence("op", text, None, "", value_is="event" if key else "op")],
             title=key,
             action="callback" if is_callback else key,
             notes=("" if is_callback else key,),

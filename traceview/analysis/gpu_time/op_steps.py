@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Skipped
@@ -24,8 +23,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.table import totals
 from traceview.trace.device.op_names import op_labels, op_names, read_once
-from traceview.trace.model import NONE, Recording, Trace
-from traceview.xplane.columns import SmallIntArray
+from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import CLASS_KEYS
 
 MOST_OPS: Final = 100
@@ -84,7 +82,7 @@ class OpSteps(Record, frozen=True):
 class _Op(NamedTuple):
     """The key that makes two events the same op."""
 
-    class_: int
+    class_: str
     op: str | None
     op_type: str | None
     kernel: str | None
@@ -100,45 +98,37 @@ def compute(context: Context) -> OpSteps | Skipped:
     """The ops of the used steps with the largest time."""
     if not context.selection.used_steps:
         return Skipped("no used step")
-    ledger, columns, walked = context.ledger, context.ledger.columns, context.ledger.path
+    trace, ledger, walked = context.trace, context.ledger, context.ledger.path
+    columns, devices = ledger.columns, trace.device_columns.device
     numbers = sorted({step.number for step in context.selection.used_steps})
     # By step its place among the numbers; the steps of rows that count are used ones.
     of_step = np.searchsorted(numbers, [step.number for step in ledger.steps])
-    numbering, is_busy = _Numbering(context.trace), columns.activity != IDLE
-    is_counted = is_busy & ledger.counts
-    spans = map(ledger.rows_of, ledger.devices)
-    busy = [np.flatnonzero(is_counted[own]) + own.start for own in spans]
-    op_of_rows = [numbering.of(columns.event[rows]) for rows in busy]
-    on_path = walked.row[is_busy[walked.row]]
-    op_of_path = numbering.of(columns.event[on_path])
-    ops = numbering.ops
-    path_ps = totals(op_of_path, walked.duration_ps[is_busy[walked.row]], len(ops))
-    total, count, device_count = np.zeros((3, len(ops)), dtype=np.int64)
-    for rows, op in zip(busy, op_of_rows, strict=True):
-        total += totals(op, columns.duration_ps[rows], len(ops))
-        events = numbering.of(unique_ids(columns.event[rows]))
-        of_device = np.bincount(events, minlength=len(ops))
-        count += of_device
-        device_count += of_device > 0
+    ops, op_of_event = _ops(trace)
+    is_busy = columns.activity != IDLE
+    rows, on_path = np.flatnonzero(is_busy & ledger.counts), is_busy[walked.row]
+    op, length = op_of_event[columns.event[rows]], columns.duration_ps[rows]
+    path_op = op_of_event[columns.event[walked.row[on_path]]]
+    path_ps = totals(path_op, walked.duration_ps[on_path], len(ops))
+    total = totals(op, length, len(ops))
+    events = unique_ids(columns.event[rows])
+    count = np.bincount(op_of_event[events], minlength=len(ops))
+    # An op on a device is a number.
+    on_device = unique_ids(op_of_event[events] * np.int64(len(trace.device_list)) + devices[events])
+    device_count = np.bincount(on_device // len(trace.device_list), minlength=len(ops))
     chosen = _largest(ops, total, path_ps)
     place = np.full(len(ops), NONE, dtype=np.int64)
     place[chosen] = np.arange(chosen.size)
-    series = np.zeros((chosen.size, len(numbers)), dtype=np.int64)
-    for rows, op in zip(busy, op_of_rows, strict=True):
-        kept = place[op] != NONE
-        cell = place[op[kept]] * len(numbers) + of_step[columns.step[rows[kept]]]
-        series += totals(cell, columns.duration_ps[rows[kept]], series.size).reshape(series.shape)
-    is_left_out = place == NONE
+    cell = place[op] * len(numbers) + of_step[columns.step[rows]]
+    series = totals(cell, length, chosen.size * len(numbers)).reshape(chosen.size, len(numbers))
+    left_out_ps = total[(place == NONE) & (count > 0)]
     made = []
     for at, number in enumerate(chosen.tolist()):
-        op_of, of_steps = ops[number], series[at].astype(np.float64)
+        op_of: _Op = ops[number]
+        of_steps = series[at].astype(np.float64)
         variance, degrees = variance_of_mean(of_steps) if len(numbers) > 1 else (None, None)
         made.append(
             OpInSteps(
-                class_=CLASS_KEYS[op_of.class_],
-                op=op_of.op,
-                op_type=op_of.op_type,
-                kernel=op_of.kernel,
+                *op_of,
                 device_count=int(device_count[number]),
                 count=int(count[number]),
                 ps_per_step=int(total[number]) // len(numbers),
@@ -151,82 +141,43 @@ def compute(context: Context) -> OpSteps | Skipped:
         rows=tuple(made),
         step_count=len(numbers),
         walked_count=int(ledger.is_used.sum()) if walked.row.size else 0,
-        left_out_count=int(is_left_out.sum()),
-        left_out_ps_per_step=int(total[is_left_out].max(initial=0)) // len(numbers),
+        left_out_count=left_out_ps.size,
+        left_out_ps_per_step=int(left_out_ps.max(initial=0)) // len(numbers),
     )
 
 
-class _KernelStems(Struct, frozen=True, eq=False):
-    """`stems`: what kernels are called without types and arguments. `of_name`: int32, the place of its stem by name."""
-
-    stems: tuple[str | None, ...]
-    of_name: Int32Array
-
-
-def _kernel_stems(recording: Recording) -> _KernelStems:
-    return _KernelStems(*read_once(recording, recording.device_columns.name, kernel_stem, None))
-
-
-class _Numbering:
-    """Numbers ops in the order in which they are asked for; `ops`: by number."""
-
-    def __init__(self, trace: Trace) -> None:
-        self.ops: list[_Op] = []
-        self._labels = trace.once(op_labels)
-        self._columns = trace.device_columns
-        self._is_replica = np.array([device.kind == "replica" for device in trace.device_list])
-        self._number_of: dict[_Op, int] = {}
-        self._number_of_code = np.full(2 * self._labels.row.size, NONE, dtype=np.int32)
-        self._names = trace.once(op_names)
-        self._stems = trace.once(_kernel_stems)
-
-    def of(self, rows: SmallIntArray) -> Int32Array:
-        """The number of the op of each of these events, int32."""
-        columns = self._columns
-        if not rows.size:
-            return np.empty(0, dtype=np.int32)
-        # A kernel does not tell ops of replicas apart.
-        code = self._labels.of_row[rows] * np.int32(2) + self._is_replica[columns.device[rows]]
-        number_of_row: Int32Array = self._number_of_code.take(code)
-        is_new = number_of_row == NONE
-        if is_new.any():
-            self._number(unique_ids(code[is_new]))
-            number_of_row = self._number_of_code.take(code)
-        return number_of_row
-
-    def _number(self, codes: Int64Array) -> None:
-        """Number the ops of labels, each twice itself, and one more where a replica runs it."""
-        columns, row = self._columns, self._labels.row[codes >> 1]
-        op, stem = self._names.of_name[columns.op[row]], self._stems.of_name[columns.name[row]]
-        stem[codes & 1 == 1] = NONE
-        label, first = SWEEPS.labelled(op, stem, columns.class_[row])
-        keys = (column[first].tolist() for column in (columns.class_[row], op, stem))
-        numbers = [self._number_of_op(*key) for key in zip(*keys, strict=True)]
-        self._number_of_code[codes] = np.array(numbers, dtype=np.int32)[label]
-
-    def _number_of_op(self, class_: int, op: int, stem: int) -> int:
-        """The number of an op from those of its name and type and of its kernel."""
-        kernel = None if stem == NONE else self._stems.stems[stem]
-        made = _Op(class_, *self._names.ops[op], kernel)
-        number = self._number_of.setdefault(made, len(self.ops))
-        if number == len(self.ops):
-            self.ops.append(made)
-        return number
+def _ops(trace: Trace) -> tuple[list[_Op], Int32Array]:
+    """The ops of all labels, also as a replica would run them, and of each device event the number of its op, int32."""
+    labels, columns, names = trace.once(op_labels), trace.device_columns, trace.once(op_names)
+    stems, stem_of = read_once(trace, columns.name, kernel_stem, None)
+    row = labels.row
+    op, class_ = np.tile(names.of_name[columns.op[row]], 2), np.tile(columns.class_[row], 2)
+    # A kernel does not tell ops of replicas apart.
+    stem = np.append(stem_of[columns.name[row]], np.zeros(row.size, dtype=np.int32))
+    number, first = SWEEPS.labelled(op, stem, class_)
+    keys = (column[first].tolist() for column in (class_, op, stem))
+    ops = [
+        _Op(CLASS_KEYS[of_class], *names.ops[int(name)], stems[kernel])
+        for of_class, name, kernel in zip(*keys, strict=True)
+    ]
+    is_replica = np.array([device.kind == "replica" for device in trace.device_list], np.bool_)
+    of_replica = np.where(is_replica, row.size, 0)[columns.device]
+    return ops, number[labels.of_row + of_replica]
 
 
 def _largest(ops: Sequence[_Op], total: Int64Array, on_path: Int64Array) -> Int64Array:
     """The ops of most time and of most time on the path, those of most time first; of equal ones by name."""
 
     def by(time: Int64Array) -> list[int]:
-        return sorted(range(len(ops)), key=lambda op: (-int(time[op]), _key(ops[op])))
+        known = np.flatnonzero(time).tolist()
+        return sorted(known, key=lambda op: (-int(time[op]), _key(ops[op])))[:MOST_OPS]
 
-    by_total = by(total)
-    wanted = {*by_total[:MOST_OPS], *(op for op in by(on_path)[:MOST_OPS] if on_path[op])}
-    return np.array([op for op in by_total if op in wanted], dtype=np.int64)
+    chosen = {*by(total), *by(on_path)}
+    return np.array(sorted(chosen, key=lambda op: (-int(total[op]), _key(ops[op]))), dtype=np.int64)
 
 
 def _key(op: _Op) -> tuple[int, str, str, str]:
-    return op.class_, op.op or "", op.op_type or "", op.kernel or ""
+    return CLASS_KEYS.index(op.class_), op.op or "", op.op_type or "", op.kernel or ""
 
 
 ANALYSIS: Final = Analysis[OpSteps]("op_steps", compute)

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from msgspec import Struct, field
 
 from traceview.analysis.facts.ledger import ledger_of
-from traceview.analysis.facts.python import PythonShare, python_of_steps, shared
+from traceview.analysis.facts.python import PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import Selection
 from traceview.analysis.rules.finding import Finding, Skipped
@@ -133,11 +133,6 @@ class Context(Run):
         return self.once(ledger_of)
 
     @property
-    def python_of_steps(self) -> Mapping[int, Sequence[PythonShare | None]]:
-        """By host index, for each of its steps: the Python that kept a device waiting. Only of sampled hosts."""
-        return self.once(_python_of_steps)
-
-    @property
     def python_of_input(self) -> Mapping[str, PythonShare]:
         """By name of the host: the Python that threads other than that of the steps ran in the window."""
         return self.once(_python_of_input)
@@ -161,12 +156,6 @@ class Context(Run):
         with stage("findings"):
             made = analysis.if_absent(self) if result is None else analysis.diagnose(self, result)
             return tuple(filter(None, made))
-
-
-def _python_of_steps(context: Context) -> Mapping[int, Sequence[PythonShare | None]]:
-    if not any(host.sidecar and host.sidecar.python for host in context.trace.hosts):
-        return {}
-    return python_of_steps(context.ledger, context.selection.steps, context.idle.python)
 
 
 def _python_of_input(context: Context) -> Mapping[str, PythonShare]:

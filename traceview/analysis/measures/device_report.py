@@ -45,13 +45,11 @@ class OutlierDevices(Struct, frozen=True):
     others: tuple[str, ...]
 
 
-def outlier_devices(
-    devices: Sequence[DeviceTimeRow], named: Sequence[str] = (), most: int = MOST_ROWS
-) -> OutlierDevices:
-    """At most `most` of the devices that recorded anything, those `named` first; all where there are no more."""
+def outlier_devices(devices: Sequence[DeviceTimeRow], named: Sequence[str] = ()) -> OutlierDevices:
+    """At most `MOST_ROWS` of the devices that recorded anything, those `named` first; all where there are no more."""
     empty = [row for row in devices if row.status == "empty"]
     rows = [row for row in devices if row not in empty or len(empty) < FEW_DEVICES]
-    if len(rows) <= most:
+    if len(rows) <= MOST_ROWS:
         return OutlierDevices(tuple(row.device for row in rows), ())
     by_status: dict[str, dict[str, dict[str, int | None]]] = {}
     for row in rows:
@@ -61,7 +59,7 @@ def outlier_devices(
     *unusual, usual = sorted(groups, key=len) or [[row.device for row in rows]]
     chosen = [device for device in named if any(row.device == device for row in rows)]
     chosen += [device for group in unusual for device in group]
-    kept = {*list(dict.fromkeys(chosen))[: most - 1], usual[0]}
+    kept = {*list(dict.fromkeys(chosen))[: MOST_ROWS - 1], usual[0]}
     return OutlierDevices(
         tuple(row.device for row in rows if row.device in kept),
         tuple(row.device for row in rows if row.device not in kept),

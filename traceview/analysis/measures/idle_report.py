@@ -6,6 +6,7 @@ A gap is a maximal span without activity. The table of gaps has all that is know
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from traceview.analysis.measures.context import Context, View
 from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.base.ids import is_in, order_by, unique_inverse
+from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.record import (
     Activity,
@@ -334,39 +335,27 @@ def gap_table(
     names of the events around `host_event` on its thread, outermost first. `previous_event` and `next_event`:
     what the thread recorded around the time in that state where no event shows it.
     """
-    wanted = [int(BY_KEY[key]) for key in states]
-    parts = [
-        _chosen(gaps_of(context, device), wanted, least_ps)
-        for device in sorted(context.idle.gaps)
-        if context.trace.device_key(device) in devices
-    ]
-    if not parts:
-        return _table(context, [], np.empty(0, dtype=np.int64)), 0
+    wanted = [BY_KEY[key] for key in states] or list(State)
+    parts = []
+    for device in sorted(context.idle.gaps):
+        if context.trace.device_key(device) in devices:
+            every = gaps_of(context, device)
+            is_wanted = (every.duration_ps >= least_ps) & is_in(every.state, wanted)
+            parts.append(every.at(np.flatnonzero(is_wanted)))
+    nothing = np.empty(0, dtype=np.int64)
+    length = np.concatenate([nothing, *(part.duration_ps for part in parts)])
+    no_work = np.concatenate([nothing, *(part.state == State.NO_WORK for part in parts)])
     # A device without work waited for nothing.
-    no_work = np.concatenate([part.state == State.NO_WORK for part in parts])
-    length = np.concatenate([part.duration_ps for part in parts])
-    if top is None or top >= length.size:
-        return _table(context, parts, order_by(no_work, -length)), 0
-    shown = longest_first(length - np.where(no_work, length.max() + 1, 0), top)
+    shown = longest_first(length - no_work * (length.max(initial=0) + 1), top)
     kept = np.sort(shown)
-    bounds = np.searchsorted(kept, np.cumsum([0, *(part.number.size for part in parts)]))
-    begin = 0
-    for place, part in enumerate(parts):
-        low, high = bounds[place : place + 2].tolist()
-        parts[place] = part.at(kept[low:high] - begin)
-        begin += part.number.size
-    rows = _table(context, parts, np.searchsorted(kept, shown))
-    return rows, length.size - top
-
-
-def _chosen(every: ChosenGaps, states: Sequence[int], least_ps: int) -> ChosenGaps:
-    """The gaps of this length on, of which one of `states`, if there are any, is the largest part."""
-    if not states and not least_ps:
-        return every
-    is_wanted = every.duration_ps >= least_ps
-    if states:
-        is_wanted &= is_in(every.state, states)
-    return every.at(np.flatnonzero(is_wanted))
+    first = np.cumsum([0, *(part.number.size for part in parts)])
+    chosen = [
+        part.at(kept[low:high] - begin)
+        for part, begin, (low, high) in zip(
+            parts, first.tolist(), pairwise(np.searchsorted(kept, first).tolist()), strict=False
+        )
+    ]
+    return _table(context, chosen, np.searchsorted(kept, shown)), length.size - shown.size
 
 
 _TEXTS: Final = (

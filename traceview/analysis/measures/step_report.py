@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import numpy as np
 from msgspec import Meta, Struct
 
-from traceview.analysis.facts.python import PythonShare
+from traceview.analysis.facts.python import PythonShare, python_of_steps
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, Skipped
@@ -39,7 +39,6 @@ from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Step, Trace
 from traceview.trace.sidecar.sidecar import Sidecar
 
-_RELIABILITIES: Final = ("high", "medium", "low")
 _RELIABILITY: Final = {
     "marker": "high",
     "keras": "high",
@@ -197,7 +196,7 @@ def compute(context: Context) -> Steps | Skipped:
     return Steps(
         method=_common([steps.method for steps in methods]),
         reliability=max(
-            (_RELIABILITY[steps.method] for steps in methods), key=_RELIABILITIES.index
+            (_RELIABILITY[steps.method] for steps in methods), key=("high", "medium", "low").index
         ),
         loop_iterations=loop_iterations,
         steps_per_call=_steps_per_call(trace, selection),
@@ -283,9 +282,13 @@ def step_rows(context: Context) -> Iterator[StepRow]:
     named = {device: trace.device_key(device) for device in ledger.devices}
     states = {device: ledger.states_of_steps(device).T.tolist() for device in ledger.devices}
     first: dict[int, int] = {}
+    is_sampled = any(host.sidecar and host.sidecar.python for host in trace.hosts)
+    python_of = (
+        python_of_steps(ledger, context.selection.steps, context.idle.python) if is_sampled else {}
+    )
     for number, step in enumerate(ledger.steps):
         place = number - first.setdefault(step.host, number)
-        python = context.python_of_steps.get(step.host)
+        python = python_of.get(step.host)
         yield StepRow(
             host=trace.hosts[step.host].name,
             number=step.number,
@@ -296,16 +299,15 @@ def step_rows(context: Context) -> Iterator[StepRow]:
             used=step.excluded is None,
             excluded=step.excluded,
             devices=tuple(
-                StepDevice(named[device], _by_state(states[device][place]))
+                StepDevice(
+                    named[device],
+                    {key: ps for key, ps in zip(KEYS, states[device][place], strict=True) if ps},
+                )
                 for device in trace.devices_of_host[step.host]
                 if device in named
             ),
             python=python[place] if python else None,
         )
-
-
-def _by_state(of_states: Sequence[int]) -> dict[str, int]:
-    return {key: ps for key, ps in zip(KEYS, of_states, strict=True) if ps}
 
 
 # The optimizer
