@@ -101,13 +101,14 @@ def allocators(recording: Recording) -> Allocators:
     """What the allocators of all hosts recorded."""
     of_device: dict[int, Allocator] = {}
     of_host: dict[int, Allocator] = {}
+    columns = recording.host_columns
     for host in range(len(recording.hosts)):
         known = {
             b"GPU_%d_bfc" % device.ordinal: index
             for index in recording.devices_of_host[host]
             if (device := recording.device_list[index]).memory_held_bytes is not None
         }
-        for name, allocator in _of_host(recording, host):
+        for name, allocator in _recorded(columns, recording.names, columns.rows_of_host(host)):
             if name in known:
                 of_device[known[name]] = allocator
             elif _OF_PINNED.fullmatch(name):
@@ -115,32 +116,27 @@ def allocators(recording: Recording) -> Allocators:
     return Allocators(of_device, of_host)
 
 
-def _of_host(recording: Recording, host: int) -> Iterator[tuple[bytes, Allocator]]:
-    """The allocators of a host that are of a GPU or of pinned memory, by name."""
-    columns, names = recording.host_columns, recording.names
-    of_rows = columns.stat("allocator_name").among(columns.rows_of_host(host))
+def _recorded(columns: HostColumns, names: Names, rows: slice) -> Iterator[tuple[bytes, Allocator]]:
+    """The allocators of a host that are of a GPU or of pinned memory, and say what is in use, by name."""
+    of_rows = columns.stat("allocator_name").among(rows)
     for number in unique_ids(of_rows.value).tolist():
         if _OF_GPU.fullmatch(names[number]) or _OF_PINNED.fullmatch(names[number]):
             allocator = _allocator(columns, names, of_rows.row[of_rows.value == number])
-            if allocator is not None:
+            if allocator.row.size:
                 yield names[number], allocator
 
 
-def _allocator(columns: HostColumns, names: Names, rows: Int64Array) -> Allocator | None:
-    """The allocator of some events; None where none says what is in use."""
-    held = columns.stat("bytes_allocated").at(rows, NONE)
-    rows, held = rows[held >= 0], held[held >= 0]
-    if not rows.size:
-        return None
-    order = np.argsort(columns.start_ps[rows], kind="stable")
-    rows, held = rows[order], held[order]
+def _allocator(columns: HostColumns, names: Names, rows: Int64Array) -> Allocator:
+    """The allocator of some events."""
+    rows = rows[columns.stat("bytes_allocated").at(rows, NONE) >= 0]
+    rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
     size = columns.stat("allocation_bytes").at(rows, 0)
     size = np.where(size <= LARGEST_COPY, size, 0)
     is_given = names.matching(columns.name[rows], (_ALLOCATION,))
     return Allocator(
         row=rows,
         time_ps=columns.start_ps[rows],
-        held_bytes=held,
+        held_bytes=columns.stat("bytes_allocated").at(rows, NONE),
         change_bytes=np.where(is_given, size, -size),
         address=columns.stat("address").at(rows, 0),
     )
@@ -152,9 +148,12 @@ def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> l
     The number in the allocator's name is the number of the virtual GPU. If the host has an allocator without a GPU
     plane, the two numberings differ, and its GPUs get no memory figures.
     """
-    held = _held(host, names)
-    gpus = {device.ordinal for device in devices if device.kind == "gpu"}
-    if not held.keys() <= gpus:
+    held = {
+        int(match[1]): _figures(host, allocator)
+        for name, allocator in _recorded(host, names, slice(0, host.count))
+        if (match := _OF_GPU.fullmatch(name))
+    }
+    if not held.keys() <= {device.ordinal for device in devices if device.kind == "gpu"}:
         held = {}
     return [
         replace(device, **held.get(device.ordinal, {}) if device.kind == "gpu" else {})
@@ -162,24 +161,12 @@ def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> l
     ]
 
 
-def _held(host: HostColumns, names: Names) -> dict[int, dict[str, int]]:
-    """The figures of each allocator by its number, as fields of `Device`."""
-    allocator = host.stat("allocator_name")
-    if not allocator.stored_row.size:
-        return {}
-    allocated = host.stat("bytes_allocated").at(allocator.row, -1)
-    available = host.stat("bytes_available").at(allocator.row, 0)
-    peak = host.stat("peak_bytes_in_use").at(allocator.row, -1)
-    start = host.start_ps[allocator.row]
-    result = {}
-    for name in unique_ids(allocator.value).tolist():
-        match = _OF_GPU.fullmatch(names[name])
-        rows = np.flatnonzero((allocator.value == name) & (allocated >= 0))
-        if match and rows.size:
-            last = rows[np.flatnonzero(start[rows] == start[rows].max())[-1]]
-            result[int(match[1])] = {
-                "memory_held_bytes": int(allocated[last]),
-                "memory_peak_bytes": int(max(peak[rows].max(), allocated[rows].max())),
-                "memory_capacity_bytes": int(allocated[last] + available[last]),
-            }
-    return result
+def _figures(host: HostColumns, allocator: Allocator) -> dict[str, int]:
+    """What an allocator says of its device, as fields of it."""
+    held, last = int(allocator.held_bytes[-1]), allocator.row[-1:]
+    peak = host.stat("peak_bytes_in_use").at(allocator.row, NONE)
+    return {
+        "memory_held_bytes": held,
+        "memory_peak_bytes": max(int(peak.max()), int(allocator.held_bytes.max())),
+        "memory_capacity_bytes": held + int(host.stat("bytes_available").at(last, 0)[0]),
+    }
