@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import traceview
@@ -11,7 +12,7 @@ from scripts.cuda_trace import MS, V100_STATS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.command import Command
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.workload.occupancy import DeviceOccupancy, launch_of
+from traceview.analysis.workload.occupancy import DeviceOccupancy, launch_of, occupancy_of
 from traceview.trace.model import Device
 
 ADD = "void Eigen::internal::EigenMetaKernel<float>"
@@ -88,7 +89,7 @@ def test_what_is_not_recorded_is_not_known(tmp_path: Path, command: Command) -> 
         (b"regs:38 shm:0 grid:160,2,1 block:1024,1,1", (320, 0.5)),
         (b"regs:64 grid:1,1,1 block:512,1,1", (1, 0.5)),
         (b"regs:65 grid:1,1,1 block:512,1,1", (1, 0.25)),
-        (b"regs:0 grid:1,1,1 block:512,1,1 occ_pct:nan", (1, None)),
+        (b"regs:0 grid:1,1,1 block:512,1,1 occ_pct:nan", (1, np.nan)),
         (b"grid:0,1,1 block:512,1,1", None),
         (b"grid:1,1,1 block:2048,1,1", None),
         (b"grid:9999999999,9999999999,9 block:1,1,1", None),
@@ -96,7 +97,7 @@ def test_what_is_not_recorded_is_not_known(tmp_path: Path, command: Command) -> 
     ],
 )
 def test_details_as_tracers_write_them(
-    text: bytes, launch: tuple[int, float | None] | None
+    text: bytes, launch: tuple[int, float] | None
 ) -> None:
     """On a V100: 65 registers of 512 threads are 36,864 of 65,536, which two blocks do not have."""
     stats: dict[str, int | float | str] = {
@@ -104,7 +105,10 @@ def test_details_as_tracers_write_them(
         "compute_cap_minor": 0,
         "core_count": int(str(V100_STATS["core_count"])),
     }
-    assert launch_of(text, Device(0, "GPU:0", "gpu", 0, None, stats)) == launch
+    blocks, *threads = np.array(launch_of(text))[:, np.newaxis]
+    occupancy = occupancy_of(Device(0, "GPU:0", "gpu", 0, None, stats), *threads)
+    shown = None if np.isnan(blocks[0]) else (blocks[0], occupancy[0])
+    assert shown == pytest.approx(launch, nan_ok=True)
 
 
 @pytest.mark.shared

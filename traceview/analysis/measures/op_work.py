@@ -136,11 +136,10 @@ _MOST_SCOPES: Final = 32
 
 
 class LabelFlops(Struct, frozen=True, eq=False):
-    """By label (`op_labels`): float64 `flops` and `bytes` of one run, NaN where they are not known, and whether a program says them."""
+    """By label (`op_labels`): float64 `flops` and `bytes` of one run, NaN where they are not known."""
 
     flops: FloatArray
     bytes: FloatArray
-    is_program: BoolArray
 
 
 def label_flops(trace: Recording) -> LabelFlops:
@@ -152,7 +151,7 @@ def label_flops(trace: Recording) -> LabelFlops:
     recorded = _recorded(trace)
     for label in np.flatnonzero((instruction == NONE) & (op != NONE)).tolist():
         flops[label] = _of_op(trace.names.text(int(op[label])) or "", recorded)
-    return LabelFlops(flops, moved, instruction != NONE)
+    return LabelFlops(flops, moved)
 
 
 def _by_instruction(values: Sequence[int | None]) -> FloatArray:
@@ -247,7 +246,7 @@ def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
 
 # Roofs
 
-_FORMATS: Final = {
+_FORMATS: Final[Mapping[int | None, NumberFormat]] = {
     2: NumberFormat.INT8,
     10: NumberFormat.FP16,
     12: NumberFormat.FP64,
@@ -257,44 +256,27 @@ _FORMATS: Final = {
 """The precision of a product by the type of what it multiplies in a program (`PrimitiveType`); float32 may become TF32."""
 
 
-class DeviceRoof(Struct, frozen=True, eq=False):
-    """By label (`op_labels`) what the ops of one device would take at least, float64 picoseconds, NaN where not known.
+def roof_of(trace: Trace, device: int, of: DeviceFlops) -> tuple[FloatArray, FloatArray]:
+    """By label (`op_labels`) what the ops of a device would take at least, float64 picoseconds, NaN where not known.
 
-    `compute_ps`: of products at the peak of their precision, 0 for what has none. `memory_ps`: of bytes at the bandwidth of the
-    memory.
+    First of products at the peak of their precision, 0 for what has none; then of bytes at the bandwidth of the memory. The
+    longer one is the roof.
     """
-
-    compute_ps: FloatArray
-    memory_ps: FloatArray
-
-    @property
-    def roof_ps(self) -> FloatArray:
-        """The longer of the two; NaN where one is not known."""
-        return np.maximum(self.compute_ps, self.memory_ps)
-
-    @property
-    def is_memory_bound(self) -> BoolArray:
-        """Which labels the memory keeps from being faster, of those that are known."""
-        return self.memory_ps >= self.compute_ps
-
-
-def roof_of(trace: Trace, device: int, of: DeviceFlops) -> DeviceRoof:
-    """The roofs of a device that ran these ops in its used steps."""
     flops, rates = of.flops, np.full(len(NumberFormat), np.nan)
     for precision, peak in peaks_of(trace, device).items():
         rates[precision] = peak
     compute_ps: FloatArray = flops / rates[trace.once(label_precisions)] * PS_PER_S
     compute_ps[flops == 0] = 0
-    memory_ps = of.bytes / (bandwidth_of(trace, device) or np.nan) * PS_PER_S
-    return DeviceRoof(compute_ps, memory_ps)
+    return compute_ps, of.bytes / (bandwidth_of(trace, device) or np.nan) * PS_PER_S
 
 
 def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:
     """By label (`op_labels`) the `NumberFormat` that its kernel shows, else that of its instruction, uint8."""
     columns, rows = trace.device_columns, trace.once(op_labels).row
-    precision = trace.once(kernel_names).precision[columns.name[rows]]
-    of_type = [_FORMATS.get(each.operand_type) for each in trace.instructions]
-    unknown = NumberFormat.UNKNOWN
-    known = [*(unknown if each is None else each for each in of_type), unknown]
-    of_instruction = np.array(known, dtype=np.uint8)[columns.instruction[rows]]
+    precision, unknown = (
+        trace.once(kernel_names).precision[columns.name[rows]],
+        NumberFormat.UNKNOWN,
+    )
+    known = [_FORMATS.get(each.operand_type, unknown) for each in trace.instructions]
+    of_instruction = np.array([*known, unknown], dtype=np.uint8)[columns.instruction[rows]]
     return np.where(precision == unknown, of_instruction, precision)

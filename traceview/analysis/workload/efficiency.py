@@ -112,7 +112,7 @@ _KNOWN_RATIO: Final = 0.99
 def _at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float | None:
     """How long the products would take at the peak of their precision; None where that is not known."""
     flops = of.known_flops
-    compute_ps = roof_of(context.trace, device, of).compute_ps
+    compute_ps, _ = roof_of(context.trace, device, of)
     is_known, whole = ~np.isnan(compute_ps), float(flops.sum())
     known = float(flops[is_known].sum())
     if not known or known < _KNOWN_RATIO * whole:
