@@ -145,7 +145,7 @@ def compute(context: Context) -> Balance | Skipped:
         / selection.windows[trace.device_list[device].host].length_ps
         for device in in_use
     )
-    overlap, late = context.once(concurrency), straggler(context)
+    overlap, late = context.once(concurrency), context.once(straggler)
     throughput = throughput_of(trace, selection, len(in_use))
     devices = tuple(_devices(context, in_use, throughput.batch_size))
     return Balance(
@@ -329,7 +329,7 @@ SERIAL: Final = Rule(
 
 def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
     """A straggler, devices that are late by turns, or run one after another."""
-    late = straggler(context)
+    late = context.once(straggler)
     yield _straggler(context, result, late) if late else _by_turns(context, result)
     yield _serial(context, result)
 

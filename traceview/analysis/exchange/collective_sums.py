@@ -38,7 +38,6 @@ from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import LARGEST, Count, Key, OpName, Picoseconds, Record, Share, Words
-from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
@@ -109,7 +108,7 @@ def _bandwidth(
             kind, devices = (of[complete][alike[0]] for of in (kinds, counts))
             moved = int(collectives.bytes_moved[complete][alike].sum())
             all_devices = member_count(trace, int(devices))
-            if kind == CollectiveKind.ALL_GATHER and devices:
+            if kind == CollectiveKind.ALL_GATHER:
                 # It also holds the parts of devices that were not recorded.
                 moved = moved * all_devices // int(devices)
             size += moved
@@ -162,13 +161,9 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
 
 def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
     """Bytes over each link per byte reduced (NCCL tests, PERFORMANCE.md); 1 for what goes one way."""
-    if devices < 1:
-        return Fraction(0)
     if kind in _SCATTERED:
         return Fraction(devices - 1, devices)
-    if kind in _REDUCING:
-        return Fraction(2 * (devices - 1), devices)
-    return Fraction(1)
+    return Fraction(2 * (devices - 1), devices) if kind in _REDUCING else Fraction(1)
 
 
 # Sums
@@ -317,7 +312,7 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         library=_library(trace, collectives, hosts),
         count=int(chosen.sum()),
         incomplete_count=int((chosen & ~complete).sum()),
-        count_per_step=median_ps(_counts(collectives.first_step[chosen], steps)),
+        count_per_step=per_step(collectives, rows, steps) if steps.size else None,
         matched_by=_matched_by(collectives.by_keys[rows]),
         transfer_ps=int(collectives.transfer_ps[complete].sum()),
         transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
@@ -438,12 +433,6 @@ def _transfer_per_step(
     """The transfer of some collectives, mean over the steps, rounded down; None without any step."""
     used = chosen & is_in(collectives.first_step, steps)
     return int(collectives.transfer_ps[used].sum()) // steps.size if steps.size else None
-
-
-def _counts(of_step: Int64Array, steps: Int64Array) -> Int64Array:
-    """How many begin in each of the steps."""
-    ordered = np.sort(of_step)
-    return np.searchsorted(ordered, steps, side="right") - np.searchsorted(ordered, steps)
 
 
 def _matched_by(by_keys: BoolArray) -> Matched | None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from traceview.analysis.measures.context import Context
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, places
-from traceview.base.stats import median
+from traceview.base.stats import median_ps
 from traceview.trace.device.op_names import (
     LONGEST_NAME,
     OPTIMIZER_SCOPE,
@@ -77,10 +77,9 @@ def used_steps(context: Context) -> Int64Array:
 
 
 def per_step(collectives: Collectives, rows: BoolArray | Int64Array, steps: Int64Array) -> int:
-    """How many of the collectives begin in a used step, median."""
+    """How many of the collectives of some rows begin in a used step, median, rounded down; 0 without steps."""
     of_step = np.sort(collectives.first_step[unique_ids(collectives.collective[rows])])
-    counts = places(of_step, steps, right=True) - places(of_step, steps)
-    return round(median(counts))
+    return median_ps(places(of_step, steps, right=True) - places(of_step, steps)) or 0
 
 
 def _asked_in(

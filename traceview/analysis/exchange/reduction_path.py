@@ -125,11 +125,9 @@ def reduction_paths(context: Context) -> dict[int, ReductionPath]:
     """The path of each host that has a window, from what runs in it; `Context.once` keeps it."""
     trace, collectives = context.trace, context.collectives
     inside = context.once(events_in_windows)
-    groups = [inside[rows] for rows in groups_of(collectives.host[inside])]
-    rows_of_host = {int(collectives.host[rows[0]]): rows for rows in groups}
     paths = {}
     for host in context.selection.windows:
-        rows = rows_of_host.get(host, np.empty(0, dtype=np.int64))
+        rows = inside[collectives.host[inside] == host]
         if _are_of_xla(trace, collectives.row[rows]):
             paths[host] = ReductionPath("xla")
         else:
@@ -178,8 +176,6 @@ def has_virtual_gpus(trace: Trace, host: int) -> bool:
 def _gpus(context: Context, host: int) -> list[int]:
     """The GPUs of a host that compute."""
     trace, activities = context.trace, context.activities
-    if host not in context.selection.windows:
-        return []
     return [
         device
         for device in trace.devices_of_host[host]
@@ -201,6 +197,10 @@ def _op_kinds(context: Context) -> npt.NDArray[np.uint8]:
 
 
 # The path
+
+
+_UNRECORDED: Final = "collective ops ran; neither kernels nor copies of gradients were recorded"
+_VIRTUAL: Final = "NCCL does not support GPUs that are divided into virtual devices"
 
 
 class _Recognition:
@@ -238,8 +238,7 @@ class _Recognition:
             return ReductionPath("collective_ring", "; ".join(filter(None, reasons)) or None)
         path = self._by_copies() if has_gpus else self._on_replicas()
         if is_asked and path.path == "none":
-            reason = "collective ops ran; neither kernels nor copies of gradients were recorded"
-            return ReductionPath("none", reason)
+            return ReductionPath("none", _UNRECORDED)
         return path
 
     def _has(self, kinds: tuple[_Op, ...], names: Int32Array) -> bool:
@@ -270,9 +269,9 @@ class _Recognition:
     def _why_ring(self) -> str:
         if self._kinds == {"replica"}:
             return "NCCL does not support CPU devices"
-        return dict(self._causes()).get("virtual") or (
-            "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING implementation"
-        )
+        if self._is_virtual:
+            return _VIRTUAL
+        return "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING implementation"
 
     # Copies and sums
 
@@ -348,7 +347,7 @@ class _Recognition:
             yield "updates", "variables are updated on the CPU"
         # Without a strategy's order such replicas sum on a GPU.
         if self._is_virtual and not on_cpu:
-            yield "virtual", "NCCL does not support GPUs that are divided into virtual devices"
+            yield "virtual", _VIRTUAL
         operations = strategy.cross_device_ops if strategy else None
         if operations in _CROSS_DEVICE_OPS:
             yield "configured", f"the strategy uses {operations}"

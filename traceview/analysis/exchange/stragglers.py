@@ -147,10 +147,6 @@ def _by_step(
 
 def straggler(context: Context) -> Straggler | None:
     """The straggler of a run; None where no device is the reason for enough of the waiting."""
-    return context.once(_straggler)
-
-
-def _straggler(context: Context) -> Straggler | None:
     ledger = context.ledger
     late_ps = _late_by_step(ledger)
     of_device = late_ps.sum(axis=1)
