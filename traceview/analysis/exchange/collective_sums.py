@@ -22,13 +22,14 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from traceview.analysis.exchange.layer_collectives import per_step, used_steps
 from traceview.analysis.exchange.reduction_path import (
     Path,
     ReductionPath,
     events_in_windows,
     has_virtual_gpus,
+    per_step,
     reduction_paths,
+    used_steps,
 )
 from traceview.analysis.facts.layers import layer_of_scope
 from traceview.analysis.measures.context import Context

@@ -16,17 +16,15 @@ from traceview.analysis.exchange.collective_sums import (
     compute,
     sidecars,
 )
-from traceview.analysis.exchange.layer_collectives import (
-    layer_collectives,
-    per_step,
-    used_steps,
-)
 from traceview.analysis.exchange.reduction_path import (
     LEAST_SUMMED,
     events_in_windows,
     has_virtual_gpus,
+    layer_collectives,
+    per_step,
     reduction_paths,
     reduction_rows,
+    used_steps,
 )
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
