@@ -73,11 +73,6 @@ class DevicePhases(OfDevice, frozen=True):
     optimizer_ps: Picoseconds
     backward: bool | None
 
-    @property
-    def named_ps(self) -> int:
-        """The whole that the backward pass is a share of."""
-        return self.forward_ps + self.backward_ps + self.optimizer_ps
-
 
 class Gradients(Record, frozen=True):
     """The devices that computed gradients.
@@ -344,8 +339,9 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding | None]:
     for named in reasons.values():
         arguments.update(named)
     row = next(row for row in result.devices if row.device == key)
+    named_ps = row.forward_ps + row.backward_ps + row.optimizer_ps
     evidence = (
-        Evidence("backward_ratio", row.backward_ps / (row.named_ps or 1), BACKWARD_RATIO, key),
+        Evidence("backward_ratio", row.backward_ps / named_ps, BACKWARD_RATIO, key),
         *(
             Evidence("backward_count", other.backward_count, None, other.device)
             for other in result.devices
