@@ -96,9 +96,7 @@ def test_what_is_not_recorded_is_not_known(tmp_path: Path, command: Command) -> 
         (b"", None),
     ],
 )
-def test_details_as_tracers_write_them(
-    text: bytes, launch: tuple[int, float] | None
-) -> None:
+def test_details_as_tracers_write_them(text: bytes, launch: tuple[int, float] | None) -> None:
     """On a V100: 65 registers of 512 threads are 36,864 of 65,536, which two blocks do not have."""
     stats: dict[str, int | float | str] = {
         "compute_cap_major": 7,
