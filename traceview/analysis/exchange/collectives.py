@@ -18,6 +18,7 @@ from traceview.analysis.exchange.collective_sums import (
 )
 from traceview.analysis.exchange.reduction_path import (
     LEAST_SUMMED,
+    SmallCollectives,
     events_in_windows,
     has_virtual_gpus,
     layer_collectives,
@@ -221,55 +222,48 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | N
     """Small collectives, the other exposed ones, and sums off the links."""
     keys = rows_of_keys(context, context.ledger)
     rows = context.ledger.rows(states=EXPOSED.states) | keys
-    if (finding := _small(context, keys)) is not None:
-        small, told = finding
-        rows &= ~small
-        yield told
+    small = layer_collectives(context) or _many(context)
+    events = small.rows if small else np.empty(0, dtype=np.int64)
+    of_small = context.ledger.rows(states=SMALL.states, events=events) | keys
+    finding = _small(context, of_small, keys, small)
+    if finding is not None:
+        rows &= ~of_small
+        yield finding
     yield _exposed(context, rows, result)
     yield _off_gpu(context)
 
 
-def _small(context: Context, keys: BoolArray) -> tuple[BoolArray, Finding] | None:
-    """The finding about collectives of layers, else about many others, with its rows of the ledger."""
-    layers = layer_collectives(context)
-    if layers is None:
-        events, count, title = _many(context)
-    else:
-        events, count = layers.rows, layers.per_step
-        title = "norm" if layers.is_batch_norm else "layers"
-    rows = context.ledger.rows(states=SMALL.states, events=events) | keys
+def _small(
+    context: Context, rows: BoolArray, keys: BoolArray, of: SmallCollectives | None
+) -> Finding | None:
+    """The finding about collectives of layers, else about many others, and about the keys that are made for them."""
+    count, title, scopes = (of.per_step, of.title, of.scopes) if of else (0, "", frozenset())
     arguments: dict[str, Argument] = {"calls": Number(count, "collective")}
     evidence = [Evidence("collective_count", count, None, "")]
-    notes = [] if layers is None else ["layers"]
+    notes = ["layers"] if scopes else []
     if keys.any():
         notes.append("keys")
         arguments["keys"] = Time(context.ledger.loss(keys).mean_ps)
-    if layers is not None:
-        arguments["layers"] = Number(len(layers.scopes), "layer")
-        first = min(scope.decode("utf-8", "replace") for scope in layers.scopes)
+    if scopes:
+        arguments["layers"] = Number(len(scopes), "layer")
+        first = min(scope.decode("utf-8", "replace") for scope in scopes)
         evidence.append(Evidence("layer", first, None, "", value_is="op"))
-    finding = SMALL.of_rows(
+    return SMALL.of_rows(
         context,
         rows,
         arguments=arguments,
         confidence=("low", "cpu") if _is_on_cpu(context) else ("high", "" if title else "bytes"),
         evidence=evidence,
         title=title,
-        action="" if layers is None else "layers",
+        action="layers" if scopes else "",
         notes=notes,
         keeps_waiting=True,
     )
-    return None if finding is None else (rows, finding)
 
 
-def _many(context: Context) -> tuple[Int64Array, int, str]:
-    """The device rows of small collectives, or of those outside of the optimizer, how many a step has, and the title.
-
-    The latter where no bytes are recorded. None if they are few in a step, or the fewer.
-    """
+def _many(context: Context) -> SmallCollectives | None:
+    """The small collectives, or where no bytes are recorded those outside of the optimizer; None if they are few in a step, or the fewer."""
     collectives, steps = context.collectives, used_steps(context)
-    if not steps.size or not collectives.count:
-        return collectives.row[:0], 0, ""
     sizes = collectives.bytes_moved[collectives.collective]
     names = {op: context.trace.names.text(op) or "" for op in unique_ids(collectives.op).tolist()}
     own = [op for op, name in names.items() if name and not OPTIMIZER_SCOPE.search(name.encode())]
@@ -279,8 +273,9 @@ def _many(context: Context) -> tuple[Int64Array, int, str]:
     count = per_step(collectives, chosen, steps)
     everything = per_step(collectives, np.ones(chosen.size, dtype=np.bool_), steps)
     if count < max(SMALL.limits["fewest_calls"], everything / 2):
-        return collectives.row[:0], 0, ""
-    return collectives.row[chosen], count, "" if is_known[chosen].all() else "own"
+        return None
+    title = "" if is_known[chosen].all() else "own"
+    return SmallCollectives(collectives.row[chosen], count, title)
 
 
 def _is_on_cpu(context: Context) -> bool:

@@ -378,24 +378,21 @@ _OF_CALL: Final = re.compile(rb"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 _BATCH_NORM: Final = re.compile(rb"batch_?norm", re.IGNORECASE)
 
 
-class LayerCollectives(Struct, frozen=True, eq=False):
-    """`rows`: int64, of the device columns. `scopes`: of the layers. `per_step`: collectives in a used step, median."""
+class SmallCollectives(Struct, frozen=True, eq=False):
+    """Collectives that exchange little each. `rows`: int64, of the device columns. `per_step`: in a used step, median.
+
+    `title`: of the finding about them. `scopes`: of the layers that they are of.
+    """
 
     rows: Int64Array
-    scopes: frozenset[bytes]
     per_step: int
-
-    @property
-    def is_batch_norm(self) -> bool:
-        """Whether all of the layers normalise batches."""
-        return all(_BATCH_NORM.search(scope) for scope in self.scopes)
+    title: str
+    scopes: frozenset[bytes] = frozenset()
 
 
-def layer_collectives(context: Context) -> LayerCollectives | None:
+def layer_collectives(context: Context) -> SmallCollectives | None:
     """The collectives of layers; None without any in a used step."""
     trace, collectives, steps = context.trace, context.collectives, used_steps(context)
-    if not steps.size or not collectives.count:
-        return None
     scope_of = {
         op: _path(split_op(trace.names.text(op) or "")[0]).rpartition(b"/")[0]
         for op in unique_ids(collectives.op).tolist()
@@ -411,7 +408,9 @@ def layer_collectives(context: Context) -> LayerCollectives | None:
     # More of them cannot all belong to these layers: some may sum gradients.
     rows = is_forward | is_backward if backward <= forward else is_forward
     layers = of_layers & set(scope_of.values())
-    return LayerCollectives(collectives.row[rows], layers, per_step(collectives, rows, steps))
+    title = "norm" if all(map(_BATCH_NORM.search, layers)) else "layers"
+    count = per_step(collectives, rows, steps)
+    return SmallCollectives(collectives.row[rows], count, title, layers)
 
 
 def used_steps(context: Context) -> Int64Array:
