@@ -32,7 +32,7 @@ from traceview.base.record import (
 )
 from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
-from traceview.trace.sidecar.sidecar import Sidecar
+from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
 from traceview.xplane.columns import SmallIntArray, joined
 from traceview.xplane.hlo_buffers import ProgramBuffers
 from traceview.xplane.planes import CLASS_KEYS, LARGEST_COUNT, ActivityClass
@@ -208,6 +208,11 @@ class Host(Struct, frozen=True):
     sidecar: Sidecar | None = None
     tracer_levels: dict[str, int] | None = None
     clock: HostClock | None = None
+
+    @property
+    def captured(self) -> Sidecar:
+        """What `traceview capture` recorded; nothing without a sidecar."""
+        return self.sidecar or NOTHING_RECORDED
 
 
 MOST_DEVICES: Final = 1 << 15

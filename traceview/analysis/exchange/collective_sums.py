@@ -45,7 +45,6 @@ from traceview.ledger.table import totals
 from traceview.trace.device.op_names import phase_of, split_op
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second
-from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.trace.strategy.roles import missing_tasks, step_groups
 from traceview.xplane.planes import ActivityClass
@@ -89,8 +88,8 @@ def _bandwidth(
     # All workers train the same model: what one sidecar says about it holds for all.
     # Sparse gradients are gathered instead: the size of dense ones says nothing about what is moved then.
     kinds, counts = collectives.kind[collectives.first], collectives.device_count
-    every = sidecars(trace, hosts)
-    gradient_bytes = agreed(one.environment.training.gradient_bytes or None for one in every)
+    captured = [trace.hosts[host].captured.environment.training for host in hosts]
+    gradient_bytes = agreed(training.gradient_bytes or None for training in captured)
     if (kinds[chosen] == CollectiveKind.ALL_GATHER).any():
         gradient_bytes = None
     is_on_network = not collectives.is_within_host[chosen].all()
@@ -127,11 +126,6 @@ def _bandwidth(
     }
 
 
-def sidecars(trace: Trace, hosts: Sequence[int]) -> list[Sidecar]:
-    """The sidecars of those of these hosts that have one."""
-    return [sidecar for host in hosts if (sidecar := trace.hosts[host].sidecar) is not None]
-
-
 def agreed(values: Iterable[int | None]) -> int | None:
     """The only value that is known; None without any, and where several are."""
     known = set(values) - {None}
@@ -147,13 +141,15 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
         for device in map(trace.device_list.__getitem__, trace.devices_of_host[host])
         if device.kind == "gpu"
     }
-    for sidecar in sidecars(trace, hosts):
-        for gpu in sidecar.environment.links.gpus or ():
-            nvlinks = gpu.nvlinks.active if gpu.nvlinks else None
-            if nvlinks:
-                speeds = {nvlink_bytes_per_second(version, nvlinks) for version in capabilities}
-                links.add(("nvlink", speeds.pop() if len(speeds) == 1 else None))
-                continue
+    gpus = (
+        gpu for host in hosts for gpu in trace.hosts[host].captured.environment.links.gpus or ()
+    )
+    for gpu in gpus:
+        nvlinks = gpu.nvlinks.active if gpu.nvlinks else None
+        if nvlinks:
+            speeds = {nvlink_bytes_per_second(version, nvlinks) for version in capabilities}
+            links.add(("nvlink", speeds.pop() if len(speeds) == 1 else None))
+        else:
             generation = gpu.pcie_generation_max or gpu.pcie_generation
             speed = pcie_bytes_per_second(generation, gpu.pcie_width or gpu.pcie_width_max)
             links.add(("pcie" if speed else None, speed))
@@ -321,7 +317,7 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         ops=tuple(_of_ops(context, rows)),
         overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
         **_bandwidth(trace, collectives, hosts, chosen, reduce_ps),
-        packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
+        packs=agreed(trace.hosts[host].captured.environment.strategy.packs for host in hosts),
         path=path.path,
         path_reason=path.reason,
     )

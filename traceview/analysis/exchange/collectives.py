@@ -14,7 +14,6 @@ from traceview.analysis.exchange.collective_sums import (
     CollectiveResult,
     agreed,
     compute,
-    sidecars,
 )
 from traceview.analysis.exchange.reduction_path import (
     LEAST_SUMMED,
@@ -358,8 +357,8 @@ def _action(context: Context, result: CollectiveResult) -> str:
         return ""
     if packs is not None:
         return "packed" if packs <= 1 and (count or 0) > packs else "nccl"
-    every = sidecars(trace, range(len(trace.hosts)))
-    bytes_per_pack = agreed(sidecar.environment.strategy.bytes_per_pack for sidecar in every)
+    strategies = (host.captured.environment.strategy for host in trace.hosts)
+    bytes_per_pack = agreed(strategy.bytes_per_pack for strategy in strategies)
     if bytes_per_pack is not None:
         return "split" if bytes_per_pack else "packed"
     # NCCL does not serve the CPU.

@@ -185,8 +185,7 @@ def reduction_rows(context: Context) -> BoolArray:
 
 def has_virtual_gpus(trace: Trace, host: int) -> bool:
     """Whether replicas share a GPU, as far as the sidecar says."""
-    sidecar = trace.hosts[host].sidecar
-    return sidecar is not None and sidecar.has_virtual_gpus
+    return trace.hosts[host].captured.has_virtual_gpus
 
 
 def _gpus(context: Context, host: int) -> list[int]:
@@ -232,7 +231,8 @@ class _Recognition:
         self._trace, self._launching = trace, launching
         self._does = context.once(_op_kinds)
         self._step_count = max(1, len(context.selection.steps.get(host, ())))
-        self._sidecar, self._is_virtual = trace.hosts[host].sidecar, has_virtual_gpus(trace, host)
+        self._environment = trace.hosts[host].captured.environment
+        self._is_virtual = has_virtual_gpus(trace, host)
         self._devices = list(trace.devices_of_host[host])
         self._kinds = {trace.device_list[i].kind for i in self._devices}
         rows = trace.device_rows(host)
@@ -324,8 +324,7 @@ class _Recognition:
         if known.size == 0:
             lasted = int(columns.duration_ps[rows].sum())
             return lasted >= LEAST_PS_PER_STEP * self._step_count
-        sidecar = self._sidecar
-        gradients = sidecar.environment.training.gradient_bytes if sidecar else None
+        gradients = self._environment.training.gradient_bytes
         least = LEAST_GRADIENT_RATIO * gradients if gradients else LEAST_BYTES_PER_STEP
         return int(known.sum()) >= least * self._step_count
 
@@ -355,16 +354,15 @@ class _Recognition:
         self, *, on_cpu: bool = False, updates: bool = False
     ) -> Iterator[tuple[Cause, str]]:
         """Why the gradients are not summed over the links between GPUs, by its key and in words, the first first."""
-        strategy = self._sidecar.environment.strategy if self._sidecar else None
-        devices = strategy.parameter_devices if strategy else None
-        if on_cpu and any("CPU" in device for device in devices or ()):
+        strategy = self._environment.strategy
+        if on_cpu and any("CPU" in device for device in strategy.parameter_devices or ()):
             yield "variables", "variables are on the CPU"
         if updates:
             yield "updates", "variables are updated on the CPU"
         # Without a strategy's order such replicas sum on a GPU.
         if self._is_virtual and not on_cpu:
             yield "virtual", _VIRTUAL
-        operations = strategy.cross_device_ops if strategy else None
+        operations = strategy.cross_device_ops
         if operations in _CROSS_DEVICE_OPS:
             yield "configured", f"the strategy uses {operations}"
         elif operations:

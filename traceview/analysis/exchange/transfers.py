@@ -254,8 +254,7 @@ def _link(trace: Trace, host: int) -> int | None:
     The sidecar lists the GPUs of the machine in the order of NVML, which may differ from that of the process. The
     generation is the largest possible one, because an idle GPU saves power on a slower one.
     """
-    sidecar = trace.hosts[host].sidecar
-    gpus = sidecar.environment.links.gpus if sidecar is not None else None
+    gpus = trace.hosts[host].captured.environment.links.gpus
     speeds = {
         pcie_bytes_per_second(
             gpu.pcie_generation_max or gpu.pcie_generation, gpu.pcie_width or gpu.pcie_width_max

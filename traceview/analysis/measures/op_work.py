@@ -163,7 +163,7 @@ def _recorded(trace: Recording) -> dict[str, int | None]:
     """Operations by op from the captures of all hosts, None where they differ."""
     found: dict[str, int | None] = {}
     for host in trace.hosts:
-        for name, flops in (host.sidecar.graphs.flops if host.sidecar else {}).items():
+        for name, flops in host.captured.graphs.flops.items():
             found[name] = flops if found.setdefault(name, flops) == flops else None
     return found
 

@@ -279,8 +279,7 @@ def _shown_constants(context: Context) -> BoolArray:
 def _named_in(context: Context, names_of: Callable[[GraphValues], Iterable[str]]) -> BoolArray:
     """Which labels are ops that graphs of captures name; all hosts run the same graphs."""
     trace, ops = context.trace, context.once(_op_of_label)
-    graphs = [host.sidecar.graphs for host in trace.hosts if host.sidecar]
-    names = {name for of in graphs for name in names_of(of)}
+    names = {name for host in trace.hosts for name in names_of(host.captured.graphs)}
     texts = {op: trace.names.text(op) or "" for op in unique_ids(ops).tolist()} if names else {}
     return is_in(ops, [op for op, text in texts.items() if text.rpartition(":")[0] in names])
 
