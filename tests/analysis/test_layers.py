@@ -345,8 +345,8 @@ def check_sums(trace: traceview.Trace) -> None:
     ledger, rows = trace.ledger(), trace.table("layers")
     own = rows.groupby("device")["own_ps_per_step"].sum().to_dict()
     frame = ledger.to_frame()
-    is_counted = frame["is_used"] | ~frame["is_used"].any()
-    sums = frame[is_counted & (frame["state"] == "compute")].groupby("device", observed=True)
+    counted = frame[frame["is_used"]] if frame["is_used"].any() else frame
+    sums = counted[counted["state"] == "compute"].groupby("device", observed=True)
     steps = {trace.device_key(device): count for device, count in ledger.steps_of_device.items()}
     expected = {key: ps // (steps[key] or 1) for key, ps in sums["duration_ps"].sum().items()}
     assert own == expected

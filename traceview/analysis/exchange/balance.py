@@ -424,14 +424,12 @@ def _noun(result: Balance) -> str:
 
 
 def _is_of_rarer_kind(result: Balance, device: str) -> bool:
-    """Whether no more devices are of its kind than of another."""
     own = sum(len(group.devices) for group in result.hardware if device in group.devices)
     others = [len(group.devices) for group in result.hardware if device not in group.devices]
     return 0 < own <= max(others, default=0)
 
 
 def _hardware(result: Balance) -> Iterator[Evidence]:
-    """The hardware of each device."""
     for group in result.hardware:
         kind: TextKind = "model" if group.model else "words"
         clock, cores = group.clock_max_hz, group.core_count
@@ -477,7 +475,6 @@ def _summary(result: Balance) -> str:
 
 
 def _facts(result: Balance) -> Iterator[str]:
-    """The numbers on balance, a few words each."""
     noun = _noun(result)
     if result.concurrency_ratio == 0:
         yield f"{noun}s never compute at the same time"

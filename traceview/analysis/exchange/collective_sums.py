@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -43,7 +42,7 @@ from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.device.op_names import phase_of, split_op
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Device, Trace
 from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.trace.strategy.roles import missing_tasks, step_groups
@@ -137,9 +136,7 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
     links: set[tuple[Link | None, int | None]] = set()
     capabilities = {
         (device.count("compute_cap_major"), device.count("compute_cap_minor"))
-        for host in hosts
-        for device in map(trace.device_list.__getitem__, trace.devices_of_host[host])
-        if device.kind == "gpu"
+        for device in _gpus(trace, hosts)
     }
     gpus = (
         gpu for host in hosts for gpu in trace.hosts[host].captured.environment.links.gpus or ()
@@ -414,9 +411,12 @@ def _exchanged(trace: Trace, row: int) -> tuple[str, ...]:
     return exchange.of if exchange else ()
 
 
+def _gpus(trace: Trace, hosts: Sequence[int]) -> list[Device]:
+    return [each for each in trace.device_list if each.kind == "gpu" and each.host in hosts]
+
+
 def _library(trace: Trace, collectives: Collectives, hosts: Sequence[int]) -> Library | None:
-    of_hosts = chain.from_iterable(map(trace.devices_of_host.__getitem__, hosts))
-    gpus = [trace.device_list[d] for d in of_hosts if trace.device_list[d].kind == "gpu"]
+    gpus = _gpus(trace, hosts)
     if not gpus:
         return None
     is_amd = any(gpu.stats.get("device_vendor") == "AMD" for gpu in gpus)

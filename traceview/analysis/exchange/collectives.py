@@ -476,7 +476,6 @@ def _speed(result: CollectiveResult) -> str:
 
 
 def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
-    """The time of each device in collectives; devices that took no part are left out."""
     rows = [row for row in result.devices if row.exposed_ps or row.wait_ps or row.last_count]
     is_per_step = any(row.communication_per_step_ps is not None for row in result.devices)
     each, ending = (" per step", "_per_step_ps") if is_per_step else ("", "_ps")
@@ -614,7 +613,6 @@ def collective_rows_section(rows: Table) -> doc.Section | None:
 
 
 def _with_first(rows: Table) -> Iterator[dict[str, Any]]:
-    """The rows; `first`: whether it is the first of its collective."""
     before = None
     for row in rows.rows():
         yield {**row, "first": row["collective"] != before}

@@ -189,7 +189,6 @@ def has_virtual_gpus(trace: Trace, host: int) -> bool:
 
 
 def _gpus(context: Context, host: int) -> list[int]:
-    """The GPUs of a host that compute."""
     trace, activities = context.trace, context.activities
     return [
         device
@@ -258,7 +257,6 @@ class _Recognition:
         return path
 
     def _has(self, kinds: tuple[_Op, ...], names: Int32Array) -> bool:
-        """Whether one of these ops does that."""
         return bool(is_in(self._does[names], kinds).any())
 
     # NCCL, and the collective ops without it
@@ -453,7 +451,6 @@ def _scopes(trace: Trace) -> tuple[frozenset[bytes], frozenset[bytes]]:
 
 
 def _around(scope: bytes) -> Iterator[bytes]:
-    """A scope and those around it."""
     while scope:
         yield scope
         scope = scope.rpartition(b"/")[0]

@@ -200,7 +200,6 @@ def is_steady(late_ps: Int64Array, place: int) -> bool:
 
 
 def _shares_cores(trace: Trace, device: int, devices: Sequence[int]) -> bool:
-    """Whether a device is a replica and others are on its machine."""
     machines = [machine_of(trace.hosts[trace.device_list[other].host]) for other in devices]
     own = machines[devices.index(device)]
     return trace.device_list[device].kind == "replica" and machines.count(own) > 1
@@ -228,7 +227,6 @@ def _reason(
 
 
 def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
-    """The mean step of a device by state."""
     result = np.zeros(len(State))
     for state, ps in ledger.by_state(device).items():
         result[state] = ps / (ledger.steps_of_device[device] or 1)

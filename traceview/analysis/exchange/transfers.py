@@ -516,8 +516,6 @@ TITLE: Final = "Transfers"
 
 
 class _Row(NamedTuple):
-    """The copies of a device in one direction."""
-
     of: DeviceTransfers
     device: str
     way: str
@@ -569,7 +567,6 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
 
 
 def _lead(rows: Sequence[_Row]) -> str:
-    """The direction that costs most, on the device where it does."""
     row = max(rows, key=lambda row: row.copies.exposed_ratio or 0.0)
     step = "window" if row.copies.exposed_ps_per_step is None else "step"
     if not row.copies.exposed_ratio:

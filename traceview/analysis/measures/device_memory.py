@@ -268,12 +268,12 @@ def _alike(
     for name, kind, phase, size, count in rows:
         pattern = _NUMBER.sub("*", name)
         groups.setdefault((pattern, kind, phase), []).append((name, size, count))
-    joined = []
+    joined: list[tuple[str | None, int, str, str, int, int]] = []
     for (pattern, kind, phase), members in groups.items():
         names, sizes, counts = zip(*members, strict=True)
         name_count = len(set(names))
-        name = (pattern if name_count > 1 else names[0]) or None
-        joined.append((name, name_count, kind, phase, sum(sizes), sum(counts)))
+        shown = pattern if name_count > 1 else names[0]
+        joined.append((shown or None, name_count, kind, phase, sum(sizes), sum(counts)))
     return joined
 
 

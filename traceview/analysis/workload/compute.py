@@ -498,7 +498,6 @@ def _of_ops(
 
 
 def _line(context: Context, by_label: Int64Array) -> dict[str, Argument]:
-    """The line that made most of some ops, as an argument."""
     line = line_of(context, by_label)
     return {"line": Line(line)} if line else {}
 

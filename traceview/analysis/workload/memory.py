@@ -347,7 +347,6 @@ def section(view: View, result: Memory) -> doc.Section:
 
 
 def _layers(result: Memory, layers: Sequence[HeldByLayer], shown: str) -> Iterator[doc.Block]:
-    """What is in use at the peak of the fullest GPU."""
     yield doc.Subheading(phrase("In use at the peak of ", Token(result.fullest, "device")))
     yield from doc.table(
         "In use at the peak",
