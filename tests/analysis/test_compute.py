@@ -10,10 +10,10 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, U64, V100_STATS, Ref
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.made import finding_of, write_program
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
 from tests.xplane.hlo_messages import F32, F64, ModuleWriter, add_programs
-from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
 
 GRAPHS = {
@@ -33,10 +33,6 @@ def analyzed(folder: Path, graphs: dict[str, Any]) -> Report:
     return traceview.analyze(folder)
 
 
-def finding(report: Report, code: str) -> Finding | None:
-    return next((row for row in report.findings if row.code == code), None)
-
-
 def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     report = analyzed(tmp_path, GRAPHS)
     assert report.results.compute is not None
@@ -45,7 +41,10 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     assert (other.float64_ps_per_step, other.constant_ps_per_step) == (2 * 1.8 * MS, 1.8 * MS)
     types = [(of.op_type, of.compute_ratio) for of in report.results.compute.op_types]
     assert types == [("MatMul", 0.5), ("Relu", 0.25), ("Svd", 0.25)]
-    float64, constant = finding(report, "float64-compute"), finding(report, "constant-compute")
+    float64, constant = (
+        finding_of(report, "float64-compute"),
+        finding_of(report, "constant-compute"),
+    )
     assert float64 is None, "half of 7.2 % is below the limit"
     assert constant is None, "3.6 % is below the limit"
 
@@ -67,10 +66,10 @@ def test_products_off_the_tensor_cores(kernel: str, is_slow: bool, tmp_path: Pat
         step.kernel(0, 2, 34, name=kernel)
     trace.write(tmp_path)
     report = traceview.analyze(tmp_path)
-    slow = finding(report, "no-tensor-cores")
+    slow = finding_of(report, "no-tensor-cores")
     assert (slow is not None) == is_slow
     if slow is not None:
-        assert finding(report, "low-precision-unused") is None, "that is explained"
+        assert finding_of(report, "low-precision-unused") is None, "that is explained"
         assert (
             slow.title
             == "GPU:0 loses 28.0 of 50.0 ms (56%) to float32 products off the tensor cores: MatMul"
@@ -87,7 +86,7 @@ def test_costly_ops_are_a_finding_from_a_fifth_on(type_: str, is_one: bool, tmp_
         for step in marked_steps(trace):
             step.kernel(0, 10, 10 + length_ms, op=f"model/x:{type_}")
         trace.write(folder)
-        costly = finding(traceview.analyze(folder), "costly-ops")
+        costly = finding_of(traceview.analyze(folder), "costly-ops")
         assert (costly is not None) == (is_one and is_enough)
 
 
@@ -109,13 +108,9 @@ def test_costly_ops_are_a_finding_from_a_fifth_on(type_: str, is_one: bool, tmp_
     ],
 )  # fmt: skip
 def test_what_an_instruction_of_jax_is(name: str, scope: str, title: str, tmp_path: Path) -> None:
-    trace, module = new_trace(), ModuleWriter()
+    module = ModuleWriter()
     module.add(name, "custom-call", module.add("a", "parameter", F32), scope=scope, element=F32)
-    for step in marked_steps(trace, marker_ms=50):
-        step.host("PjitFunction(step)", 1, 1.5)
-        stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_f"), "program_id": U64(0)}
-        step.kernel(0, 10, 20, name="kernel", op="XlaModule:", stats=stats)
-    add_programs(trace.write(tmp_path), {"jit_f(0)": module})
+    write_program(tmp_path, module, [(name, "kernel", 10)])
     codes = ("matrix-factoring", "costly-ops", "casts", "layout-transposes")
     titles = [row.title for row in traceview.analyze(tmp_path).findings if row.code in codes]
     assert len(titles) == bool(title)
@@ -153,7 +148,10 @@ def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
     assert report.results.compute is not None
     (row,) = report.results.compute.devices
     assert (row.float64_ps_per_step, row.constant_ps_per_step) == (6 * MS, 3 * MS)
-    float64, constant = finding(report, "float64-compute"), finding(report, "constant-compute")
+    float64, constant = (
+        finding_of(report, "float64-compute"),
+        finding_of(report, "constant-compute"),
+    )
     assert float64 is not None
     assert constant is not None
     assert float64.title == "GPU:0 loses 3.00 of 50.0 ms (6.0%) to float64, dot_general, model.py:7"

@@ -10,9 +10,9 @@ import pytest
 import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.made import finding_of
 from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO, Gradients
-from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
 from traceview.trace.device.op_names import Phase, phase_of
 
@@ -24,10 +24,6 @@ BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
 def gradients(report: Report) -> Gradients:
     assert report.results.gradients is not None
     return report.results.gradients
-
-
-def single(report: Report) -> Finding | None:
-    return next((row for row in report.findings if row.code == CODE), None)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +65,7 @@ def test_constants_of_the_backward_pass_are_not_it(
     trace.write(tmp_path)
     report = traceview.analyze(tmp_path)
     assert gradients(report).computed == (("GPU:0",) if is_reached else ())
-    assert (single(report) is not None) == is_reached
+    assert (finding_of(report, CODE) is not None) == is_reached
 
 
 # One device

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import MS, U64, Ref
+from scripts.cuda_trace import MS
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.made import write_program
 from tests.command import Command
 from tests.sidecars import write_sidecar
-from tests.xplane.hlo_messages import ModuleWriter, add_programs
+from tests.xplane.hlo_messages import ModuleWriter
 from traceview.analysis.workload.layers import Layers, LayerTime, icicle
 
 
@@ -183,19 +184,12 @@ def test_ops_have_lines(tmp_path: Path, command: Command) -> None:
 
 def jax(folder: Path, instructions: Sequence[tuple[str, float, tuple[str, int]]]) -> Path:
     """Four steps of 50 ms, with an instruction of a program after the other: scope, milliseconds and line."""
-    trace, module = new_trace(), ModuleWriter()
+    module = ModuleWriter()
+    for number, (scope, _, line) in enumerate(instructions):
+        module.add(f"fusion.{number}", "fusion", scope=scope, line=line)
     names = [f"fusion.{number}" for number in range(len(instructions))]
-    for name, (scope, _, line) in zip(names, instructions, strict=True):
-        module.add(name, "fusion", scope=scope, line=line)
-    for step in marked_steps(trace):
-        at = 2.0
-        for name, (_, length, _) in zip(names, instructions, strict=True):
-            stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
-            step.kernel(0, at, at + length, name=name, op="XlaModule:", stats=stats)
-            at += length
-    path = trace.write(folder)
-    add_programs(path, {"jit_step(5)": module})
-    return path
+    lengths = [length for _, length, _ in instructions]
+    return write_program(folder, module, list(zip(names, names, lengths, strict=True)))
 
 
 MODEL = [
@@ -228,17 +222,13 @@ def test_scopes_and_lines_of_a_program(tmp_path: Path) -> None:
 
 def test_a_program_of_tensorflow_has_the_lines_of_its_graph(tmp_path: Path) -> None:
     """With `jit_compile=True` instructions name the op; what they give as its line is in TensorFlow."""
-    trace, module = new_trace(), ModuleWriter()
+    module = ModuleWriter()
     module.add("fusion.1", "fusion", scope="model/dense/MatMul")
     instruction = module.last()
     instruction.metadata.op_type = b"MatMul"
     instruction.metadata.source_file = b"/x/site-packages/tensorflow/python/framework/ops.py"
     instruction.metadata.source_line = 1221
-    stats = {"hlo_op": Ref("fusion.1"), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 6, name="fusion.1", op="XlaModule:", stats=stats)
-    path = trace.write(tmp_path)
-    add_programs(path, {"jit_step(5)": module})
+    path = write_program(tmp_path, module, [("fusion.1", "fusion.1", 4.0)])
     graphs = {"lines": ["model.py:7 in call"], "line_of": {"model/dense/": 0}}
     write_sidecar(path, {"graphs": graphs})
     lines = {row.source_line for row in result(tmp_path).rows} - {None}
@@ -254,7 +244,7 @@ BANDWIDTH = 898_048_000_000
 
 def with_work(folder: Path, *, call_ms: float = 2) -> None:
     """A layer with a product of 4 ms, one with a sum of 3 ms, and in the second a call that nobody knows."""
-    trace, module = new_trace(), ModuleWriter()
+    module = ModuleWriter()
     given: dict[str, Any] = {"element": F16, "shape": (4096, 4096)}
     left, right = (module.add(name, "parameter", **given) for name in ("left", "right"))
     module.add("dot", "dot", left, right, scope="jit(step)/jvp(Model)/dense/dot_general", **given)
@@ -262,13 +252,8 @@ def with_work(folder: Path, *, call_ms: float = 2) -> None:
     module.add("add", "add", left, right, scope="jit(step)/jvp(Model)/norm/add", **given)
     module.add("call", "custom-call", left, scope="jit(step)/jvp(Model)/norm/call", **given)
     module.last().custom_call_target = b"mine"
-    for step in marked_steps(trace):
-        at = 2.0
-        for name, length in (("dot", 4), ("add", 3), ("call", call_ms)):
-            stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
-            step.kernel(0, at, at + length, name=name, op="XlaModule:", stats=stats)
-            at += length
-    add_programs(trace.write(folder), {"jit_step(5)": module})
+    lengths = {"dot": 4.0, "add": 3.0, "call": call_ms}
+    write_program(folder, module, [(name, name, length) for name, length in lengths.items()])
 
 
 def test_flops_and_roofs_by_hand(tmp_path: Path) -> None:
@@ -348,7 +333,8 @@ def check_sums(trace: traceview.Trace) -> None:
     counted = frame[frame["is_used"]] if frame["is_used"].any() else frame
     sums = counted[counted["state"] == "compute"].groupby("device", observed=True)
     steps = {trace.device_key(device): count for device, count in ledger.steps_of_device.items()}
-    expected = {key: ps // (steps[key] or 1) for key, ps in sums["duration_ps"].sum().items()}
+    compute_ps: dict[str, int] = sums["duration_ps"].sum().to_dict()
+    expected = {key: ps // (steps[key] or 1) for key, ps in compute_ps.items()}
     assert own == expected
     phases = [f"{phase}_ps_per_step" for phase in ("forward", "backward", "optimizer", "other")]
     assert (rows[phases].sum(axis=1) == rows["compute_ps_per_step"]).all()

@@ -10,6 +10,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, V100_STATS
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.made import finding_of
 from tests.command import Command
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.workload.occupancy import DeviceOccupancy, launch_of, occupancy_of
@@ -33,8 +34,7 @@ def only(folder: Path) -> tuple[DeviceOccupancy, Finding | None]:
     report = traceview.analyze(folder)
     assert report.results.occupancy is not None
     (row,) = report.results.occupancy.devices
-    found = [finding for finding in report.findings if finding.code == "low-occupancy"]
-    return row, next(iter(found), None)
+    return row, finding_of(report, "low-occupancy")
 
 
 def details(grid: int, *, occupancy: float | str = 100, registers: int = 32) -> str:
