@@ -333,8 +333,8 @@ def check_sums(trace: traceview.Trace) -> None:
     counted = frame[frame["is_used"]] if frame["is_used"].any() else frame
     sums = counted[counted["state"] == "compute"].groupby("device", observed=True)
     steps = {trace.device_key(device): count for device, count in ledger.steps_of_device.items()}
-    compute_ps: dict[str, int] = sums["duration_ps"].sum().to_dict()
-    expected = {key: ps // (steps[key] or 1) for key, ps in compute_ps.items()}
+    compute_ps = sums["duration_ps"].sum()
+    expected = {key: compute_ps[key] // (steps[key] or 1) for key in compute_ps.index}
     assert own == expected
     phases = [f"{phase}_ps_per_step" for phase in ("forward", "backward", "optimizer", "other")]
     assert (rows[phases].sum(axis=1) == rows["compute_ps_per_step"]).all()

@@ -65,6 +65,12 @@ Path: TypeAlias = Literal[
 ]
 
 Cause: TypeAlias = Literal["variables", "updates", "virtual", "configured"]
+_CAUSES: Final[Mapping[Cause, str]] = {
+    "variables": "variables are on the CPU",
+    "updates": "variables are updated on the CPU",
+    "virtual": "NCCL does not support GPUs that are divided into virtual devices",
+    "configured": "the strategy is set up with cross_device_ops",
+}
 
 LEAST_SUMMED: Final = 3
 """GPUs whose gradients one of them sums: with two of them it is as good as any other way."""
@@ -78,14 +84,6 @@ LEAST_PS_PER_STEP: Final = 100 * PS_PER_US
 
 LEAST_GRADIENT_RATIO: Final = 0.5
 """Copies of a smaller share of the gradients carry something else; our own choice."""
-
-_CROSS_DEVICE_OPS: Final = (
-    "CollectiveAllReduce",
-    "HierarchicalCopyAllReduce",
-    "NcclAllReduce",
-    "ReductionToOneDevice",
-)
-"""Classes of TensorFlow; the name of any other one is of the script."""
 
 
 class _Op(Code):
@@ -123,6 +121,10 @@ class ReductionPath(Struct, frozen=True):
     path: Path | None
     reason: str | None = None
     cause: Cause | None = None
+
+
+def _because(path: Path, cause: Cause | None) -> ReductionPath:
+    return ReductionPath(path, None if cause is None else _CAUSES[cause], cause)
 
 
 def events_in_windows(context: Context) -> Int64Array:
@@ -214,7 +216,6 @@ def _op_kinds(context: Context) -> npt.NDArray[np.uint8]:
 
 
 _UNRECORDED: Final = "collective ops ran; neither kernels nor copies of gradients were recorded"
-_VIRTUAL: Final = "NCCL does not support GPUs that are divided into virtual devices"
 
 
 class _Recognition:
@@ -231,9 +232,9 @@ class _Recognition:
         self._does = context.once(_op_kinds)
         self._step_count = max(1, len(context.selection.steps.get(host, ())))
         self._environment = trace.hosts[host].captured.environment
-        self._is_virtual = has_virtual_gpus(trace, host)
         self._devices = list(trace.devices_of_host[host])
         self._kinds = {trace.device_list[i].kind for i in self._devices}
+        self._is_virtual = "gpu" in self._kinds and has_virtual_gpus(trace, host)
         rows = trace.device_rows(host)
         self._rows = rows[rows_in(columns.start_ps[rows], columns.end_ps[rows], window)]
         of_host = calls.rows_of_host(host)
@@ -284,7 +285,7 @@ class _Recognition:
         if self._kinds == {"replica"}:
             return "NCCL does not support CPU devices"
         if self._is_virtual:
-            return _VIRTUAL
+            return _CAUSES["virtual"]
         return "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING implementation"
 
     # Copies and sums
@@ -295,7 +296,7 @@ class _Recognition:
         is_sum = (self._does[op] == _Op.SUM) & (class_ == ActivityClass.COMPUTE)
         summing = unique_ids(columns.device[rows[is_sum]])
         if len(self._devices) > 1 and summing.size and self._is_gradients(rows[columns.p2p[rows]]):
-            return self._on_devices(summing.size, *self._causes())
+            return self._on_devices(summing.size)
         on_cpu = ~is_in(self._called, unique_ids(op[op >= 0]))
         sums = self._called[on_cpu & (self._does[self._called] == _Op.SUM)]
         # Replicas that share a GPU copy both their gradients from it.
@@ -311,8 +312,7 @@ class _Recognition:
         if not both_ways or 2 * sums.size < self._step_count:
             return ReductionPath("none")
         updates = bool((on_cpu & (self._does[self._called] == _Op.UPDATE)).any())
-        cause, why = next(self._causes(on_cpu=True, updates=updates), (None, None))
-        return ReductionPath("cpu_bounce", why, cause)
+        return _because("cpu_bounce", next(self._causes(on_cpu=True, updates=updates), None))
 
     def _is_gradients(self, rows: Int64Array) -> bool:
         """Whether copies move as much per step as gradients would."""
@@ -338,33 +338,27 @@ class _Recognition:
         rows = rows[is_in(columns.op[rows], scoped)]
         if len(self._devices) < 2 or not rows.size:
             return ReductionPath("none")
-        configured = [cause for cause in self._causes() if cause[0] == "configured"]
-        return self._on_devices(unique_ids(columns.device[rows]).size, *configured)
+        return self._on_devices(unique_ids(columns.device[rows]).size)
 
-    def _on_devices(self, device_count: int, *causes: tuple[Cause, str]) -> ReductionPath:
-        """The path of sums on so many devices. `causes`: of sums on one; of those on several the strategy is."""
+    def _on_devices(self, device_count: int) -> ReductionPath:
+        """The path of sums on so many devices; on several it is the strategy's alone."""
         if device_count > 1:
-            return ReductionPath("hierarchical_copy", dict(causes).get("configured"))
-        cause, why = next(iter(causes), (None, None))
-        return ReductionPath("one_device", why, cause)
+            is_set_up = "configured" in self._causes()
+            return _because("hierarchical_copy", "configured" if is_set_up else None)
+        return _because("one_device", next(self._causes(), None))
 
-    def _causes(
-        self, *, on_cpu: bool = False, updates: bool = False
-    ) -> Iterator[tuple[Cause, str]]:
-        """Why the gradients are not summed over the links between GPUs, by its key and in words, the first first."""
+    def _causes(self, *, on_cpu: bool = False, updates: bool = False) -> Iterator[Cause]:
+        """Why the gradients are not summed over the links between GPUs, the first first."""
         strategy = self._environment.strategy
         if on_cpu and any("CPU" in device for device in strategy.parameter_devices or ()):
-            yield "variables", "variables are on the CPU"
+            yield "variables"
         if updates:
-            yield "updates", "variables are updated on the CPU"
+            yield "updates"
         # Without a strategy's order such replicas sum on a GPU.
         if self._is_virtual and not on_cpu:
-            yield "virtual", _VIRTUAL
-        operations = strategy.cross_device_ops
-        if operations in _CROSS_DEVICE_OPS:
-            yield "configured", f"the strategy uses {operations}"
-        elif operations:
-            yield "configured", "the strategy has cross-device ops of the script"
+            yield "virtual"
+        if strategy.cross_device_ops:
+            yield "configured"
 
 
 # Collectives of layers
