@@ -13,7 +13,6 @@ from traceview.analysis.exchange.stragglers import (
     LEAST_STEADY_EXCESS,
     LateDevice,
     Straggler,
-    device_waits,
     straggler,
     waited_for_ps,
     waits_for_known,
@@ -185,7 +184,10 @@ def _even_batches(batch: int, compute: Sequence[float]) -> list[int]:
 
 def _devices(context: Context, in_use: Sequence[int], batch: int | None) -> Iterator[DeviceBalance]:
     trace, ledger = context.trace, context.ledger
-    waits, waited_for = ledger.per_step(device_waits(ledger)), waited_for_ps(ledger)
+    waits, waited_for = (
+        ledger.per_step(ledger.rows(states=(State.DEVICE_WAIT,))),
+        waited_for_ps(ledger),
+    )
     computes = ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE)
     compute_ps, steps, whole = (
         ledger.per_step(computes),

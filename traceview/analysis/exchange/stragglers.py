@@ -105,15 +105,9 @@ class Straggler(Struct, frozen=True, eq=False):
     shares_cores: bool
 
 
-def device_waits(ledger: Ledger) -> BoolArray:
-    """The rows in which a device waits for another one that is late."""
-    return ledger.rows(states=(State.DEVICE_WAIT,))
-
-
 def waits_for_known(ledger: Ledger) -> BoolArray:
-    """Those of them in which it is known which device of the ledger is late."""
-    columns = ledger.columns
-    waits = device_waits(ledger)
+    """The rows in which a device waits for another one that is late, and it is known which one of the ledger."""
+    columns, waits = ledger.columns, ledger.rows(states=(State.DEVICE_WAIT,))
     waits &= (columns.by_kind == By.DEVICE) & is_in(columns.by, list(ledger.devices))
     return waits
 
@@ -150,7 +144,7 @@ def straggler(context: Context) -> Straggler | None:
     ledger = context.ledger
     late_ps = _late_by_step(ledger)
     of_device = late_ps.sum(axis=1)
-    whole = int(ledger.columns.duration_ps[device_waits(ledger)].sum())
+    whole = int(ledger.columns.duration_ps[ledger.rows(states=(State.DEVICE_WAIT,))].sum())
     count = len(ledger.devices)
     if count < 2 or not of_device.any():
         return None

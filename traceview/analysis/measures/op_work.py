@@ -21,7 +21,7 @@ from msgspec import Struct
 from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.peaks import bandwidth_of, peaks_of
+from traceview.analysis.measures.peaks import peaks_of
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_S
@@ -262,12 +262,11 @@ def roof_of(trace: Trace, device: int, of: DeviceFlops) -> tuple[FloatArray, Flo
     First of products at the peak of their precision, 0 for what has none; then of bytes at the bandwidth of the memory. The
     longer one is the roof.
     """
-    flops, rates = of.flops, np.full(len(NumberFormat), np.nan)
-    for precision, peak in peaks_of(trace, device).items():
-        rates[precision] = peak
+    flops, rates, peaks = of.flops, np.full(len(NumberFormat), np.nan), peaks_of(trace, device)
+    rates[list(peaks.flops)] = list(peaks.flops.values())
     compute_ps: FloatArray = flops / rates[trace.once(label_precisions)] * PS_PER_S
     compute_ps[flops == 0] = 0
-    return compute_ps, of.bytes / (bandwidth_of(trace, device) or np.nan) * PS_PER_S
+    return compute_ps, of.bytes / (peaks.bandwidth or np.nan) * PS_PER_S
 
 
 def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:

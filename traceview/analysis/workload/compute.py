@@ -390,7 +390,7 @@ def _saved_ratio(
     saved = []
     for device in devices:
         if context.once(time_by_label)[device].where(labels).total:
-            peaks = peaks_of(context.trace, device)
+            peaks = peaks_of(context.trace, device).flops
             if slow not in peaks:
                 return None
             quick = peaks.get(NumberFormat.TF32, peaks[NumberFormat.FP32])
@@ -422,7 +422,7 @@ def _slow_products(context: Context) -> Finding | None:
     name = trace.device_columns.name[trace.once(op_labels).row]
     labels = kernels.is_matrix[name] & ~kernels.tensor_core[name]
     labels &= kernels.precision[name] == NumberFormat.FP32
-    devices = [d for d in context.ledger.devices if NumberFormat.TF32 in peaks_of(trace, d)]
+    devices = [d for d in context.ledger.devices if NumberFormat.TF32 in peaks_of(trace, d).flops]
     saved = _saved_ratio(context, NumberFormat.FP32, labels, devices)
     if not saved:
         return None
