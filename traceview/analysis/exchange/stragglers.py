@@ -240,8 +240,7 @@ def _work(
     trace = context.trace
     count, total = _kernels(context, [device, *waiting])
     mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
-    mean[0] = np.where(count[0] > 0, mean[0], mean[1])
-    mean[1] = np.where(count[1] > 0, mean[1], mean[0])
+    mean = np.where(count > 0, mean, mean[::-1])
     longer = total[0] - total[1]
     whole = float(longer[longer > 0].sum())
     order = np.argsort(-longer, kind="stable")[:_KERNELS_NAMED]

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.analysis.facts.kernels import kernel_names
+from traceview.analysis.facts.kernels import KernelNames, kernel_names
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.peaks import peaks_of
@@ -269,13 +269,17 @@ def roof_of(trace: Trace, device: int, of: DeviceFlops) -> tuple[FloatArray, Flo
     return compute_ps, of.bytes / (peaks.bandwidth or np.nan) * PS_PER_S
 
 
+def label_kernels(trace: Recording) -> KernelNames:
+    """What the names of kernels show, by label (`op_labels`)."""
+    of, name = trace.once(kernel_names), trace.device_columns.name[trace.once(op_labels).row]
+    return KernelNames(of.precision[name], of.tensor_core[name], of.is_matrix[name])
+
+
 def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:
     """By label (`op_labels`) the `NumberFormat` that its kernel shows, else that of its instruction, uint8."""
-    columns, rows = trace.device_columns, trace.once(op_labels).row
-    precision, unknown = (
-        trace.once(kernel_names).precision[columns.name[rows]],
-        NumberFormat.UNKNOWN,
-    )
+    precision, unknown = trace.once(label_kernels).precision, NumberFormat.UNKNOWN
     known = [_FORMATS.get(each.operand_type, unknown) for each in trace.instructions]
-    of_instruction = np.array([*known, unknown], dtype=np.uint8)[columns.instruction[rows]]
+    of_instruction = np.array([*known, unknown], dtype=np.uint8)[
+        trace.device_columns.instruction[trace.once(op_labels).row]
+    ]
     return np.where(precision == unknown, of_instruction, precision)

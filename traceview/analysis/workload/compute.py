@@ -17,12 +17,17 @@ from msgspec import Struct
 from traceview.analysis.facts.kernels import (
     cast_labels,
     instructions_that,
-    kernel_names,
     layout_labels,
 )
 from traceview.analysis.facts.layers import label_updates
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.measures.op_work import ByLabel, line_of, rows_with, time_by_label
+from traceview.analysis.measures.op_work import (
+    ByLabel,
+    label_kernels,
+    line_of,
+    rows_with,
+    time_by_label,
+)
 from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
@@ -259,10 +264,8 @@ def _float64_labels(context: Context) -> BoolArray:
 
 def _shown_float64(context: Context) -> BoolArray:
     """Which labels are kernels whose names say float64, or instructions with float64 or complex128 results."""
-    trace = context.trace
-    name = trace.device_columns.name[trace.once(op_labels).row]
-    of_kernels: BoolArray = trace.once(kernel_names).precision[name] == NumberFormat.FP64
-    return of_kernels | instructions_that(trace, lambda each: each.element_type in (F64, C128))
+    of_programs = instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
+    return of_programs | (context.trace.once(label_kernels).precision == NumberFormat.FP64)
 
 
 def _constant_labels(context: Context) -> BoolArray:
@@ -400,9 +403,7 @@ def _saved_ratio(
 
 def _float64(context: Context) -> Finding | None:
     """What float64 costs: of products by the peaks of the GPUs, of other ops half, for in 32 bits they move half the bytes."""
-    trace, labels = context.trace, context.once(_float64_labels)
-    name = trace.device_columns.name[trace.once(op_labels).row]
-    is_product = trace.once(kernel_names).is_matrix[name]
+    labels, is_product = context.once(_float64_labels), context.trace.once(label_kernels).is_matrix
     computed_ps = np.where(labels, context.once(_computed_ps), 0)
     of_products = _saved_ratio(context, NumberFormat.FP64, labels, context.ledger.devices)
     note, saved = "half", _SAVED_OF_BYTES
@@ -418,10 +419,8 @@ _SAVED_OF_BYTES: Final = 0.5
 
 def _slow_products(context: Context) -> Finding | None:
     """Products of float32 matrices off the tensor cores of GPUs that have them for TF32."""
-    trace, kernels = context.trace, context.trace.once(kernel_names)
-    name = trace.device_columns.name[trace.once(op_labels).row]
-    labels = kernels.is_matrix[name] & ~kernels.tensor_core[name]
-    labels &= kernels.precision[name] == NumberFormat.FP32
+    trace, kernels = context.trace, context.trace.once(label_kernels)
+    labels = kernels.is_matrix & ~kernels.tensor_core & (kernels.precision == NumberFormat.FP32)
     devices = [d for d in context.ledger.devices if NumberFormat.TF32 in peaks_of(trace, d).flops]
     saved = _saved_ratio(context, NumberFormat.FP32, labels, devices)
     if not saved:

@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.op_work import FloatArray, label_flops
+from traceview.analysis.measures.op_work import FloatArray, label_flops, label_kernels
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Lost, Ops
@@ -203,10 +202,8 @@ def _is_sparse(
     trace: Trace, device: int, label: Int64Array, blocks: FloatArray, occupancy: FloatArray
 ) -> BoolArray:
     """Which kernels fill little of the GPU; one of which that is not known may be a product."""
-    name = trace.device_columns.name[trace.once(op_labels).row[label]]
-    is_other = ~trace.once(kernel_names).is_matrix[name] & (
-        trace.once(label_flops).flops[label] == 0
-    )
+    is_product = trace.once(label_kernels).is_matrix | (trace.once(label_flops).flops != 0)
+    is_other = ~is_product[label]
     limits, cores = LOW_OCCUPANCY.limits, trace.device_list[device].count("core_count") or 0
     has_few_blocks = blocks < limits["block_ratio"] * cores
     sparse: BoolArray = has_few_blocks | (is_other & (occupancy < limits["occupancy_ratio"]))
