@@ -232,8 +232,7 @@ class Device(Struct, frozen=True):
     """One device of a host. `kind`: gpu, tpu, replica or other.
 
     `ordinal` is the number in the plane's name, which is the visible index of the process, or the number
-    of the replica. Memory in bytes, from the allocator `GPU_<n>_bfc`; None where not recorded. `counters`: samples of its
-    hardware that the trace holds, by name.
+    of the replica. `counters`: samples of its hardware that the trace holds, by name.
     """
 
     host: int
@@ -242,9 +241,6 @@ class Device(Struct, frozen=True):
     ordinal: int
     model: str | None
     stats: dict[str, int | float | str]
-    memory_held_bytes: int | None = None
-    memory_peak_bytes: int | None = None
-    memory_capacity_bytes: int | None = None
     counters: dict[str, Samples] = {}
 
     def count(self, stat: str) -> int | None:

@@ -13,6 +13,7 @@ from traceview.analysis.facts.run import DeviceActivity, Run
 from traceview.analysis.facts.selection import Selection, covered_ps
 from traceview.base.intervals import Int64Array, union
 from traceview.ledger.path import clocks_agree
+from traceview.trace.device.memory import allocators
 from traceview.trace.model import Trace
 from traceview.trace.strategy.replica_names import ReplicaNames
 from traceview.trace.strategy.roles import part_in_training, step_groups
@@ -46,11 +47,12 @@ def statuses(trace: Trace, activities: Sequence[DeviceActivity]) -> list[str]:
     compute_ps = [activity.compute.length for activity in activities]
     busiest = busiest_peers(trace, activities)
     result = []
-    for index, device in enumerate(trace.device_list):
+    for index in range(len(trace.device_list)):
         rows = trace.device_columns.rows_of(index)
         classes = trace.device_columns.class_[rows]
         if classes.size == 0:
-            result.append("memory_only" if device.memory_held_bytes else "empty")
+            allocator = trace.once(allocators).of_device.get(index)
+            result.append("memory_only" if allocator and allocator.held_bytes[-1] else "empty")
         elif (classes >= ActivityClass.H2D).all():
             result.append("copy_only")
         elif compute_ps[index] < MARGINAL_RATIO * compute_ps[busiest[index]]:

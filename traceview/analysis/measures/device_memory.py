@@ -413,22 +413,22 @@ def _rows(
 
 def _device(context: Context, device: int, event: int, held: Sequence[HeldBytes]) -> DeviceMemory:
     trace, allocator = context.trace, context.trace.once(allocators).of_device[device]
-    entry = trace.device_list[device]
+    steps = context.selection.used_of(trace.device_list[device].host)
     peak = int(allocator.held_bytes[event])
     before = sum(row.bytes for row in held if row.kind == BEFORE)
     rows = allocator.row[event : event + 1]
     fragmentation = int(trace.host_columns.stat("fragmentation").at(rows, NONE)[0])
     return DeviceMemory(
         *trace.identity(device),
-        capacity_bytes=entry.memory_capacity_bytes or None,
+        capacity_bytes=allocator.capacity_bytes or None,
         peak_bytes=peak,
         peak_ps=int(allocator.time_ps[event]),
-        process_peak_bytes=max(entry.memory_peak_bytes or 0, peak),
+        process_peak_bytes=allocator.peak_bytes,
         before_bytes=before,
         allocated_bytes=peak - before,
         forward_bytes=sum(row.bytes for row in held if row.phase == PHASES[Phase.FORWARD]),
         fragmentation_ratio=None if fragmentation == NONE else fragmentation / MILLION,
-        growth=_growth(allocator, context.selection.used_of(entry.host)),
+        growth=_growth(allocator, steps),
         event_count=allocator.row.size,
         unrecorded_bytes=allocator.unrecorded_bytes,
     )
