@@ -264,8 +264,9 @@ def _float64_labels(context: Context) -> BoolArray:
 
 def _shown_float64(context: Context) -> BoolArray:
     """Which labels are kernels whose names say float64, or instructions with float64 or complex128 results."""
-    of_programs = instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
-    return of_programs | (context.trace.once(label_kernels).precision == NumberFormat.FP64)
+    marks = instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
+    marks |= context.trace.once(label_kernels).precision == NumberFormat.FP64
+    return marks
 
 
 def _constant_labels(context: Context) -> BoolArray:
