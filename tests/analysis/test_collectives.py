@@ -130,8 +130,11 @@ def test_variables_that_the_cpu_updates_are_the_reason(tmp_path: Path) -> None:
     assert result_of(traceview.analyze(tmp_path)).path_reason == "variables are updated on the CPU"
 
 
-def test_virtual_gpus_are_the_reason_for_a_ring(tmp_path: Path) -> None:
-    (path,) = SCENARIOS["collective_ring"]().write(tmp_path)
+@pytest.mark.parametrize("name", ["collective_ring", "one_device"])
+def test_virtual_gpus_are_the_reason_for_a_ring_and_for_one_device(
+    name: str, tmp_path: Path
+) -> None:
+    (path,) = SCENARIOS[name]().write(tmp_path)
     physical = [{"type": "GPU", "logical_devices": 2}]
     write_sidecar(path, {"devices": {"physical": physical}})
     reason = result_of(traceview.analyze(tmp_path)).path_reason
