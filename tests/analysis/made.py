@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import traceview
-from scripts.cuda_trace import CudaTrace
+from scripts.cuda_trace import U64, CudaTrace, Ref
+from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import write_sidecar
+from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
@@ -26,6 +29,31 @@ def analyzed(
     for finding in report.findings:
         check_finding(finding)
     return report
+
+
+def write_program(
+    folder: Path, module: ModuleWriter, kernels: Sequence[tuple[str, str, float]]
+) -> Path:
+    """Four steps of 50 ms with kernels of a program one after the other: instruction, name and milliseconds."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        at = 2.0
+        for instruction, name, length in kernels:
+            stats = {
+                "hlo_op": Ref(instruction),
+                "hlo_module": Ref("jit_step"),
+                "program_id": U64(5),
+            }
+            step.kernel(0, at, at + length, name=name, op="XlaModule:", stats=stats)
+            at += length
+    path = trace.write(folder)
+    add_programs(path, {"jit_step(5)": module})
+    return path
+
+
+def finding_of(report: Report, code: str) -> Finding | None:
+    """The finding of this code; None where it is not made."""
+    return next((row for row in report.findings if row.code == code), None)
 
 
 def check_finding(finding: Finding) -> None:

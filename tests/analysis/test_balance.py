@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import FIRST, SECOND, component
 from traceview.analysis.exchange.balance import Balance
-from traceview.analysis.exchange.stragglers import CHANCE, LEAST_EXCESS, LateDevice, is_steady
+from traceview.analysis.exchange.stragglers import CHANCE, LateDevice, is_steady
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
@@ -83,25 +82,27 @@ def test_waiting_for_a_device_costs_its_share_of_the_gpu_time(
         assert finding.loss.gpu_time_ratio == pytest.approx(waits_ms / 100)
 
 
-@pytest.mark.parametrize(("share", "code"), [(0.75, "straggler-gpu"), (0.7, "late-by-turns")])
-def test_a_straggler_is_the_reason_for_most_of_the_waiting(
-    share: float, code: str, tmp_path: Path
-) -> None:
-    """By chance each of two GPUs is the reason for half of it: beyond that, half of the rest is three quarters."""
-    assert 0.5 + LEAST_EXCESS * 0.5 == 0.75
-    delays = [(0, 8), (0, 8), (0, 8 * share / (1 - share) - 16), (8, 0)]
-    report = analyzed(tmp_path, late_by(*delays))
-    assert set(findings(report)) == {code}
-
-
-@pytest.mark.parametrize(("late", "code"), [(27, "straggler-gpu"), (25, "late-by-turns")])
-def test_one_that_is_late_steadily_is_not_late_by_turns(
-    late: int, code: str, tmp_path: Path
-) -> None:
-    """Of 40 steps; beyond the half that chance gives, 0.35 and 0.25 of the waiting is for it."""
+def by_chance(late: int) -> list[tuple[float, float]]:
+    """In so many of 40 steps GPU:1 is late, in the others GPU:0."""
     order = np.random.default_rng(1).permutation(40)
-    report = analyzed(tmp_path, late_by(*[(0, 8) if place < late else (8, 0) for place in order]))
-    assert set(findings(report)) == {code}
+    return [(0, 8) if place < late else (8, 0) for place in order]
+
+
+@pytest.mark.parametrize(
+    ("delays", "code"),
+    [
+        # By chance each of two GPUs is the reason for half of it: beyond that, half of the rest is three quarters.
+        ([(0, 8), (0, 8), (0, 8), (8, 0)], "straggler-gpu"),
+        ([(0, 8), (0, 8), (0, 2.6), (8, 0)], "late-by-turns"),
+        # Steadily; beyond the half that chance gives, 0.35 and 0.25 of the waiting is for it.
+        (by_chance(27), "straggler-gpu"),
+        (by_chance(25), "late-by-turns"),
+    ],
+)
+def test_a_straggler_is_the_reason_for_most_of_the_waiting(
+    delays: list[tuple[float, float]], code: str, tmp_path: Path
+) -> None:
+    assert set(findings(analyzed(tmp_path, late_by(*delays)))) == {code}
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -159,13 +160,6 @@ def test_replicas_that_do_the_same_are_no_problem(name: str) -> None:
 # Late by turns
 
 
-def test_devices_with_more_work_by_turns_do_not_run_one_after_another(tmp_path: Path) -> None:
-    """In each step another of two computes 35 ms longer: they overlap by all that the other one has to do."""
-    report = analyzed(tmp_path, late_by(*[(35, 0), (0, 35)] * 4))
-    assert balance(report).concurrency_ratio == 1
-    assert set(findings(report)) == {"late-by-turns"}
-
-
 # One after another
 
 
@@ -187,11 +181,6 @@ def test_serial_is_less_than_half_of_chance(
     assert result.chance_ratio == pytest.approx(160 / (390 - overlap))
     assert result.is_serial == is_serial
     assert ("serial-gpus" in findings(report)) == is_serial
-    if is_serial:
-        loss = findings(report)["serial-gpus"].loss
-        assert loss is not None
-        assert loss.bound_ps_per_step is not None
-        assert ms(20 - overlap) <= loss.bound_ps_per_step <= ms(20)
 
 
 @pytest.mark.parametrize(("count", "is_serial"), [(12, True), (4, False)])
@@ -225,21 +214,6 @@ def test_replicas_without_two_cores_take_turns_for_that(
     assert ("serial-gpus" in findings(report)) is is_serial
 
 
-def test_what_comes_before_the_first_turn_of_a_step_is_nobodys(tmp_path: Path) -> None:
-    """The host works 20 ms at the beginning of each step: both GPUs wait for it."""
-    trace = new_trace(length_ms=500)
-    for step in marked_steps(trace, count=8, marker_ms=50):
-        step.host("EagerExecute", 0, 20)
-        step.kernel(0, 20, 34, launch_ms=19.9)
-        step.kernel(1, 34, 48, launch_ms=33.9)
-    trace.write(tmp_path)
-    loaded = load(tmp_path)
-    ledger = Context(loaded, select(loaded)).ledger
-    for device in ledger.devices:
-        turn = ledger.by_state(device)[State.TURN]
-        assert turn / ledger.gpu_ps_by_device[device] == pytest.approx(14 / 50, abs=0.02)
-
-
 # Clocks and hardware
 
 
@@ -260,34 +234,20 @@ def test_a_host_without_a_window_keeps_nobody_waiting(lost: int, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("key", "words"),
+    ("key", "value", "words"),
     [
-        ("gpu_device_name", "The devices differ: Tesla V100-SXM2-16GB and Tesla T4: all of them"),
-        ("core_count", "The devices differ: all of them"),
-        ("clock_rate", "The devices differ: all of them"),
+        ("gpu_device_name", "Tesla T4", "Tesla V100-SXM2-16GB and Tesla T4: all of them"),
+        ("core_count", 40, "The devices differ: all of them"),
     ],
 )
-def test_a_slower_device_that_differs_says_in_what(key: str, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch", [100, 7, None])
+def test_a_slower_device_that_differs(
+    key: str, value: str | int, words: str, batch: int | None, tmp_path: Path
+) -> None:
+    """Halves of the batch that take 20 and 30 ms take 24 each, three fifths and two fifths of it."""
     trace = new_trace()
     trace.gpu(0)
-    other: Any = "Tesla T4" if key == "gpu_device_name" else 40
-    trace.gpu(1, stats={**V100_STATS, key: other})
-    for step in marked_steps(trace, marker_ms=50):
-        for ordinal, end in ((0, 22), (1, 32)):
-            step.kernel(ordinal, 2, end)
-            step.kernel(ordinal, end, 40, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
-    finding = findings(analyzed(tmp_path, trace))["straggler-gpu"]
-    assert words in finding.explanation
-    assert "one kind of device" in finding.action
-    hardware = [row for row in finding.evidence if row.metric == "hardware"]
-    assert [row.where for row in hardware] == ["GPU:0", "GPU:1"]
-
-
-@pytest.mark.parametrize("batch", [100, 7, None])
-def test_the_split_of_the_batch_that_evens_the_compute(batch: int | None, tmp_path: Path) -> None:
-    """Halves that take 20 and 30 ms take 24 each, three fifths and two fifths of the batch."""
-    trace = new_trace()
-    trace.gpu(1, stats={**V100_STATS, "gpu_device_name": "Tesla T4"})
+    trace.gpu(1, stats={**V100_STATS, key: value})
     for step in marked_steps(trace, marker_ms=50):
         for ordinal, end in ((0, 22), (1, 32)):
             step.kernel(ordinal, 2, end)
@@ -296,10 +256,13 @@ def test_the_split_of_the_batch_that_evens_the_compute(batch: int | None, tmp_pa
     if batch:
         write_sidecar(path, {"batch": {"global": batch}})
     report = traceview.analyze(tmp_path)
-    result = balance(report)
+    result, finding = balance(report), findings(report)["straggler-gpu"]
+    assert words in finding.explanation
+    assert "one kind of device" in finding.action
+    hardware = [row.where for row in finding.evidence if row.metric == "hardware"]
+    assert hardware == ["GPU:0", "GPU:1"]
     expected = {100: [60, 40], 7: [4, 3], None: [None, None]}[batch]
     assert [row.even_batch for row in result.devices] == expected
     assert result.even_saved_ps_per_step == 6 * MS
-    finding = findings(report)["straggler-gpu"]
-    words = "With 40 of the 100 examples of a step on GPU:1 all would compute equally long, and steps be up to 6.00 ms shorter"
-    assert (words in finding.explanation) == (batch == 100)
+    split = "With 40 of the 100 examples of a step on GPU:1 all would compute equally long, and steps be up to 6.00 ms shorter"
+    assert (split in finding.explanation) == (batch == 100)

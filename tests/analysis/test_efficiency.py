@@ -11,9 +11,9 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, U64, Plane, Ref, Stats
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
+from tests.analysis.made import finding_of, write_program
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import BF16, F32, ModuleWriter, add_programs
-from traceview.analysis.rules.finding import Finding
 from traceview.analysis.workload.efficiency import DeviceEfficiency
 from traceview.base.units import PS_PER_S
 
@@ -33,18 +33,9 @@ def program(folder: Path, *, element: int = F16) -> Path:
     module.add("add.2", "add", left, left, element=element, shape=(4096, 1024))
     module.add("call.3", "custom-call", left, left, element=element, shape=(4096, 1024))
     module.last().custom_call_target = b"mine"
-    trace = new_trace()
-    for step in marked_steps(trace):
-        at = 2.0
-        for name, kernel, length in (
-            ("dot.1", "product", 4), ("dot.1", "rest", 0.5), ("dot.1", "rest", 0.5), ("add.2", "add", 3), ("call.3", "mine", 2),
-        ):  # fmt: skip
-            stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
-            step.kernel(0, at, at + length, name=kernel, op="XlaModule:", stats=stats)
-            at += length
-    path = trace.write(folder)
-    add_programs(path, {"jit_step(5)": module})
-    return path
+    kernels = [("dot.1", "product", 4.0), ("dot.1", "rest", 0.5), ("dot.1", "rest", 0.5)]
+    others = [("add.2", "add", 3.0), ("call.3", "mine", 2.0)]
+    return write_program(folder, module, [*kernels, *others])
 
 
 def only(folder: Path) -> DeviceEfficiency:
@@ -153,33 +144,28 @@ def test_ops_by_the_names_of_the_capture(tmp_path: Path) -> None:
 
 
 STEP_S = 0.1999 / 4
+PRODUCT, OTHER = "model/dense/Relu:_FusedMatMul", "model/other/MatMul:MatMul"
 
 
-def low_mfu(folder: Path) -> Finding | None:
-    found = [row for row in traceview.analyze(folder).findings if row.code == "low-mfu"]
-    return next(iter(found), None)
-
-
-@pytest.mark.parametrize(("share", "is_low"), [(0.199, True), (0.201, False)])
-def test_a_fifth_of_the_peak(share: float, is_low: bool, tmp_path: Path) -> None:
-    product = [("model/dense/Relu:_FusedMatMul", 26.0)]
-    tensorflow(tmp_path, product, {"model/dense/Relu": round(share * PEAK * STEP_S)})
-    assert (low_mfu(tmp_path) is not None) is is_low
-
-
-def test_not_where_the_device_mostly_waits(tmp_path: Path) -> None:
-    tensorflow(tmp_path, [("model/dense/Relu:_FusedMatMul", 24.0)], {"model/dense/Relu": 10**9})
-    assert low_mfu(tmp_path) is None
-
-
-def test_not_where_much_is_not_known(tmp_path: Path) -> None:
-    """Of 40 ms 9 are a product that the capture has no FLOPs of, or 7."""
-    flops = {"model/out/MatMul": 10**9}
-    for name, unknown_ms in (("much", 9), ("less", 7)):
-        other = ("model/other/MatMul:MatMul", float(unknown_ms))
-        tensorflow(tmp_path / name, [(OPS[1][0], 40.0 - unknown_ms), other], flops)
-    assert low_mfu(tmp_path / "much") is None
-    assert low_mfu(tmp_path / "less") is not None
+@pytest.mark.parametrize(
+    ("ops", "flops", "is_low"),
+    [
+        # From a fifth of the peak on it is well used.
+        ([(PRODUCT, 26.0)], round(0.199 * PEAK * STEP_S), True),
+        ([(PRODUCT, 26.0)], round(0.201 * PEAK * STEP_S), False),
+        # A device that mostly waits.
+        ([(PRODUCT, 24.0)], 10**9, False),
+        # Of 40 ms 9 are a product that the capture has no FLOPs of, or 7.
+        ([(PRODUCT, 31.0), (OTHER, 9.0)], 10**9, False),
+        ([(PRODUCT, 33.0), (OTHER, 7.0)], 10**9, True),
+    ],
+)
+def test_where_the_peak_is_far(
+    ops: list[tuple[str, float]], flops: int, is_low: bool, tmp_path: Path
+) -> None:
+    tensorflow(tmp_path, ops, {"model/dense/Relu": flops})
+    finding = finding_of(traceview.analyze(tmp_path), "low-mfu")
+    assert (finding is not None) is is_low
 
 
 @pytest.mark.shared

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
-from tests.sidecars import graph, mirrored, write_sidecar
+from tests.analysis.made import finding_of
+from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO, Gradients
-from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
 from traceview.trace.device.op_names import Phase, phase_of
 
@@ -25,10 +24,6 @@ BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
 def gradients(report: Report) -> Gradients:
     assert report.results.gradients is not None
     return report.results.gradients
-
-
-def single(report: Report) -> Finding | None:
-    return next((row for row in report.findings if row.code == CODE), None)
 
 
 @pytest.mark.parametrize(
@@ -70,76 +65,14 @@ def test_constants_of_the_backward_pass_are_not_it(
     trace.write(tmp_path)
     report = traceview.analyze(tmp_path)
     assert gradients(report).computed == (("GPU:0",) if is_reached else ())
-    assert (single(report) is not None) == is_reached
+    assert (finding_of(report, CODE) is not None) == is_reached
 
 
 # One device
 
 
-def one_gpu_trains(folder: Path, sidecar: dict[str, Any]) -> Report:
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(2):
-            step.kernel(ordinal, 2, 22)
-        step.kernel(0, 22, 42, op=BACKWARD)
-    write_sidecar(trace.write(folder), {"state": "saved", **sidecar})
-    return traceview.analyze(folder)
-
-
 GPU_0 = {"name": "/physical_device:GPU:0", "type": "GPU", "logical_devices": 1}
 BOTH = mirrored("GPU:0", "GPU:1")
-
-
-@pytest.mark.parametrize(
-    ("reason", "sidecar", "note"),
-    [
-        (
-            "unused_strategy",
-            {"strategy": mirrored("GPU:0", "GPU:1", found_by="memory")},
-            "nothing in its step shows its use",
-        ),
-        ("one_replica", {"strategy": mirrored("GPU:0")}, "The strategy has one replica."),
-        (
-            "outside_scope",
-            {
-                "strategy": BOTH,
-                "placement": {"functions": [graph({"GPU:0": 4, "GPU:1": 4}, alone=2)]},
-            },
-            "2 variables of the step are not mirrored",
-        ),
-        (
-            "pinned_ops",
-            {
-                "strategy": BOTH,
-                "placement": {"functions": [graph({"GPU:0": 8}, without_device=1)]},
-            },
-            "8 ops of the step request one device",
-        ),
-        (
-            "small_batch",
-            {"strategy": BOTH, "batch": {"global": 1}},
-            "A batch of 1 example does not reach all 2 replicas",
-        ),
-        (
-            "visible_devices",
-            {
-                "variables": {"CUDA_VISIBLE_DEVICES": "0"},
-                "devices": {"physical": [GPU_0]},
-                "links": {"gpus": [{"name": "a"}, {"name": "b"}]},
-            },
-            "CUDA_VISIBLE_DEVICES shows the process 1 of 2 GPUs of the machine.",
-        ),
-    ],
-)
-def test_the_reason_that_evidence_shows(
-    reason: str, sidecar: dict[str, Any], note: str, tmp_path: Path
-) -> None:
-    report = one_gpu_trains(tmp_path, sidecar)
-    finding = single(report)
-    assert gradients(report).reasons == (reason,)
-    assert finding is not None
-    assert (finding.severity, finding.confidence) == ("critical", "high")
-    assert note in finding.explanation
 
 
 def reasons(folder: Path, name: str, **changes: object) -> tuple[str, ...]:
@@ -189,12 +122,3 @@ def test_a_strategy_that_mirrors_means_several(class_: str, is_meant: bool, tmp_
 
 
 # Real traces
-
-
-@pytest.mark.shared
-def test_bert_on_eight_gpus(shared_traces: Path) -> None:
-    report = traceview.analyze(shared_traces / "bert-8xV100")
-    result = gradients(report)
-    assert {row.device: row.replicas for row in result.devices} == {"GPU:4": (4,), "GPU:6": (6,)}
-    assert (result.computed, result.is_single) == ((), False)
-    assert single(report) is None

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
-from scripts.cuda_trace import MS, U64, Ref
+from scripts.cuda_trace import MS
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.made import write_program
 from tests.command import Command
 from tests.sidecars import write_sidecar
-from tests.xplane.hlo_messages import ModuleWriter, add_programs
-from traceview.analysis.facts.layers import label_places
+from tests.xplane.hlo_messages import ModuleWriter
 from traceview.analysis.workload.layers import Layers, LayerTime, icicle
-from traceview.ledger.states import State
-from traceview.report.model import Report
-from traceview.trace.device.op_names import op_labels
 
 
 def tensorflow(folder: Path, ops: Sequence[tuple[str | None, float]], *, gpus: int = 1) -> Path:
@@ -104,6 +100,9 @@ def test_the_tree_of_a_keras_model(tmp_path: Path) -> None:
         ("update_1/AssignVariableOp:AssignVariableOp", None),
         ("Encoder/dense/GatherV2/Cast:Cast", "Encoder/dense"),
         ("MatMul:MatMul", None),
+        # Keras calls a layer `add` or `conv2d`; only an op of that very name is none.
+        ("model/conv2d/Conv2D:Conv2D", "model/conv2d"),
+        ("model/add/add:AddV2", "model/add"),
         ("gradient_tape/a/b/Custom/Inner:Inner", "a/b"),
         ("gradient_tape/unseen/Custom/Inner:Inner", "unseen/Custom"),
         ("fusion_3", None),
@@ -114,16 +113,6 @@ def test_what_a_name_shows(op: str, layer: str | None, tmp_path: Path) -> None:
     rows = traceview.load(tmp_path).table("layers")
     row = rows[rows["own_ps_per_step"] >= 7 * MS]
     assert row["layer"].fillna("").tolist() == [layer or ""]
-
-
-def test_a_layer_called_like_an_op_is_a_layer(tmp_path: Path) -> None:
-    """Keras calls a layer `add` or `conv2d`; only an op of that very name is none."""
-    tensorflow(tmp_path, [("model/conv2d/Conv2D:Conv2D", 2), ("model/add/add:AddV2", 3)])
-    assert times(result(tmp_path).rows) == {
-        ("model", None): 5,
-        ("model/add", None): 3,
-        ("model/conv2d", None): 2,
-    }
 
 
 def test_a_name_of_any_length_is_read_to_a_depth(tmp_path: Path) -> None:
@@ -195,19 +184,12 @@ def test_ops_have_lines(tmp_path: Path, command: Command) -> None:
 
 def jax(folder: Path, instructions: Sequence[tuple[str, float, tuple[str, int]]]) -> Path:
     """Four steps of 50 ms, with an instruction of a program after the other: scope, milliseconds and line."""
-    trace, module = new_trace(), ModuleWriter()
+    module = ModuleWriter()
+    for number, (scope, _, line) in enumerate(instructions):
+        module.add(f"fusion.{number}", "fusion", scope=scope, line=line)
     names = [f"fusion.{number}" for number in range(len(instructions))]
-    for name, (scope, _, line) in zip(names, instructions, strict=True):
-        module.add(name, "fusion", scope=scope, line=line)
-    for step in marked_steps(trace):
-        at = 2.0
-        for name, (_, length, _) in zip(names, instructions, strict=True):
-            stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
-            step.kernel(0, at, at + length, name=name, op="XlaModule:", stats=stats)
-            at += length
-    path = trace.write(folder)
-    add_programs(path, {"jit_step(5)": module})
-    return path
+    lengths = [length for _, length, _ in instructions]
+    return write_program(folder, module, list(zip(names, names, lengths, strict=True)))
 
 
 MODEL = [
@@ -240,17 +222,13 @@ def test_scopes_and_lines_of_a_program(tmp_path: Path) -> None:
 
 def test_a_program_of_tensorflow_has_the_lines_of_its_graph(tmp_path: Path) -> None:
     """With `jit_compile=True` instructions name the op; what they give as its line is in TensorFlow."""
-    trace, module = new_trace(), ModuleWriter()
+    module = ModuleWriter()
     module.add("fusion.1", "fusion", scope="model/dense/MatMul")
     instruction = module.last()
     instruction.metadata.op_type = b"MatMul"
     instruction.metadata.source_file = b"/x/site-packages/tensorflow/python/framework/ops.py"
     instruction.metadata.source_line = 1221
-    stats = {"hlo_op": Ref("fusion.1"), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 6, name="fusion.1", op="XlaModule:", stats=stats)
-    path = trace.write(tmp_path)
-    add_programs(path, {"jit_step(5)": module})
+    path = write_program(tmp_path, module, [("fusion.1", "fusion.1", 4.0)])
     graphs = {"lines": ["model.py:7 in call"], "line_of": {"model/dense/": 0}}
     write_sidecar(path, {"graphs": graphs})
     lines = {row.source_line for row in result(tmp_path).rows} - {None}
@@ -266,7 +244,7 @@ BANDWIDTH = 898_048_000_000
 
 def with_work(folder: Path, *, call_ms: float = 2) -> None:
     """A layer with a product of 4 ms, one with a sum of 3 ms, and in the second a call that nobody knows."""
-    trace, module = new_trace(), ModuleWriter()
+    module = ModuleWriter()
     given: dict[str, Any] = {"element": F16, "shape": (4096, 4096)}
     left, right = (module.add(name, "parameter", **given) for name in ("left", "right"))
     module.add("dot", "dot", left, right, scope="jit(step)/jvp(Model)/dense/dot_general", **given)
@@ -274,13 +252,8 @@ def with_work(folder: Path, *, call_ms: float = 2) -> None:
     module.add("add", "add", left, right, scope="jit(step)/jvp(Model)/norm/add", **given)
     module.add("call", "custom-call", left, scope="jit(step)/jvp(Model)/norm/call", **given)
     module.last().custom_call_target = b"mine"
-    for step in marked_steps(trace):
-        at = 2.0
-        for name, length in (("dot", 4), ("add", 3), ("call", call_ms)):
-            stats = {"hlo_op": Ref(name), "hlo_module": Ref("jit_step"), "program_id": U64(5)}
-            step.kernel(0, at, at + length, name=name, op="XlaModule:", stats=stats)
-            at += length
-    add_programs(trace.write(folder), {"jit_step(5)": module})
+    lengths = {"dot": 4.0, "add": 3.0, "call": call_ms}
+    write_program(folder, module, [(name, name, length) for name, length in lengths.items()])
 
 
 def test_flops_and_roofs_by_hand(tmp_path: Path) -> None:
@@ -332,24 +305,6 @@ def test_each_slice_lies_below_the_layer_around_it(tmp_path: Path) -> None:
     assert slices[1].words == "8.00 ms, 44.4% of the compute"
 
 
-@pytest.mark.parametrize("name", ["keras-fit-2", "slow-input-2"])
-def test_slices_of_a_recorded_run_do_not_overlap(fixtures: Path, name: str) -> None:
-    slices = icicle(result(fixtures / name)).slices
-    by_depth: dict[int, list[tuple[float, float]]] = {}
-    for each in slices:
-        by_depth.setdefault(each.depth, []).append(
-            (each.begin_ratio, each.begin_ratio + each.ratio)
-        )
-        if each.depth:
-            assert any(
-                begin <= each.begin_ratio + 1e-9 and each.begin_ratio + each.ratio <= end + 1e-9
-                for begin, end in by_depth[each.depth - 1]
-            )
-    for spans in by_depth.values():
-        assert all(end <= begin + 1e-9 for (_, end), (begin, _) in pairwise(sorted(spans)))
-    assert max(end for _, end in by_depth[0]) <= 1 + 1e-9
-
-
 def test_the_page_draws_it_and_escapes_names(tmp_path: Path, command: Command) -> None:
     tensorflow(tmp_path, [('<b>"&\x1b[31m/dense/MatMul:MatMul', 9), ("model/out/MatMul:MatMul", 4)])
     page = tmp_path / "page.html"
@@ -366,33 +321,21 @@ def test_the_page_draws_it_and_escapes_names(tmp_path: Path, command: Command) -
 # Recounted
 
 
-def recounted(report: Report, trace: Any) -> dict[str, int]:
-    """By device its compute, summed row by row of the ledger."""
-    ledger = trace.ledger()
-    counts = ledger.counts.tolist()
-    sums: dict[str, int] = {}
-    states, durations = ledger.columns.state.tolist(), ledger.columns.duration_ps.tolist()
-    for device, state, duration, is_counted in zip(
-        ledger.device.tolist(), states, durations, counts, strict=True
-    ):
-        if is_counted and state == State.COMPUTE:
-            key = trace.device_key(device)
-            sums[key] = sums.get(key, 0) + duration
-    return sums
-
-
 @pytest.mark.parametrize("name", ["keras-fit-2", "custom-loop-4", "plain-1", "slow-input-2"])
 def test_the_layers_of_recorded_runs_sum_to_the_compute(fixtures: Path, name: str) -> None:
-    trace = traceview.load(fixtures / name)
-    check_sums(trace)
+    check_sums(traceview.load(fixtures / name))
 
 
 def check_sums(trace: traceview.Trace) -> None:
     ledger, rows = trace.ledger(), trace.table("layers")
     own = rows.groupby("device")["own_ps_per_step"].sum().to_dict()
+    frame = ledger.to_frame()
+    counted = frame[frame["is_used"]] if frame["is_used"].any() else frame
+    sums = counted[counted["state"] == "compute"].groupby("device", observed=True)
     steps = {trace.device_key(device): count for device, count in ledger.steps_of_device.items()}
-    sums = recounted(traceview.analyze(trace), trace)
-    assert own == {key: ps // (steps[key] or 1) for key, ps in sums.items()}
+    compute_ps = sums["duration_ps"].sum()
+    expected = {key: compute_ps[key] // (steps[key] or 1) for key in compute_ps.index}
+    assert own == expected
     phases = [f"{phase}_ps_per_step" for phase in ("forward", "backward", "optimizer", "other")]
     assert (rows[phases].sum(axis=1) == rows["compute_ps_per_step"]).all()
 
@@ -412,14 +355,3 @@ def test_the_lines_of_real_programs(shared_traces: Path) -> None:
     products = {row.source_line: row for row in result(shared_traces / "jax-gemm-1of8").rows}
     line = "generate_gemm_trace.py:37 in run_gemms"
     assert (products[line].layer, products[line].compute_ps_per_step) == ("dot", 3233884000)
-
-
-@pytest.mark.shared
-def test_every_kernel_of_a_real_program_has_its_instruction(shared_traces: Path) -> None:
-    """Each of the 30 kernels of the products and of what fills their operands."""
-    trace = traceview.load(shared_traces / "jax-gemm-1of8")
-    places = trace.once(label_places)
-    is_compute = trace.device_columns.class_ == 0
-    labels = trace.once(op_labels).of_row[is_compute]
-    assert labels.size == 30
-    assert all(places.places[place].scopes for place in places.place[labels].tolist())

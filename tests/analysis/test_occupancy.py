@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import traceview
 from scripts.cuda_trace import MS, V100_STATS
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.made import finding_of
 from tests.command import Command
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.workload.occupancy import DeviceOccupancy, launch_of
+from traceview.analysis.workload.occupancy import DeviceOccupancy, launch_of, occupancy_of
 from traceview.trace.model import Device
 
 ADD = "void Eigen::internal::EigenMetaKernel<float>"
@@ -32,8 +34,7 @@ def only(folder: Path) -> tuple[DeviceOccupancy, Finding | None]:
     report = traceview.analyze(folder)
     assert report.results.occupancy is not None
     (row,) = report.results.occupancy.devices
-    found = [finding for finding in report.findings if finding.code == "low-occupancy"]
-    return row, next(iter(found), None)
+    return row, finding_of(report, "low-occupancy")
 
 
 def details(grid: int, *, occupancy: float | str = 100, registers: int = 32) -> str:
@@ -88,23 +89,24 @@ def test_what_is_not_recorded_is_not_known(tmp_path: Path, command: Command) -> 
         (b"regs:38 shm:0 grid:160,2,1 block:1024,1,1", (320, 0.5)),
         (b"regs:64 grid:1,1,1 block:512,1,1", (1, 0.5)),
         (b"regs:65 grid:1,1,1 block:512,1,1", (1, 0.25)),
-        (b"regs:0 grid:1,1,1 block:512,1,1 occ_pct:nan", (1, None)),
+        (b"regs:0 grid:1,1,1 block:512,1,1 occ_pct:nan", (1, np.nan)),
         (b"grid:0,1,1 block:512,1,1", None),
         (b"grid:1,1,1 block:2048,1,1", None),
         (b"grid:9999999999,9999999999,9 block:1,1,1", None),
         (b"", None),
     ],
 )
-def test_details_as_tracers_write_them(
-    text: bytes, launch: tuple[int, float | None] | None
-) -> None:
+def test_details_as_tracers_write_them(text: bytes, launch: tuple[int, float] | None) -> None:
     """On a V100: 65 registers of 512 threads are 36,864 of 65,536, which two blocks do not have."""
     stats: dict[str, int | float | str] = {
         "compute_cap_major": 7,
         "compute_cap_minor": 0,
         "core_count": int(str(V100_STATS["core_count"])),
     }
-    assert launch_of(text, Device(0, "GPU:0", "gpu", 0, None, stats)) == launch
+    blocks, *threads = np.array(launch_of(text))[:, np.newaxis]
+    occupancy = occupancy_of(Device(0, "GPU:0", "gpu", 0, None, stats), *threads)
+    shown = None if np.isnan(blocks[0]) else (blocks[0], occupancy[0])
+    assert shown == pytest.approx(launch, nan_ok=True)
 
 
 @pytest.mark.shared

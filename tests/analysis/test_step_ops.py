@@ -90,15 +90,6 @@ def test_what_sticks_out_of_the_model_is_measured(tmp_path: Path) -> None:
     assert finding.title == "replica:0 spends 6.00 of 50.0 ms (12%) in tf.py_function"
 
 
-@pytest.mark.parametrize(("length_ms", "is_reported"), [(2.5, True), (2.4, False)])
-def test_a_twentieth_of_the_step_is_worth_a_finding(
-    length_ms: float, is_reported: bool, tmp_path: Path
-) -> None:
-    ops = {"model/MatMul:MatMul": (2.0, 30.0), "PrintV2:PrintV2": (30.0, 30.0 + length_ms)}
-    _, findings = analyzed(tmp_path, run_of(ops))
-    assert bool(findings) == is_reported
-
-
 @pytest.mark.parametrize(("update_ms", "is_reported"), [(20.0, True), (19.9, False)])
 def test_an_optimizer_may_take_less_than_two_fifths(
     update_ms: float, is_reported: bool, tmp_path: Path
@@ -156,13 +147,6 @@ def test_the_loss_is_the_share_of_the_time_of_all_devices(tmp_path: Path) -> Non
     assert (finding.loss.ps_per_step, finding.loss.gpu_time_ps) == (ms(30), 4 * ms(60))
     counts = [(row.value, row.where) for row in finding.evidence if row.metric == "op_count"]
     assert counts == [(4, "replica:0"), (4, "replica:1")]
-
-
-def test_side_work_beside_the_model_costs_nothing(tmp_path: Path) -> None:
-    """Of 30 ms of printing the model computes for 12."""
-    ops = {"PrintV2:PrintV2": (2.0, 32.0), "model/MatMul:MatMul": (8.0, 20.0)}
-    rows, (finding, *_) = analyzed(tmp_path, run_of(ops))
-    assert (rows[0].kinds[0].ps_per_step, lost_ps(finding)) == (ms(18), ms(18))
 
 
 @pytest.mark.parametrize(("factor", "reason"), [(1.4, None), (1.6, "work")])

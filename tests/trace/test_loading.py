@@ -11,6 +11,7 @@ import pytest
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from traceview import TraceFormatError, TraceNotFoundError, load
+from traceview.trace.device.memory import allocators
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load as load_trace
 
@@ -276,11 +277,11 @@ def test_a_start_of_months_ago_is_not_believed(tmp_path: Path) -> None:
 
 def test_memory_of_virtual_gpus_is_nobodys(tmp_path: Path) -> None:
     """Three allocators and two planes: the numbers of the one are not those of the other."""
-    for allocators, known in ((2, True), (3, False)):
+    for count, known in ((2, True), (3, False)):
         trace = new_trace()
         for ordinal in range(2):
             trace.gpu(ordinal)
-        for number in range(allocators):
+        for number in range(count):
             for at, held, peak in ((3, 50, 70), (5, 20, 80), (4, 60, 90)):
                 trace.allocation(
                     number,
@@ -290,9 +291,9 @@ def test_memory_of_virtual_gpus_is_nobodys(tmp_path: Path) -> None:
                     changed_bytes=1,
                 )
         trace.write(tmp_path)
-        device_list = load(tmp_path).device_list
-        held_peak = [(d.memory_held_bytes, d.memory_peak_bytes) for d in device_list]
-        assert held_peak == ([(20, 90), (21, 91)] if known else [(None, None)] * 2)
+        of_device = load(tmp_path).once(allocators).of_device
+        held_peak = {d: (of.held_bytes[-1], of.peak_bytes) for d, of in of_device.items()}
+        assert held_peak == ({0: (20, 90), 1: (21, 91)} if known else {})
 
 
 def test_digests_of_files_are_made_where_they_are_needed(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from traceview.base.record import (
 )
 from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
-from traceview.trace.sidecar.sidecar import Sidecar
+from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
 from traceview.xplane.columns import SmallIntArray, joined
 from traceview.xplane.hlo_buffers import ProgramBuffers
 from traceview.xplane.planes import CLASS_KEYS, LARGEST_COUNT, ActivityClass
@@ -209,6 +209,11 @@ class Host(Struct, frozen=True):
     tracer_levels: dict[str, int] | None = None
     clock: HostClock | None = None
 
+    @property
+    def captured(self) -> Sidecar:
+        """What `traceview capture` recorded; nothing without a sidecar."""
+        return self.sidecar or NOTHING_RECORDED
+
 
 MOST_DEVICES: Final = 1 << 15
 """Columns hold the number of a device in 16 bits, with a sign."""
@@ -227,8 +232,7 @@ class Device(Struct, frozen=True):
     """One device of a host. `kind`: gpu, tpu, replica or other.
 
     `ordinal` is the number in the plane's name, which is the visible index of the process, or the number
-    of the replica. Memory in bytes, from the allocator `GPU_<n>_bfc`; None where not recorded. `counters`: samples of its
-    hardware that the trace holds, by name.
+    of the replica. `counters`: samples of its hardware that the trace holds, by name.
     """
 
     host: int
@@ -237,9 +241,6 @@ class Device(Struct, frozen=True):
     ordinal: int
     model: str | None
     stats: dict[str, int | float | str]
-    memory_held_bytes: int | None = None
-    memory_peak_bytes: int | None = None
-    memory_capacity_bytes: int | None = None
     counters: dict[str, Samples] = {}
 
     def count(self, stat: str) -> int | None:

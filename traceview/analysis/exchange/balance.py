@@ -13,7 +13,6 @@ from traceview.analysis.exchange.stragglers import (
     LEAST_STEADY_EXCESS,
     LateDevice,
     Straggler,
-    device_waits,
     straggler,
     waited_for_ps,
     waits_for_known,
@@ -143,7 +142,7 @@ def compute(context: Context) -> Balance | Skipped:
         compute_ps(context, device) / selection.windows[trace.device_list[device].host].length_ps
         for device in in_use
     )
-    overlap, late = context.once(concurrency), straggler(context)
+    overlap, late = context.once(concurrency), context.once(straggler)
     throughput = throughput_of(trace, selection, len(in_use))
     devices = tuple(_devices(context, in_use, throughput.batch_size))
     return Balance(
@@ -183,7 +182,10 @@ def _even_batches(batch: int, compute: Sequence[float]) -> list[int]:
 
 def _devices(context: Context, in_use: Sequence[int], batch: int | None) -> Iterator[DeviceBalance]:
     trace, ledger = context.trace, context.ledger
-    waits, waited_for = ledger.per_step(device_waits(ledger)), waited_for_ps(ledger)
+    waits, waited_for = (
+        ledger.per_step(ledger.rows(states=(State.DEVICE_WAIT,))),
+        waited_for_ps(ledger),
+    )
     computes = ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE)
     compute_ps, steps, whole = (
         ledger.per_step(computes),
@@ -327,7 +329,7 @@ SERIAL: Final = Rule(
 
 def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
     """A straggler, devices that are late by turns, or run one after another."""
-    late = straggler(context)
+    late = context.once(straggler)
     yield _straggler(context, result, late) if late else _by_turns(context, result)
     yield _serial(context, result)
 
@@ -422,14 +424,12 @@ def _noun(result: Balance) -> str:
 
 
 def _is_of_rarer_kind(result: Balance, device: str) -> bool:
-    """Whether no more devices are of its kind than of another."""
     own = sum(len(group.devices) for group in result.hardware if device in group.devices)
     others = [len(group.devices) for group in result.hardware if device not in group.devices]
     return 0 < own <= max(others, default=0)
 
 
 def _hardware(result: Balance) -> Iterator[Evidence]:
-    """The hardware of each device."""
     for group in result.hardware:
         kind: TextKind = "model" if group.model else "words"
         clock, cores = group.clock_max_hz, group.core_count
@@ -475,7 +475,6 @@ def _summary(result: Balance) -> str:
 
 
 def _facts(result: Balance) -> Iterator[str]:
-    """The numbers on balance, a few words each."""
     noun = _noun(result)
     if result.concurrency_ratio == 0:
         yield f"{noun}s never compute at the same time"

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import chain
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from traceview.analysis.exchange.layer_collectives import per_step, used_steps
 from traceview.analysis.exchange.reduction_path import (
     Path,
     ReductionPath,
     events_in_windows,
     has_virtual_gpus,
+    per_step,
     reduction_paths,
+    used_steps,
 )
 from traceview.analysis.facts.layers import layer_of_scope
 from traceview.analysis.measures.context import Context
@@ -38,14 +38,12 @@ from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import LARGEST, Count, Key, OpName, Picoseconds, Record, Share, Words
-from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.device.op_names import phase_of, split_op
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.model import NONE, UNKNOWN_BYTES, Device, Trace
 from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_per_second
-from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.trace.strategy.roles import missing_tasks, step_groups
 from traceview.xplane.planes import ActivityClass
@@ -89,8 +87,8 @@ def _bandwidth(
     # All workers train the same model: what one sidecar says about it holds for all.
     # Sparse gradients are gathered instead: the size of dense ones says nothing about what is moved then.
     kinds, counts = collectives.kind[collectives.first], collectives.device_count
-    every = sidecars(trace, hosts)
-    gradient_bytes = agreed(one.environment.training.gradient_bytes or None for one in every)
+    captured = [trace.hosts[host].captured.environment.training for host in hosts]
+    gradient_bytes = agreed(training.gradient_bytes or None for training in captured)
     if (kinds[chosen] == CollectiveKind.ALL_GATHER).any():
         gradient_bytes = None
     is_on_network = not collectives.is_within_host[chosen].all()
@@ -109,7 +107,7 @@ def _bandwidth(
             kind, devices = (of[complete][alike[0]] for of in (kinds, counts))
             moved = int(collectives.bytes_moved[complete][alike].sum())
             all_devices = member_count(trace, int(devices))
-            if kind == CollectiveKind.ALL_GATHER and devices:
+            if kind == CollectiveKind.ALL_GATHER:
                 # It also holds the parts of devices that were not recorded.
                 moved = moved * all_devices // int(devices)
             size += moved
@@ -127,11 +125,6 @@ def _bandwidth(
     }
 
 
-def sidecars(trace: Trace, hosts: Sequence[int]) -> list[Sidecar]:
-    """The sidecars of those of these hosts that have one."""
-    return [sidecar for host in hosts if (sidecar := trace.hosts[host].sidecar) is not None]
-
-
 def agreed(values: Iterable[int | None]) -> int | None:
     """The only value that is known; None without any, and where several are."""
     known = set(values) - {None}
@@ -143,17 +136,17 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
     links: set[tuple[Link | None, int | None]] = set()
     capabilities = {
         (device.count("compute_cap_major"), device.count("compute_cap_minor"))
-        for host in hosts
-        for device in map(trace.device_list.__getitem__, trace.devices_of_host[host])
-        if device.kind == "gpu"
+        for device in _gpus(trace, hosts)
     }
-    for sidecar in sidecars(trace, hosts):
-        for gpu in sidecar.environment.links.gpus or ():
-            nvlinks = gpu.nvlinks.active if gpu.nvlinks else None
-            if nvlinks:
-                speeds = {nvlink_bytes_per_second(version, nvlinks) for version in capabilities}
-                links.add(("nvlink", speeds.pop() if len(speeds) == 1 else None))
-                continue
+    gpus = (
+        gpu for host in hosts for gpu in trace.hosts[host].captured.environment.links.gpus or ()
+    )
+    for gpu in gpus:
+        nvlinks = gpu.nvlinks.active if gpu.nvlinks else None
+        if nvlinks:
+            speeds = {nvlink_bytes_per_second(version, nvlinks) for version in capabilities}
+            links.add(("nvlink", speeds.pop() if len(speeds) == 1 else None))
+        else:
             generation = gpu.pcie_generation_max or gpu.pcie_generation
             speed = pcie_bytes_per_second(generation, gpu.pcie_width or gpu.pcie_width_max)
             links.add(("pcie" if speed else None, speed))
@@ -162,13 +155,9 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
 
 def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
     """Bytes over each link per byte reduced (NCCL tests, PERFORMANCE.md); 1 for what goes one way."""
-    if devices < 1:
-        return Fraction(0)
     if kind in _SCATTERED:
         return Fraction(devices - 1, devices)
-    if kind in _REDUCING:
-        return Fraction(2 * (devices - 1), devices)
-    return Fraction(1)
+    return Fraction(2 * (devices - 1), devices) if kind in _REDUCING else Fraction(1)
 
 
 # Sums
@@ -317,7 +306,7 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         library=_library(trace, collectives, hosts),
         count=int(chosen.sum()),
         incomplete_count=int((chosen & ~complete).sum()),
-        count_per_step=median_ps(_counts(collectives.first_step[chosen], steps)),
+        count_per_step=per_step(collectives, rows, steps) if steps.size else None,
         matched_by=_matched_by(collectives.by_keys[rows]),
         transfer_ps=int(collectives.transfer_ps[complete].sum()),
         transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
@@ -325,7 +314,7 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         ops=tuple(_of_ops(context, rows)),
         overlap_ratio=(busy_ps - exposed_ps) / busy_ps if busy_ps else None,
         **_bandwidth(trace, collectives, hosts, chosen, reduce_ps),
-        packs=agreed(sidecar.environment.strategy.packs for sidecar in sidecars(trace, hosts)),
+        packs=agreed(trace.hosts[host].captured.environment.strategy.packs for host in hosts),
         path=path.path,
         path_reason=path.reason,
     )
@@ -422,9 +411,12 @@ def _exchanged(trace: Trace, row: int) -> tuple[str, ...]:
     return exchange.of if exchange else ()
 
 
+def _gpus(trace: Trace, hosts: Sequence[int]) -> list[Device]:
+    return [each for each in trace.device_list if each.kind == "gpu" and each.host in hosts]
+
+
 def _library(trace: Trace, collectives: Collectives, hosts: Sequence[int]) -> Library | None:
-    of_hosts = chain.from_iterable(map(trace.devices_of_host.__getitem__, hosts))
-    gpus = [trace.device_list[d] for d in of_hosts if trace.device_list[d].kind == "gpu"]
+    gpus = _gpus(trace, hosts)
     if not gpus:
         return None
     is_amd = any(gpu.stats.get("device_vendor") == "AMD" for gpu in gpus)
@@ -438,12 +430,6 @@ def _transfer_per_step(
     """The transfer of some collectives, mean over the steps, rounded down; None without any step."""
     used = chosen & is_in(collectives.first_step, steps)
     return int(collectives.transfer_ps[used].sum()) // steps.size if steps.size else None
-
-
-def _counts(of_step: Int64Array, steps: Int64Array) -> Int64Array:
-    """How many begin in each of the steps."""
-    ordered = np.sort(of_step)
-    return np.searchsorted(ordered, steps, side="right") - np.searchsorted(ordered, steps)
 
 
 def _matched_by(by_keys: BoolArray) -> Matched | None:

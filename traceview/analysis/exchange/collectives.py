@@ -14,19 +14,17 @@ from traceview.analysis.exchange.collective_sums import (
     CollectiveResult,
     agreed,
     compute,
-    sidecars,
-)
-from traceview.analysis.exchange.layer_collectives import (
-    layer_collectives,
-    per_step,
-    used_steps,
 )
 from traceview.analysis.exchange.reduction_path import (
     LEAST_SUMMED,
+    SmallCollectives,
     events_in_windows,
     has_virtual_gpus,
+    layer_collectives,
+    per_step,
     reduction_paths,
     reduction_rows,
+    used_steps,
 )
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
@@ -223,55 +221,48 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | N
     """Small collectives, the other exposed ones, and sums off the links."""
     keys = rows_of_keys(context, context.ledger)
     rows = context.ledger.rows(states=EXPOSED.states) | keys
-    if (finding := _small(context, keys)) is not None:
-        small, told = finding
-        rows &= ~small
-        yield told
+    small = layer_collectives(context) or _many(context)
+    events = small.rows if small else np.empty(0, dtype=np.int64)
+    of_small = context.ledger.rows(states=SMALL.states, events=events) | keys
+    finding = _small(context, of_small, keys, small)
+    if finding is not None:
+        rows &= ~of_small
+        yield finding
     yield _exposed(context, rows, result)
     yield _off_gpu(context)
 
 
-def _small(context: Context, keys: BoolArray) -> tuple[BoolArray, Finding] | None:
-    """The finding about collectives of layers, else about many others, with its rows of the ledger."""
-    layers = layer_collectives(context)
-    if layers is None:
-        events, count, title = _many(context)
-    else:
-        events, count = layers.rows, layers.per_step
-        title = "norm" if layers.is_batch_norm else "layers"
-    rows = context.ledger.rows(states=SMALL.states, events=events) | keys
+def _small(
+    context: Context, rows: BoolArray, keys: BoolArray, of: SmallCollectives | None
+) -> Finding | None:
+    """The finding about collectives of layers, else about many others, and about the keys that are made for them."""
+    count, title, scopes = (of.per_step, of.title, of.scopes) if of else (0, "", frozenset())
     arguments: dict[str, Argument] = {"calls": Number(count, "collective")}
     evidence = [Evidence("collective_count", count, None, "")]
-    notes = [] if layers is None else ["layers"]
+    notes = ["layers"] if scopes else []
     if keys.any():
         notes.append("keys")
         arguments["keys"] = Time(context.ledger.loss(keys).mean_ps)
-    if layers is not None:
-        arguments["layers"] = Number(len(layers.scopes), "layer")
-        first = min(scope.decode("utf-8", "replace") for scope in layers.scopes)
+    if scopes:
+        arguments["layers"] = Number(len(scopes), "layer")
+        first = min(scope.decode("utf-8", "replace") for scope in scopes)
         evidence.append(Evidence("layer", first, None, "", value_is="op"))
-    finding = SMALL.of_rows(
+    return SMALL.of_rows(
         context,
         rows,
         arguments=arguments,
         confidence=("low", "cpu") if _is_on_cpu(context) else ("high", "" if title else "bytes"),
         evidence=evidence,
         title=title,
-        action="" if layers is None else "layers",
+        action="layers" if scopes else "",
         notes=notes,
         keeps_waiting=True,
     )
-    return None if finding is None else (rows, finding)
 
 
-def _many(context: Context) -> tuple[Int64Array, int, str]:
-    """The device rows of small collectives, or of those outside of the optimizer, how many a step has, and the title.
-
-    The latter where no bytes are recorded. None if they are few in a step, or the fewer.
-    """
+def _many(context: Context) -> SmallCollectives | None:
+    """The small collectives, or where no bytes are recorded those outside of the optimizer; None if they are few in a step, or the fewer."""
     collectives, steps = context.collectives, used_steps(context)
-    if not steps.size or not collectives.count:
-        return collectives.row[:0], 0, ""
     sizes = collectives.bytes_moved[collectives.collective]
     names = {op: context.trace.names.text(op) or "" for op in unique_ids(collectives.op).tolist()}
     own = [op for op, name in names.items() if name and not OPTIMIZER_SCOPE.search(name.encode())]
@@ -281,8 +272,9 @@ def _many(context: Context) -> tuple[Int64Array, int, str]:
     count = per_step(collectives, chosen, steps)
     everything = per_step(collectives, np.ones(chosen.size, dtype=np.bool_), steps)
     if count < max(SMALL.limits["fewest_calls"], everything / 2):
-        return collectives.row[:0], 0, ""
-    return collectives.row[chosen], count, "" if is_known[chosen].all() else "own"
+        return None
+    title = "" if is_known[chosen].all() else "own"
+    return SmallCollectives(collectives.row[chosen], count, title)
 
 
 def _is_on_cpu(context: Context) -> bool:
@@ -365,8 +357,8 @@ def _action(context: Context, result: CollectiveResult) -> str:
         return ""
     if packs is not None:
         return "packed" if packs <= 1 and (count or 0) > packs else "nccl"
-    every = sidecars(trace, range(len(trace.hosts)))
-    bytes_per_pack = agreed(sidecar.environment.strategy.bytes_per_pack for sidecar in every)
+    strategies = (host.captured.environment.strategy for host in trace.hosts)
+    bytes_per_pack = agreed(strategy.bytes_per_pack for strategy in strategies)
     if bytes_per_pack is not None:
         return "split" if bytes_per_pack else "packed"
     # NCCL does not serve the CPU.
@@ -484,7 +476,6 @@ def _speed(result: CollectiveResult) -> str:
 
 
 def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
-    """The time of each device in collectives; devices that took no part are left out."""
     rows = [row for row in result.devices if row.exposed_ps or row.wait_ps or row.last_count]
     is_per_step = any(row.communication_per_step_ps is not None for row in result.devices)
     each, ending = (" per step", "_per_step_ps") if is_per_step else ("", "_ps")
@@ -622,7 +613,6 @@ def collective_rows_section(rows: Table) -> doc.Section | None:
 
 
 def _with_first(rows: Table) -> Iterator[dict[str, Any]]:
-    """The rows; `first`: whether it is the first of its collective."""
     before = None
     for row in rows.rows():
         yield {**row, "first": row["collective"] != before}

@@ -22,6 +22,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Trace
+from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.trace.sidecar.sidecar import Sidecar, local_device
 from traceview.trace.strategy.replica_names import ReplicaNames
 from traceview.xplane.planes import ActivityClass
@@ -72,11 +73,6 @@ class DevicePhases(OfDevice, frozen=True):
     backward_ps: Picoseconds
     optimizer_ps: Picoseconds
     backward: bool | None
-
-    @property
-    def named_ps(self) -> int:
-        """The whole that the backward pass is a share of."""
-        return self.forward_ps + self.backward_ps + self.optimizer_ps
 
 
 class Gradients(Record, frozen=True):
@@ -136,10 +132,10 @@ def _with_empty_batches(trace: Trace, rows: Sequence[DevicePhases]) -> set[str]:
 
     The examples of a batch go to the first replicas of a host (measured with TensorFlow 2.21).
     """
-    sidecar = trace.hosts[0].sidecar
-    if len(trace.hosts) > 1 or sidecar is None or not _is_below_replicas(sidecar):
+    captured = trace.hosts[0].captured
+    if len(trace.hosts) > 1 or not _is_below_replicas(captured):
         return set()
-    examples = sidecar.environment.batch.global_ or 0
+    examples = captured.environment.batch.global_ or 0
     return {row.device for row in rows if (*row.replicas, row.ordinal)[0] >= examples}
 
 
@@ -147,19 +143,16 @@ def _is_meant_for_several(trace: Trace, device: int) -> bool:
     entry = trace.device_list[device]
     kind = (entry.host, entry.kind)
     alike_count = sum((other.host, other.kind) == kind for other in trace.device_list)
-    sidecar = trace.hosts[entry.host].sidecar
-    planned_count = len(sidecar.environment.strategy.devices or ()) if sidecar else 0
-    if sidecar and sidecar.has_virtual_gpus:
+    captured = trace.hosts[entry.host].captured
+    planned_count = len(captured.environment.strategy.devices or ())
+    if captured.has_virtual_gpus:
         # Several replicas on parts of one GPU are one device of the trace.
-        planned_count = min(planned_count, len(sidecar.physical_gpus))
-    return max(alike_count, planned_count) > 1 or _could_be_several(sidecar)
+        planned_count = min(planned_count, len(captured.physical_gpus))
+    return max(alike_count, planned_count) > 1 or _could_be_several(captured.environment)
 
 
-def _could_be_several(sidecar: Sidecar | None) -> bool:
+def _could_be_several(environment: RecordedEnvironment) -> bool:
     """Whether a mirroring strategy has one replica on a machine with more devices of its kind."""
-    if sidecar is None:
-        return False
-    environment = sidecar.environment
     strategy = environment.strategy
     if "Mirrored" not in (strategy.class_ or "") or strategy.replicas != 1:
         return False
@@ -178,43 +171,40 @@ def _reasons(
 ) -> Iterator[tuple[str, dict[str, Argument]]]:
     """The reasons that evidence shows for gradients on only one device, with what their sentences name."""
     entry = trace.device_list[device]
-    sidecar = trace.hosts[entry.host].sidecar
-    together = _replicas_together(names, device, sidecar)
-    if sidecar is not None:
-        environment = sidecar.environment
-        strategy, replicas = environment.strategy, environment.strategy.replicas or 0
-        is_several = len(strategy.devices or ()) > 1 or replicas > 1
-        if strategy.class_ is not None and strategy.found_by == "memory" and is_several:
-            yield "unused_strategy", {}
-        elif strategy.class_ is not None and replicas == 1:
-            yield "one_replica", {}
-        outside = sum(graph.not_mirrored or 0 for graph in sidecar.placement.functions)
-        if "Mirrored" in (strategy.class_ or "") and replicas > 1 and outside:
-            yield "outside_scope", {"variables": Number(outside, "variable")}
-        pinned = 0 if together else _pinned_count(sidecar)
-        if pinned:
-            yield "pinned_ops", {"pinned": Number(pinned, "op")}
-        if _is_below_replicas(sidecar):
-            examples = Number(environment.batch.global_ or 0, "example")
-            yield "small_batch", {"examples": examples, "all": Number(replicas, "replica")}
-        shown, of_machine = len(sidecar.physical_gpus), len(environment.links.gpus or ())
-        is_hidden = "CUDA_VISIBLE_DEVICES" in (environment.variables or {})
-        if is_hidden and shown == 1 < of_machine:
-            yield "visible_devices", {"shown": Among(1, of_machine, "GPU")}
-        visible = [name for name in environment.devices.visible or () if "GPU" in name]
-        if len(visible) == 1 < shown:
-            yield "set_visible_devices", {"set": Among(1, shown, "GPU")}
+    captured = trace.hosts[entry.host].captured
+    environment, physical = captured.environment, captured.physical_gpus
+    together = [] if captured.has_virtual_gpus else _replicas_together(names, device)
+    strategy, replicas = environment.strategy, environment.strategy.replicas or 0
+    is_several = len(strategy.devices or ()) > 1 or replicas > 1
+    if strategy.class_ is not None and strategy.found_by == "memory" and is_several:
+        yield "unused_strategy", {}
+    elif strategy.class_ is not None and replicas == 1:
+        yield "one_replica", {}
+    outside = sum(graph.not_mirrored or 0 for graph in captured.placement.functions)
+    if "Mirrored" in (strategy.class_ or "") and replicas > 1 and outside:
+        yield "outside_scope", {"variables": Number(outside, "variable")}
+    pinned = 0 if together else _pinned_count(captured)
+    if pinned:
+        yield "pinned_ops", {"pinned": Number(pinned, "op")}
+    if _is_below_replicas(captured):
+        examples = Number(environment.batch.global_ or 0, "example")
+        yield "small_batch", {"examples": examples, "all": Number(replicas, "replica")}
+    of_machine = len(environment.links.gpus or ())
+    is_hidden = "CUDA_VISIBLE_DEVICES" in (environment.variables or {})
+    if is_hidden and len(physical) == 1 < of_machine:
+        yield "visible_devices", {"shown": Among(1, of_machine, "GPU")}
+    visible = [name for name in environment.devices.visible or () if "GPU" in name]
+    if len(visible) == 1 < len(physical):
+        yield "set_visible_devices", {"set": Among(1, len(physical), "GPU")}
     if together:
         yield "replicas_together", {"together": Number(len(together), "replica")}
-    taken = _taken(entry.ordinal, sidecar) if sidecar is not None else None
-    if taken is not None:
+    taken = _taken(entry.ordinal, captured)
+    if taken:
         yield "gpu_shared", taken
 
 
-def _replicas_together(names: ReplicaNames, device: int, sidecar: Sidecar | None) -> list[int]:
-    """The replicas that computed gradients on one device, if several did and it is not divided into virtual GPUs."""
-    if sidecar and sidecar.has_virtual_gpus:
-        return []
+def _replicas_together(names: ReplicaNames, device: int) -> list[int]:
+    """The replicas that computed gradients on one device, if several did."""
     lengths = names.of_gradients(device)
     # Constants of another replica may be folded into this one.
     least = _FOLDED_RATIO * max(lengths.values(), default=0)
@@ -222,14 +212,14 @@ def _replicas_together(names: ReplicaNames, device: int, sidecar: Sidecar | None
     return replicas if len(replicas) > 1 else []
 
 
-def _pinned_count(sidecar: Sidecar) -> int:
+def _pinned_count(captured: Sidecar) -> int:
     """Ops of the step that request one device, where none requests another; 0 where there are few."""
-    strategy, task = sidecar.environment.strategy, sidecar.environment.cluster
+    strategy, task = captured.environment.strategy, captured.environment.cluster
     if strategy.is_used and strategy.replicas == 1:
         # Such a strategy pins ops to its only device itself.
         return 0
     count = 0
-    for graph in sidecar.placement.functions:
+    for graph in captured.placement.functions:
         pinned = {
             local_device(name, task.role, task.index): count
             for name, count in graph.ops_per_device.items()
@@ -241,30 +231,28 @@ def _pinned_count(sidecar: Sidecar) -> int:
     return count
 
 
-def _taken(ordinal: int, sidecar: Sidecar) -> dict[str, Argument] | None:
-    """GPUs that another process uses, and what it holds there."""
-    held_bytes = count = 0
-    for gpu in sidecar.outside_view.devices:
-        if gpu.ordinal is None or gpu.ordinal == ordinal:
-            continue
-        holding = [
+def _taken(ordinal: int, captured: Sidecar) -> dict[str, Argument]:
+    """GPUs that another process uses, and what it holds there; empty without any."""
+    others = [
+        [
             process
             for process in gpu.other_processes or ()
             if (process.memory_bytes or 0) >= _SHARED_RATIO * (gpu.memory_total_bytes or LARGEST)
             or (process.utilization_ratio or 0) >= _SHARED_RATIO
         ]
-        count += bool(holding)
-        held_bytes += sum(process.memory_bytes or 0 for process in holding)
-    if not count:
-        return None
-    held: dict[str, Argument] = {"held": Size(held_bytes)} if held_bytes else {}
-    return {"taken": Number(count, "GPU"), **held}
+        for gpu in captured.outside_view.devices
+        if gpu.ordinal not in (None, ordinal)
+    ]
+    count = sum(map(bool, others))
+    held = sum(process.memory_bytes or 0 for processes in others for process in processes)
+    taken: dict[str, Argument] = {"taken": Number(count, "GPU")} if count else {}
+    return taken | {"held": Size(held)} if held else taken
 
 
-def _is_below_replicas(sidecar: Sidecar) -> bool:
+def _is_below_replicas(captured: Sidecar) -> bool:
     """Whether the batch has fewer examples than there are replicas."""
-    batch = sidecar.environment.batch.global_
-    return batch is not None and batch < (sidecar.environment.strategy.replicas or 0)
+    batch = captured.environment.batch.global_
+    return batch is not None and batch < (captured.environment.strategy.replicas or 0)
 
 
 # The rule
@@ -344,8 +332,9 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding | None]:
     for named in reasons.values():
         arguments.update(named)
     row = next(row for row in result.devices if row.device == key)
+    named_ps = row.forward_ps + row.backward_ps + row.optimizer_ps
     evidence = (
-        Evidence("backward_ratio", row.backward_ps / (row.named_ps or 1), BACKWARD_RATIO, key),
+        Evidence("backward_ratio", row.backward_ps / named_ps, BACKWARD_RATIO, key),
         *(
             Evidence("backward_count", other.backward_count, None, other.device)
             for other in result.devices

@@ -1,4 +1,4 @@
-"""Recognises how the devices of a host sum their gradients: through NCCL or by copies.
+"""Recognises how the devices of a host sum their gradients, through NCCL or by copies, and which collectives are of layers.
 
 NCCL and the collective ops have kernels and ops of their own. A reduction without them is a sum, `AddN`, and copies
 that bring the parts there. Names distinguish that sum from others (TensorFlow 2.21): ops that a replica k ≥ 1 runs for
@@ -13,12 +13,18 @@ itself have `replica_<k>` in their names, and the sum over replicas does not.
     instructions of XLA programs                                              xla
 
 Every healthy step sums and copies a scalar loss, so copies smaller than gradients do not count.
+
+Tells collectives that layers of the model make from those that sum gradients. Gradients are summed once per step, after the
+backward pass and in a scope of the optimizer. A layer that computes over all replicas, such as synchronised batch normalisation,
+makes its collectives in its own scope, which the backward pass has too; there each of them may have one more, which TensorFlow
+names after no layer (TensorFlow 2.21).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -30,10 +36,20 @@ from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Context
 from traceview.base.codes import Code
 from traceview.base.ids import groups_of, is_in, unique_ids
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
+from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
+from traceview.trace.device.op_names import (
+    LONGEST_NAME,
+    OPTIMIZER_SCOPE,
+    Phase,
+    op_names,
+    phases_of,
+    split_op,
+)
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.strategy.collectives import Collectives
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
@@ -49,6 +65,12 @@ Path: TypeAlias = Literal[
 ]
 
 Cause: TypeAlias = Literal["variables", "updates", "virtual", "configured"]
+_CAUSES: Final[Mapping[Cause, str]] = {
+    "variables": "variables are on the CPU",
+    "updates": "variables are updated on the CPU",
+    "virtual": "NCCL does not support GPUs that are divided into virtual devices",
+    "configured": "the strategy is set up with cross_device_ops",
+}
 
 LEAST_SUMMED: Final = 3
 """GPUs whose gradients one of them sums: with two of them it is as good as any other way."""
@@ -62,14 +84,6 @@ LEAST_PS_PER_STEP: Final = 100 * PS_PER_US
 
 LEAST_GRADIENT_RATIO: Final = 0.5
 """Copies of a smaller share of the gradients carry something else; our own choice."""
-
-_CROSS_DEVICE_OPS: Final = (
-    "CollectiveAllReduce",
-    "HierarchicalCopyAllReduce",
-    "NcclAllReduce",
-    "ReductionToOneDevice",
-)
-"""Classes of TensorFlow; the name of any other one is of the script."""
 
 
 class _Op(Code):
@@ -109,6 +123,10 @@ class ReductionPath(Struct, frozen=True):
     cause: Cause | None = None
 
 
+def _because(path: Path, cause: Cause | None) -> ReductionPath:
+    return ReductionPath(path, None if cause is None else _CAUSES[cause], cause)
+
+
 def events_in_windows(context: Context) -> Int64Array:
     """The rows of the collectives that overlap the window of their host, ascending; `Context.once` keeps it."""
     columns, collectives = context.trace.device_columns, context.collectives
@@ -125,11 +143,9 @@ def reduction_paths(context: Context) -> dict[int, ReductionPath]:
     """The path of each host that has a window, from what runs in it; `Context.once` keeps it."""
     trace, collectives = context.trace, context.collectives
     inside = context.once(events_in_windows)
-    groups = [inside[rows] for rows in groups_of(collectives.host[inside])]
-    rows_of_host = {int(collectives.host[rows[0]]): rows for rows in groups}
     paths = {}
     for host in context.selection.windows:
-        rows = rows_of_host.get(host, np.empty(0, dtype=np.int64))
+        rows = inside[collectives.host[inside] == host]
         if _are_of_xla(trace, collectives.row[rows]):
             paths[host] = ReductionPath("xla")
         else:
@@ -171,15 +187,11 @@ def reduction_rows(context: Context) -> BoolArray:
 
 def has_virtual_gpus(trace: Trace, host: int) -> bool:
     """Whether replicas share a GPU, as far as the sidecar says."""
-    sidecar = trace.hosts[host].sidecar
-    return sidecar is not None and sidecar.has_virtual_gpus
+    return trace.hosts[host].captured.has_virtual_gpus
 
 
 def _gpus(context: Context, host: int) -> list[int]:
-    """The GPUs of a host that compute."""
     trace, activities = context.trace, context.activities
-    if host not in context.selection.windows:
-        return []
     return [
         device
         for device in trace.devices_of_host[host]
@@ -203,6 +215,9 @@ def _op_kinds(context: Context) -> npt.NDArray[np.uint8]:
 # The path
 
 
+_UNRECORDED: Final = "collective ops ran; neither kernels nor copies of gradients were recorded"
+
+
 class _Recognition:
     """Finds the path of one host from the events of its devices and its ops in the window.
 
@@ -216,9 +231,10 @@ class _Recognition:
         self._trace, self._launching = trace, launching
         self._does = context.once(_op_kinds)
         self._step_count = max(1, len(context.selection.steps.get(host, ())))
-        self._sidecar, self._is_virtual = trace.hosts[host].sidecar, has_virtual_gpus(trace, host)
+        self._environment = trace.hosts[host].captured.environment
         self._devices = list(trace.devices_of_host[host])
         self._kinds = {trace.device_list[i].kind for i in self._devices}
+        self._is_virtual = "gpu" in self._kinds and has_virtual_gpus(trace, host)
         rows = trace.device_rows(host)
         self._rows = rows[rows_in(columns.start_ps[rows], columns.end_ps[rows], window)]
         of_host = calls.rows_of_host(host)
@@ -238,12 +254,10 @@ class _Recognition:
             return ReductionPath("collective_ring", "; ".join(filter(None, reasons)) or None)
         path = self._by_copies() if has_gpus else self._on_replicas()
         if is_asked and path.path == "none":
-            reason = "collective ops ran; neither kernels nor copies of gradients were recorded"
-            return ReductionPath("none", reason)
+            return ReductionPath("none", _UNRECORDED)
         return path
 
     def _has(self, kinds: tuple[_Op, ...], names: Int32Array) -> bool:
-        """Whether one of these ops does that."""
         return bool(is_in(self._does[names], kinds).any())
 
     # NCCL, and the collective ops without it
@@ -270,9 +284,9 @@ class _Recognition:
     def _why_ring(self) -> str:
         if self._kinds == {"replica"}:
             return "NCCL does not support CPU devices"
-        return dict(self._causes()).get("virtual") or (
-            "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING implementation"
-        )
+        if self._is_virtual:
+            return _CAUSES["virtual"]
+        return "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING implementation"
 
     # Copies and sums
 
@@ -282,7 +296,7 @@ class _Recognition:
         is_sum = (self._does[op] == _Op.SUM) & (class_ == ActivityClass.COMPUTE)
         summing = unique_ids(columns.device[rows[is_sum]])
         if len(self._devices) > 1 and summing.size and self._is_gradients(rows[columns.p2p[rows]]):
-            return self._on_devices(summing.size, *self._causes())
+            return self._on_devices(summing.size)
         on_cpu = ~is_in(self._called, unique_ids(op[op >= 0]))
         sums = self._called[on_cpu & (self._does[self._called] == _Op.SUM)]
         # Replicas that share a GPU copy both their gradients from it.
@@ -298,8 +312,7 @@ class _Recognition:
         if not both_ways or 2 * sums.size < self._step_count:
             return ReductionPath("none")
         updates = bool((on_cpu & (self._does[self._called] == _Op.UPDATE)).any())
-        cause, why = next(self._causes(on_cpu=True, updates=updates), (None, None))
-        return ReductionPath("cpu_bounce", why, cause)
+        return _because("cpu_bounce", next(self._causes(on_cpu=True, updates=updates), None))
 
     def _is_gradients(self, rows: Int64Array) -> bool:
         """Whether copies move as much per step as gradients would."""
@@ -309,8 +322,7 @@ class _Recognition:
         if known.size == 0:
             lasted = int(columns.duration_ps[rows].sum())
             return lasted >= LEAST_PS_PER_STEP * self._step_count
-        sidecar = self._sidecar
-        gradients = sidecar.environment.training.gradient_bytes if sidecar else None
+        gradients = self._environment.training.gradient_bytes
         least = LEAST_GRADIENT_RATIO * gradients if gradients else LEAST_BYTES_PER_STEP
         return int(known.sum()) >= least * self._step_count
 
@@ -326,31 +338,134 @@ class _Recognition:
         rows = rows[is_in(columns.op[rows], scoped)]
         if len(self._devices) < 2 or not rows.size:
             return ReductionPath("none")
-        configured = [cause for cause in self._causes() if cause[0] == "configured"]
-        return self._on_devices(unique_ids(columns.device[rows]).size, *configured)
+        return self._on_devices(unique_ids(columns.device[rows]).size)
 
-    def _on_devices(self, device_count: int, *causes: tuple[Cause, str]) -> ReductionPath:
-        """The path of sums on so many devices. `causes`: of sums on one; of those on several the strategy is."""
+    def _on_devices(self, device_count: int) -> ReductionPath:
+        """The path of sums on so many devices; on several it is the strategy's alone."""
         if device_count > 1:
-            return ReductionPath("hierarchical_copy", dict(causes).get("configured"))
-        cause, why = next(iter(causes), (None, None))
-        return ReductionPath("one_device", why, cause)
+            is_set_up = "configured" in self._causes()
+            return _because("hierarchical_copy", "configured" if is_set_up else None)
+        return _because("one_device", next(self._causes(), None))
 
-    def _causes(
-        self, *, on_cpu: bool = False, updates: bool = False
-    ) -> Iterator[tuple[Cause, str]]:
-        """Why the gradients are not summed over the links between GPUs, by its key and in words, the first first."""
-        strategy = self._sidecar.environment.strategy if self._sidecar else None
-        devices = strategy.parameter_devices if strategy else None
-        if on_cpu and any("CPU" in device for device in devices or ()):
-            yield "variables", "variables are on the CPU"
+    def _causes(self, *, on_cpu: bool = False, updates: bool = False) -> Iterator[Cause]:
+        """Why the gradients are not summed over the links between GPUs, the first first."""
+        strategy = self._environment.strategy
+        if on_cpu and any("CPU" in device for device in strategy.parameter_devices or ()):
+            yield "variables"
         if updates:
-            yield "updates", "variables are updated on the CPU"
+            yield "updates"
         # Without a strategy's order such replicas sum on a GPU.
         if self._is_virtual and not on_cpu:
-            yield "virtual", "NCCL does not support GPUs that are divided into virtual devices"
-        operations = strategy.cross_device_ops if strategy else None
-        if operations in _CROSS_DEVICE_OPS:
-            yield "configured", f"the strategy uses {operations}"
-        elif operations:
-            yield "configured", "the strategy has cross-device ops of the script"
+            yield "virtual"
+        if strategy.cross_device_ops:
+            yield "configured"
+
+
+# Collectives of layers
+
+_GRADIENTS: Final = b"gradient_tape/"
+_OF_CALL: Final = re.compile(rb"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
+_BATCH_NORM: Final = re.compile(rb"batch_?norm", re.IGNORECASE)
+
+
+class SmallCollectives(Struct, frozen=True, eq=False):
+    """Collectives that exchange little each. `rows`: int64, of the device columns. `per_step`: in a used step, median.
+
+    `title`: of the finding about them. `scopes`: of the layers that they are of.
+    """
+
+    rows: Int64Array
+    per_step: int
+    title: str
+    scopes: frozenset[bytes] = frozenset()
+
+
+def layer_collectives(context: Context) -> SmallCollectives | None:
+    """The collectives of layers; None without any in a used step."""
+    trace, collectives, steps = context.trace, context.collectives, used_steps(context)
+    scope_of = {
+        op: _path(split_op(trace.names.text(op) or "")[0]).rpartition(b"/")[0]
+        for op in unique_ids(collectives.op).tolist()
+        if op != NONE
+    }
+    of_layers, of_step = _scopes(trace)
+    is_forward = _asked_in(collectives, scope_of, of_layers)
+    is_backward = _asked_in(collectives, scope_of, of_step)
+    is_backward &= _before_the_last_gradient(trace, collectives, is_backward)
+    forward, backward = (per_step(collectives, rows, steps) for rows in (is_forward, is_backward))
+    if not forward:
+        return None
+    # More of them cannot all belong to these layers: some may sum gradients.
+    rows = is_forward | is_backward if backward <= forward else is_forward
+    layers = of_layers & set(scope_of.values())
+    title = "norm" if all(map(_BATCH_NORM.search, layers)) else "layers"
+    count = per_step(collectives, rows, steps)
+    return SmallCollectives(collectives.row[rows], count, title, layers)
+
+
+def used_steps(context: Context) -> Int64Array:
+    """The numbers of the used steps, ascending."""
+    return np.array(sorted({s.number for s in context.selection.used_steps}), dtype=np.int64)
+
+
+def per_step(collectives: Collectives, rows: BoolArray | Int64Array, steps: Int64Array) -> int:
+    """How many of the collectives of some rows begin in a used step, median, rounded down; 0 without steps."""
+    of_step = np.sort(collectives.first_step[unique_ids(collectives.collective[rows])])
+    return median_ps(places(of_step, steps, right=True) - places(of_step, steps)) or 0
+
+
+def _asked_in(
+    collectives: Collectives, scope_of: Mapping[int, bytes], scopes: frozenset[bytes]
+) -> BoolArray:
+    """Which collectives were asked for by an op right in one of some scopes."""
+    ops = [op for op, scope in scope_of.items() if scope in scopes]
+    return is_in(collectives.op.astype(np.int64), np.array(sorted(ops), dtype=np.int64))
+
+
+def _scopes(trace: Trace) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """The scopes of layers, which ops of the backward pass repeat, and those around the model, b"" among them.
+
+    A scope that the script puts around the step has most gradient ops or the optimizer in it, and is none of a layer.
+    """
+    gradients: Counter[bytes] = Counter()
+    of_step: set[bytes] = {b""}
+    of_optimizer: set[bytes] = set()
+    gradient_count = 0
+    # Replicas have the same ops, so that each is read once.
+    for path in {_path(name) for name, _ in trace.once(op_names).ops if name is not None}:
+        if path.startswith(_GRADIENTS):
+            gradient_count += 1
+            gradients.update(_around(path.removeprefix(_GRADIENTS).rpartition(b"/")[0]))
+        elif (optimizer := OPTIMIZER_SCOPE.search(path)) is not None:
+            of_step.update(_around(path[: optimizer.start()]))
+            of_optimizer.update(_around(path[: optimizer.end()].rstrip(b"/")))
+    of_step.update(scope for scope, count in gradients.items() if 2 * count > gradient_count)
+    layers = gradients.keys() - of_step - of_optimizer
+    return frozenset(layers), frozenset(of_step)
+
+
+def _around(scope: bytes) -> Iterator[bytes]:
+    while scope:
+        yield scope
+        scope = scope.rpartition(b"/")[0]
+
+
+def _path(name: str) -> bytes:
+    """The path of an op, whose name is without replica and type, without the function that was called."""
+    return _OF_CALL.sub(b"", name[:LONGEST_NAME].encode())
+
+
+def _before_the_last_gradient(trace: Trace, collectives: Collectives, rows: BoolArray) -> BoolArray:
+    """Which of `rows` end before an op of the backward pass begins, in the same step on their device."""
+    columns, phase = trace.device_columns, phases_of(trace)
+    result = np.zeros(rows.size, dtype=np.bool_)
+    for device in unique_ids(collectives.device[rows]).tolist():
+        of_device = columns.rows_of(device)
+        gradients = np.sort(columns.start_ps[of_device][phase[of_device] == Phase.BACKWARD])
+        own = np.flatnonzero(rows & (collectives.device == device))
+        end = collectives.end_ps[own]
+        steps = trace.steps_by_host[trace.device_list[device].host].steps
+        step_ends = np.array([step.end_ps for step in steps], dtype=np.int64)
+        step_end = np.append(step_ends, end.max())[np.searchsorted(step_ends, end, side="right")]
+        result[own] = np.searchsorted(gradients, step_end) > np.searchsorted(gradients, end)
+    return result

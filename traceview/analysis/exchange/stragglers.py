@@ -105,15 +105,9 @@ class Straggler(Struct, frozen=True, eq=False):
     shares_cores: bool
 
 
-def device_waits(ledger: Ledger) -> BoolArray:
-    """The rows in which a device waits for another one that is late."""
-    return ledger.rows(states=(State.DEVICE_WAIT,))
-
-
 def waits_for_known(ledger: Ledger) -> BoolArray:
-    """Those of them in which it is known which device of the ledger is late."""
-    columns = ledger.columns
-    waits = device_waits(ledger)
+    """The rows in which a device waits for another one that is late, and it is known which one of the ledger."""
+    columns, waits = ledger.columns, ledger.rows(states=(State.DEVICE_WAIT,))
     waits &= (columns.by_kind == By.DEVICE) & is_in(columns.by, list(ledger.devices))
     return waits
 
@@ -147,14 +141,10 @@ def _by_step(
 
 def straggler(context: Context) -> Straggler | None:
     """The straggler of a run; None where no device is the reason for enough of the waiting."""
-    return context.once(_straggler)
-
-
-def _straggler(context: Context) -> Straggler | None:
     ledger = context.ledger
     late_ps = _late_by_step(ledger)
     of_device = late_ps.sum(axis=1)
-    whole = int(ledger.columns.duration_ps[device_waits(ledger)].sum())
+    whole = int(ledger.columns.duration_ps[ledger.rows(states=(State.DEVICE_WAIT,))].sum())
     count = len(ledger.devices)
     if count < 2 or not of_device.any():
         return None
@@ -204,7 +194,6 @@ def is_steady(late_ps: Int64Array, place: int) -> bool:
 
 
 def _shares_cores(trace: Trace, device: int, devices: Sequence[int]) -> bool:
-    """Whether a device is a replica and others are on its machine."""
     machines = [machine_of(trace.hosts[trace.device_list[other].host]) for other in devices]
     own = machines[devices.index(device)]
     return trace.device_list[device].kind == "replica" and machines.count(own) > 1
@@ -232,7 +221,6 @@ def _reason(
 
 
 def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
-    """The mean step of a device by state."""
     result = np.zeros(len(State))
     for state, ps in ledger.by_state(device).items():
         result[state] = ps / (ledger.steps_of_device[device] or 1)
@@ -252,8 +240,7 @@ def _work(
     trace = context.trace
     count, total = _kernels(context, [device, *waiting])
     mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
-    mean[0] = np.where(count[0] > 0, mean[0], mean[1])
-    mean[1] = np.where(count[1] > 0, mean[1], mean[0])
+    mean = np.where(count > 0, mean, mean[::-1])
     longer = total[0] - total[1]
     whole = float(longer[longer > 0].sum())
     order = np.argsort(-longer, kind="stable")[:_KERNELS_NAMED]

@@ -48,7 +48,7 @@ from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
-from traceview.trace.device.correlation import Copies, copies_of
+from traceview.trace.device.correlation import copies_of
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
@@ -160,15 +160,15 @@ def compute(context: Context) -> Transfers | Skipped:
         first, last = np.searchsorted(copies.row, (own.start, own.stop)).tolist()
         of_device = copies.row[first:last]
         inside = rows_in(columns.start_ps[of_device], columns.end_ps[of_device], window) + first
-        in_window = Copies(copies.row[inside], copies.op[inside], copies.thread[inside])
-        class_ = columns.class_[in_window.row]
+        rows_inside = copies.row[inside]
+        class_ = columns.class_[rows_inside]
         directions = {
             way: _direction(
-                context, device, way, in_window.row[class_ == CLASS_KEYS.index(way)], in_steps[way]
+                context, device, way, rows_inside[class_ == CLASS_KEYS.index(way)], in_steps[way]
             )
             for way in COPIES
         }
-        sources = _sources(trace, device, in_window, exposed[inside])
+        sources = _sources(trace, device, inside, exposed)
         top = tuple(sources[: context.options.rows_of(TOP_SOURCES)])
         link = _link(trace, window.host)
         rows.append(DeviceTransfers(*trace.identity(device), directions, link, top))
@@ -214,25 +214,28 @@ def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | No
     return int(pageable.sum())
 
 
-def _sources(trace: Trace, device: int, copies: Copies, exposed: Int64Array) -> list[CopySource]:
-    """The sources of the copies of one device, those with the longest exposed time first; `exposed`: of each copy."""
-    columns, text = trace.device_columns, trace.names.text
-    ops, of_copy = unique_inverse(copies.op)
+def _sources(
+    trace: Trace, device: int, inside: Int64Array, exposed: Int64Array
+) -> list[CopySource]:
+    """The sources of some copies of one device, those with the longest exposed time first; `exposed`: of each copy."""
+    columns, copies = trace.device_columns, trace.once(copies_of)
+    ops, of_copy = unique_inverse(copies.op[inside])
+    texts = map(trace.names.text, ops.tolist())
     # Replicas of an op are one.
-    named = [(None, None) if op == NONE else split_op(text(op) or "") for op in ops.tolist()]
+    named = [(None, None) if text is None else split_op(text) for text in texts]
     place = {op: at for at, op in enumerate(dict.fromkeys(named))}
     number = np.array([place[op] for op in named], dtype=np.int64)[of_copy]
-    class_ = columns.class_[copies.row]
+    class_ = columns.class_[copies.row[inside]].astype(np.int64)
     sources = []
-    for members in groups_of(class_.astype(np.int64), number, copies.thread):
-        first, rows = members[0], copies.row[members]
-        name, type_ = named[of_copy[first]]
-        size, thread = columns.bytes[rows], int(copies.thread[first])
+    for alike in groups_of(class_, number, copies.thread[inside]):
+        members, (name, type_) = inside[alike], named[of_copy[alike[0]]]
+        rows, thread = copies.row[members], int(copies.thread[members[0]])
+        size = columns.bytes[rows]
         known = size[size != UNKNOWN_BYTES]
         sources.append(
             CopySource(
                 device=trace.device_key(device),
-                direction=trace.class_name(int(class_[first])),
+                direction=trace.class_name(int(class_[alike[0]])),
                 op=name,
                 op_type=type_,
                 thread=None if thread == NONE else trace.lines[thread].name,
@@ -251,8 +254,7 @@ def _link(trace: Trace, host: int) -> int | None:
     The sidecar lists the GPUs of the machine in the order of NVML, which may differ from that of the process. The
     generation is the largest possible one, because an idle GPU saves power on a slower one.
     """
-    sidecar = trace.hosts[host].sidecar
-    gpus = sidecar.environment.links.gpus if sidecar is not None else None
+    gpus = trace.hosts[host].captured.environment.links.gpus
     speeds = {
         pcie_bytes_per_second(
             gpu.pcie_generation_max or gpu.pcie_generation, gpu.pcie_width or gpu.pcie_width_max
@@ -514,8 +516,6 @@ TITLE: Final = "Transfers"
 
 
 class _Row(NamedTuple):
-    """The copies of a device in one direction."""
-
     of: DeviceTransfers
     device: str
     way: str
@@ -567,7 +567,6 @@ def transfers_section(view: View, result: Transfers) -> doc.Section | None:
 
 
 def _lead(rows: Sequence[_Row]) -> str:
-    """The direction that costs most, on the device where it does."""
     row = max(rows, key=lambda row: row.copies.exposed_ratio or 0.0)
     step = "window" if row.copies.exposed_ps_per_step is None else "step"
     if not row.copies.exposed_ratio:

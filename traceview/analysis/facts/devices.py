@@ -13,6 +13,7 @@ from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.intervals import Int64Array
 from traceview.ledger.path import clocks_agree
+from traceview.trace.device.memory import allocators
 from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Trace
 from traceview.trace.strategy.replica_names import ReplicaNames
@@ -47,10 +48,11 @@ def statuses(run: Run) -> list[str]:
     compute_ps = [activity.compute.length for activity in run.activities]
     columns, busiest = run.trace.device_columns, busiest_peers(run)
     result = []
-    for index, device in enumerate(run.trace.device_list):
+    for index in range(len(run.trace.device_list)):
         classes = columns.class_[columns.rows_of(index)]
         if classes.size == 0:
-            result.append("memory_only" if device.memory_held_bytes else "empty")
+            allocator = run.trace.once(allocators).of_device.get(index)
+            result.append("memory_only" if allocator and allocator.held_bytes[-1] else "empty")
         elif (classes >= ActivityClass.H2D).all():
             result.append("copy_only")
         elif compute_ps[index] < MARGINAL_RATIO * compute_ps[busiest[index]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
@@ -152,32 +153,32 @@ class DeviceMemory(OfDevice, frozen=True):
     unrecorded_bytes: Count
 
     @property
-    def free_bytes(self) -> int | None:
-        """Bytes that the allocator may still give out at the peak of the process; None where that is not recorded."""
-        return _left(self.capacity_bytes, self.process_peak_bytes)
+    def most_bytes(self) -> int:
+        """The most that the allocator may give out; 0 where that is not recorded, which leaves nothing free."""
+        return self.capacity_bytes or 0
 
     @property
-    def free_at_peak_bytes(self) -> int | None:
+    def free_bytes(self) -> int:
+        """Bytes that the allocator may still give out at the peak of the process."""
+        return max(self.most_bytes - self.process_peak_bytes, 0)
+
+    @property
+    def free_at_peak_bytes(self) -> int:
         """Bytes that it may still give out at the peak in the window."""
-        return _left(self.capacity_bytes, self.peak_bytes)
+        return max(self.most_bytes - self.peak_bytes, 0)
 
     @property
     def largest_piece_bytes(self) -> int | None:
         """How much of that is in one piece at most; None where it is not recorded."""
-        free, ratio = self.free_at_peak_bytes, self.fragmentation_ratio
-        return None if free is None or ratio is None else round(free * (1 - ratio))
+        ratio = self.fragmentation_ratio
+        return None if ratio is None else round(self.free_at_peak_bytes * (1 - ratio))
 
     @property
     def steps_to_full(self) -> int | None:
         """After how many more steps memory that grows is full; None where it is not known to."""
-        free, growth = self.free_bytes, self.growth
-        if free is None or growth is None or growth.bytes_per_step <= 0:
+        if not self.most_bytes or self.growth is None or self.growth.bytes_per_step <= 0:
             return None
-        return free // growth.bytes_per_step
-
-
-def _left(capacity: int | None, used: int) -> int | None:
-    return None if capacity is None else max(capacity - used, 0)
+        return self.free_bytes // self.growth.bytes_per_step
 
 
 # What programs say
@@ -229,12 +230,6 @@ class ProgramMemory(Record, frozen=True):
         return self.argument_bytes + self.result_bytes + self.constant_bytes + self.temporary_bytes
 
 
-def program_memory(context: Context) -> tuple[ProgramMemory, ...]:
-    """The programs that take most."""
-    ranked = sorted(context.trace.program_buffers, key=lambda of: (-of.whole_bytes, of.program))
-    return tuple(_program(context.trace, of) for of in ranked[:MOST_PROGRAMS])
-
-
 def _program(trace: Recording, of: ProgramBuffers) -> ProgramMemory:
     return ProgramMemory(
         program=_ID.sub("", of.program.decode("utf-8", "replace")),
@@ -254,36 +249,32 @@ def _held(trace: Recording, of: ProgramBuffers) -> list[HeldByProgram]:
     for live in of.live:
         place, phase = places[live.scope]
         name = live.scope if live.kind == _ARGUMENT else "/".join(place.scopes)
-        kinds = live.kind, PHASES.get(phase, OTHER)
-        live_rows.append((name or None, kinds, live.bytes, live.count))
+        live_rows.append((name, live.kind, PHASES.get(phase, OTHER), live.bytes, live.count))
     rows = [
         HeldByProgram(kind, name, phase, size, count)
-        for name, _, (kind, phase), size, count in _alike(live_rows)
+        for name, _, kind, phase, size, count in _alike(live_rows)
     ]
     return sorted(rows, key=lambda row: (-row.bytes, row.kind, row.held_by or "", row.phase))
 
 
-_Kinds: TypeAlias = tuple[str, str]
-"""A kind and a phase."""
-
-
 def _alike(
-    rows: Iterable[tuple[str | None, _Kinds, int, int]],
-) -> Iterator[tuple[str | None, int, _Kinds, int, int]]:
-    """Join rows that are called alike but for numbers: the name with a star for each if there are several names, and how many there are.
+    rows: Iterable[tuple[str, str, str, int, int]],
+) -> list[tuple[str | None, int, str, str, int, int]]:
+    """Join rows that are called alike but for numbers: the name with a star for each if there are several, and how many.
 
-    `rows`: names, what they are, bytes and allocations.
+    `rows`: name, kind, phase, bytes and allocations; "" is no name.
     """
-    groups: dict[tuple[str | None, _Kinds], tuple[set[str | None], list[int], list[int]]] = {}
-    for name, kinds, size, count in rows:
-        pattern = None if name is None else _NUMBER.sub("*", name)
-        of_group = groups.setdefault((pattern, kinds), (set(), [], []))
-        of_group[0].add(name)
-        of_group[1].append(size)
-        of_group[2].append(count)
-    for (pattern, kinds), (names, sizes, counts) in groups.items():
-        name = pattern if len(names) > 1 else next(iter(names))
-        yield name, len(names), kinds, sum(sizes), sum(counts)
+    groups: dict[tuple[str, str, str], list[tuple[str, int, int]]] = {}
+    for name, kind, phase, size, count in rows:
+        pattern = _NUMBER.sub("*", name)
+        groups.setdefault((pattern, kind, phase), []).append((name, size, count))
+    joined: list[tuple[str | None, int, str, str, int, int]] = []
+    for (pattern, kind, phase), members in groups.items():
+        names, sizes, counts = zip(*members, strict=True)
+        name_count = len(set(names))
+        shown = pattern if name_count > 1 else names[0]
+        joined.append((shown or None, name_count, kind, phase, sum(sizes), sum(counts)))
+    return joined
 
 
 # The memory of a run
@@ -335,120 +326,109 @@ def memory_of(context: Context) -> Memory | Skipped:
     fullest = max(
         rows, key=lambda device: rows[device].peak_bytes / (rows[device].capacity_bytes or math.inf)
     )
-    layers = _by_layer(held[fullest])
+    alike = _alike(
+        (row.layer or "", row.kind, row.phase, row.bytes, row.count) for row in held[fullest]
+    )
+    layers = sorted(
+        (HeldByLayer(*row) for row in alike),
+        key=lambda row: (-row.bytes, row.layer or "", row.kind, row.phase),
+    )
+    ranked = sorted(context.trace.program_buffers, key=lambda of: (-of.whole_bytes, of.program))
     return Memory(
         devices=tuple(rows.values()),
         fullest=rows[fullest].device,
         layers=tuple(layers[:MOST_ROWS]),
         layer_row_count=len(layers),
         pinned=tuple(_pinned(context)),
-        programs=program_memory(context),
+        programs=tuple(_program(context.trace, of) for of in ranked[:MOST_PROGRAMS]),
     )
-
-
-def _by_layer(held: Sequence[HeldBytes]) -> list[HeldByLayer]:
-    """The rows of a device by layer, of layers alike but for numbers together, the most first."""
-    alike = _alike((row.layer, (row.kind, row.phase), row.bytes, row.count) for row in held)
-    rows = [
-        HeldByLayer(layer, layer_count, *kinds, size, count)
-        for layer, layer_count, kinds, size, count in alike
-    ]
-    return sorted(rows, key=lambda row: (-row.bytes, row.layer or "", row.kind, row.phase))
 
 
 def peaks(context: Context) -> dict[int, int]:
     """By device with a recorded allocator, in the order of hosts and numbers, the event after which most was in use in the window."""
-    found = {}
+    events = {}
     of_device = context.trace.once(allocators).of_device
     for device in sorted(of_device, key=context.trace.identity):
         window = context.selection.window_of_device(context.trace, device)
         most = of_device[device].most_in(window) if window else None
         if most is not None:
-            found[device] = most
-    return found
+            events[device] = most
+    return events
 
 
-def held_bytes(context: Context) -> dict[int, tuple[HeldBytes, ...]]:
+def held_bytes(context: Context) -> dict[int, list[HeldBytes]]:
     """By device what is in use at its peak in the window, the most first; the rows of each sum to the peak."""
     trace, of_device = context.trace, context.trace.once(allocators).of_device
     at = context.once(peaks)
-    sums = {device: _sums(trace, of_device[device], event) for device, event in at.items()}
-    ops = dict.fromkeys(op for of_ops in sums.values() for op, _ in of_ops if op is not None)
+    live = {device: _live(trace, of_device[device], event) for device, event in at.items()}
+    ops = dict.fromkeys(op for of_ops in live.values() for op, *_ in of_ops if op is not None)
     places = op_places(trace, ops)
     return {
-        device: tuple(
-            _rows(
-                trace.device_key(device),
-                int(of_device[device].held_bytes[event]),
-                sums[device],
-                places,
-            )
+        device: _rows(
+            trace.device_key(device), int(of_device[device].held_bytes[event]), live[device], places
         )
         for device, event in at.items()
     }
 
 
-_Sums: TypeAlias = dict[tuple[str | None, str], tuple[int, int]]
-"""Bytes and allocations by the recorded op and the kind of what it asked for."""
+_Live: TypeAlias = list[tuple[str | None, str, int, int]]
+"""The recorded op, the kind of what it asked for, bytes and allocations."""
 
 
-def _sums(trace: Trace, allocator: Allocator, event: int) -> _Sums:
+def _live(trace: Trace, allocator: Allocator, event: int) -> _Live:
     """Memory that was given out by an event, and is in use after it."""
     live = allocator.live_after(event)
     rows, size = allocator.row[live], allocator.change_bytes[live]
     if int(size.sum()) > int(allocator.held_bytes[event]):
         # Frees are missing, so it is not known what is in use.
-        return {}
+        return []
     op, region = (trace.host_columns.stat(key).at(rows, NONE) for key in ("tf_op", "region_type"))
-    found: _Sums = {}
+    of_ops = []
     for alike in groups_of(op, region):
         name, asked = int(op[alike[0]]), int(region[alike[0]])
-        key = (
-            trace.names.text(name),
-            _KINDS.get(trace.names[asked], OTHER) if asked != NONE else OTHER,
-        )
-        known = found.get(key, (0, 0))
-        found[key] = known[0] + int(size[alike].sum()), known[1] + alike.size
-    return found
+        kind = OTHER if asked == NONE else _KINDS.get(trace.names[asked], OTHER)
+        of_ops.append((trace.names.text(name), kind, int(size[alike].sum()), alike.size))
+    return of_ops
 
 
 def _rows(
-    device: str, held: int, of_ops: _Sums, places: Mapping[str, tuple[Place, Phase]]
+    device: str, held: int, live: _Live, places: Mapping[str, tuple[Place, Phase]]
 ) -> list[HeldBytes]:
     """The rows of a device, and last in equal ones what no op has."""
-    sums: dict[tuple[str | None, str | None, str, str], tuple[int, int]] = {}
-    for (op, kind), (size, count) in of_ops.items():
+    sums: Counter[tuple[str | None, str | None, str, str]] = Counter()
+    counts = sums.copy()
+    for op, kind, size, count in live:
         place, phase = places[op] if op is not None else (Place(()), Phase.UNKNOWN)
         # Replicas of an op are one.
         name = None if op is None else split_op(op)[0]
         key = "/".join(place.scopes) or None, name, kind, PHASES.get(phase, OTHER)
-        known = sums.get(key, (0, 0))
-        sums[key] = known[0] + size, known[1] + count
-    rest = held - sum(size for size, _ in of_ops.values())
+        sums[key] += size
+        counts[key] += count
+    rest = held - sums.total()
     if rest:
-        sums[None, None, BEFORE, OTHER] = rest, 0
-    rows = [HeldBytes(device, *key, *of_key) for key, of_key in sums.items()]
+        sums[None, None, BEFORE, OTHER] = rest
+    rows = [HeldBytes(device, *key, size, counts[key]) for key, size in sums.items()]
     return sorted(rows, key=lambda row: (-row.bytes, row.op or "", row.kind))
 
 
 def _device(context: Context, device: int, event: int, held: Sequence[HeldBytes]) -> DeviceMemory:
     trace, allocator = context.trace, context.trace.once(allocators).of_device[device]
-    entry = trace.device_list[device]
+    steps = context.selection.used_of(trace.device_list[device].host)
     peak = int(allocator.held_bytes[event])
     before = sum(row.bytes for row in held if row.kind == BEFORE)
     rows = allocator.row[event : event + 1]
     fragmentation = int(trace.host_columns.stat("fragmentation").at(rows, NONE)[0])
     return DeviceMemory(
         *trace.identity(device),
-        capacity_bytes=entry.memory_capacity_bytes or None,
+        capacity_bytes=allocator.capacity_bytes or None,
         peak_bytes=peak,
         peak_ps=int(allocator.time_ps[event]),
-        process_peak_bytes=max(entry.memory_peak_bytes or 0, peak),
+        process_peak_bytes=allocator.peak_bytes,
         before_bytes=before,
         allocated_bytes=peak - before,
         forward_bytes=sum(row.bytes for row in held if row.phase == PHASES[Phase.FORWARD]),
         fragmentation_ratio=None if fragmentation == NONE else fragmentation / MILLION,
-        growth=_growth(allocator, context.selection.used_of(entry.host)),
+        growth=_growth(allocator, steps),
         event_count=allocator.row.size,
         unrecorded_bytes=allocator.unrecorded_bytes,
     )

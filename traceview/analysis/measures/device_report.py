@@ -16,6 +16,7 @@ from traceview.analysis.rules.words import Devices
 from traceview.base.intervals import Int64Array
 from traceview.base.record import Count, ModelName, Picoseconds, Record, Share, Words, one_of
 from traceview.document.model import ratio
+from traceview.trace.device.memory import allocators
 from traceview.trace.model import UNKNOWN_BYTES
 from traceview.xplane.planes import CLASS_KEYS
 
@@ -218,10 +219,14 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
     )
     columns, own = trace.device_columns, trace.device_columns.rows_of(index)
     known: dict[str, Any] = {}
+    allocator = trace.once(allocators).of_device.get(index)
+    if allocator is not None:
+        known["memory_held_bytes"] = int(allocator.held_bytes[-1])
+        known["memory_peak_bytes"] = allocator.peak_bytes
     if window is not None and activity is not None:
         inside = rows_in(columns.start_ps[own], columns.end_ps[own], window) + own.start
         busy_ps = sum(of_class.exposed_ps for of_class in activity.values())
-        known = {
+        known |= {
             "busy_ps": busy_ps,
             "busy_ratio": ratio(busy_ps, window.length_ps),
             "idle_ps": window.length_ps - busy_ps,
@@ -235,8 +240,6 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
         model=device.model,
         status=status,
         window_ps=window.length_ps if window else None,
-        memory_held_bytes=device.memory_held_bytes,
-        memory_peak_bytes=device.memory_peak_bytes,
         **known,
     )
 

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.analysis.facts.kernels import kernel_names
+from traceview.analysis.facts.kernels import KernelNames, kernel_names
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.peaks import bandwidth_of, peaks_of
+from traceview.analysis.measures.peaks import peaks_of
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_S
@@ -136,11 +136,10 @@ _MOST_SCOPES: Final = 32
 
 
 class LabelFlops(Struct, frozen=True, eq=False):
-    """By label (`op_labels`): float64 `flops` and `bytes` of one run, NaN where they are not known, and whether a program says them."""
+    """By label (`op_labels`): float64 `flops` and `bytes` of one run, NaN where they are not known."""
 
     flops: FloatArray
     bytes: FloatArray
-    is_program: BoolArray
 
 
 def label_flops(trace: Recording) -> LabelFlops:
@@ -152,7 +151,7 @@ def label_flops(trace: Recording) -> LabelFlops:
     recorded = _recorded(trace)
     for label in np.flatnonzero((instruction == NONE) & (op != NONE)).tolist():
         flops[label] = _of_op(trace.names.text(int(op[label])) or "", recorded)
-    return LabelFlops(flops, moved, instruction != NONE)
+    return LabelFlops(flops, moved)
 
 
 def _by_instruction(values: Sequence[int | None]) -> FloatArray:
@@ -164,7 +163,7 @@ def _recorded(trace: Recording) -> dict[str, int | None]:
     """Operations by op from the captures of all hosts, None where they differ."""
     found: dict[str, int | None] = {}
     for host in trace.hosts:
-        for name, flops in (host.sidecar.graphs.flops if host.sidecar else {}).items():
+        for name, flops in host.captured.graphs.flops.items():
             found[name] = flops if found.setdefault(name, flops) == flops else None
     return found
 
@@ -247,7 +246,7 @@ def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
 
 # Roofs
 
-_FORMATS: Final = {
+_FORMATS: Final[Mapping[int | None, NumberFormat]] = {
     2: NumberFormat.INT8,
     10: NumberFormat.FP16,
     12: NumberFormat.FP64,
@@ -257,44 +256,30 @@ _FORMATS: Final = {
 """The precision of a product by the type of what it multiplies in a program (`PrimitiveType`); float32 may become TF32."""
 
 
-class DeviceRoof(Struct, frozen=True, eq=False):
-    """By label (`op_labels`) what the ops of one device would take at least, float64 picoseconds, NaN where not known.
+def roof_of(trace: Trace, device: int, of: DeviceFlops) -> tuple[FloatArray, FloatArray]:
+    """By label (`op_labels`) what the ops of a device would take at least, float64 picoseconds, NaN where not known.
 
-    `compute_ps`: of products at the peak of their precision, 0 for what has none. `memory_ps`: of bytes at the bandwidth of the
-    memory.
+    First of products at the peak of their precision, 0 for what has none; then of bytes at the bandwidth of the memory. The
+    longer one is the roof.
     """
-
-    compute_ps: FloatArray
-    memory_ps: FloatArray
-
-    @property
-    def roof_ps(self) -> FloatArray:
-        """The longer of the two; NaN where one is not known."""
-        return np.maximum(self.compute_ps, self.memory_ps)
-
-    @property
-    def is_memory_bound(self) -> BoolArray:
-        """Which labels the memory keeps from being faster, of those that are known."""
-        return self.memory_ps >= self.compute_ps
-
-
-def roof_of(trace: Trace, device: int, of: DeviceFlops) -> DeviceRoof:
-    """The roofs of a device that ran these ops in its used steps."""
-    flops, rates = of.flops, np.full(len(NumberFormat), np.nan)
-    for precision, peak in peaks_of(trace, device).items():
-        rates[precision] = peak
+    flops, rates, peaks = of.flops, np.full(len(NumberFormat), np.nan), peaks_of(trace, device)
+    rates[list(peaks.flops)] = list(peaks.flops.values())
     compute_ps: FloatArray = flops / rates[trace.once(label_precisions)] * PS_PER_S
     compute_ps[flops == 0] = 0
-    memory_ps = of.bytes / (bandwidth_of(trace, device) or np.nan) * PS_PER_S
-    return DeviceRoof(compute_ps, memory_ps)
+    return compute_ps, of.bytes / (peaks.bandwidth or np.nan) * PS_PER_S
+
+
+def label_kernels(trace: Recording) -> KernelNames:
+    """What the names of kernels show, by label (`op_labels`)."""
+    of, name = trace.once(kernel_names), trace.device_columns.name[trace.once(op_labels).row]
+    return KernelNames(of.precision[name], of.tensor_core[name], of.is_matrix[name])
 
 
 def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:
     """By label (`op_labels`) the `NumberFormat` that its kernel shows, else that of its instruction, uint8."""
-    columns, rows = trace.device_columns, trace.once(op_labels).row
-    precision = trace.once(kernel_names).precision[columns.name[rows]]
-    of_type = [_FORMATS.get(each.operand_type) for each in trace.instructions]
-    unknown = NumberFormat.UNKNOWN
-    known = [*(unknown if each is None else each for each in of_type), unknown]
-    of_instruction = np.array(known, dtype=np.uint8)[columns.instruction[rows]]
+    precision, unknown = trace.once(label_kernels).precision, NumberFormat.UNKNOWN
+    known = [_FORMATS.get(each.operand_type, unknown) for each in trace.instructions]
+    of_instruction = np.array([*known, unknown], dtype=np.uint8)[
+        trace.device_columns.instruction[trace.once(op_labels).row]
+    ]
     return np.where(precision == unknown, of_instruction, precision)

@@ -10,10 +10,13 @@ chips from v4 on.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
+from msgspec import Struct
+
 from traceview.analysis.facts.hardware import hardware_of
-from traceview.trace.model import Trace
+from traceview.trace.model import Device, Trace
 from traceview.xplane.kernel_names import NumberFormat
 
 
@@ -89,73 +92,70 @@ _PART: Final = re.compile(r"MIG|-\d{1,4}[QCAB]$")
 """In names of parts of GPUs: `A100-SXM4-40GB MIG 1g.5gb`, `GRID T4-4Q`."""
 
 
-_AMD: Final = {(9, 0): 1, (9, 4): 2}
+_AMD: Final[Mapping[tuple[int | None, ...], int]] = {(9, 0): 1, (9, 4): 2}
 """By capability what AMD's memory moves over what the plane says, which reckons with two transfers in a cycle: HBM3 makes four."""
 
 
-def _tpu(trace: Trace, device: int) -> tuple[_TpuPeak | None, float, float]:
-    """The row of a TPU in the table, and what its plane says of its FLOP/s and its memory, 0 where it says nothing."""
-    entry = trace.device_list[device]
-    known = [peak for peak in _TPU_PEAKS if re.search(peak.model, entry.model or "", re.IGNORECASE)]
-    stated = [
-        float(value) if isinstance(value := entry.stats.get(key), (int, float)) else 0.0
-        for key in ("peak_teraflops_per_second", "peak_hbm_bw_gigabytes_per_second")
-    ]
-    compute, memory = (each if 0 < each <= _LARGEST else 0.0 for each in stated)
-    return next(iter(known), None), compute, memory
+class Peaks(Struct, frozen=True):
+    """The most that a device does. `flops`: FLOP/s by precision; `bandwidth`: bytes per second of its memory, None where not known.
+
+    `source` of the former: plane, what the trace says of the device, or table; None for one that is not known.
+    """
+
+    flops: dict[NumberFormat, int] = {}
+    source: PeakSource | None = None
+    bandwidth: int | None = None
 
 
-def peak_source(trace: Trace, device: int) -> PeakSource | None:
-    """Where the peak of a device is from; None for one that is not known."""
-    if trace.device_list[device].kind == "tpu" and _tpu(trace, device)[1]:
-        return "plane"
-    return "table" if peaks_of(trace, device) else None
-
-
-def bandwidth_of(trace: Trace, device: int) -> int | None:
-    """The bytes per second that the memory of a device moves at most, as its plane says; None where that is not known."""
-    entry = trace.device_list[device]
-    if entry.kind == "tpu":
-        row, _, stated = _tpu(trace, device)
-        return round((stated or (row.memory if row else 0)) * _GIGA) or None
-    recorded = entry.count("memory_bandwidth")
-    if not recorded or _is_part(trace, device):
-        return None
-    if entry.stats.get("device_vendor") != "AMD":
-        return recorded
-    capability = entry.count("compute_cap_major"), entry.count("compute_cap_minor")
-    return next((recorded * factor for chip, factor in _AMD.items() if chip == capability), None)
-
-
-def _is_part(trace: Trace, device: int) -> bool:
-    """Whether a device is no GPU, or a part of one, of which model and plane say less than they should."""
-    model = hardware_of(trace, device).model
-    return trace.device_list[device].kind != "gpu" or _PART.search(model or "") is not None
-
-
-def peaks_of(trace: Trace, device: int) -> dict[NumberFormat, int]:
-    """The highest FLOP/s of a device by precision; empty for one that is not known."""
+def peaks_of(trace: Trace, device: int) -> Peaks:
+    """The peaks of a device; nothing of what is no GPU or TPU, or a part of one, of which model and plane say less than they should."""
     entry, model = trace.device_list[device], hardware_of(trace, device).model
     if entry.kind == "tpu":
-        row, stated, _ = _tpu(trace, device)
-        of_tpu = {NumberFormat.BF16: stated or (row.bf16 if row else 0)}
-        of_tpu[NumberFormat.INT8] = (row.int8 if row else None) or 0
-        return {each: round(rate * _TERA) for each, rate in of_tpu.items() if rate}
-    if _is_part(trace, device):
-        return {}
+        return _of_tpu(entry)
+    if entry.kind != "gpu" or _PART.search(model or ""):
+        return Peaks()
     chip = tuple(
         entry.count(key) for key in ("compute_cap_major", "compute_cap_minor", "core_count")
     )
+    flops: dict[NumberFormat, int] = {}
     for peak in _PEAKS:
         if re.search(peak.model, model) if model else peak.chip == chip:
-            rates = {
-                NumberFormat.FP64: peak.fp64,
-                NumberFormat.FP32: peak.fp32,
-                NumberFormat.TF32: peak.tf32,
-                NumberFormat.BF16: peak.bf16,
-                NumberFormat.FP16: peak.fp16,
-                NumberFormat.INT8: peak.eight_bits,
-                NumberFormat.FP8: peak.eight_bits,
-            }
-            return {each: round(rate * _TERA) for each, rate in rates.items() if rate}
-    return {}
+            flops = _in_flops(
+                {
+                    NumberFormat.FP64: peak.fp64,
+                    NumberFormat.FP32: peak.fp32,
+                    NumberFormat.TF32: peak.tf32,
+                    NumberFormat.BF16: peak.bf16,
+                    NumberFormat.FP16: peak.fp16,
+                    NumberFormat.INT8: peak.eight_bits,
+                    NumberFormat.FP8: peak.eight_bits,
+                }
+            )
+            break
+    bandwidth = entry.count("memory_bandwidth") or 0
+    if entry.stats.get("device_vendor") == "AMD":
+        bandwidth *= _AMD.get(chip[:2], 0)
+    return Peaks(flops, "table" if flops else None, bandwidth or None)
+
+
+def _of_tpu(device: Device) -> Peaks:
+    """What the plane of a TPU says, else the table."""
+    stated = (
+        device.stats.get(key)
+        for key in ("peak_teraflops_per_second", "peak_hbm_bw_gigabytes_per_second")
+    )
+    compute, memory = (
+        each if isinstance(each, int | float) and 0 < each <= _LARGEST else 0 for each in stated
+    )
+    model = device.model or ""
+    known = (peak for peak in _TPU_PEAKS if re.search(peak.model, model, re.IGNORECASE))
+    row = next(known, _TpuPeak("", 0, None, 0))
+    flops = _in_flops({NumberFormat.BF16: compute or row.bf16, NumberFormat.INT8: row.int8})
+    source: PeakSource = "plane" if compute else "table"
+    bandwidth = round((memory or row.memory) * _GIGA)
+    return Peaks(flops, source if flops else None, bandwidth or None)
+
+
+def _in_flops(rates: Mapping[NumberFormat, float | None]) -> dict[NumberFormat, int]:
+    """FLOP/s of what has a rate, in teraFLOP/s."""
+    return {each: round(rate * _TERA) for each, rate in rates.items() if rate}

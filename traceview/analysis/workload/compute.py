@@ -8,7 +8,7 @@ graphs of the step functions. Ops that factor matrices are slow on every device.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
@@ -17,12 +17,17 @@ from msgspec import Struct
 from traceview.analysis.facts.kernels import (
     cast_labels,
     instructions_that,
-    kernel_names,
     layout_labels,
 )
 from traceview.analysis.facts.layers import label_updates
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.measures.op_work import ByLabel, line_of, rows_with, time_by_label
+from traceview.analysis.measures.op_work import (
+    ByLabel,
+    label_kernels,
+    line_of,
+    rows_with,
+    time_by_label,
+)
 from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
@@ -39,7 +44,7 @@ from traceview.analysis.workload.compute_rules import (
     OPTIMIZER_BOUND,
     SLOW_PRODUCTS,
 )
-from traceview.base.ids import unique_ids
+from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
 from traceview.base.sweeping import SWEEPS
@@ -52,6 +57,7 @@ from traceview.trace.device.op_names import (
     side_work_of,
 )
 from traceview.trace.model import NONE
+from traceview.trace.sidecar.sidecar import GraphValues
 from traceview.xplane.hlo import C128, F64
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
@@ -138,7 +144,7 @@ def compute(context: Context) -> Compute | Skipped:
     if not of_devices:
         return Skipped("no device computed in the used steps")
     return Compute(
-        _largest(_time_by_type(context, _together(context))),
+        _largest(_time_by_type(context, ByLabel.of(context.once(_computed_ps)))),
         tuple(_of_device(context, device, ps) for device, ps in of_devices.items()),
     )
 
@@ -152,8 +158,8 @@ def _of_device(context: Context, device: int, by_label: ByLabel) -> ComputeOfDev
         *context.trace.identity(device),
         op_types=_largest(_time_by_type(context, by_label)),
         compute_ps_per_step=by_label.total // steps,
-        float64_ps_per_step=by_label.where(_float64_labels(context, device)).total // steps,
-        constant_ps_per_step=by_label.where(_constant_labels(context, device)).total // steps,
+        float64_ps_per_step=by_label.where(context.once(_float64_labels)).total // steps,
+        constant_ps_per_step=by_label.where(context.once(_constant_labels)).total // steps,
         kinds=tuple(
             _of_kind(context, device, number, by_label) for number in kinds[kinds != NONE].tolist()
         ),
@@ -250,97 +256,50 @@ def _kind_of_label(context: Context) -> Int64Array:
     return result
 
 
-def _float64_labels(context: Context, device: int) -> BoolArray:
+def _float64_labels(context: Context) -> BoolArray:
     """Which labels are compute in float64."""
-    float64, _ = _of_graphs(context, device)
-    return float64 | context.once(_float64_kernels) | context.once(_float64_instructions)
+    of_graphs = _named_in(context, lambda graphs: graphs.float64_ops)
+    return of_graphs | context.once(_shown_float64)
 
 
-def _constant_labels(context: Context, device: int) -> BoolArray:
+def _shown_float64(context: Context) -> BoolArray:
+    """Which labels are kernels whose names say float64, or instructions with float64 or complex128 results."""
+    marks = instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
+    marks |= context.trace.once(label_kernels).precision == NumberFormat.FP64
+    return marks
+
+
+def _constant_labels(context: Context) -> BoolArray:
     """Which labels are ops that compute the same in every step."""
-    _, constant = _of_graphs(context, device)
-    return constant | context.once(_constant_instructions)
+    of_graphs = _named_in(context, lambda graphs: graphs.constant_ops)
+    return of_graphs | context.once(_shown_constants)
 
 
-def _float64_kernels(context: Context) -> BoolArray:
-    """Which labels are kernels whose names say float64."""
-    trace = context.trace
-    name = trace.device_columns.name[trace.once(op_labels).row]
-    shown: BoolArray = trace.once(kernel_names).precision[name] == NumberFormat.FP64
-    return shown
-
-
-def _float64_instructions(context: Context) -> BoolArray:
-    """Which labels are instructions of programs with float64 or complex128 results."""
-    return instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
-
-
-def _constant_instructions(context: Context) -> BoolArray:
+def _shown_constants(context: Context) -> BoolArray:
     """Which labels are instructions of programs that have no input."""
     return instructions_that(context.trace, lambda each: each.is_constant)
 
 
-_Graphs: TypeAlias = tuple[frozenset[str], frozenset[str]]
+def _named_in(context: Context, names_of: Callable[[GraphValues], Iterable[str]]) -> BoolArray:
+    """Which labels are ops that graphs of captures name; all hosts run the same graphs."""
+    trace, ops = context.trace, context.once(_op_of_label)
+    names = {name for host in trace.hosts for name in names_of(host.captured.graphs)}
+    texts = {op: trace.names.text(op) or "" for op in unique_ids(ops).tolist()} if names else {}
+    return is_in(ops, [op for op, text in texts.items() if text.rpartition(":")[0] in names])
 
 
-def _graphs_of_hosts(context: Context) -> list[_Graphs]:
-    """By host the names of ops that the graphs of its capture show in float64, and of those that they show as constant."""
-    sidecars = [host.sidecar for host in context.trace.hosts]
-    shown = [
-        ((of.graphs.float64_ops, of.graphs.constant_ops) if of else ((), ())) for of in sidecars
-    ]
-    return [(frozenset(float64), frozenset(constant)) for float64, constant in shown]
+def _computed_ps(context: Context) -> Int64Array:
+    """How long all devices together compute what each label names, int64 `[labels]`."""
+    return _sum(context, context.ledger.devices)
 
 
-def _labels_of_graphs(context: Context) -> dict[_Graphs, tuple[BoolArray, BoolArray]]:
-    """Which labels are such ops, by their names."""
-    trace, op = context.trace, context.once(_op_of_label)
-
-    def named(names: frozenset[str]) -> BoolArray:
-        if not names:
-            return np.zeros(op.size, dtype=np.bool_)
-        texts = (trace.names.text(name) or "" if name != NONE else "" for name in op.tolist())
-        return np.fromiter((text.rpartition(":")[0] in names for text in texts), np.bool_, op.size)
-
-    every = dict.fromkeys(context.once(_graphs_of_hosts))
-    return {of: (named(of[0]), named(of[1])) for of in every}
-
-
-def _of_graphs(context: Context, device: int) -> tuple[BoolArray, BoolArray]:
-    """Which labels are ops that graphs of the host of a device show in float64, and which they show as constant."""
-    graphs = context.once(_graphs_of_hosts)[context.trace.device_list[device].host]
-    return context.once(_labels_of_graphs)[graphs]
-
-
-class _Alike(Struct, frozen=True, eq=False):
-    """Devices of which the same labels are of each kind: of equal peaks, on hosts with the same graphs.
-
-    `computed_ps`: how long all of them together compute what each label names, int64 `[labels]`.
-    """
-
-    devices: list[int]
-    computed_ps: Int64Array
-
-
-def _alike_devices(context: Context) -> tuple[_Alike, ...]:
-    """All devices, those together that are alike."""
-    trace, count = context.trace, context.once(_op_of_label).size
-    groups: dict[Hashable, _Alike] = {}
-    for device, of in context.once(time_by_label).items():
-        graphs = context.once(_graphs_of_hosts)[trace.device_list[device].host]
-        key = graphs, tuple(peaks_of(trace, device).items())
-        group = groups.setdefault(key, _Alike([], np.zeros(count, dtype=np.int64)))
-        group.devices.append(device)
-        group.computed_ps[of.label] += of.value
-    return tuple(groups.values())
-
-
-def _together(context: Context) -> ByLabel:
-    """How long all devices together compute what each label names."""
-    every = np.zeros(context.once(_op_of_label).size, dtype=np.int64)
-    for group in context.once(_alike_devices):
-        every += group.computed_ps
-    return ByLabel.of(every)
+def _sum(context: Context, devices: Iterable[int]) -> Int64Array:
+    """The same of some devices."""
+    result = np.zeros(context.once(_op_of_label).size, dtype=np.int64)
+    for device in devices:
+        of = context.once(time_by_label)[device]
+        result[of.label] += of.value
+    return result
 
 
 # Findings
@@ -356,49 +315,19 @@ _ON_EVERY_OP: Final = ("DebugNumericSummary", "DebugNumericSummaryV2")
 """Checks that are added for every output of every op."""
 
 
-_FACTORING: Final = re.compile(
-    r"(?:Batch)?(?:Svd|SelfAdjointEig|Eig|Qr|Lu|Cholesky(?:Grad)?|(?:Log)?MatrixDeterminant"
-    r"|Matrix(?:Inverse|Solve|SolveLs|TriangularSolve|SquareRoot|Logarithm|Exponential))(?:V\d+)?"
-)
+class _ByName(Struct, frozen=True):
+    """Ops that a rule is about, by their types in TensorFlow and by instructions of XLA. `key`: of its title and action."""
 
-
-_FACTORING_PRIMITIVES: Final = frozenset(
-    [
-        "cholesky",
-        "eig",
-        "eigh",
-        "geqrf",
-        "hessenberg",
-        "householder_product",
-        "lu",
-        "qr",
-        "schur",
-        "svd",
-        "triangular_solve",
-        "tridiagonal",
-    ]
-)
-"""Those of JAX (0.4 to 0.11), with which the scope of an instruction ends."""
-
-
-def _factoring_labels(context: Context, device: int) -> BoolArray:
-    """Which labels are ops that factor, invert or solve matrices; what never changes is computed once, whatever it is."""
-    types, of_label = context.once(_types_of_labels)
-    factors = [_FACTORING.fullmatch(type_) is not None for type_ in types]
-    marks: BoolArray = np.array(factors, dtype=np.bool_)[of_label]
-    marks |= instructions_that(
-        context.trace, lambda each: each.scope.rpartition("/")[2] in _FACTORING_PRIMITIVES
-    )
-    return marks & ~_constant_labels(context, device)
-
-
-class _Costly(Struct, frozen=True):
-    """A kind of ops that are no products of matrices: by their types in TensorFlow, and by instructions of XLA."""
-
+    rule: Rule
+    key: str = ""
     types: re.Pattern[str] | None = None
     is_one: Callable[[Instruction], bool] | None = None
 
 
+_FACTORINGS: Final = re.compile(
+    "cholesky|eigh?|geqrf|hessenberg|householder_product|lu|qr|schur|svd|triangular_solve|tridiagonal"
+)
+"""Primitives of JAX (0.4 to 0.11), with which the scope of an instruction ends."""
 _SORTS: Final = frozenset(["sort", "top_k", "approx_top_k"])
 _DRAWS: Final = re.compile(
     r"jit\(_(?:bernoulli|exponential|gamma|gumbel|normal|normal_real|permutation|randint|shuffle|truncated_normal|uniform)\)"
@@ -407,157 +336,148 @@ _DRAWS: Final = re.compile(
 """Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
 _COPY: Final = re.compile(rb"copy(?:\.\d+)?")
 
-COSTLY: Final[Mapping[str, _Costly]] = {
-    "sorting": _Costly(
+_BY_NAME: Final = (
+    _ByName(
+        FACTORING,
+        types=re.compile(
+            r"(?:Batch)?(?:Svd|SelfAdjointEig|Eig|Qr|Lu|Cholesky(?:Grad)?|(?:Log)?MatrixDeterminant"
+            r"|Matrix(?:Inverse|Solve|SolveLs|TriangularSolve|SquareRoot|Logarithm|Exponential))(?:V\d+)?"
+        ),
+        is_one=lambda each: _FACTORINGS.fullmatch(each.scope.rpartition("/")[2]) is not None,
+    ),
+    _ByName(
+        COSTLY_OPS,
+        "sorting",
         re.compile(r"(?:InTopK|TopK|Unique)(?:With\w+)?(?:V2)?"),
         lambda each: each.scope.rpartition("/")[2] in _SORTS,
     ),
-    "random": _Costly(
+    _ByName(
+        COSTLY_OPS,
+        "random",
         re.compile(r"(?:Stateless)?(?:Multinomial|Random|(?:Parameterized)?TruncatedNormal)\w*"),
         lambda each: _DRAWS.search(each.scope) is not None,
     ),
-    "images": _Costly(
+    _ByName(
+        COSTLY_OPS,
+        "images",
         re.compile(
             r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
-        )
+        ),
     ),
-    "copying": _Costly(
-        is_one=lambda each: not each.scope and _COPY.fullmatch(each.name) is not None
+    _ByName(
+        COSTLY_OPS,
+        "copying",
+        is_one=lambda each: not each.scope and _COPY.fullmatch(each.name) is not None,
     ),
-}
+)
 
 
-def _costly_labels(kind: _Costly) -> Callable[[Context, int], BoolArray]:
-    """What says which labels are of a kind; what never changes is computed once, whatever it is."""
-
-    def labels(context: Context, device: int) -> BoolArray:
-        op = context.once(_op_of_label)
-        marks: BoolArray = np.zeros(op.size, dtype=np.bool_)
-        if kind.types is not None:
-            names, matches = context.trace.once(op_names), kind.types.fullmatch
-            is_one = [matches(type_ or "") is not None for _, type_ in names.ops]
-            marks |= np.array(is_one, dtype=np.bool_)[names.of_name[op]]
-        if kind.is_one is not None:
-            marks |= instructions_that(context.trace, kind.is_one)
-        return marks & ~_constant_labels(context, device)
-
-    return labels
-
-
-def _slow_product_labels(context: Context, device: int) -> BoolArray:
-    """Which labels are products of float32 matrices off the tensor cores of a GPU that has them for TF32."""
-    trace, kernels = context.trace, context.trace.once(kernel_names)
-    name = trace.device_columns.name[trace.once(op_labels).row]
-    if NumberFormat.TF32 not in peaks_of(trace, device):
-        return np.zeros(name.size, dtype=np.bool_)
-    products: BoolArray = kernels.is_matrix[name] & ~kernels.tensor_core[name]
-    products &= kernels.precision[name] == NumberFormat.FP32
-    return products
+def _labels_by_name(context: Context, ops: _ByName) -> BoolArray:
+    """Which labels are such ops; what never changes is computed once, whatever it is."""
+    types, of_label = context.once(_types_of_labels)
+    marks: BoolArray = np.zeros(of_label.size, dtype=np.bool_)
+    if ops.types is not None:
+        is_type = [ops.types.fullmatch(type_) is not None for type_ in types]
+        marks = np.array(is_type, dtype=np.bool_)[of_label]
+    if ops.is_one is not None:
+        marks |= instructions_that(context.trace, ops.is_one)
+    return marks & ~context.once(_constant_labels)
 
 
 def _saved_ratio(
-    context: Context, slow: NumberFormat, labels_of: Callable[[Context, int], BoolArray]
+    context: Context, slow: NumberFormat, labels: BoolArray, devices: Iterable[int]
 ) -> float | None:
-    """How much less products take in the quickest 32-bit format, by the peaks of the GPUs that run ops with these labels.
+    """How much less products take in the quickest 32-bit format, by the peaks of the devices that run ops with these labels.
 
     None where one of them has no known peak.
     """
     saved = []
-    for group in context.once(_alike_devices):
-        device = group.devices[0]
-        if not group.computed_ps[labels_of(context, device)].any():
-            continue
-        peaks = peaks_of(context.trace, device)
-        quick = peaks.get(NumberFormat.TF32) or peaks.get(NumberFormat.FP32)
-        if slow not in peaks or quick is None:
-            return None
-        saved.append(1 - peaks[slow] / quick)
+    for device in devices:
+        if context.once(time_by_label)[device].where(labels).total:
+            peaks = peaks_of(context.trace, device).flops
+            if slow not in peaks:
+                return None
+            quick = peaks.get(NumberFormat.TF32, peaks[NumberFormat.FP32])
+            saved.append(1 - peaks[slow] / quick)
     return min(saved, default=None)
 
 
-def _saved_of_float64(context: Context) -> float | None:
-    """How much less ops in float64 take in 32 bits: products by the peaks of the GPUs, others half, for they move half the bytes."""
-    of_products = _saved_ratio(context, NumberFormat.FP64, _float64_labels)
-    if of_products is None:
-        return None
-    trace = context.trace
-    name = trace.device_columns.name[trace.once(op_labels).row]
-    is_product = trace.once(kernel_names).is_matrix[name]
-    whole = products = 0
-    for group in context.once(_alike_devices):
-        is_float64 = _float64_labels(context, group.devices[0])
-        of_float64 = np.where(is_float64, group.computed_ps, 0)
-        whole += int(of_float64.sum())
-        products += int(of_float64[is_product].sum())
-    share = products / whole if whole else 0.0
-    return share * of_products + (1 - share) * _SAVED_OF_BYTES
+def _float64(context: Context) -> Finding | None:
+    """What float64 costs: of products by the peaks of the GPUs, of other ops half, for in 32 bits they move half the bytes."""
+    labels, is_product = context.once(_float64_labels), context.trace.once(label_kernels).is_matrix
+    computed_ps = np.where(labels, context.once(_computed_ps), 0)
+    of_products = _saved_ratio(context, NumberFormat.FP64, labels, context.ledger.devices)
+    note, saved = "half", _SAVED_OF_BYTES
+    if of_products is not None:
+        share = int(computed_ps[is_product].sum()) / int(computed_ps.sum())
+        note, saved = "peaks", share * of_products + (1 - share) * _SAVED_OF_BYTES
+    return _of_ops(context, FLOAT64, labels, saved, note, context.once(_shown_float64))
 
 
 _SAVED_OF_BYTES: Final = 0.5
 """Of an op in float64: in 32 bits it moves half of the bytes, and no GPU or CPU has fewer units for these."""
 
 
+def _slow_products(context: Context) -> Finding | None:
+    """Products of float32 matrices off the tensor cores of GPUs that have them for TF32."""
+    trace, kernels = context.trace, context.trace.once(label_kernels)
+    labels = kernels.is_matrix & ~kernels.tensor_core & (kernels.precision == NumberFormat.FP32)
+    devices = [d for d in context.ledger.devices if NumberFormat.TF32 in peaks_of(trace, d).flops]
+    saved = _saved_ratio(context, NumberFormat.FP32, labels, devices)
+    if not saved:
+        return None
+    return _of_ops(context, SLOW_PRODUCTS, labels, saved, "peaks", devices=devices)
+
+
 def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
-    shown = context.once(_float64_kernels) | context.once(_float64_instructions)
-    saved = _saved_of_float64(context)
-    note, ratio = ("half", _SAVED_OF_BYTES) if saved is None else ("peaks", saved)
-    yield _of_ops(context, FLOAT64, _float64_labels, ratio, note, shown)
-    saved = _saved_ratio(context, NumberFormat.FP32, _slow_product_labels)
-    if saved:
-        yield _of_ops(context, SLOW_PRODUCTS, _slow_product_labels, saved, "peaks")
-    shown = context.once(_constant_instructions)
-    yield _of_ops(context, CONSTANT, _constant_labels, shown=shown)
-    yield _of_ops(context, FACTORING, _factoring_labels)
-    yield _of_ops(context, CASTS, lambda of, _: of.trace.once(cast_labels))
-    yield _of_ops(context, LAYOUTS, lambda of, _: of.trace.once(layout_labels))
-    for key, kind_of in COSTLY.items():
-        yield _of_ops(context, COSTLY_OPS, _costly_labels(kind_of), key=key)
+    yield _float64(context)
+    yield _slow_products(context)
+    constants, shown = context.once(_constant_labels), context.once(_shown_constants)
+    yield _of_ops(context, CONSTANT, constants, shown=shown)
+    yield _of_ops(context, CASTS, context.trace.once(cast_labels))
+    yield _of_ops(context, LAYOUTS, context.trace.once(layout_labels))
+    for ops in _BY_NAME:
+        yield _of_ops(context, ops.rule, _labels_by_name(context, ops), key=ops.key)
     for number, kind in enumerate(_KINDS):
         devices = [(row, ops) for row in result.devices for ops in row.kinds if ops.kind == kind]
         if devices:
+            labels = context.once(_kind_of_label) == number
+            line = _line(context, np.where(labels, context.once(_computed_ps), 0))
             make = _optimizer if kind == OPTIMIZER else _side_work
-            labels_of = _labels_of_kind(number)
-            of_kind = _together(context).where(context.once(_kind_of_label) == number)
-            line = _line(context, of_kind.every)
-            yield make(context, _all_rows(context, labels_of), devices, line)
+            yield make(context, _rows(context, labels, context.ledger.devices), devices, line)
 
 
-def _labels_of_kind(number: int) -> Callable[[Context, int], BoolArray]:
-    """What says which labels are of the kind of this number, on any device."""
-    return lambda context, _: context.once(_kind_of_label) == number
-
-
-def _all_rows(context: Context, labels_of: Callable[[Context, int], BoolArray]) -> BoolArray:
-    """Which rows of the ledger are compute of what some labels name, by device; bool `[n]`."""
+def _rows(context: Context, labels: BoolArray, devices: Iterable[int]) -> BoolArray:
+    """Which rows of the ledger are compute of some devices, of what these labels name; bool `[n]`."""
     result = np.zeros(context.ledger.count, dtype=np.bool_)
-    for group in context.once(_alike_devices):
-        labels = labels_of(context, group.devices[0])
-        for device in group.devices:
-            result[rows_with(context, device, labels)] = True
+    for device in devices:
+        result[rows_with(context, device, labels)] = True
     return result
 
 
 def _of_ops(
     context: Context,
     rule: Rule,
-    labels_of: Callable[[Context, int], BoolArray],
+    labels: BoolArray,
     saved_ratio: float = 1.0,
     note: str = "",
     shown: BoolArray | None = None,
     key: str = "",
+    devices: Collection[int] | None = None,
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest.
 
     `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
-    be such ops; where none of these took time, graphs of the capture do. `key`: of its title and action.
+    be such ops; where none of these took time, graphs of the capture do. `key`: of its title and action. `devices`: on which
+    they are such ops, by default all.
     """
-    by_label = np.zeros(context.once(_op_of_label).size, dtype=np.int64)
-    for group in context.once(_alike_devices):
-        by_label += np.where(labels_of(context, group.devices[0]), group.computed_ps, 0)
+    chosen = context.ledger.devices if devices is None else devices
+    computed_ps = context.once(_computed_ps) if devices is None else _sum(context, devices)
+    by_label = np.where(labels, computed_ps, 0)
     if not by_label.any():
         return None
-    is_of_graph = shown is not None and not _together(context).where(shown).total
+    is_of_graph = shown is not None and not by_label[shown].any()
     types = _longest(_time_by_type(context, ByLabel.of(by_label)))
     every, of_label = context.once(_types_of_labels)
     arguments: dict[str, Argument] = {"ops": Ops((types[0],))} if types else {}
@@ -565,7 +485,7 @@ def _of_ops(
     named = of_label == every.index(types[0]) if types else by_label > 0
     return rule.of_rows(
         context,
-        _all_rows(context, labels_of),
+        _rows(context, labels, chosen),
         arguments=arguments | _line(context, np.where(named, by_label, 0)),
         confidence=("high", "graph" if is_of_graph else ""),
         keeps_waiting=not note,
@@ -578,7 +498,6 @@ def _of_ops(
 
 
 def _line(context: Context, by_label: Int64Array) -> dict[str, Argument]:
-    """The line that made most of some ops, as an argument."""
     line = line_of(context, by_label)
     return {"line": Line(line)} if line else {}
 

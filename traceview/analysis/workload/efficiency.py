@@ -23,7 +23,7 @@ from traceview.analysis.measures.op_work import (
     roof_of,
     time_by_label,
 )
-from traceview.analysis.measures.peaks import peak_source, peaks_of
+from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Ops, Part
@@ -96,7 +96,7 @@ def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
         unknown_ratio=unknown_ps / duration_ps if duration_ps else 0.0,
         flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
         peak_flops_per_second=_whole(whole / at_peak_ps * PS_PER_S) if at_peak_ps else None,
-        peak_source=peak_source(context.trace, device) if at_peak_ps else None,
+        peak_source=peaks_of(context.trace, device).source if at_peak_ps else None,
         mfu_ratio=at_peak_ps / step_ps if at_peak_ps and step_ps else None,
     )
 
@@ -112,7 +112,7 @@ _KNOWN_RATIO: Final = 0.99
 def _at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float | None:
     """How long the products would take at the peak of their precision; None where that is not known."""
     flops = of.known_flops
-    compute_ps = roof_of(context.trace, device, of).compute_ps
+    compute_ps, _ = roof_of(context.trace, device, of)
     is_known, whole = ~np.isnan(compute_ps), float(flops.sum())
     known = float(flops[is_known].sum())
     if not known or known < _KNOWN_RATIO * whole:
@@ -143,7 +143,7 @@ def _parts_of(context: Context, device: int) -> dict[str, float]:
 
 def _part_of_label(context: Context, device: int, of: DeviceFlops) -> Int64Array:
     """By label the place of its part among `_PARTS`: the first that it is one of."""
-    peaks = peaks_of(context.trace, device)
+    peaks = peaks_of(context.trace, device).flops
     fastest = max((peaks.get(each, 0) for each in _OF_TENSOR_UNITS), default=0)
     has_units = fastest > peaks.get(NumberFormat.FP32, fastest)
     multiplies, precision = of.known_flops > 0, context.trace.once(label_precisions)

@@ -139,7 +139,6 @@ class _Sums(Struct, frozen=True, eq=False):
 
 
 def _sums(context: Context) -> _Sums:
-    """The compute of all devices together."""
     trace, ledger, labels = context.trace, context.ledger, context.trace.once(op_labels)
     function, places = context.once(_of_rows), trace.once(label_places)
     rows = np.flatnonzero(function != NONE)

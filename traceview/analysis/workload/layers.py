@@ -152,13 +152,8 @@ def _longest(rows: tuple[LayerTime, ...], most: int) -> tuple[LayerTime, ...]:
 
 # The tree
 
-_FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = range(4)
-_COLUMN_OF_PHASE: Final = {
-    Phase.FORWARD: _FORWARD,
-    Phase.BACKWARD: _BACKWARD,
-    Phase.OPTIMIZER: _OPTIMIZER,
-}
-
+_PARTS: Final = {Phase.FORWARD: 0, Phase.BACKWARD: 1, Phase.OPTIMIZER: 2}
+"""The columns of phases; all others are the last one."""
 
 _WORK: Final[dict[str, int]] = {
     key: column
@@ -226,9 +221,10 @@ def _work_by_place(
         of = ops.get(device)
         if of is None:
             continue
-        roof, flops, moved = roof_of(context.trace, device, of), of.flops, of.bytes
-        ps = of.duration_ps.every.astype(np.float64)
-        has_both, has_roof = ~np.isnan(flops + moved), ~np.isnan(roof.roof_ps)
+        compute_ps, memory_ps = roof_of(context.trace, device, of)
+        roof_ps, ps = np.maximum(compute_ps, memory_ps), of.duration_ps.every.astype(np.float64)
+        flops, moved = of.flops, of.bytes
+        has_both, has_roof = ~np.isnan(flops + moved), ~np.isnan(roof_ps)
         columns = {
             "ps": ps,
             "unknown_ps": np.where(np.isnan(flops), ps, 0),
@@ -237,8 +233,8 @@ def _work_by_place(
             "flops_of_both": np.where(has_both, flops, 0),
             "bytes": np.where(has_both, moved, 0),
             "roofed_ps": np.where(has_roof, ps, 0),
-            "roof_ps": np.where(has_roof, roof.roof_ps, 0),
-            "memory_ps": np.where(roof.is_memory_bound, roof.roof_ps, 0),
+            "roof_ps": np.where(has_roof, roof_ps, 0),
+            "memory_ps": np.where(memory_ps >= compute_ps, roof_ps, 0),
         }
         for key, values in columns.items():
             by_place[:, _WORK[key]] += np.bincount(place, values, place_count)
@@ -247,8 +243,7 @@ def _work_by_place(
 
 def _cells(times: Int64Array, places: LabelPlaces, count: int) -> Int64Array:
     """The mean of each place and column of the phase, int64 `[places, 4]`, so rounded that they sum to the mean of the sum."""
-    column_of = np.full(len(Phase), _OTHER, dtype=np.int64)
-    column_of[list(_COLUMN_OF_PHASE)] = list(_COLUMN_OF_PHASE.values())
+    column_of = np.array([_PARTS.get(phase, 3) for phase in Phase])
     cells = np.zeros((len(places.places), 4), dtype=np.int64)
     np.add.at(cells, (places.place, column_of[places.phase]), times)
     return np.diff(np.cumsum(cells.ravel()) // count, prepend=0).reshape(cells.shape)
@@ -271,6 +266,7 @@ def _shown(node: _Node) -> Iterator[_Node]:
 
 def _row(node: _Node, count: int, gpu_ps: int, *, has_flops: bool) -> LayerTime:
     ps = sum(node.whole)
+    forward_ps, backward_ps, optimizer_ps, other_ps = node.whole
     work = {key: float(node.work[column]) for key, column in _WORK.items()}
     lasted_ps, roof_ps = work["ps"], work["roof_ps"]
     is_counted = has_flops and lasted_ps > 0
@@ -282,10 +278,10 @@ def _row(node: _Node, count: int, gpu_ps: int, *, has_flops: bool) -> LayerTime:
         gpu_time_ratio=min(ps * count / gpu_ps, 1.0) if gpu_ps else 0.0,
         compute_ps_per_step=ps,
         own_ps_per_step=sum(node.own),
-        forward_ps_per_step=node.whole[_FORWARD],
-        backward_ps_per_step=node.whole[_BACKWARD],
-        optimizer_ps_per_step=node.whole[_OPTIMIZER],
-        other_ps_per_step=node.whole[_OTHER],
+        forward_ps_per_step=forward_ps,
+        backward_ps_per_step=backward_ps,
+        optimizer_ps_per_step=optimizer_ps,
+        other_ps_per_step=other_ps,
         flops_per_second=(
             round(min(work["flops"] / lasted_ps * PS_PER_S, LARGEST)) if is_counted else None
         ),

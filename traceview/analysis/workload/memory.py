@@ -162,15 +162,15 @@ def diagnose(context: Context, result: Memory) -> Iterator[Finding | None]:
 
 
 def _near_limit(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
-    least = {row.device: int(NEAR_LIMIT.limits["full_ratio"] * _most(row)) for row in devices}
+    least = {row.device: int(NEAR_LIMIT.limits["full_ratio"] * row.most_bytes) for row in devices}
     rows = [row for row in devices if row.process_peak_bytes >= least[row.device]]
-    fullest = min(rows, key=lambda row: row.free_bytes or 0, default=None)
+    fullest = min(rows, key=lambda row: row.free_bytes, default=None)
     if fullest is None:
         return None
     return NEAR_LIMIT.about(
         context,
         rows,
-        {"free": Size(fullest.free_bytes or 0), "capacity": Size(_most(fullest))},
+        {"free": Size(fullest.free_bytes), "capacity": Size(fullest.most_bytes)},
         evidence=[
             Evidence("process_peak_bytes", row.process_peak_bytes, least[row.device], row.device)
             for row in rows
@@ -218,8 +218,8 @@ def _fragmented(context: Context, devices: Sequence[DeviceMemory]) -> Finding | 
         row.device: row.largest_piece_bytes
         for row in devices
         if row.largest_piece_bytes is not None
-        and (row.free_at_peak_bytes or 0) >= free * _most(row)
-        and row.largest_piece_bytes < piece * _most(row)
+        and row.free_at_peak_bytes >= free * row.most_bytes
+        and row.largest_piece_bytes < piece * row.most_bytes
     }
     rows = [row for row in devices if row.device in pieces]
     worst = min(rows, key=lambda row: pieces[row.device], default=None)
@@ -228,7 +228,7 @@ def _fragmented(context: Context, devices: Sequence[DeviceMemory]) -> Finding | 
     return FRAGMENTED.about(
         context,
         rows,
-        {"free": Size(worst.free_at_peak_bytes or 0), "piece": Size(pieces[worst.device])},
+        {"free": Size(worst.free_at_peak_bytes), "piece": Size(pieces[worst.device])},
         "fragmentation_ratio",
         confidence=("medium", "growth"),
     )
@@ -237,7 +237,7 @@ def _fragmented(context: Context, devices: Sequence[DeviceMemory]) -> Finding | 
 def _uneven(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
     median = low_median([row.peak_bytes for row in devices]) or 0
     least = UNEVEN.limits["more_ratio"]
-    rows = [row for row in devices if row.peak_bytes - median >= least * _most(row)]
+    rows = [row for row in devices if row.peak_bytes - median >= least * row.most_bytes]
     more = Size(max((row.peak_bytes for row in rows), default=median) - median)
     return UNEVEN.about(context, rows, {"more": more}, "peak_bytes", median)
 
@@ -251,34 +251,27 @@ def _headroom(context: Context, devices: Sequence[DeviceMemory]) -> Finding | No
     is_known = len(rows) == len(used) and all(map(_fits_twice, rows))
     if not is_known or min(step_counts, default=0) < HEADROOM.limits["fewest_count"]:
         return None
-    tightest = min(rows, key=lambda row: (row.free_bytes or 0) / row.allocated_bytes)
+    tightest = min(rows, key=lambda row: row.free_bytes / row.allocated_bytes)
     return HEADROOM.about(
         context,
         rows,
-        {"free": Size(tightest.free_bytes or 0), "allocated": Size(tightest.allocated_bytes)},
+        {"free": Size(tightest.free_bytes), "allocated": Size(tightest.allocated_bytes)},
         confidence=("medium", ""),
         evidence=[
-            Evidence("free_bytes", row.free_bytes or 0, row.allocated_bytes, row.device)
-            for row in rows
+            Evidence("free_bytes", row.free_bytes, row.allocated_bytes, row.device) for row in rows
         ],
     )
 
 
-def _most(row: DeviceMemory) -> int:
-    """What the allocator of a device may give out."""
-    return row.capacity_bytes or 0
-
-
 def _fits_twice(row: DeviceMemory) -> bool:
     """Whether the numbers of a device say that twice of what was allocated in the capture fits."""
-    limits, free, growth = HEADROOM.limits, row.free_bytes, row.growth
+    limits, growth = HEADROOM.limits, row.growth
     return (
-        free is not None
-        and not row.unrecorded_bytes
+        not row.unrecorded_bytes
         and row.process_peak_bytes == row.peak_bytes
         and (growth is None or growth.low_bytes_per_step <= 0)
-        and 0 < row.allocated_bytes <= free
-        and free >= limits["free_ratio"] * _most(row)
+        and 0 < row.allocated_bytes <= row.free_bytes
+        and row.free_bytes >= limits["free_ratio"] * row.most_bytes
         and row.forward_bytes >= limits["forward_ratio"] * row.allocated_bytes
     )
 
@@ -354,7 +347,6 @@ def section(view: View, result: Memory) -> doc.Section:
 
 
 def _layers(result: Memory, layers: Sequence[HeldByLayer], shown: str) -> Iterator[doc.Block]:
-    """What is in use at the peak of the fullest GPU."""
     yield doc.Subheading(phrase("In use at the peak of ", Token(result.fullest, "device")))
     yield from doc.table(
         "In use at the peak",

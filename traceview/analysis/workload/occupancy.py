@@ -8,29 +8,36 @@ Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capab
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.kernels import kernel_names
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.op_work import FloatArray, label_flops
+from traceview.analysis.measures.op_work import FloatArray, label_flops, label_kernels
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Lost, Ops
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
-from traceview.base.record import Count, KernelName, OpName, Picoseconds, Record, Share
+from traceview.base.record import (
+    LARGEST_RECORDED,
+    Count,
+    KernelName,
+    OpName,
+    Picoseconds,
+    Record,
+    Share,
+)
 from traceview.base.sweeping import SWEEPS
 from traceview.document import model as doc
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.phrase import Token, phrase
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.model import NONE, Device, Trace
+from traceview.trace.model import NONE, Device, Recording, Trace
 from traceview.xplane.planes import parse_details
 
 MOST_KERNELS: Final = 10
@@ -94,7 +101,7 @@ _REGISTERS: Final = 1 << 16
 _REGISTERS_AT_ONCE: Final = 256
 """A multiprocessor has 65,536 registers, and gives them to warps by 256."""
 
-_MOST_WARPS_AND_BLOCKS: Final = {
+_MOST_WARPS_AND_BLOCKS: Final[Mapping[tuple[int | None, int | None], tuple[int, int]]] = {
     (6, 0): (64, 32),
     (6, 1): (64, 32),
     (7, 0): (64, 32),
@@ -109,73 +116,56 @@ _MOST_WARPS_AND_BLOCKS: Final = {
 """Of a multiprocessor, by compute capability."""
 
 
-class Launch(NamedTuple):
-    """How a kernel was launched: blocks, and its theoretical occupancy, None where that is not known."""
-
-    block_count: int
-    occupancy: float | None
+_UNKNOWN: Final = (np.nan,) * 4
 
 
-def launch_of(details: bytes, device: Device) -> Launch | None:
-    """What the details of a kernel say; None without a grid."""
+def launch_of(details: bytes) -> tuple[float, ...]:
+    """What the details of a kernel say: blocks, threads of each, registers, and the occupancy; nan where not known."""
     pairs = parse_details(details)
     grid, block = (_GRID.fullmatch(pairs.get(key, b"")) for key in (b"grid", b"block"))
     if grid is None or block is None:
-        return None
+        return _UNKNOWN
     blocks, threads = prod(map(int, grid.groups())), prod(map(int, block.groups()))
-    if not blocks or not 0 < threads <= 1024 or blocks > 1 << 62:
-        return None
-    percent, registers = (_number(pairs.get(key, b"")) for key in (b"occ_pct", b"regs"))
-    if percent and 0 < percent <= 100:
-        return Launch(blocks, percent / 100)
-    return Launch(blocks, _most_warps(registers, threads, device))
+    if not 0 < blocks <= LARGEST_RECORDED or not 0 < threads <= 1024:
+        return _UNKNOWN
+    registers = _number(pairs.get(b"regs", b""), 255)
+    return blocks, threads, registers, _number(pairs.get(b"occ_pct", b""), 100) / 100
 
 
-def _number(text: bytes) -> float | None:
+def _number(text: bytes, most: int) -> float:
     try:
-        return float(text) if len(text) < 20 else None
+        number = float(text) if len(text) < 20 else np.nan
     except ValueError:
-        return None
+        return np.nan
+    return number if 0 < number <= most else np.nan
 
 
-_Limits: TypeAlias = tuple[int, int] | None
+def _launches(trace: Recording) -> FloatArray:
+    """What each name of the trace says as the details of a kernel, float64 `[4, names + 1]`; the last place is that of `NONE`."""
+    said = np.full((4, len(trace.names) + 1), np.nan)
+    for name in unique_ids(trace.device_columns.details).tolist():
+        if name != NONE:
+            said[:, name] = launch_of(trace.names[name])
+    return said
 
 
-def _limits_of(device: Device) -> _Limits:
-    """The most warps and blocks of a multiprocessor; None where they are not known."""
-    capability = device.count("compute_cap_major"), device.count("compute_cap_minor")
-    is_amd = device.stats.get("device_vendor") == "AMD"
-    known = _MOST_WARPS_AND_BLOCKS.items()
-    return None if is_amd else next((most for chip, most in known if chip == capability), None)
-
-
-def _most_warps(registers: float | None, threads: int, device: Device) -> float | None:
-    """The occupancy that registers and blocks allow; shared memory may allow less."""
-    limits = _limits_of(device)
-    if limits is None or not registers or not 0 < registers <= 255:
-        return None
+def occupancy_of(
+    device: Device, threads: FloatArray, registers: FloatArray, recorded: FloatArray
+) -> FloatArray:
+    """The occupancy of kernels, else what registers and blocks allow; shared memory may allow less. nan where neither is known."""
+    chip = device.count("compute_cap_major"), device.count("compute_cap_minor")
+    limits = _MOST_WARPS_AND_BLOCKS.get(chip)
+    if limits is None or device.stats.get("device_vendor") == "AMD":
+        return recorded
     most_warps, most_blocks = limits
-    warps = -(-threads // _WARP)
-    of_warp = -(-int(registers) * _WARP // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
-    blocks = min(most_blocks, most_warps // warps, _REGISTERS // of_warp // warps)
-    return min(blocks * warps / most_warps, 1.0)
+    warps = np.ceil(threads / _WARP)
+    of_warp = np.ceil(registers * _WARP / _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
+    blocks = np.minimum(most_warps // warps, _REGISTERS // of_warp // warps)
+    allowed = np.minimum(np.minimum(blocks, most_blocks) * warps / most_warps, 1.0)
+    return np.where(np.isnan(recorded), allowed, recorded)
 
 
 # The topic
-
-
-class _Kernels(Struct, frozen=True, eq=False):
-    """The kernels of one device by label and details, longest first.
-
-    `label`, `duration_ps`: int64. `block_count`: int64, -1 where no grid is recorded; `occupancy`: float64, nan where not known.
-    `is_sparse`: which fill little of the GPU.
-    """
-
-    label: Int64Array
-    duration_ps: Int64Array
-    block_count: Int64Array
-    occupancy: FloatArray
-    is_sparse: BoolArray
 
 
 class _Devices(Struct, frozen=True, eq=False):
@@ -191,66 +181,32 @@ def _devices(context: Context) -> _Devices:
     columns, labels = trace.device_columns, trace.once(op_labels)
     is_compute = ledger.rows(states=(State.COMPUTE,))
     made, is_sparse_row = [], np.zeros(ledger.count, dtype=np.bool_)
-    launches: dict[_Limits, tuple[Int64Array, FloatArray]] = {}
-    texts = unique_ids(columns.details)
-    texts = texts[texts != NONE]
-    for device in ledger.devices if texts.size else ():
+    for device in ledger.devices if (columns.details != NONE).any() else ():
         own = ledger.rows_of(device)
         rows = np.flatnonzero(is_compute[own]) + own.start
         event = ledger.columns.event[rows]
-        if (columns.details[event] != NONE).any():
-            nothing = np.zeros(rows.size, dtype=np.uint8)
-            of_row, first = SWEEPS.labelled(labels.of_row[event], columns.details[event], nothing)
-            times = SWEEPS.totals(of_row, ledger.columns.duration_ps[rows], first.size)
-            label = labels.of_row[event][first].astype(np.int64)
-            entry = trace.device_list[device]
-            limits = _limits_of(entry)
-            if limits not in launches:
-                launches[limits] = _launches(trace, texts, entry)
-            details = columns.details[event][first]
-            blocks, occupancy = (of_name[details] for of_name in launches[limits])
+        nothing = np.zeros(rows.size, dtype=np.uint8)
+        of_row, first = SWEEPS.labelled(labels.of_row[event], columns.details[event], nothing)
+        times = SWEEPS.totals(of_row, ledger.columns.duration_ps[rows], first.size)
+        blocks, *threads = trace.once(_launches)[:, columns.details[event[first]]]
+        if times[blocks > 0].any():
+            label = labels.of_row[event[first]].astype(np.int64)
+            occupancy = occupancy_of(trace.device_list[device], *threads)
             is_sparse = _is_sparse(trace, device, label, blocks, occupancy)
-            order = np.argsort(-times, kind="stable")
             is_sparse_row[rows[is_sparse[of_row]]] = True
-            if times[blocks >= 0].any():
-                kernels = _Kernels(
-                    label[order],
-                    times[order],
-                    blocks[order],
-                    occupancy[order],
-                    is_sparse[order],
-                )
-                made.append(_of_device(context, device, kernels))
+            made.append(_of_device(context, device, label, times, blocks, occupancy, is_sparse))
     return _Devices(tuple(made), is_sparse_row)
 
 
-def _launches(trace: Trace, texts: Int64Array, device: Device) -> tuple[Int64Array, FloatArray]:
-    """Blocks and occupancy of kernels, as of `_Kernels`, by the name of their details; `texts`: the names that are details.
-
-    They are those of all devices with the limits of this one.
-    """
-    # The last place is that of `NONE`.
-    blocks = np.full(len(trace.names) + 1, -1, dtype=np.int64)
-    ratios = np.full(blocks.size, np.nan)
-    for name in texts.tolist():
-        launch = launch_of(trace.names[name], device)
-        if launch is not None:
-            blocks[name] = launch.block_count
-            ratios[name] = np.nan if launch.occupancy is None else launch.occupancy
-    return blocks, ratios
-
-
 def _is_sparse(
-    trace: Trace, device: int, label: Int64Array, blocks: Int64Array, occupancy: FloatArray
+    trace: Trace, device: int, label: Int64Array, blocks: FloatArray, occupancy: FloatArray
 ) -> BoolArray:
     """Which kernels fill little of the GPU; one of which that is not known may be a product."""
-    name = trace.device_columns.name[trace.once(op_labels).row[label]]
-    is_other = ~trace.once(kernel_names).is_matrix[name] & (
-        trace.once(label_flops).flops[label] == 0
-    )
+    is_product = trace.once(label_kernels).is_matrix | (trace.once(label_flops).flops != 0)
+    is_other = ~is_product[label]
     limits, cores = LOW_OCCUPANCY.limits, trace.device_list[device].count("core_count") or 0
-    has_few_warps = is_other & (occupancy < limits["occupancy_ratio"])
-    sparse: BoolArray = (blocks >= 0) & ((blocks < limits["block_ratio"] * cores) | has_few_warps)
+    has_few_blocks = blocks < limits["block_ratio"] * cores
+    sparse: BoolArray = has_few_blocks | (is_other & (occupancy < limits["occupancy_ratio"]))
     return sparse
 
 
@@ -260,31 +216,41 @@ def compute(context: Context) -> Occupancy | Skipped:
     return Occupancy(rows) if rows else Skipped("no kernel recorded how it was launched")
 
 
-def _of_device(context: Context, device: int, of: _Kernels) -> DeviceOccupancy:
+def _of_device(
+    context: Context,
+    device: int,
+    label: Int64Array,
+    times: Int64Array,
+    blocks: FloatArray,
+    occupancy: FloatArray,
+    is_sparse: BoolArray,
+) -> DeviceOccupancy:
+    """The row of a device of its kernels by label and details."""
     trace, count = context.trace, context.ledger.steps_of_device[device] or 1
     columns, event_of = trace.device_columns, trace.once(op_labels).row
-    times, is_known = of.duration_ps, ~np.isnan(of.occupancy)
+    is_known = ~np.isnan(occupancy)
     occupied_ps = int(times[is_known].sum())
     kernels = []
-    for place in np.flatnonzero(of.is_sparse)[:MOST_KERNELS].tolist():
-        event = int(event_of[of.label[place]])
+    longest = np.argsort(np.where(is_sparse, -times, 1), kind="stable")[:MOST_KERNELS]
+    for place in longest[is_sparse[longest]].tolist():
+        event = int(event_of[label[place]])
         op = trace.names.text(int(columns.op[event]))
         kernels.append(
             SparseKernel(
                 op=None if op is None else split_op(op)[0],
                 kernel=trace.names.text(int(columns.name[event])) or "",
                 compute_ps_per_step=int(times[place]) // count,
-                occupancy_ratio=float(of.occupancy[place]) if is_known[place] else None,
-                block_count=int(of.block_count[place]),
+                occupancy_ratio=float(occupancy[place]) if is_known[place] else None,
+                block_count=int(blocks[place]),
                 multiprocessor_count=trace.device_list[device].count("core_count") or 0,
             )
         )
-    mean = float((of.occupancy * times)[is_known].sum()) / occupied_ps if occupied_ps else None
+    mean = float((occupancy * times)[is_known].sum()) / occupied_ps if occupied_ps else None
     return DeviceOccupancy(
         *trace.identity(device),
-        known_ratio=int(times[of.block_count >= 0].sum()) / int(times.sum()),
+        known_ratio=int(times[blocks > 0].sum()) / int(times.sum()),
         occupancy_ratio=None if mean is None else min(mean, 1.0),
-        sparse_ps_per_step=int(times[of.is_sparse].sum()) // count,
+        sparse_ps_per_step=int(times[is_sparse].sum()) // count,
         kernels=tuple(kernels),
     )
 

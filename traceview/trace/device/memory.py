@@ -6,17 +6,16 @@ Each event says what its allocator has given out after it, how much it gave out 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int64Array
-from traceview.trace.model import NONE, Device, HostColumns, Names, Recording
+from traceview.trace.model import NONE, HostColumns, Names, Recording
 from traceview.trace.windows import Window
 from traceview.xplane.planes import LARGEST_COPY, LARGEST_COUNT
 
@@ -30,7 +29,8 @@ class Allocator(Struct, frozen=True, eq=False, dict=True):
     """What one allocator recorded, by time; events without `bytes_allocated` are left out.
 
     int64 `[n]`: `row` in the host columns; `time_ps`; `held_bytes`, in use after the event; `change_bytes`, what it gave
-    out, negative where it took back, 0 where that is not recorded; `address`, 0 where not recorded.
+    out, negative where it took back, 0 where that is not recorded; `address`, 0 where not recorded. `peak_bytes`: the most
+    in use since the process started; `capacity_bytes`: the most that it may give out, at the end.
     """
 
     row: Int64Array
@@ -38,6 +38,8 @@ class Allocator(Struct, frozen=True, eq=False, dict=True):
     held_bytes: Int64Array
     change_bytes: Int64Array
     address: Int64Array
+    peak_bytes: int
+    capacity_bytes: int
 
     @property
     def held_before_bytes(self) -> int:
@@ -98,42 +100,45 @@ class Allocators(Struct, frozen=True, eq=False):
 
 
 def allocators(recording: Recording) -> Allocators:
-    """What the allocators of all hosts recorded."""
+    """What the allocators of all hosts recorded.
+
+    The number in the name of an allocator is the number of the virtual GPU. If the host has an allocator without a GPU
+    plane, the two numberings differ, and it is not known which GPU an allocator is of.
+    """
     of_device: dict[int, Allocator] = {}
     of_host: dict[int, Allocator] = {}
-    for host in range(len(recording.hosts)):
-        known = {
-            b"GPU_%d_bfc" % device.ordinal: index
-            for index in recording.devices_of_host[host]
-            if (device := recording.device_list[index]).memory_held_bytes is not None
-        }
-        for name, allocator in _of_host(recording, host):
-            if name in known:
-                of_device[known[name]] = allocator
-            elif _OF_PINNED.fullmatch(name):
+    for host, indices in enumerate(recording.devices_of_host):
+        devices = {index: recording.device_list[index] for index in indices}
+        gpus = {device.ordinal: index for index, device in devices.items() if device.kind == "gpu"}
+        of_gpu: dict[int, Allocator] = {}
+        for name, allocator in _recorded(recording, host):
+            match = _OF_GPU.fullmatch(name)
+            if match:
+                of_gpu[int(match[1])] = allocator
+            else:
                 of_host[host] = allocator
+        if of_gpu.keys() <= gpus.keys():
+            of_device.update((gpus[number], allocator) for number, allocator in of_gpu.items())
     return Allocators(of_device, of_host)
 
 
-def _of_host(recording: Recording, host: int) -> Iterator[tuple[bytes, Allocator]]:
-    """The allocators of a host that are of a GPU or of pinned memory, by name."""
+def _recorded(recording: Recording, host: int) -> Iterator[tuple[bytes, Allocator]]:
+    """The allocators of a host that are of a GPU or of pinned memory, and say what is in use, by name."""
     columns, names = recording.host_columns, recording.names
     of_rows = columns.stat("allocator_name").among(columns.rows_of_host(host))
     for number in unique_ids(of_rows.value).tolist():
         if _OF_GPU.fullmatch(names[number]) or _OF_PINNED.fullmatch(names[number]):
-            allocator = _allocator(columns, names, of_rows.row[of_rows.value == number])
-            if allocator is not None:
-                yield names[number], allocator
+            rows = of_rows.row[of_rows.value == number]
+            rows = rows[columns.stat("bytes_allocated").at(rows, NONE) >= 0]
+            if rows.size:
+                yield names[number], _allocator(columns, names, rows)
 
 
-def _allocator(columns: HostColumns, names: Names, rows: Int64Array) -> Allocator | None:
-    """The allocator of some events; None where none says what is in use."""
+def _allocator(columns: HostColumns, names: Names, rows: Int64Array) -> Allocator:
+    """The allocator of some events."""
+    rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
     held = columns.stat("bytes_allocated").at(rows, NONE)
-    rows, held = rows[held >= 0], held[held >= 0]
-    if not rows.size:
-        return None
-    order = np.argsort(columns.start_ps[rows], kind="stable")
-    rows, held = rows[order], held[order]
+    peak = columns.stat("peak_bytes_in_use").at(rows, NONE)
     size = columns.stat("allocation_bytes").at(rows, 0)
     size = np.where(size <= LARGEST_COPY, size, 0)
     is_given = names.matching(columns.name[rows], (_ALLOCATION,))
@@ -143,43 +148,6 @@ def _allocator(columns: HostColumns, names: Names, rows: Int64Array) -> Allocato
         held_bytes=held,
         change_bytes=np.where(is_given, size, -size),
         address=columns.stat("address").at(rows, 0),
+        peak_bytes=max(int(peak.max()), int(held.max())),
+        capacity_bytes=int(held[-1] + columns.stat("bytes_available").at(rows[-1:], 0)[0]),
     )
-
-
-def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> list[Device]:
-    """The devices of one host with the memory of their allocators: last `bytes_allocated`, largest `peak_bytes_in_use`.
-
-    The number in the allocator's name is the number of the virtual GPU. If the host has an allocator without a GPU
-    plane, the two numberings differ, and its GPUs get no memory figures.
-    """
-    held = _held(host, names)
-    gpus = {device.ordinal for device in devices if device.kind == "gpu"}
-    if not held.keys() <= gpus:
-        held = {}
-    return [
-        replace(device, **held.get(device.ordinal, {}) if device.kind == "gpu" else {})
-        for device in devices
-    ]
-
-
-def _held(host: HostColumns, names: Names) -> dict[int, dict[str, int]]:
-    """The figures of each allocator by its number, as fields of `Device`."""
-    allocator = host.stat("allocator_name")
-    if not allocator.stored_row.size:
-        return {}
-    allocated = host.stat("bytes_allocated").at(allocator.row, -1)
-    available = host.stat("bytes_available").at(allocator.row, 0)
-    peak = host.stat("peak_bytes_in_use").at(allocator.row, -1)
-    start = host.start_ps[allocator.row]
-    result = {}
-    for name in unique_ids(allocator.value).tolist():
-        match = _OF_GPU.fullmatch(names[name])
-        rows = np.flatnonzero((allocator.value == name) & (allocated >= 0))
-        if match and rows.size:
-            last = rows[np.flatnonzero(start[rows] == start[rows].max())[-1]]
-            result[int(match[1])] = {
-                "memory_held_bytes": int(allocated[last]),
-                "memory_peak_bytes": int(max(peak[rows].max(), allocated[rows].max())),
-                "memory_capacity_bytes": int(allocated[last] + available[last]),
-            }
-    return result

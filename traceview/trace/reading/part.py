@@ -32,7 +32,6 @@ from traceview.trace.device.instructions import (
     program_buffers,
     with_buffered_instructions,
 )
-from traceview.trace.device.memory import with_memory
 from traceview.trace.model import (
     MOST_DEVICES,
     NONE,
@@ -336,7 +335,7 @@ class _PartReader:
         instructions = self.numbers.instructions(self.space.programs, self.damaged_program)
         return Recording(
             hosts=(host,),
-            device_list=(*with_memory(self.devices, host_columns, self.names), *replicas.devices),
+            device_list=(*self.devices, *replicas.devices),
             lines=tuple(self.lines),
             names=self.names,
             device_columns=device_columns,

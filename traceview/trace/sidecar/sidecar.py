@@ -340,6 +340,10 @@ def read_sidecar(trace: Location) -> Sidecar | None:
         content = json.loads(path.read_text("utf-8", "strict"))
     except (OSError, ValueError, RecursionError) as error:
         raise SidecarError(f"{path.name} is not readable: {error}") from error
+    return _sidecar(content)
+
+
+def _sidecar(content: object) -> Sidecar:
     wrong: list[str] = []
     file = read_as(_File, content, wrong)
     python = python_samples(file.python, wrong, "python")
@@ -362,3 +366,7 @@ def read_sidecar(trace: Location) -> Sidecar | None:
         threads=threads,
         wrong_fields=tuple(dict.fromkeys(wrong)),
     )
+
+
+NOTHING_RECORDED: Final = _sidecar({})
+"""Stands for the sidecar of a host that has none."""
