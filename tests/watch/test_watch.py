@@ -15,18 +15,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.command import Command, Done
+from tests.reports import finding, full_report
 from traceview.base.errors import UsageError
 from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
 from traceview.comparison.noise import DEVICE_SPREAD, Level, step_level
+from traceview.report.model import Report
 from traceview.watch import metrics
 from traceview.watch.follow import (
-    DeviceFacts,
-    FindingFacts,
     Follower,
-    RunFacts,
     StepChange,
     Unreadable,
     change_since,
@@ -66,7 +66,7 @@ def news(follower: Follower) -> list[str]:
     return [
         f"{item.run} unreadable"
         if isinstance(item, Unreadable)
-        else item.facts.run + (" history" * item.is_history) + (" again" * item.is_again)
+        else item.report.source.run + (" history" * item.is_history) + (" again" * item.is_again)
         for item in follower.look()
     ]
 
@@ -276,19 +276,12 @@ def test_a_state_goes_on_where_the_last_call_ended(
 # Alarms
 
 
-def facts(title: str = "GPU:0 waits", run: str = "run") -> RunFacts:
-    finding = FindingFacts("input-bound", "critical", title, 0.5)
-    return RunFacts(
-        run,
-        1,
-        2 * 10**9,
-        0.25,
-        "problem",
-        title,
-        (finding,),
-        (DeviceFacts("GPU:0", 0.25),),
-        {"compute": 0.25, "input": 0.75},
-    )
+def report_of(title: str = "GPU:0 waits", run: str = "run") -> Report:
+    """A report of this run, with one finding, `input-bound`, of this title."""
+    made = full_report()
+    bound = finding(code="input-bound", severity="critical", title=title)
+    source = replace(made.source, run=run)
+    return replace(made, source=source, findings=(bound,))
 
 
 def test_a_command_runs_on_its_finding_only(command: Command, logs: Path, tmp_path: Path) -> None:
@@ -306,7 +299,7 @@ def test_no_text_of_a_trace_becomes_a_command(
     say = OnFinding(
         "input-bound", 'printf %s "$TRACEVIEW_TITLE|$TRACEVIEW_RUN|$TRACEVIEW_LOGDIR" > out'
     )
-    run = NewestRun("job", HOSTILE, facts(HOSTILE, HOSTILE + "\0"), None, 1, 0)
+    run = NewestRun("job", HOSTILE, report_of(HOSTILE, HOSTILE + "\0"), None, 1, 0)
     assert list(run_commands((say,), run)) == []
     said = (tmp_path / "out").read_text()
     assert said.count("touch hit") == 6
@@ -320,7 +313,7 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(metrics, "PATIENCE_S", 0.3)
     alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
-    (wrong,) = run_commands((alarm,), NewestRun("job", "logs", facts(), None, 1, 0))
+    (wrong,) = run_commands((alarm,), NewestRun("job", "logs", report_of(), None, 1, 0))
     assert "took longer than 0.3 s and was ended" in wrong
     status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
     deadline = time.monotonic() + 5
@@ -375,7 +368,7 @@ def test_no_other_file_is_replaced_by_metrics(command: Command, logs: Path, tmp_
 
 
 def test_labels_are_escaped() -> None:
-    text = metrics_text([NewestRun(HOSTILE, "logs", facts(run='a"b'), None, 1, 0)])
+    text = metrics_text([NewestRun(HOSTILE, "logs", report_of(run='a"b'), None, 1, 0)])
     label = r'job="GPU:0 waits \"$(touch hit)\"; `touch hit`\\n\\x1b[2J\\ \\udc80"'
     assert "\x1b" not in text
     assert f'traceview_run_info{{{label},logdir="logs",run="a\\"b"}} 1.0\n' in text
