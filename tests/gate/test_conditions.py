@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.reports import full_report
+from tests.reports import full_report, of_run
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.comparison.gate import (
     QUERIES,
@@ -165,11 +165,11 @@ def test_a_baseline_by_name_or_by_path(tmp_path: Path, monkeypatch: pytest.Monke
     folder = tmp_path / ".traceview" / "baselines" / "main"
     folder.mkdir(parents=True)
     report = full_report()
-    for name in FILES[:2]:
-        (folder / name).write_bytes(file_content(report))
+    for name, capture in zip(FILES, (report, of_run(report, "again")), strict=False):
+        (folder / name).write_bytes(file_content(capture))
     Path("whole.json").write_text(to_json(report), encoding="utf-8")
     named = baseline_of("main", None).reports
-    assert named == (load_report(folder / FILES[0]),) * 2
+    assert named == tuple(load_report(folder / name) for name in FILES[:2])
     assert named[0].results.steps == report.results.steps
     assert baseline_of("whole.json", None).reports == (report,)
     assert baseline_of("./whole.json", None).reports == (report,)

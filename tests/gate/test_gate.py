@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from tests.charts import MS
 from tests.reports import bare_report, full_report, of_run, step_of_states
-from traceview.comparison.gate import Subject, condition_of, judged, outcome_of
+from traceview.comparison.gate import condition_of, judged, outcome_of
 from traceview.comparison.model import GateResult, JudgedRow, Judgement
 from traceview.comparison.noise import Difference, Level
+from traceview.comparison.sides import Side
 from traceview.report.model import Report
 
 FULL = full_report()
@@ -20,8 +21,8 @@ FULL = full_report()
 def judge(
     *texts: str, report: Report = FULL, baseline: Report | None = None, **options: Any
 ) -> GateResult:
-    before = Subject("main", (baseline,)) if baseline else None
-    return judged(Subject("logs", (report,)), map(condition_of, texts), before, **options)
+    before = Side.of((baseline,), "main") if baseline else None
+    return judged(Side.of((report,), "logs"), map(condition_of, texts), before, **options)
 
 
 def only(text: str, **options: Any) -> tuple[Judgement, JudgedRow]:
@@ -119,7 +120,7 @@ def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
     assert reason in str(result.judgements[0].rows[0].reason)
 
 
-def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Subject:
+def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Side:
     """A capture of each length, whose steps vary by so much."""
     reports = [
         of_run(
@@ -128,7 +129,7 @@ def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Subje
         )
         for number, length in enumerate(lengths_ms)
     ]
-    return Subject("logs", tuple(reports))
+    return Side.of(reports, "logs")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +203,7 @@ def test_earlier_runs_show_how_much_runs_differ() -> None:
 
 
 def test_of_several_captures_the_middle_one_decides() -> None:
-    def with_busy(*ratios: float) -> Subject:
+    def with_busy(*ratios: float) -> Side:
         times = FULL.results.device_time
         assert times is not None
         reports = [
@@ -218,9 +219,7 @@ def test_of_several_captures_the_middle_one_decides() -> None:
             )
             for ratio in ratios
         ]
-        return Subject(
-            "logs", tuple(of_run(report, f"run {place}") for place, report in enumerate(reports))
-        )
+        return Side.of([of_run(report, f"run {place}") for place, report in enumerate(reports)])
 
     for ratios, outcome in (
         ((0.7, 0.9, 0.9), "holds"),
@@ -239,7 +238,7 @@ def test_of_several_captures_the_middle_one_decides() -> None:
         ((FULL, of_run(FULL, "x"), clean), "fails"),
     ):
         (judgement,) = judged(
-            Subject("logs", reports), [condition_of("finding:critical absent")]
+            Side.of(reports), [condition_of("finding:critical absent")]
         ).judgements
         assert judgement.outcome == outcome
 
