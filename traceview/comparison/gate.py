@@ -28,11 +28,7 @@ from traceview.base.version import VERSION
 from traceview.comparison.build import blocking_words, conditions_of
 from traceview.comparison.history import DEFAULT_FOLDER, baseline_called
 from traceview.comparison.model import (
-    FAILED,
     GATE_SCHEMA_VERSION,
-    HOLDS,
-    NO_VERDICT,
-    NOT_JUDGED,
     GateResult,
     JudgedRow,
     JudgedSide,
@@ -50,10 +46,10 @@ from traceview.report.model import Report, why_absent
 from traceview.store.address import is_remote, location_of
 
 _VERDICTS: Final = {
-    "fails": ("failed", FAILED),
-    "unknown": ("unknown", NOT_JUDGED),
-    "no_verdict": ("no_verdict", NO_VERDICT),
-    "holds": ("passed", HOLDS),
+    "fails": ("failed", 10),
+    "unknown": ("unknown", 7),
+    "no_verdict": ("no_verdict", 9),
+    "holds": ("passed", 0),
 }
 """The outcome and exit code of a gate by the worst outcome of its conditions, the worst first."""
 _FIRST: Final = tuple(_VERDICTS)
@@ -228,6 +224,7 @@ def _row(condition: Condition, value: Value, sign: str, limit: Fraction) -> Judg
         return _unknown(value.where, value.note)
     # A limit written as 0.7 is the float 0.7, which is not seven tenths.
     holds = _OPERATORS[sign](value.value, float(limit))
+    is_of_finding = condition.key.startswith(_FINDING)
     write, measured, allowed = WRITE[condition.query.quantity], "present", "absent"
     if sign != "absent":
         measured, allowed = write(value.value), f"{sign} {write(float(limit))}"
@@ -240,7 +237,7 @@ def _row(condition: Condition, value: Value, sign: str, limit: Fraction) -> Judg
         limit=float(limit),
         measured=measured,
         allowed=allowed,
-        reason=value.note if value.note and condition.is_of_finding and not holds else None,
+        reason=(value.note or None) if is_of_finding and not holds else None,
     )
 
 
@@ -440,10 +437,6 @@ def _examples(report: Report) -> list[Value]:
     return unknown if rate is None else [Value("", rate)]
 
 
-def _absent_hosts(report: Report) -> list[Value]:
-    return [Value("", report.capture.absent_host_count)]
-
-
 def _state(key: str, is_ratio: bool, report: Report) -> list[Value]:
     """The mean step of each device in a state, or its share of the step; a state that does not occur takes 0."""
     ledger = report.results.ledger
@@ -459,7 +452,9 @@ QUERIES: Final[Mapping[str, Query]] = {
     "busy_ratio": Query("share", _busy),
     "examples_per_second": Query("number", _examples, is_of_devices=False),
     "memory_peak": Query("bytes", _memory_peak),
-    "absent_hosts": Query("number", _absent_hosts, is_of_devices=False),
+    "absent_hosts": Query(
+        "number", lambda report: [Value("", report.capture.absent_host_count)], is_of_devices=False
+    ),
     **{f"state.{key}": Query("time", partial(_state, key, False)) for key in KEYS},
     **{f"state.{key}_ratio": Query("share", partial(_state, key, True)) for key in KEYS},
 }
@@ -507,11 +502,6 @@ class Condition(Struct, frozen=True):
     def is_change(self) -> bool:
         """Whether it needs a baseline."""
         return self.sign in ("+", "-")
-
-    @property
-    def is_of_finding(self) -> bool:
-        """Whether it is about a finding."""
-        return self.key.startswith(_FINDING)
 
     def values(self, report: Report) -> list[Value]:
         """The values in a report that it is about, at least one."""

@@ -28,11 +28,9 @@ from traceview.comparison.noise import (
     Direction,
     Level,
     RunSpread,
-    level_of,
     mean_level,
     most_chance,
     part_difference,
-    shown_direction,
 )
 from traceview.comparison.sides import CaptureSteps, Side, mean_of, whole
 from traceview.ledger.states import KEYS
@@ -254,8 +252,10 @@ def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
 
 def _level(row: OpInSteps) -> Level:
     devices = max(row.device_count, 1)
-    error = None if row.error_ps is None else row.error_ps / devices
-    return level_of(row.ps_per_step / devices, error, row.error_degrees)
+    level = Level(row.ps_per_step / devices)
+    if row.error_ps is None or row.error_degrees is None:
+        return level
+    return replace(level, variance=(row.error_ps / devices) ** 2, degrees=row.error_degrees)
 
 
 def _match_kernels(old: dict[_Key, _Op], new: dict[_Key, _Op]) -> None:
@@ -295,13 +295,14 @@ def _difference(
 ) -> OpDifference:
     first, second = old or _Op(key.kernel), new or _Op(key.kernel)
     low, high = interval_ps(noise) if old and new else (None, None)
+    is_shown = noise.chance is None or noise.chance <= shown
     path_ps = round(second.path_ps - first.path_ps)
     return OpDifference(
         class_=key.class_,
         op=key.op,
         kernel=key.kernel,
         before_kernel=None if first.kernel == key.kernel else first.kernel,
-        status=_status(old, new, left_out_ps, shown_direction(noise, shown)),
+        status=_status(old, new, left_out_ps, noise.direction if is_shown else "none"),
         before_ps=round(first.ps),
         after_ps=round(second.ps),
         before_calls=round(first.calls, 3),

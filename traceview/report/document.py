@@ -24,7 +24,6 @@ from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
 from traceview.analysis.measures.step_report import StepRow, median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.finding import Finding as FindingRecord
 from traceview.analysis.rules.rule import LIMIT
 from traceview.analysis.rules.sentences import shown_finding
 from traceview.base.text import first_of, shell_command, shell_word
@@ -101,7 +100,7 @@ def shown_findings(
         )
 
 
-def gaps_of(finding: FindingRecord, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap]:
+def gaps_of(finding: Finding, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap]:
     """The longest of the gaps that a finding is about."""
     states = finding.loss.states if finding.loss else ()
     return [
@@ -113,7 +112,7 @@ def gaps_of(finding: FindingRecord, gaps: tuple[NumberedGap, ...]) -> list[Numbe
     ][:_LINKED_GAPS]
 
 
-def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link]:
+def _links(finding: Finding, gaps: list[NumberedGap]) -> Iterator[doc.Link]:
     shown, hidden_count = first_of(finding.devices, _LINKED_DEVICES)
     for key in shown:
         yield doc.Link(key, doc.device_anchor(key))
@@ -124,7 +123,7 @@ def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link
         yield doc.Link(f"gap {numbered.number} ({length})", doc.gap_anchor(numbered.number))
 
 
-def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
+def _span(finding: Finding, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
     """The span to look at: a gap that shows its cost, else its worst step, else the median step, else the window.
 
     The first device that it names is framed, and others that it is about or that work beside it are opened; None without
@@ -153,7 +152,7 @@ def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Sp
     return doc.Span(row.device, 0, row.window_ps, opened) if row.window_ps else None
 
 
-def _shown_step(finding: FindingRecord, view: View, host: str) -> StepRow | None:
+def _shown_step(finding: Finding, view: View, host: str) -> StepRow | None:
     """The worst of the steps of a finding; of one about all steps the median step."""
     result = view.result(steps.ANALYSIS)
     of_host = [row for row in (result.steps if result else ()) if row.host == host]

@@ -257,11 +257,11 @@ def change_since(
 ) -> StepChange | None:
     """How the step of a run differs from that of the runs `before`; None without both, or where nothing shows the noise."""
     change = step_change(before, [run], spread)
-    if change is None or change.noise is None:
+    if change is None or change.high is None:
         return None
     return StepChange(
         change.value,
-        max(change.noise, LEAST_RATIO),
+        max(change.high - change.value, LEAST_RATIO),
         sum(level is not None for level in before),
         change.direction in ("slower", "faster") and abs(change.value) > LEAST_RATIO,
     )

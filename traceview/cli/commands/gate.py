@@ -179,14 +179,15 @@ def _problems_beside(
 
 
 def _append_summary(result: GateResult) -> None:
-    from traceview.comparison.gate_document import summary
+    from traceview.comparison.gate_document import gate_section
+    from traceview.document.markdown import render_section
 
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if not place:
         return
     try:
         with Path(place).open("a", encoding="utf-8") as file:
-            file.write(summary(result))
+            file.write(render_section(gate_section(result)))
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else "") or error
         raise UsageError(f"cannot write {place}: {reason}") from error
