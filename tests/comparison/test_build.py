@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.gate.test_gate import with_steps
 from tests.reports import (
     environment,
     finding,
@@ -35,28 +36,11 @@ EXACT = RunSpread(0.0, 4)
 """Runs that do not differ."""
 
 
-def with_ledger(report: Report, *rows: StepRow, devices: Any = ()) -> Report:
-    """The report with these steps, and the means of these devices."""
-    steps = report.results.steps
-    assert steps is not None
-    results = replace(
-        report.results,
-        steps=replace(steps, steps=rows),
-        ledger=replace(ledger_sums(), devices=devices),
-    )
-    return replace(report, results=results)
-
-
 def report(*lengths_ms: float, **results: Any) -> Report:
     """A report whose steps compute for so long."""
-    made = with_ledger(
-        full_report(),
-        *(
-            step_of_states(number, {"compute": round(ms * MS)})
-            for number, ms in enumerate(lengths_ms)
-        ),
-    )
-    return replace(made, findings=(), results=replace(made.results, **results))
+    made = with_steps(*lengths_ms)
+    sums = replace(ledger_sums(), devices=())
+    return replace(made, findings=(), results=replace(made.results, **{"ledger": sums} | results))
 
 
 def in_environment(**groups: Any) -> Report:
@@ -76,34 +60,33 @@ def ops(*rows: OpInSteps, left_out_ps: int = 0) -> Report:
 # Steps
 
 
+def with_rows(*rows: StepRow, **results: Any) -> Report:
+    steps = full_report().results.steps
+    assert steps is not None
+    return report(steps=replace(steps, steps=rows), **results)
+
+
 def test_hosts_of_one_step_are_one() -> None:
-    made = with_ledger(
-        full_report(),
-        step_of_states(0, {"compute": 10}, "a"),
-        step_of_states(0, {"compute": 13}, "b"),
-        step_of_states(1, {"compute": 20, "input": 1}, "a"),
+    steps = capture_steps(
+        with_rows(
+            step_of_states(0, {"compute": 10}, "a"),
+            step_of_states(0, {"compute": 13}, "b"),
+            step_of_states(1, {"compute": 20, "input": 1}, "a"),
+        )
     )
-    steps = capture_steps(made)
     assert steps is not None
     assert steps.lengths_ps.tolist() == [11.5, 21]
     assert steps.mean_ps == Fraction(65, 4)
     assert steps.states == {"compute": Fraction(63, 4), "input": Fraction(1, 2)}
 
 
-def without_devices(report: Report) -> Report:
-    """The report of a run that recorded no device."""
-    steps = report.results.steps
-    assert steps is not None
-    rows = tuple(replace(row, devices=()) for row in steps.steps)
-    bare = replace(report.results, ledger=None, steps=replace(steps, steps=rows))
-    return replace(report, results=bare)
-
-
 def test_without_devices_the_used_steps_count() -> None:
-    made = without_devices(full_report())
-    steps = capture_steps(made)
+    steps = full_report().results.steps
     assert steps is not None
-    assert steps.lengths_ps.tolist() == [24 * MS, 23 * MS, 25 * MS]
+    made = with_rows(*(replace(row, devices=()) for row in steps.steps), ledger=None)
+    of_capture = capture_steps(made)
+    assert of_capture is not None
+    assert of_capture.lengths_ps.tolist() == [24 * MS, 23 * MS, 25 * MS]
     comparison = compare([made], [made])
     assert (comparison.states, comparison.step.before_ps) == ((), 24 * MS)
 
@@ -150,15 +133,6 @@ def test_captures_of_a_side_have_to_be_alike() -> None:
     with pytest.raises(ComparisonError, match="batch: 64, 128 before, 64 after"):
         compare([same, other], [same])
     assert compare([same, of_run(same, "again")], [same]).conditions == ()
-
-
-def test_a_verdict_on_other_work_says_so() -> None:
-    larger = in_environment(batch={"global": 64})
-    smaller = of_run(in_environment(batch={"global": 32}), "smaller")
-    verdict = compare([larger], [smaller], force=True).verdict
-    assert verdict.startswith(
-        "The runs do different work (batch 64 → 32), so their step times do not compare: 10.5 → 10.5 ms per step"
-    )
 
 
 def test_runs_with_few_ops_in_common_do_different_work() -> None:
@@ -241,9 +215,6 @@ def test_a_finding_that_another_one_explains_on_the_other_side_is_not_new() -> N
     ):
         rows = finding_differences(sides[:1], sides[1:], MS, [])
         assert [row.code for row in rows] == expected
-
-
-# Reasons
 
 
 # Ops
