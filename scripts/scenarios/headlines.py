@@ -603,7 +603,7 @@ HEADLINES: Final[Mapping[str, str]] = {
     ),
     "every_fifth_step": "Every fifth step takes 24.5 instead of 19.1 ms: between steps.",
     "one_step": (
-        "Only 1 step was recorded: GPU:0 waits 46.8 of 59.2 ms (79%) between recorded calls; capture ten."
+        "Only 1 step was recorded; capture ten. GPU:0 waits 46.8 of 59.2 ms (79%) between recorded calls."
     ),
     "replicas_wait_for_input": "Both replicas wait 12.0 of 40.0 ms (30%) for input.",
     "slow_profiler": (

@@ -332,8 +332,6 @@ _OF_TABLE: Final = ("--window", "--steps")
 """Options that choose a part of the run, and that every command about it takes."""
 
 _SHOWN_RUNS: Final = 3
-_LISTED_WINDOWS: Final = 3
-"""Of more hosts the shortest and the longest window are shown."""
 
 
 class Invocation(Struct, frozen=True):
@@ -400,9 +398,12 @@ def _captured(report: Report) -> Iterator[Sentence]:
     if len(hosts) > 1:
         yield numbers.plural(len(hosts), "host")
     yield from _devices(report)
-    lengths = [window.end_ps - window.start_ps for window in report.windows]
-    if lengths:
-        yield f"window {numbers.time_range(lengths)}"
+    if report.windows:
+        yield f"window {_window_lengths(report)}"
+
+
+def _window_lengths(report: Report) -> str:
+    return numbers.time_range(window.end_ps - window.start_ps for window in report.windows)
 
 
 def _devices(report: Report) -> Iterator[Sentence]:
@@ -429,29 +430,12 @@ def _about(report: Report) -> Iterator[Sentence]:
     yield f"{numbers.plural(len(files), 'file')}, {size}, {events}"
     yield found_steps(report.results.steps) if report.results.steps else "no steps found"
     if report.windows:
-        yield _window_words(report)
+        kinds = dict.fromkeys(look_of(WINDOWS, window.kind).words for window in report.windows)
+        yield f"window {_window_lengths(report)} ({' or '.join(kinds)})"
     date = numbers.date(started_ns(report))
     yield f"profiled {date}" if date else "date not recorded"
     if report.results.environment:
         yield from job_facts(report.results.environment)
-
-
-def _window_words(report: Report) -> Sentence:
-    """How long the windows are, and what they are."""
-    lengths = sorted(window.end_ps - window.start_ps for window in report.windows)
-    kinds = dict.fromkeys(window.kind for window in report.windows)
-    if 1 < len(report.windows) <= _LISTED_WINDOWS and (lengths[0] < lengths[-1] or len(kinds) > 1):
-        each = (
-            (
-                device(window.host),
-                f" {numbers.time(window.end_ps - window.start_ps)} ({window.kind})",
-                ", " if place < len(report.windows) else None,
-            )
-            for place, window in enumerate(report.windows, 1)
-        )
-        return phrase("windows: ", *(part for parts in each for part in parts))
-    words = " or ".join(look_of(WINDOWS, kind).words for kind in kinds)
-    return f"window {numbers.time_range(lengths)} ({words})"
 
 
 def _remarks(report: Report) -> Iterator[Sentence]:
