@@ -221,15 +221,22 @@ def test_a_finding_that_another_one_explains_on_the_other_side_is_not_new() -> N
 
 
 def test_ops_are_slower_new_gone_and_called_more_often() -> None:
-    before = ops(op("a", ps=1000), op("b", ps=500), op("c", ps=300))
-    after = ops(op("a", ps=1400), op("d", ps=700), op("c", ps=600, count=40))
+    before = ops(op("a", ps=1000), op("b", ps=500), op("c", ps=300), op("e", ps=90))
+    after = ops(
+        op("a", ps=1400),
+        op("d", ps=700),
+        op("c", ps=600, count=40),
+        op("e", ps=90, kernel="other", error=None),
+    )
     rows = {row.op: row for row in op_differences([before], [after], 1000, EXACT)}
     assert {name: row.status for name, row in rows.items()} == {
         "a": "slower",
         "b": "gone",
         "c": "slower",
         "d": "new",
+        "e": "same",
     }
+    assert (rows["e"].before_kernel, rows["e"].kernel) == ("gemm", "other")
     # Two devices, ten steps.
     assert (rows["a"].before_ps, rows["a"].after_ps, rows["a"].path_ps) == (500, 700, 400)
     assert rows["a"].share_ratio == pytest.approx(0.4)

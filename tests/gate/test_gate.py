@@ -61,6 +61,7 @@ def with_steps(*lengths_ms: float, report: Report = FULL) -> Report:
         ("finding:retracing absent", "holds"),
         ("finding:retracing <= 0", "holds"),
         ("finding:critical absent", "fails"),
+        ("finding:critical <= 0.1%", "fails"),
         ("examples_per_second >= 1", "holds"),
     ],
 )

@@ -76,6 +76,12 @@ def test_another_version_is_refused_by_name(tmp_path: Path) -> None:
     assert error.hint == "it was written by traceview 9.0"
 
 
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    whole = json.loads(to_json(full_report()))
+    del whole["capture"]
+    assert refused(json.dumps(whole), tmp_path).reason == "$.capture: is missing"
+
+
 @pytest.mark.parametrize(
     ("place", "value", "problem"),
     [

@@ -251,11 +251,10 @@ def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
 
 
 def _level(row: OpInSteps) -> Level:
-    devices = max(row.device_count, 1)
-    level = Level(row.ps_per_step / devices)
-    if row.error_ps is None or row.error_degrees is None:
-        return level
-    return replace(level, variance=(row.error_ps / devices) ** 2, degrees=row.error_degrees)
+    devices, error_ps, degrees = max(row.device_count, 1), row.error_ps, row.error_degrees
+    if error_ps is None or degrees is None:
+        return Level(row.ps_per_step / devices)
+    return Level(row.ps_per_step / devices, (error_ps / devices) ** 2, degrees)
 
 
 def _match_kernels(old: dict[_Key, _Op], new: dict[_Key, _Op]) -> None:
