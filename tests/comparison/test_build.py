@@ -132,6 +132,8 @@ def test_captures_of_a_side_have_to_be_alike() -> None:
     same, other = in_environment(), of_run(in_environment(batch={"global": 128}), "other")
     with pytest.raises(ComparisonError, match="batch: 64, 128 before, 64 after"):
         compare([same, other], [same])
+    with pytest.raises(ComparisonError, match="batch: 64, 128 before, 64, 128 after"):
+        compare([same, other], [same, other])
     assert compare([same, of_run(same, "again")], [same]).conditions == ()
 
 
