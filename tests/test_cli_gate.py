@@ -148,7 +148,7 @@ def test_wrong_usage(
     arguments: list[str], code: int, message: str, command: Command, slow: str
 ) -> None:
     Path("damaged.json").write_text('{"schema_version": 1,')
-    Path("newer.json").write_text('{"schema_version": 3, "traceview_version": "9.9"}')
+    Path("newer.json").write_text('{"schema_version": 3, "source": 0, "results": 0}')
     done = command("gate", slow, *arguments)
     assert (done.code, done.out) == (code, "")
     assert message in done.err.splitlines()[0]

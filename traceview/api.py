@@ -40,7 +40,7 @@ class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):
 
         `window`, `steps`: as for `analyze`, and with its errors.
         """
-        return build.ledger_of(self, window=window, steps=steps)
+        return build.context_of(self, window=window, steps=steps).ledger
 
     def table(
         self,

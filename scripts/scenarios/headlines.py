@@ -605,7 +605,7 @@ HEADLINES: Final[Mapping[str, str]] = {
         "GPU:0 waits 1.01 of 20.1 ms (5.0%) for Python between steps in on_train_batch_end, callbacks.py:30, in every fifth step."
     ),
     "one_step": (
-        "Only 1 step was recorded: GPU:0 waits 46.8 of 59.2 ms (79%) between recorded calls; capture ten."
+        "Only 1 step was recorded; capture ten. GPU:0 waits 46.8 of 59.2 ms (79%) between recorded calls."
     ),
     "replicas_wait_for_input": "Both replicas wait 12.0 of 40.0 ms (30%) for input.",
     "slow_profiler": (

@@ -27,7 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / ".traceview" / "baselines"
 
 
-@pytest.mark.parametrize("name", ["slow-input-2", "keras-fit-4", "no-markers-2", "plain-1"])
+@pytest.mark.parametrize("name", ["slow-input-2", "no-markers-2"])
 def test_a_baseline_compares_as_its_run(name: str, fixtures: Path, tmp_path: Path) -> None:
     whole = analyze(fixtures / name, lanes=True)
     path = tmp_path / "small.json.gz"

@@ -17,7 +17,6 @@ from traceview.comparison.noise import (
     Level,
     RunSpread,
     difference,
-    level_of,
     most_chance,
     part_difference,
     step_change,
@@ -103,7 +102,6 @@ def test_what_shows_no_noise_has_no_interval() -> None:
     for nothing in ([], [0.0, 1.0]):
         assert step_level(nothing) is None
         assert step_change([step_level(nothing)], [step_level(two)], EXACT) is None
-    assert level_of(5.0, None, None) == Level(5.0)
 
 
 @pytest.mark.parametrize(("after", "direction"), [(100.0, "none"), (101.0, "slower")])

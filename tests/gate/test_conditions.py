@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.reports import full_report
-from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
+from tests.reports import full_report, of_run
+from traceview.base.errors import (
+    TraceFormatError,
+    TraceNotFoundError,
+    TraceviewError,
+    UsageError,
+)
 from traceview.comparison.gate import (
     QUERIES,
     asked_conditions,
@@ -27,23 +32,14 @@ MS = 10**9
     ("text", "key", "sign", "limit"),
     [
         ("step_time_ms <= 120", "step_time", "<=", Fraction(120 * MS)),
-        ("step_time <= 120 ms", "step_time", "<=", Fraction(120 * MS)),
         ("step_time<0.12s", "step_time", "<", Fraction(120 * MS)),
         ("  step_time_us   >=   .5 ", "step_time", ">=", Fraction(500_000)),
-        ("step_time_ms <= 120 s", "step_time", "<=", Fraction(120_000 * MS)),
-        ("busy_ratio >= 0.8", "busy_ratio", ">=", Fraction(4, 5)),
-        ("busy_ratio >= 80%", "busy_ratio", ">=", Fraction(4, 5)),
         ("busy_ratio[GPU:0] > 80 %", "busy_ratio", ">", Fraction(4, 5)),
         ("busy_ratio >= 1", "busy_ratio", ">=", Fraction(1)),
         ("state.input_ratio <= 0.05", "state.input_ratio", "<=", Fraction(1, 20)),
-        ("state.input_ms <= 3", "state.input", "<=", Fraction(3 * MS)),
-        ("state.device_wait <= 3 ms", "state.device_wait", "<=", Fraction(3 * MS)),
-        ("examples_per_second > 1000", "examples_per_second", ">", Fraction(1000)),
         ("memory_peak_gb <= 15.5", "memory_peak", "<=", Fraction(15_500_000_000)),
-        ("absent_hosts <= 0", "absent_hosts", "<=", Fraction(0)),
         ("finding:input-bound <= 5%", "finding:input-bound", "<=", Fraction(1, 20)),
         ("finding: WARNING  absent", "finding:warning", "absent", Fraction(1, 2)),
-        ("step_time:+5%", "step_time", "+", Fraction(1, 20)),
         ("busy_ratio : -2.5 %", "busy_ratio", "-", Fraction(1, 40)),
         ("step_time:+3ms", "step_time", "+", Fraction(3 * MS)),
     ],
@@ -57,10 +53,7 @@ def test_a_limit(text: str, key: str, sign: str, limit: Fraction) -> None:
 @pytest.mark.parametrize(
     ("text", "problem", "hint"),
     [
-        ("", "no key with a limit", "step_time_ms <= 120"),
         ("busy_ratio", "no key with a limit", ""),
-        ("busy_ratio == 3", "no key with a limit", ""),
-        ("3 <= step_time", "no key with a limit", ""),
         ("step_time:5%", "no key with a limit", ""),
         ("busy_ratio absent", "only a finding can be absent", ""),
         ("busy_ratio >= x", "'x' is no number", ""),
@@ -68,15 +61,11 @@ def test_a_limit(text: str, key: str, sign: str, limit: Fraction) -> None:
         ("examples_per_second >= 3 ms", "this key has no unit", ""),
         ("step_time <= 120", "'120' has no unit", "ms"),
         ("step_tme_ms <= 3", "no key is called step_tme_ms", "did you mean step_time"),
-        ("busyratio >= 1", "no key is called busyratio", "did you mean busy_ratio"),
-        ("state.inptu_ratio < 1", "no key is called", "state.input_ratio"),
         ("step_time_kb <= 1", "no key is called", ""),
         ("step_time[GPU:0] <= 1 ms", "step_time is of the run", ""),
         ("finding:unusd-gpu absent", "no finding is called unusd-gpu", "unused-gpu"),
-        ("finding:unused-gpu present", "no key with a limit", ""),
         ("finding:unused-gpu:+5%", "no device and no change", ""),
         ("state.input_ratio <= 5", "5 would be 500%, and a share is at most 100%", "write 5%"),
-        ("busy_ratio:-5", "5 would be 500%", "write 5%"),
     ],
 )
 def test_what_is_no_condition(text: str, problem: str, hint: str) -> None:
@@ -103,38 +92,21 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "budget.toml"
 
 
-def test_a_budget(file: Path) -> None:
-    file.write_text('baseline = "main"\nrequire = ["step_time:+5%", "finding:warning absent"]\n')
-    budget = budget_in(file)
-    assert budget.require == ("step_time:+5%", "finding:warning absent")
-    assert budget.baseline == "main"
-
-
 @pytest.mark.parametrize(
-    ("text", "problem", "hint"),
+    ("content", "error", "problem"),
     [
-        ('requires = ["x"]', "unknown field `requires`", "require ="),
-        ('require = "step_time_ms <= 1"', "Expected `array`", "require ="),
-        ("require = [1]", "Expected `str`", ""),
-        ("baseline = 1", "Expected `str", ""),
+        (b'requires = ["x"]', UsageError, "unknown field `requires`"),
+        (b"baseline = 1", UsageError, "Expected `str"),
+        (b"require = [", TraceFormatError, "not TOML"),
+        (b"\xff\xfe", TraceFormatError, "not TOML"),
     ],
 )
-def test_what_is_no_budget(file: Path, text: str, problem: str, hint: str) -> None:
-    file.write_text(text)
-    with pytest.raises(UsageError) as caught:
-        budget_in(file)
-    assert caught.value.message.startswith(f"{file}: ")
-    assert problem in caught.value.message
-    assert hint in (caught.value.hint or "")
-
-
-@pytest.mark.parametrize("content", [b"require = [", b"\xff\xfe", b"= 3"])
-def test_what_is_no_toml(file: Path, content: bytes) -> None:
+def test_what_is_no_budget(
+    file: Path, content: bytes, error: type[TraceviewError], problem: str
+) -> None:
     file.write_bytes(content)
-    with pytest.raises(TraceFormatError, match="not TOML"):
+    with pytest.raises(error, match=problem):
         budget_in(file)
-    with pytest.raises(TraceNotFoundError, match="no such file"):
-        budget_in(file.with_name("other.toml"))
     with pytest.raises(TraceNotFoundError, match="directory"):
         budget_in(file.parent)
 
@@ -165,11 +137,11 @@ def test_a_baseline_by_name_or_by_path(tmp_path: Path, monkeypatch: pytest.Monke
     folder = tmp_path / ".traceview" / "baselines" / "main"
     folder.mkdir(parents=True)
     report = full_report()
-    for name in FILES[:2]:
-        (folder / name).write_bytes(file_content(report))
+    for name, capture in zip(FILES, (report, of_run(report, "again")), strict=False):
+        (folder / name).write_bytes(file_content(capture))
     Path("whole.json").write_text(to_json(report), encoding="utf-8")
     named = baseline_of("main", None).reports
-    assert named == (load_report(folder / FILES[0]),) * 2
+    assert named == tuple(load_report(folder / name) for name in FILES[:2])
     assert named[0].results.steps == report.results.steps
     assert baseline_of("whole.json", None).reports == (report,)
     assert baseline_of("./whole.json", None).reports == (report,)

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from tests.charts import MS
 from tests.reports import bare_report, full_report, of_run, step_of_states
-from traceview.comparison.gate import Subject, condition_of, judged, outcome_of
+from traceview.comparison.gate import condition_of, judged, outcome_of
 from traceview.comparison.model import GateResult, JudgedRow, Judgement
 from traceview.comparison.noise import Difference, Level
+from traceview.comparison.sides import Side
 from traceview.report.model import Report
 
 FULL = full_report()
@@ -20,8 +21,8 @@ FULL = full_report()
 def judge(
     *texts: str, report: Report = FULL, baseline: Report | None = None, **options: Any
 ) -> GateResult:
-    before = Subject("main", (baseline,)) if baseline else None
-    return judged(Subject("logs", (report,)), map(condition_of, texts), before, **options)
+    before = Side.of((baseline,), "main") if baseline else None
+    return judged(Side.of((report,), "logs"), map(condition_of, texts), before, **options)
 
 
 def only(text: str, **options: Any) -> tuple[Judgement, JudgedRow]:
@@ -46,18 +47,14 @@ def with_steps(*lengths_ms: float, report: Report = FULL) -> Report:
     [
         ("step_time_ms <= 24", "holds"),
         ("step_time_ms < 24", "fails"),
-        ("step_time_ms >= 24", "holds"),
-        ("step_time_ms > 24", "fails"),
-        ("busy_ratio >= 0.75", "holds"),
-        ("busy_ratio >= 0.7501", "fails"),
         ("busy_ratio[GPU:1] >= 75%", "holds"),
         ("busy_ratio[GPU:9] >= 0", "unknown"),
         ("memory_peak[GPU:0] <= 7 GB", "holds"),
         ("memory_peak_gb <= 6", "fails"),
         ("state.compile_ms <= 0", "holds"),
-        ("state.compile_ms > 0", "fails"),
         ("state.device_wait_ms <= 2", "holds"),
-        ("state.device_wait_ms <= 1.9", "fails"),
+        ("state.device_wait_ms < 2", "fails"),
+        ("busy_ratio > 75%", "fails"),
         ("state.input_ratio[GPU:0] <= 12.5%", "holds"),
         ("absent_hosts <= 0", "holds"),
         ("finding:few-steps absent", "fails"),
@@ -73,33 +70,32 @@ def test_both_sides_of_a_limit(text: str, outcome: str) -> None:
     assert judgement.outcome == outcome, judgement
 
 
-def test_a_limit_is_met_by_the_same_number() -> None:
-    """0.7 as a number of the report is a little less than seven tenths."""
+def with_busy(*ratios: float, run: str = "run") -> Report:
+    """The report of a run whose first devices are busy for so much of the window."""
     times = FULL.results.device_time
     assert times is not None
-    devices = tuple(replace(row, busy_ratio=0.7) for row in times.devices)
-    report = replace(
-        FULL, results=replace(FULL.results, device_time=replace(times, devices=devices))
+    devices = (
+        *(
+            replace(row, busy_ratio=ratio)
+            for row, ratio in zip(times.devices, ratios, strict=False)
+        ),
+        *times.devices[len(ratios) :],
     )
-    for text in (
-        "busy_ratio >= 0.7",
-        "busy_ratio >= 70%",
-        "busy_ratio <= 0.70",
-    ):
-        assert only(text, report=report)[0].outcome == "holds"
+    results = replace(FULL.results, device_time=replace(times, devices=devices))
+    return of_run(replace(FULL, results=results), run)
+
+
+def test_a_limit_is_met_by_the_same_number() -> None:
+    """0.7 as a number of the report is a little less than seven tenths."""
+    for text in ("busy_ratio >= 0.7", "busy_ratio >= 70%", "busy_ratio <= 0.70"):
+        assert only(text, report=with_busy(0.7, 0.7))[0].outcome == "holds"
 
 
 def test_every_row_has_to_hold_and_the_nearest_is_shown() -> None:
-    rows = FULL.results.device_time
-    assert rows is not None
-    devices = (replace(rows.devices[0], busy_ratio=0.9), *rows.devices[1:])
-    report = replace(
-        FULL, results=replace(FULL.results, device_time=replace(rows, devices=devices))
-    )
-    judgement, row = only("busy_ratio >= 0.8", report=report)
+    judgement, row = only("busy_ratio >= 0.8", report=with_busy(0.9))
     assert (judgement.outcome, judgement.row_count) == ("fails", 2)
     assert [row.where for row in judgement.rows] == ["GPU:1"]
-    judgement, row = only("busy_ratio >= 0.7", report=report)
+    judgement, row = only("busy_ratio >= 0.7", report=with_busy(0.9))
     assert (judgement.outcome, row.where) == ("holds", "GPU:1")
 
 
@@ -119,7 +115,7 @@ def test_why_nothing_can_be_judged(text: str, reason: str) -> None:
     assert reason in str(result.judgements[0].rows[0].reason)
 
 
-def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Subject:
+def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Side:
     """A capture of each length, whose steps vary by so much."""
     reports = [
         of_run(
@@ -128,7 +124,7 @@ def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Subje
         )
         for number, length in enumerate(lengths_ms)
     ]
-    return Subject("logs", tuple(reports))
+    return Side.of(reports, "logs")
 
 
 @pytest.mark.parametrize(
@@ -137,19 +133,12 @@ def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Subje
         # Three captures of each side that hardly differ: the change decides.
         ("step_time:+5%", (100, 100.1, 99.9), (104.8, 104.9, 104.7), "holds", 0),
         ("step_time:+5%", (100, 100.1, 99.9), (105.4, 105.3, 105.5), "fails", 10),
-        ("step_time:+5%", (100, 100.1, 99.9), (90, 90.1, 89.9), "holds", 0),
         ("step_time:-5%", (100, 100.1, 99.9), (90, 90.1, 89.9), "fails", 10),
         ("step_time:+3ms", (90, 90.1, 89.9), (100, 100.1, 99.9), "fails", 10),
-        ("step_time:+11ms", (90, 90.1, 89.9), (100, 100.1, 99.9), "holds", 0),
         # They differ by more than the limit: only what is far from it has a verdict.
         ("step_time:+5%", (90, 100, 110), (95, 105, 115), "no_verdict", 9),
-        ("step_time:+5%", (90, 100, 110), (92, 102, 108), "no_verdict", 9),
-        ("step_time:+5%", (90, 100, 110), (150, 160, 170), "fails", 10),
-        ("step_time:+5%", (90, 100, 110), (50, 55, 60), "holds", 0),
         # One capture: 4% are assumed, which makes 17%.
         ("step_time:+5%", (100,), (110,), "no_verdict", 9),
-        ("step_time:+5%", (100,), (99,), "no_verdict", 9),
-        ("step_time:+20%", (100,), (101,), "holds", 0),
         ("step_time:+5%", (100,), (120,), "fails", 10),
         # One against three that hardly differ.
         ("step_time:+5%", (100, 100.1, 99.9), (103,), "holds", 0),
@@ -202,60 +191,30 @@ def test_earlier_runs_show_how_much_runs_differ() -> None:
 
 
 def test_of_several_captures_the_middle_one_decides() -> None:
-    def with_busy(*ratios: float) -> Subject:
-        times = FULL.results.device_time
-        assert times is not None
-        reports = [
-            replace(
-                FULL,
-                results=replace(
-                    FULL.results,
-                    device_time=replace(
-                        times,
-                        devices=tuple(replace(row, busy_ratio=ratio) for row in times.devices),
-                    ),
-                ),
-            )
-            for ratio in ratios
-        ]
-        return Subject(
-            "logs", tuple(of_run(report, f"run {place}") for place, report in enumerate(reports))
-        )
+    def outcome(text: str, reports: list[Report], before: list[Report] | None = None) -> str:
+        baseline = Side.of(before) if before else None
+        (judgement,) = judged(Side.of(reports), [condition_of(text)], baseline).judgements
+        return judgement.outcome
 
-    for ratios, outcome in (
-        ((0.7, 0.9, 0.9), "holds"),
-        ((0.7, 0.7, 0.9), "fails"),
-        ((0.7, 0.9), "holds"),
-    ):
-        (judgement,) = judged(with_busy(*ratios), [condition_of("busy_ratio >= 0.8")]).judgements
-        assert judgement.outcome == outcome
-    (judgement,) = judged(
-        with_busy(0.5, 0.7, 0.9), [condition_of("busy_ratio:-5%")], with_busy(0.71, 0.7, 0.1)
-    ).judgements
-    assert (judgement.outcome, judgement.rows[0].value) == ("holds", 0.7)
-    clean = of_run(replace(FULL, findings=()), "clean")
-    for reports, outcome in (
-        ((FULL, clean, of_run(clean, "x")), "holds"),
-        ((FULL, of_run(FULL, "x"), clean), "fails"),
-    ):
-        (judgement,) = judged(
-            Subject("logs", reports), [condition_of("finding:critical absent")]
-        ).judgements
-        assert judgement.outcome == outcome
+    def captures(*ratios: float) -> list[Report]:
+        return [with_busy(ratio, ratio, run=f"run {at}") for at, ratio in enumerate(ratios)]
+
+    assert outcome("busy_ratio >= 0.8", captures(0.7, 0.9, 0.9)) == "holds"
+    assert outcome("busy_ratio >= 0.8", captures(0.7, 0.7, 0.9)) == "fails"
+    assert outcome("busy_ratio >= 0.8", captures(0.7, 0.9)) == "holds"
+    sides = captures(0.5, 0.7, 0.9), captures(0.71, 0.7, 0.1)
+    assert outcome("busy_ratio:-5%", *sides) == "holds"
+    clean = [of_run(replace(FULL, findings=()), name) for name in ("a", "b")]
+    assert outcome("finding:critical absent", [FULL, *clean]) == "holds"
+    assert outcome("finding:critical absent", [FULL, of_run(FULL, "x"), clean[0]]) == "fails"
 
 
 def test_a_change_of_any_other_number_has_no_grace() -> None:
     judgement, row = only("busy_ratio:-5%", baseline=FULL)
     assert (judgement.outcome, judgement.row_count, row.change_ratio) == ("holds", 2, 0.0)
-    times = FULL.results.device_time
-    assert times is not None
-    devices = (replace(times.devices[0], busy_ratio=0.7), *times.devices[1:])
-    worse = replace(
-        FULL, results=replace(FULL.results, device_time=replace(times, devices=devices))
-    )
-    judgement, row = only("busy_ratio:-5%", report=worse, baseline=FULL)
+    judgement, row = only("busy_ratio:-5%", report=with_busy(0.7), baseline=FULL)
     assert (judgement.outcome, row.where) == ("fails", "GPU:0")
-    assert only("busy_ratio:-10%", report=worse, baseline=FULL)[0].outcome == "holds"
+    assert only("busy_ratio:-10%", report=with_busy(0.7), baseline=FULL)[0].outcome == "holds"
 
 
 def test_runs_on_other_hardware_are_not_compared() -> None:

@@ -19,9 +19,9 @@ from traceview.comparison.gate_document import (
     gate_section,
     headline,
     junit_xml,
-    summary,
 )
 from traceview.comparison.model import GateResult
+from traceview.document import markdown
 from traceview.document.json_text import dumped
 from traceview.document.terminal import render_section
 from traceview.report.saved import schema_of
@@ -127,7 +127,7 @@ def test_no_name_becomes_an_annotation_of_its_own() -> None:
 
 
 def test_the_summary_is_one_section_of_markdown() -> None:
-    text = summary(hostile_result())
+    text = markdown.render_section(gate_section(hostile_result()))
     assert text.startswith("## Gate failed: ")
     assert text.count("\n## ") == 0
     for token in MarkdownIt("commonmark", {"html": True}).enable("table").parse(text):

@@ -45,15 +45,6 @@ def test_only_the_first_findings_are_on_the_first_screen() -> None:
     assert [shown.number for shown in shown_findings(report)] == list(range(1, 9))
 
 
-def test_hosts_with_different_windows_are_told_apart() -> None:
-    windows = (
-        ReportWindow("a", "steps", 0, 90 * MS),
-        ReportWindow("b", "trace", 0, 1000 * MS),
-    )
-    about = document_of(replace(full_report(), windows=windows)).summary.about
-    assert "windows: a 90.0 ms (steps), b 1.00 s (trace)" in map(plain, about)
-
-
 # Evidence and links
 
 

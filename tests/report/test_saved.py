@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from scripts.scenarios import SCENARIOS
@@ -18,12 +16,6 @@ from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.report.build import analyze
 from traceview.report.model import Report
 from traceview.report.saved import load_report, to_json
-
-
-def returned(report: Report, folder: Path) -> Report:
-    path = folder / "report.json"
-    path.write_text(to_json(report), encoding="utf-8")
-    return load_report(path)
 
 
 def refused(text: str | bytes, folder: Path) -> TraceFormatError:
@@ -36,15 +28,16 @@ def refused(text: str | bytes, folder: Path) -> TraceFormatError:
     return caught.value
 
 
-def changed(change: Callable[[Any], None]) -> str:
-    data = json.loads(to_json(full_report()))
-    change(data)
-    return json.dumps(data)
-
-
 @pytest.mark.parametrize("report", [full_report(), bare_report()], ids=["full", "bare"])
 def test_hand_made_reports_come_back(report: Report, tmp_path: Path) -> None:
-    assert returned(report, tmp_path) == report
+    path = tmp_path / "report.json"
+    for beginning in (b"", b"\xef\xbb\xbf"):
+        path.write_bytes(beginning + to_json(report).encode())
+        assert load_report(path) == report
+
+
+def of_version(version: str) -> str:
+    return f'{{"schema_version": {version}, "source": {{}}, "results": {{}}}}'
 
 
 @pytest.mark.parametrize(
@@ -52,20 +45,15 @@ def test_hand_made_reports_come_back(report: Report, tmp_path: Path) -> None:
     [
         ("", "the file ends too early"),
         ("[]", "not a saved report"),
-        ("{}", "not a saved report"),
-        ("null", "not a saved report"),
+        ('{"schema_version": 2, "rows": []}', "not a saved report"),
         ("[" * 100_000, "not a saved report"),
-        ('{"schema_version": ' + "1" * 5000 + "}", "not a saved report"),
-        ('{"schema_version": NaN}', "byte 19: not JSON"),
-        ('{"schema_version": true}', "schema_version is true"),
-        ('{"schema_version": "1"}', 'schema_version is "1"'),
-        ('{"schema_version": null}', "schema_version is null"),
-        ('{"schema_version": [1]}', "schema_version is [1]"),
-        ('{"schema_version": 2.0}', "$.schema_version: expected `int`"),
-        ('{"schema_version": "' + "v" * 5000 + '"}', "…"),
-        ('{"schema_version": 2, "schema_version": 3}', "schema_version is 3"),
-        ('{"schema_version": 2}', "$.traceview_version: is missing"),
-        ('{"schema_version": 2, "later": ' + "[" * 100_000, "not a saved report"),
+        (of_version("1" * 5000), "not a saved report"),
+        (of_version("NaN"), "byte 19: not JSON"),
+        (of_version("true"), "schema_version is true; this version reads 2"),
+        (of_version("2.0"), "$.schema_version: expected `int`"),
+        (of_version(f'"{"v" * 5000}"'), "…"),
+        (of_version("2"), "$.source.logdir: is missing"),
+        (of_version(f'2, "later": {"[" * 100_000}'), "not a saved report"),
         (b"\xff\xfe", "byte 0: not UTF-8"),
         ("<!DOCTYPE html>", "byte 0: not JSON"),
     ],
@@ -82,19 +70,16 @@ def test_a_truncated_file_is_refused_with_the_byte(tmp_path: Path) -> None:
         assert error.offset <= len(whole[:length].encode())
 
 
-def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    path.write_bytes(b"\xef\xbb\xbf" + to_json(full_report()).encode())
-    assert load_report(path) == full_report()
-
-
 def test_another_version_is_refused_by_name(tmp_path: Path) -> None:
-    def change(data: Any) -> None:
-        data["schema_version"], data["traceview_version"] = 3, "9.0"
-
-    error = refused(changed(change), tmp_path)
+    error = refused(of_version('3, "traceview_version": "9.0"'), tmp_path)
     assert error.reason == "schema_version is 3; this version reads 2"
     assert error.hint == "it was written by traceview 9.0"
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    whole = json.loads(to_json(full_report()))
+    del whole["capture"]
+    assert refused(json.dumps(whole), tmp_path).reason == "$.capture: is missing"
 
 
 @pytest.mark.parametrize(
@@ -102,30 +87,21 @@ def test_another_version_is_refused_by_name(tmp_path: Path) -> None:
     [
         (("findings", 0, "code"), "of-another-version", "is not a word that this version knows"),
         (("findings", 0, "arguments"), {"Who?": {}}, "is not a word"),
-        (("findings", 0, "title"), None, "expected `str`, got `null`"),
-        (("findings", 0, "severity"), "fatal", "is not a word that this version knows"),
-        (("findings", 0, "evidence"), {}, "expected `array`, got `object`"),
         (("results", "device_time", "devices", 1, "status"), "asleep", "is not a word"),
         (("results", "steps", "steps", 2, "used"), 1, "expected `bool`"),
-        (("results", "steps", "count"), True, "expected `int`, got `bool`"),
         (("results", "device_time"), [], "expected `object | null`, got `array`"),
-        (("skipped",), [], "expected `object`, got `array`"),
-        (("verdict", "compute_ratio"), "24", "got `str`"),
         (("results", "steps", "median_ps"), 1 << 63, "<= 9223372036854775807"),
-        (("results", "idle", "devices", 0, "gaps", 0, "state"), "moon", "is not a word"),
-        (("results", "steps", "median_ps"), 1 << 200, "<= 9223372036854775807"),
         (("results", "steps", "median_ps"), -1, ">= 0"),
     ],
 )
 def test_a_value_of_another_kind_is_refused_by_its_place(
     place: tuple[str | int, ...], value: Any, problem: str, tmp_path: Path
 ) -> None:
-    def change(data: Any) -> None:
-        for key in place[:-1]:
-            data = data[key]
-        data[place[-1]] = value
-
-    error = refused(changed(change), tmp_path)
+    whole = part = json.loads(to_json(full_report()))
+    for key in place[:-1]:
+        part = part[key]
+    part[place[-1]] = value
+    error = refused(json.dumps(whole), tmp_path)
     path = "$" + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)
     assert error.reason.startswith(f"{path}: ")
     assert problem in error.reason
@@ -174,10 +150,3 @@ def test_source_names_every_file(tmp_path: Path) -> None:
         }
         for path, count, of in ((first, 20, None), (copy, 0, "host0.xplane.pb"))
     ]
-
-
-@pytest.mark.parametrize("name", ["hidden_transfers", "no_gpu_plane", "two_hosts", "memory_only"])
-def test_a_report_is_plain_data_and_the_same_every_time(name: str, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    first, again = (json.dumps(to_builtins(analyze(tmp_path))) for _ in range(2))
-    assert first == again

@@ -10,23 +10,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from configparser import ConfigParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.command import Command, Done
+from tests.reports import finding, full_report
 from traceview.base.errors import UsageError
 from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
-from traceview.comparison.noise import DEVICE_SPREAD, Level, step_level
+from traceview.comparison.noise import DEVICE_SPREAD, step_level
+from traceview.report.model import Report
 from traceview.watch import metrics
 from traceview.watch.follow import (
-    DeviceFacts,
-    FindingFacts,
     Follower,
-    RunFacts,
     StepChange,
     Unreadable,
     change_since,
@@ -66,7 +65,7 @@ def news(follower: Follower) -> list[str]:
     return [
         f"{item.run} unreadable"
         if isinstance(item, Unreadable)
-        else item.facts.run + (" history" * item.is_history) + (" again" * item.is_again)
+        else item.report.source.run + (" history" * item.is_history) + (" again" * item.is_again)
         for item in follower.look()
     ]
 
@@ -132,27 +131,23 @@ class Clock:
         monkeypatch.setattr("traceview.watch.follow.time.time", lambda: self.now_s)
 
 
-@pytest.mark.parametrize("is_one_of_two", [False, True])
-def test_a_file_that_stays_incomplete_is_reported_once(
-    is_one_of_two: bool, logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_stays_incomplete_beside_another_is_reported_once(
+    logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
     follower = Follower(logs, None, 5)
     follower.begin()
-    whole = trace_in(fixtures, "keras-fit-2").read_bytes()
-    name = "2026_01_02_00_00_00"
-    file = land(logs, trace_in(fixtures, "keras-fit-2"), name)
-    file.write_bytes(whole[:1000])
-    if is_one_of_two:
-        land(logs, trace_in(fixtures, "keras-fit-2"), name, "host-b")
+    name, whole = "2026_01_02_00_00_00", trace_in(fixtures, "keras-fit-2")
+    file = land(logs, whole, name)
+    file.write_bytes(whole.read_bytes()[:1000])
+    land(logs, whole, name, "host-b")
     assert [news(follower), news(follower)] == [["2026_01_01_00_00_00 history"], []]
     clock.now_s += 119
     assert news(follower) == []
     clock.now_s += 1
-    at_last = [name] if is_one_of_two else [f"{name} unreadable"]
-    assert [news(follower), news(follower)] == [at_last, []]
+    assert [news(follower), news(follower)] == [[name], []]
     # It grows after all.
-    file.write_bytes(whole)
+    file.write_bytes(whole.read_bytes())
     assert [news(follower), news(follower)] == [[], [f"{name} again"]]
 
 
@@ -197,10 +192,9 @@ def test_what_stays_incomplete_is_said_with_what_reads_it(
 
 
 def test_once_says_why_there_is_nothing(command: Command, tmp_path: Path) -> None:
-    done = once(command, tmp_path / "none")
-    assert (done.code, "no such file or directory" in done.err) == (3, True)
-    done = once(command, tmp_path)
-    assert (done.code, "no *.xplane.pb below it" in done.err) == (3, True)
+    for logs, said in ((tmp_path / "none", "no such file"), (tmp_path, "no *.xplane.pb below it")):
+        done = once(command, logs)
+        assert (done.code, said in done.err) == (3, True)
 
 
 class FullDisk:
@@ -276,19 +270,12 @@ def test_a_state_goes_on_where_the_last_call_ended(
 # Alarms
 
 
-def facts(title: str = "GPU:0 waits", run: str = "run") -> RunFacts:
-    finding = FindingFacts("input-bound", "critical", title, 0.5)
-    return RunFacts(
-        run,
-        1,
-        2 * 10**9,
-        0.25,
-        "problem",
-        title,
-        (finding,),
-        (DeviceFacts("GPU:0", 0.25),),
-        {"compute": 0.25, "input": 0.75},
-    )
+def report_of(title: str = "GPU:0 waits", run: str = "run") -> Report:
+    """A report of this run, with one finding, `input-bound`, of this title."""
+    made = full_report()
+    bound = finding(code="input-bound", severity="critical", title=title)
+    source = replace(made.source, run=run)
+    return replace(made, source=source, findings=(bound,))
 
 
 def test_a_command_runs_on_its_finding_only(command: Command, logs: Path, tmp_path: Path) -> None:
@@ -306,7 +293,7 @@ def test_no_text_of_a_trace_becomes_a_command(
     say = OnFinding(
         "input-bound", 'printf %s "$TRACEVIEW_TITLE|$TRACEVIEW_RUN|$TRACEVIEW_LOGDIR" > out'
     )
-    run = NewestRun("job", HOSTILE, facts(HOSTILE, HOSTILE + "\0"), None, 1, 0)
+    run = NewestRun("job", HOSTILE, report_of(HOSTILE, HOSTILE + "\0"), None, 1, 0)
     assert list(run_commands((say,), run)) == []
     said = (tmp_path / "out").read_text()
     assert said.count("touch hit") == 6
@@ -320,7 +307,7 @@ def test_a_command_that_hangs_is_ended_with_what_it_started(
 ) -> None:
     monkeypatch.setattr(metrics, "PATIENCE_S", 0.3)
     alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
-    (wrong,) = run_commands((alarm,), NewestRun("job", "logs", facts(), None, 1, 0))
+    (wrong,) = run_commands((alarm,), NewestRun("job", "logs", report_of(), None, 1, 0))
     assert "took longer than 0.3 s and was ended" in wrong
     status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
     deadline = time.monotonic() + 5
@@ -375,7 +362,7 @@ def test_no_other_file_is_replaced_by_metrics(command: Command, logs: Path, tmp_
 
 
 def test_labels_are_escaped() -> None:
-    text = metrics_text([NewestRun(HOSTILE, "logs", facts(run='a"b'), None, 1, 0)])
+    text = metrics_text([NewestRun(HOSTILE, "logs", report_of(run='a"b'), None, 1, 0)])
     label = r'job="GPU:0 waits \"$(touch hit)\"; `touch hit`\\n\\x1b[2J\\ \\udc80"'
     assert "\x1b" not in text
     assert f'traceview_run_info{{{label},logdir="logs",run="a\\"b"}} 1.0\n' in text
@@ -447,30 +434,34 @@ def watching(logs: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_lines_come_while_it_runs_and_ctrl_c_ends_it(
-    watching: subprocess.Popen[str], logs: Path, fixtures: Path
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "traceview: interrupted\n"), (signal.SIGTERM, 143, "")],
+)
+def test_lines_come_until_a_signal_ends_it(
+    watching: subprocess.Popen[str],
+    logs: Path,
+    fixtures: Path,
+    number: signal.Signals,
+    code: int,
+    said: str,
 ) -> None:
     assert watching.stdout is not None
     assert watching.stdout.readline().startswith("2026_01_01_00_00_00 · ")
     land(logs, trace_in(fixtures, "keras-fit-2"), "2026_01_02_00_00_00")
     assert watching.stdout.readline().startswith("2026_01_02_00_00_00 · ")
-    watching.send_signal(signal.SIGINT)
+    watching.send_signal(number)
     out, err = watching.communicate(timeout=10)
-    assert (watching.returncode, out, err) == (130, "", "traceview: interrupted\n")
+    assert (watching.returncode, out, err) == (code, "", said)
 
 
 # The change against the runs before
 
 
-def levels(*lengths: float, noise: float = 0.001) -> list[Level | None]:
-    """Runs of ten steps that vary by a share of this length."""
+def since(*lengths: float) -> StepChange:
+    """How the last of these runs, of ten steps that hardly vary, differs from the others."""
     random = np.random.default_rng(4)
-    return [step_level(length * (1 + noise * random.normal(size=10))) for length in lengths]
-
-
-def since(*lengths: float, noise: float = 1e-5) -> StepChange:
-    """How the last of these runs differs from the others."""
-    *before, run = levels(*lengths, noise=noise)
+    *before, run = (step_level(length * (1 + 1e-5 * random.normal(size=10))) for length in lengths)
     change = change_since(run, before, DEVICE_SPREAD)
     assert change is not None
     return change
@@ -480,76 +471,11 @@ def since(*lengths: float, noise: float = 1e-5) -> StepChange:
     ("lengths", "text"),
     [
         ((10, 10, 10, 12), "20.0% slower than the last 3 runs"),
-        ((10, 10, 10, 8), "20.0% faster than the last 3 runs"),
         ((10, 10, 10, 10.1), "as the last 3 runs (within 2.0%)"),
-        ((10, 10.4), "no verdict yet: it takes 3 runs before"),
         ((10, 13), "30.0% slower than the run before"),
-        ((9.2, 9.5, 9.2, 9.5, 9.4), "as the last 4 runs (within "),
         ((9, 10, 11, 12), "no verdict: the last 3 runs differ too much (within "),
         ((10, 10.1, 10.2), "no verdict yet: it takes 3 runs before"),
     ],
 )
 def test_a_change_in_words(lengths: tuple[float, ...], text: str) -> None:
     assert since(*lengths).text.startswith(text), since(*lengths).text
-
-
-def test_sigterm_ends_it(watching: subprocess.Popen[str]) -> None:
-    assert watching.stdout is not None
-    watching.stdout.readline()
-    watching.send_signal(signal.SIGTERM)
-    out, err = watching.communicate(timeout=10)
-    assert (watching.returncode, out, err) == (128 + signal.SIGTERM, "", "")
-
-
-# The units of docs/runs.md
-
-
-def block_of(language: str) -> str:
-    """The block of a language below the heading of the page."""
-    section = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8").partition("\n## Watch\n")[2]
-    return section.partition(f"```{language}\n")[2].partition("```")[0]
-
-
-class AsWritten(ConfigParser):
-    """Keeps the letters of keys, as systemd does."""
-
-    def optionxform(self, optionstr: str) -> str:
-        return optionstr
-
-
-def watched_once(words: list[str], command: Command, places: dict[str, Path]) -> Done:
-    """A command of the page, run for one look with other places."""
-    assert words[0].rpartition("/")[2] == "traceview"
-    for shown, place in places.items():
-        assert any(shown in word for word in words)
-        words = [word.replace(shown, str(place)) for word in words]
-    return command(*words[1:], "--once", "--every", "10ms")
-
-
-def test_the_unit_of_systemd_watches(logs: Path, command: Command, tmp_path: Path) -> None:
-    unit = AsWritten(interpolation=None)
-    unit.read_string(block_of("ini"))
-    service = unit["Service"]
-    assert service["SuccessExitStatus"] == str(128 + signal.SIGTERM)
-    places = {"/data/logs": logs, "%S": tmp_path, "/var/lib/node_exporter": tmp_path}
-    (tmp_path / service["StateDirectory"]).mkdir()
-    done = watched_once(shlex.split(service["ExecStart"]), command, places)
-    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
-    assert (tmp_path / service["StateDirectory"] / "state.json").is_file()
-    assert 'job="train"' in (tmp_path / "traceview.prom").read_text(encoding="utf-8")
-    if verify := shutil.which("systemd-analyze"):
-        path = tmp_path / "traceview-watch.service"
-        program, _, rest = service["ExecStart"].partition(" ")
-        path.write_text(block_of("ini").replace(f"{program} {rest}", f"/bin/true {rest}"))
-        verified = subprocess.run([verify, "verify", path], capture_output=True, text=True)
-        assert (verified.returncode, verified.stderr) == (0, "")
-
-
-def test_the_container_of_kubernetes_watches(logs: Path, command: Command) -> None:
-    shown = block_of("yaml")
-    words = re.search(r"^ +command: \[(.+)\]$", shown, re.MULTILINE)
-    assert words is not None
-    assert "mountPath: /logs}" in shown
-    done = watched_once(words[1].split(", "), command, {"/logs": logs})
-    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
-    assert (logs / "watch.json").is_file()

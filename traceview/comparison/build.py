@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import floor
-from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -26,14 +25,14 @@ from traceview.comparison.model import (
     OpDifference,
     StepDifference,
 )
-from traceview.comparison.noise import ENOUGH, Level
+from traceview.comparison.noise import ENOUGH, Level, RunSpread, run_spread_of
 from traceview.comparison.parts import (
     device_differences,
     finding_differences,
     op_differences,
     state_differences,
 )
-from traceview.comparison.sides import SIDES, Side, capture_steps, spread_of
+from traceview.comparison.sides import SIDES, Side, capture_steps
 from traceview.comparison.verdict import verdict_of, verdict_on_different_work, verdict_on_one_run
 from traceview.document import numbers
 from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
@@ -49,10 +48,12 @@ _LONG_FACTOR: Final = 3
 """Times the median step: a step from there on decides the mean and its noise; a choice of ours."""
 
 
-def _limits(before: Side, after: Side, step: StepDifference, *, has_states: bool) -> Iterator[str]:
+def _limits(
+    before: Side, after: Side, step: StepDifference, spread: RunSpread, *, has_states: bool
+) -> Iterator[str]:
     """Sentences without a full stop, what matters most first."""
     reports = (*before.reports, *after.reports)
-    yield from dict.fromkeys((*before.again, *after.again))
+    yield from dict.fromkeys((*before.remarks, *after.remarks))
     shared = after.runs_on(before)
     if shared and not after.is_same_as(before):
         verb = "is" if len(shared) == 1 else "are"
@@ -65,7 +66,7 @@ def _limits(before: Side, after: Side, step: StepDifference, *, has_states: bool
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
-            f"{numbers.share(spread_of(before, after).ratio)} are assumed: {ENOUGH}, by --before and --after"
+            f"{numbers.share(spread.ratio)} are assumed: {ENOUGH}, by --before and --after"
         )
     for name, side in zip(SIDES, (before, after), strict=True):
         for report in side.reports:
@@ -123,15 +124,12 @@ def reports_of(sources: Sequence[Source]) -> list[Report]:
 
     Raises what `load` and `load_report` raise.
     """
-    return [_report_of(source) for source in sources]
-
-
-def _report_of(source: Source) -> Report:
-    if isinstance(source, Report):
-        return source
-    if isinstance(source, Trace):
-        return analyze(source)
-    return report_at(location_of(source))
+    return [
+        source
+        if isinstance(source, Report)
+        else (analyze(source) if isinstance(source, Trace) else report_at(location_of(source)))
+        for source in sources
+    ]
 
 
 def compare(
@@ -158,10 +156,11 @@ def compare(
             hint="--force compares them all the same",
         )
     step = _step_difference(old, new, earlier)
-    states = state_differences(old, new)
+    spread = run_spread_of((*old.reports, *new.reports))
+    states = state_differences(old, new, spread)
     devices = device_differences(old.reports, new.reports)
     shown_ps = step.difference_ps if step.direction != "none" and step.is_mean_typical else 0
-    ops = op_differences(old.reports, new.reports, shown_ps, spread_of(old, new))
+    ops = op_differences(old.reports, new.reports, shown_ps, spread)
     different = different_work(old.reports, new.reports, conditions, ops)
     if new.is_same_as(old):
         verdict = verdict_on_one_run(step)
@@ -178,7 +177,7 @@ def compare(
         before=_runs(old),
         after=_runs(new),
         conditions=tuple(conditions),
-        limits=tuple(_limits(old, new, step, has_states=bool(states))),
+        limits=tuple(_limits(old, new, step, spread, has_states=bool(states))),
         states=states,
         devices=devices,
         ops=ops,
@@ -246,13 +245,13 @@ _VERSIONS: Final = {
 
 def conditions_of(before: Sequence[Report], after: Sequence[Report]) -> list[Condition]:
     """The differences between sides, or among captures of a side; blocking ones come first."""
-    sides = [[_facts(report) for report in side] for side in (before, after)]
-    conditions = []
-    for name in dict.fromkeys(name for side in sides for facts in side for name in facts):
-        old, new = (dict.fromkeys(facts[name] for facts in side if name in facts) for side in sides)
-        # What one side does not say is not known to differ.
-        if old and new and len({*old, *new}) > 1:
-            conditions.append(Condition(name, ", ".join(old), ", ".join(new), name in BLOCKING))
+    old, new = facts_among(before), facts_among(after)
+    # What one side does not say is not known to differ.
+    conditions = [
+        Condition(name, ", ".join(values), ", ".join(new[name]), name in BLOCKING)
+        for name, values in old.items()
+        if name in new and len({*values, *new[name]}) > 1
+    ]
     return sorted(conditions, key=lambda condition: not condition.is_blocking)
 
 
@@ -265,15 +264,13 @@ def blocking_words(conditions: Iterable[Condition]) -> str:
     )
 
 
-def differing_among(reports: Sequence[Report]) -> dict[str, list[str]]:
-    """By name the values in which runs differ, in the order of the runs; without the number of devices."""
+def facts_among(reports: Sequence[Report]) -> dict[str, list[str]]:
+    """By name the values of the facts that the steps depend on, in the order of the runs."""
     values: dict[str, dict[str, None]] = {}
     for facts in map(_facts, reports):
         for name, value in facts.items():
             values.setdefault(name, {})[value] = None
-    return {
-        name: list(known) for name, known in values.items() if len(known) > 1 and name != "devices"
-    }
+    return {name: list(known) for name, known in values.items()}
 
 
 BLOCKING: Final = (
@@ -311,40 +308,27 @@ def _facts(report: Report) -> dict[str, str]:
             f"{name} {level}" for name, level in sorted(levels[0].items())
         )
     hosts = report.results.environment.hosts if report.results.environment else ()
-    for name, fact in _FACTS.items():
-        values = list(dict.fromkeys(value for host in hosts if (value := fact(host)) is not None))
+    of_hosts = list(map(_facts_of_host, hosts))
+    for name in of_hosts[0] if of_hosts else ():
+        values = list(dict.fromkeys(value for of in of_hosts if (value := of[name]) is not None))
         if values:
             facts[name] = ", ".join(values)
     return facts | dict(hosts[0].variables or {}) if hosts else facts
 
 
-def _count(number: int | None) -> str | None:
-    return None if number is None else numbers.count(number)
-
-
-def _strategy(host: HostEnvironment) -> str | None:
-    name = host.strategy.class_
-    return None if name is None else PUBLIC_NAMES.get(name, name)
-
-
-def _precision(host: HostEnvironment) -> str | None:
-    policies = sorted(set((host.precision.policy or {}).values()))
-    return ", ".join(policies) or None
-
-
-def _arguments(host: HostEnvironment) -> str | None:
-    return shlex.join(host.command.script[1:]) or "none" if host.command.script else None
-
-
-_FACTS: Final[Mapping[str, Callable[[HostEnvironment], str | None]]] = {
-    "batch": lambda host: _count(host.batch.global_),
-    "strategy": _strategy,
-    "precision": _precision,
-    "parameters": lambda host: _count(host.training.parameters),
-    "XLA": lambda host: host.xla.auto_jit,
-    "script arguments": _arguments,
-    **{name: attrgetter(f"versions.{key}") for key, name in _VERSIONS.items()},
-}
+def _facts_of_host(host: HostEnvironment) -> dict[str, str | None]:
+    """What a sidecar says; None where it does not."""
+    batch, parameters, script = host.batch.global_, host.training.parameters, host.command.script
+    strategy = host.strategy.class_
+    return {
+        "batch": None if batch is None else numbers.count(batch),
+        "strategy": None if strategy is None else PUBLIC_NAMES.get(strategy, strategy),
+        "precision": ", ".join(sorted(set((host.precision.policy or {}).values()))) or None,
+        "parameters": None if parameters is None else numbers.count(parameters),
+        "XLA": host.xla.auto_jit,
+        "script arguments": (shlex.join(script[1:]) or "none") if script else None,
+        **{name: getattr(host.versions, key) for key, name in _VERSIONS.items()},
+    }
 
 
 _LEAST_COMMON_TIME: Final = 0.5

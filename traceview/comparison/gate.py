@@ -10,7 +10,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final, Literal, TypeAlias
@@ -28,11 +28,7 @@ from traceview.base.version import VERSION
 from traceview.comparison.build import blocking_words, conditions_of
 from traceview.comparison.history import DEFAULT_FOLDER, baseline_called
 from traceview.comparison.model import (
-    FAILED,
     GATE_SCHEMA_VERSION,
-    HOLDS,
-    NO_VERDICT,
-    NOT_JUDGED,
     GateResult,
     JudgedRow,
     JudgedSide,
@@ -42,6 +38,7 @@ from traceview.comparison.model import (
 from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, Difference, Level
 from traceview.comparison.sides import Side, step_time_ps
 from traceview.document import numbers
+from traceview.document.columns import WRITE
 from traceview.document.sanitize import shortened
 from traceview.ledger.states import KEYS
 from traceview.report.formats import report_at
@@ -49,10 +46,10 @@ from traceview.report.model import Report, why_absent
 from traceview.store.address import is_remote, location_of
 
 _VERDICTS: Final = {
-    "fails": ("failed", FAILED),
-    "unknown": ("unknown", NOT_JUDGED),
-    "no_verdict": ("no_verdict", NO_VERDICT),
-    "holds": ("passed", HOLDS),
+    "fails": ("failed", 10),
+    "unknown": ("unknown", 7),
+    "no_verdict": ("no_verdict", 9),
+    "holds": ("passed", 0),
 }
 """The outcome and exit code of a gate by the worst outcome of its conditions, the worst first."""
 _FIRST: Final = tuple(_VERDICTS)
@@ -132,7 +129,7 @@ def asked_conditions(
     return conditions, baseline
 
 
-def baseline_of(text: str, folder: Path | None) -> Subject:
+def baseline_of(text: str, folder: Path | None) -> Side:
     """The captures of a baseline by its name, or the report by its path where there is no baseline of this name.
 
     Raises what `baseline_called` and `report_at` raise.
@@ -140,35 +137,17 @@ def baseline_of(text: str, folder: Path | None) -> Subject:
     path = location_of(text)
     is_name = "/" not in text and "\\" not in text and not is_remote(path)
     if is_name and (folder is not None or not path.exists()):
-        return Subject(text, baseline_called(folder or DEFAULT_FOLDER, text))
-    return Subject(text, (report_at(path),))
+        return Side.of(baseline_called(folder or DEFAULT_FOLDER, text), text)
+    return Side.of([report_at(path)], text)
 
 
 # Judging
 
 
-class Subject(Struct, frozen=True, dict=True):
-    """The captures of a side, and the path or the name that they were given as."""
-
-    name: str
-    reports: tuple[Report, ...]
-
-    @cached_property
-    def side(self) -> Side:
-        """The captures, each once."""
-        return Side.of(self.reports)
-
-    @property
-    def shown(self) -> JudgedSide:
-        """How the result names it."""
-        source = self.reports[0].source
-        return JudgedSide(self.name, source.logdir, source.run, len(self.side.reports))
-
-
 def judged(
-    subject: Subject,
+    subject: Side,
     conditions: Iterable[Condition],
-    baseline: Subject | None = None,
+    baseline: Side | None = None,
     *,
     earlier: Sequence[Sequence[Level]] = (),
 ) -> GateResult:
@@ -182,12 +161,8 @@ def judged(
         if condition.is_change:
             rows = _of_change(condition, subject, baseline, earlier)
         else:
-            rows = [
-                _unknown(value.where, value.note)
-                if value.value is None
-                else _row(condition, value, condition.sign, condition.limit)
-                for value in _median_values(condition, subject.side.reports)
-            ]
+            values = _median_values(condition, subject.reports)
+            rows = [_row(condition, value, condition.sign, condition.limit) for value in values]
         judgements.append(_judgement(condition.text, rows))
     judgements.sort(key=lambda row: _FIRST.index(row.outcome))
     outcome, code = _VERDICTS[judgements[0].outcome] if judgements else _VERDICTS["holds"]
@@ -197,12 +172,17 @@ def judged(
         traceview_version=VERSION,
         outcome=outcome,
         exit_code=code,
-        subject=subject.shown,
-        baseline=baseline.shown if baseline else None,
+        subject=_judged_side(subject),
+        baseline=_judged_side(baseline) if baseline else None,
         headline=report.verdict.headline,
         capture_quality=report.capture.quality,
         judgements=tuple(judgements),
     )
+
+
+def _judged_side(side: Side) -> JudgedSide:
+    source = side.reports[0].source
+    return JudgedSide(side.name, source.logdir, source.run, len(side.reports))
 
 
 def _judgement(text: str, rows: Sequence[JudgedRow]) -> Judgement:
@@ -240,20 +220,24 @@ def _unknown(where: str, reason: str) -> JudgedRow:
 
 def _row(condition: Condition, value: Value, sign: str, limit: Fraction) -> JudgedRow:
     """A value on one side of its limit."""
-    assert value.value is not None
+    if value.value is None:
+        return _unknown(value.where, value.note)
     # A limit written as 0.7 is the float 0.7, which is not seven tenths.
     holds = _OPERATORS[sign](value.value, float(limit))
-    measured, allowed = written(value.value, condition.query.quantity), ""
-    if sign == "absent":
-        measured, allowed = "absent" if holds else "present", "absent"
+    is_of_finding = condition.key.startswith(_FINDING)
+    write, measured, allowed = WRITE[condition.query.quantity], "present", "absent"
+    if sign != "absent":
+        measured, allowed = write(value.value), f"{sign} {write(float(limit))}"
+    elif holds:
+        measured = "absent"
     return JudgedRow(
         where=value.where,
         outcome="holds" if holds else "fails",
         value=value.value,
         limit=float(limit),
         measured=measured,
-        allowed=allowed or f"{sign} {written(limit, condition.query.quantity)}",
-        reason=value.note if value.note and condition.is_of_finding and not holds else None,
+        allowed=allowed,
+        reason=(value.note or None) if is_of_finding and not holds else None,
     )
 
 
@@ -262,13 +246,13 @@ def _row(condition: Condition, value: Value, sign: str, limit: Fraction) -> Judg
 
 def _of_change(
     condition: Condition,
-    subject: Subject,
-    baseline: Subject | None,
+    subject: Side,
+    baseline: Side | None,
     earlier: Sequence[Sequence[Level]],
 ) -> list[JudgedRow]:
     if baseline is None:
         return [_unknown("", "no baseline is given")]
-    sides = baseline.side, subject.side
+    sides = baseline, subject
     blocking = blocking_words(conditions_of(*(side.reports for side in sides)))
     if blocking:
         return [_unknown("", f"the runs cannot be compared ({blocking})")]
@@ -291,28 +275,22 @@ def _changed_row(condition: Condition, value: Value, before: Value | None) -> Ju
         return _unknown(value.where, f"in the baseline: {before.note}")
     was = Fraction(before.value)
     room = was * condition.limit if condition.is_relative else condition.limit
-    is_rise = condition.sign == "+"
-    row = _row(condition, value, "<=" if is_rise else ">=", was + room if is_rise else was - room)
-    return replace(
-        row,
-        baseline=before.value,
-        change_ratio=value.value / before.value - 1 if was else None,
-    )
+    sign, limit = ("<=", was + room) if condition.sign == "+" else (">=", was - room)
+    change = value.value / before.value - 1 if was else None
+    row = _row(condition, value, sign, limit)
+    return replace(row, baseline=before.value, change_ratio=change)
 
 
 def _of_step_time(
     condition: Condition, before: Side, after: Side, earlier: Sequence[Sequence[Level]]
 ) -> JudgedRow:
     """The change of the step, with its noise."""
-    old, new = (_mean_step(condition, side) for side in (before, after))
-    row = _changed_row(condition, new, old)
+    row = _changed_row(condition, *(_mean_step(condition, side) for side in (after, before)))
     change = before.change_to(after, earlier)
-    if row.outcome == "unknown" or change is None or after.is_same_as(before):
+    if row.limit is None or row.baseline is None or change is None or after.is_same_as(before):
         return row
-    assert row.baseline is not None
-    assert row.limit is not None
-    limit = row.limit / row.baseline - 1
-    outcome = outcome_of(change, limit, 1 if condition.sign == "+" else -1)
+    sign = 1 if condition.sign == "+" else -1
+    outcome = outcome_of(change, row.limit / row.baseline - 1, sign)
     few = min(len(before.reports), len(after.reports)) < ENOUGH_RUNS
     return replace(
         row,
@@ -325,10 +303,10 @@ def _of_step_time(
 
 def _mean_step(condition: Condition, side: Side) -> Value:
     """The mean step of a side, or why there is none."""
-    if side.has_steps:
-        return Value("", float(side.mean_ps))
     values = (value for report in side.reports for value in condition.values(report))
-    return next(value for value in values if value.value is None)
+    return next((value for value in values if value.value is None), None) or Value(
+        "", float(side.mean_ps)
+    )
 
 
 def outcome_of(change: Difference, limit: float, sign: int) -> Outcome:
@@ -374,7 +352,7 @@ def _noise_words(
 # CHANGE    = ("+" | "-") NUMBER ("%" | [UNIT])
 
 
-Quantity: TypeAlias = Literal["time", "bytes", "ratio", "number"]
+Quantity: TypeAlias = Literal["time", "bytes", "share", "number"]
 """`time` is picoseconds."""
 
 STEP_TIME: Final = "step_time"
@@ -386,7 +364,7 @@ _UNITS: Final[Mapping[Quantity, Mapping[str, Fraction]]] = {
         for unit, factor in (*numbers.TIMES.items(), ("us", numbers.TIMES["µs"]))
     },
     "bytes": {unit: Fraction(factor) for unit, factor in numbers.SIZES.items()},
-    "ratio": {"%": Fraction(1, 100)},
+    "share": {"%": Fraction(1, 100)},
     "number": {},
 }
 _CONDITION: Final = re.compile(
@@ -421,69 +399,64 @@ class Query(Struct, frozen=True):
 # Queries
 
 
+def _none(report: Report, topic: str, reason: str) -> list[Value]:
+    """Why a report has no value: it lacks the topic, or else this reason."""
+    is_absent = getattr(report.results, topic) is None
+    return [Value("", None, why_absent(report, topic) if is_absent else reason)]
+
+
 def _step_time(report: Report) -> list[Value]:
+    step_ps = step_time_ps(report)
+    if step_ps is not None:
+        return [Value("", step_ps)]
     steps = report.results.steps
-    reason = why_absent(report, "steps") if steps is None else "no step is used"
     excluded = dict.fromkeys(step.excluded for step in (steps.steps if steps else ()))
     words = ", ".join(filter(None, excluded))
-    return [Value("", step_time_ps(report), f"{reason}: {words}" if words else reason)]
+    return _none(report, "steps", f"no step is used: {words}" if words else "no step is used")
 
 
 def _busy(report: Report) -> list[Value]:
     """Of the devices that compute; others are not busy, and need not be."""
     times = report.results.device_time
-    rows = [
-        Value(row.device, row.busy_ratio)
-        for row in (times.devices if times else ())
-        if row.is_in_use
-    ]
-    reason = why_absent(report, "device_time") if times is None else "no device computed"
-    return rows or [Value("", None, reason)]
+    rows = [row for row in (times.devices if times else ()) if row.is_in_use]
+    values = [Value(row.device, row.busy_ratio) for row in rows]
+    return values or _none(report, "device_time", "no device computed")
 
 
 def _memory_peak(report: Report) -> list[Value]:
-    times = report.results.device_time
-    if times is None:
-        return [Value("", None, why_absent(report, "device_time"))]
-    rows = [
-        Value(row.device, row.memory_peak_bytes, "its allocator was not recorded")
-        for row in times.devices
-    ]
-    return rows or [Value("", None, "there is no device")]
+    times, without = report.results.device_time, "its allocator was not recorded"
+    rows = times.devices if times else ()
+    values = [Value(row.device, row.memory_peak_bytes, without) for row in rows]
+    return values or _none(report, "device_time", "there is no device")
 
 
 def _examples(report: Report) -> list[Value]:
     balance = report.results.balance
-    if balance is None:
-        return [Value("", None, why_absent(report, "balance"))]
-    throughput = balance.throughput
-    return [Value("", throughput.examples_per_second, "the batch size is not known")]
-
-
-def _absent_hosts(report: Report) -> list[Value]:
-    return [Value("", report.capture.absent_host_count)]
+    rate = balance.throughput.examples_per_second if balance else None
+    unknown = _none(report, "balance", "the batch size is not known")
+    return unknown if rate is None else [Value("", rate)]
 
 
 def _state(key: str, is_ratio: bool, report: Report) -> list[Value]:
     """The mean step of each device in a state, or its share of the step; a state that does not occur takes 0."""
     ledger = report.results.ledger
-    if ledger is None:
-        return [Value("", None, why_absent(report, "ledger"))]
-    rows = [
+    values = [
         Value(row.device, row.states.get(key, 0) / (max(row.step_ps, 1) if is_ratio else 1))
-        for row in ledger.devices
+        for row in (ledger.devices if ledger else ())
     ]
-    return rows or [Value("", None, "there is no device")]
+    return values or _none(report, "ledger", "there is no device")
 
 
 QUERIES: Final[Mapping[str, Query]] = {
     STEP_TIME: Query("time", _step_time, is_of_devices=False),
-    "busy_ratio": Query("ratio", _busy),
+    "busy_ratio": Query("share", _busy),
     "examples_per_second": Query("number", _examples, is_of_devices=False),
     "memory_peak": Query("bytes", _memory_peak),
-    "absent_hosts": Query("number", _absent_hosts, is_of_devices=False),
+    "absent_hosts": Query(
+        "number", lambda report: [Value("", report.capture.absent_host_count)], is_of_devices=False
+    ),
     **{f"state.{key}": Query("time", partial(_state, key, False)) for key in KEYS},
-    **{f"state.{key}_ratio": Query("ratio", partial(_state, key, True)) for key in KEYS},
+    **{f"state.{key}_ratio": Query("share", partial(_state, key, True)) for key in KEYS},
 }
 
 
@@ -530,11 +503,6 @@ class Condition(Struct, frozen=True):
         """Whether it needs a baseline."""
         return self.sign in ("+", "-")
 
-    @property
-    def is_of_finding(self) -> bool:
-        """Whether it is about a finding."""
-        return self.key.startswith(_FINDING)
-
     def values(self, report: Report) -> list[Value]:
         """The values in a report that it is about, at least one."""
         values = self.query.values(report)
@@ -570,7 +538,7 @@ def _condition(text: str) -> Condition:
             raise UsageError("a finding has a limit, no device and no change", hint=_EXAMPLE)
         key, query = (
             f"{_FINDING}{code}",
-            Query("ratio", partial(_finding, code, not match["absent"])),
+            Query("share", partial(_finding, code, not match["absent"])),
         )
     else:
         key, unit = _known_key(key)
@@ -587,7 +555,7 @@ def _condition(text: str) -> Condition:
         key,
         query,
         way or match["sign"],
-        _limit(limit, "ratio" if is_relative else query.quantity, unit),
+        _limit(limit, "share" if is_relative else query.quantity, unit),
         is_relative,
         device,
     )
@@ -631,7 +599,7 @@ def _limit(text: str, quantity: Quantity, unit: str) -> Fraction:
         return number * units[unit]
     if quantity in ("time", "bytes"):
         raise UsageError(f"{text!r} has no unit", hint=f"write one of {', '.join(units)}")
-    if quantity == "ratio" and abs(number) > 1:
+    if quantity == "share" and abs(number) > 1:
         # Read as it is written, such a limit would hold for every value, or for none.
         meant = f"{float(abs(number)) * 100:.10g}%"
         raise UsageError(
@@ -639,14 +607,3 @@ def _limit(text: str, quantity: Quantity, unit: str) -> Fraction:
             hint=f"write {match['number']}%",
         )
     return number
-
-
-def written(value: float | Fraction, quantity: Quantity) -> str:
-    """A value as people read it."""
-    in_words: Mapping[Quantity, Callable[[float], str]] = {
-        "time": numbers.time,
-        "bytes": numbers.size,
-        "ratio": numbers.share,
-        "number": numbers.number,
-    }
-    return in_words[quantity](int(value) if value == int(value) else float(value))

@@ -11,7 +11,6 @@ from traceview.base.text import encodable
 from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement, Outcome
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.markdown import render_section
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import QUALITIES, Look, look_of
 
@@ -48,6 +47,7 @@ def headline(result: GateResult) -> str:
 
 def gate_section(result: GateResult) -> doc.Section:
     """The conditions as a table: those that fail first."""
+    baseline = result.baseline
     rows = [
         (judgement.condition, row)
         for judgement in result.judgements
@@ -59,9 +59,7 @@ def gate_section(result: GateResult) -> doc.Section:
         (
             *doc.facts(
                 f"run {result.subject.run}{_more(result.subject)}",
-                f"baseline {result.baseline.name}{_more(result.baseline)}"
-                if result.baseline
-                else None,
+                f"baseline {baseline.name}{_more(baseline)}" if baseline else None,
             ),
             *doc.table(
                 "The conditions, what was measured, and the limits",
@@ -165,11 +163,6 @@ def _escaped(text: str, replacements: tuple[tuple[str, str], ...]) -> str:
     for character, escape in replacements:
         text = text.replace(character, escape)
     return text
-
-
-def summary(result: GateResult) -> str:
-    """The section of the gate as Markdown, for `$GITHUB_STEP_SUMMARY` and for a comment."""
-    return render_section(gate_section(result))
 
 
 # JUnit

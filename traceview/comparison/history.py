@@ -154,12 +154,9 @@ class History(Record, frozen=True):
 
 def history_of(folder: Folder) -> History:
     """The reports in their order, with the changes of the step time in each series of alike runs."""
-    setups: dict[tuple[str, int | None], list[SavedReport]] = {}
-    for saved in folder.reports:
-        setups.setdefault(_setup(saved.report), []).append(saved)
     rows = {
         row.file: row
-        for number, series in enumerate(setups.values(), 1)
+        for number, series in enumerate(_series_in(folder), 1)
         for row in _rows(series, number)
     }
     return History(
@@ -171,6 +168,14 @@ def history_of(folder: Folder) -> History:
     )
 
 
+def _series_in(folder: Folder) -> list[list[SavedReport]]:
+    """The reports of each set-up, in their order."""
+    series: dict[tuple[str, int | None], list[SavedReport]] = {}
+    for saved in folder.reports:
+        series.setdefault(_setup(saved.report), []).append(saved)
+    return list(series.values())
+
+
 def _setup(report: Report) -> tuple[str, int | None]:
     """The set-up of a run: only step times of one set-up compare."""
     return devices_of(report), batch_size_of([report])
@@ -179,25 +184,21 @@ def _setup(report: Report) -> tuple[str, int | None]:
 def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
     """The reports of a series with the levels of their step times."""
     steps = [capture_steps(saved.report) for saved in series]
-    rows = [_row(saved, number, own) for saved, own in zip(series, steps, strict=True)]
     known = [(place, own, level) for place, own in enumerate(steps) if own and (level := own.level)]
+    level_ps: dict[int, int] = {}
+    changes: dict[int, tuple[float, str | None, int | None]] = {}
     before: list[CaptureSteps] = []
     for first, last in pairwise([0, *change_points([level for *_, level in known]), len(known)]):
         after = [own for _, own, _ in known[first:last]]
+        level_ps |= {place: _level_ps(after) for place, *_ in known[first:last]}
         if before:
-            old_ps, new_ps = _level_ps(before), _level_ps(after)
-            state, change_ps = _changed_state(before, after)
-            place = known[first][0]
-            rows[place] = replace(
-                rows[place],
-                change_ratio=new_ps / old_ps - 1,
-                state=state,
-                state_change_ps=change_ps,
-            )
-        for place, *_ in known[first:last]:
-            rows[place] = replace(rows[place], level_ps=_level_ps(after))
+            ratio = _level_ps(after) / _level_ps(before) - 1
+            changes[known[first][0]] = ratio, *_changed_state(before, after)
         before = after
-    return rows
+    return [
+        _row(saved, number, own, level_ps.get(place), *changes.get(place, (None, None, None)))
+        for place, (saved, own) in enumerate(zip(series, steps, strict=True))
+    ]
 
 
 def _level_ps(captures: Sequence[CaptureSteps]) -> int:
@@ -235,7 +236,15 @@ def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[Level]]:
     ]
 
 
-def _row(saved: SavedReport, series: int, own: CaptureSteps | None) -> HistoryRow:
+def _row(
+    saved: SavedReport,
+    series: int,
+    own: CaptureSteps | None,
+    level_ps: int | None,
+    change_ratio: float | None,
+    state: str | None,
+    state_change_ps: int | None,
+) -> HistoryRow:
     report = saved.report
     steps, balance = report.results.steps, report.results.balance
     return HistoryRow(
@@ -247,13 +256,13 @@ def _row(saved: SavedReport, series: int, own: CaptureSteps | None) -> HistoryRo
         series=series,
         step_ps=floor(own.mean_ps) if own else None,
         step_count=steps.used_count if steps else 0,
+        level_ps=level_ps,
+        change_ratio=change_ratio,
+        state=state,
+        state_change_ps=state_change_ps,
         compute_ratio=report.verdict.compute_ratio,
         examples_per_second=balance.throughput.examples_per_second if balance else None,
         finding=report.verdict.finding,
-        level_ps=None,
-        change_ratio=None,
-        state=None,
-        state_change_ps=None,
     )
 
 
@@ -288,8 +297,6 @@ def saved_reports(folder: Path) -> Folder:
     Raises `TraceNotFoundError` where there is no report, and `TraceFormatError` where none can be read.
     """
     if not folder.is_dir():
-        if is_saved_report(folder) and folder.is_file():
-            load_report(folder)  # raises where it is another document, and says which
         problem = (
             "a file, where a folder of files is needed" if folder.exists() else "no such folder"
         )
@@ -330,10 +337,7 @@ def with_newest(folder: Folder, most: int) -> Folder:
 
     Raises `UsageError` where one cannot be.
     """
-    setups: dict[tuple[str, int | None], list[SavedReport]] = {}
-    for saved in folder.reports:
-        setups.setdefault(_setup(saved.report), []).append(saved)
-    deleted = {saved.path for series in setups.values() for saved in series[:-most]}
+    deleted = {saved.path for series in _series_in(folder) for saved in series[:-most]}
     for path in deleted:
         try:
             path.unlink()
@@ -406,20 +410,16 @@ _COLUMNS: Final = (
 
 def _notes(history: History) -> Iterator[str]:
     for row in history.changes:
-        assert row.change_ratio is not None
-        before = row.level_ps / (1 + row.change_ratio) if row.level_ps else None
+        before = row.level_ps / (1 + (row.change_ratio or 0.0)) if row.level_ps else None
+        why = ""
+        if row.state is not None:
+            words = look_of(STATES, row.state).words
+            why = f"; {words}: {numbers.signed_time(row.state_change_ps)}"
         yield (
-            f"{ratio_words(row.change_ratio)} from {row.run} on: {numbers.time(before)} before, "
-            f"{numbers.time(row.level_ps)} since, medians of the reports{_state_words(row)}."
+            f"{_change(row)} from {row.run} on: {numbers.time(before)} before, "
+            f"{numbers.time(row.level_ps)} since, medians of the reports{why}."
         )
     yield from history.left_out
-
-
-def _state_words(row: HistoryRow) -> str:
-    """`; input: +4.00 ms`."""
-    if row.state is None:
-        return ""
-    return f"; {look_of(STATES, row.state).words}: {numbers.signed_time(row.state_change_ps)}"
 
 
 def _charts(history: History) -> Iterator[doc.Block]:
@@ -436,7 +436,7 @@ def _charts(history: History) -> Iterator[doc.Block]:
                     numbers.date(row.started_ns) or row.run,
                     row.step_ps or 0,
                     row.level_ps,
-                    "" if row.change_ratio is None else ratio_words(row.change_ratio),
+                    _change(row),
                 )
                 for row in rows
             ),

@@ -140,11 +140,6 @@ class StateDifference(DeviceState, frozen=True):
     direction: Direction
     line: SourceLine | None
 
-    @property
-    def is_shown(self) -> bool:
-        """Whether the difference is beyond noise."""
-        return self.direction in ("slower", "faster")
-
 
 class DeviceDifference(Record, frozen=True):
     """The mean step of a device by state on each side; the states sum to the steps.
@@ -230,12 +225,6 @@ class FindingDifference(Record, frozen=True):
 
 
 GATE_SCHEMA_VERSION: Final = 1
-
-HOLDS: Final = 0
-FAILED: Final = 10
-NOT_JUDGED: Final = 7
-NO_VERDICT: Final = 9
-"""Exit codes of a gate."""
 
 Outcome: TypeAlias = Literal["holds", "fails", "no_verdict", "unknown"]
 

@@ -107,11 +107,6 @@ class Difference(Struct, frozen=True):
             return "unknown"
         return "slower" if self.low > 0 else "faster" if self.high < 0 else "none"
 
-    @property
-    def noise(self) -> float | None:
-        """How much longer a time says nothing: the half of the interval above the value."""
-        return None if self.high is None else self.high - self.value
-
 
 # Levels of one capture
 
@@ -130,11 +125,6 @@ def step_level(lengths: npt.ArrayLike) -> Level | None:
 def mean_level(values: npt.ArrayLike) -> Level:
     """The mean of a part of the step, of one step or more: parts sum to the mean step."""
     return _trimmed(np.asarray(values, dtype=np.float64), 0)
-
-
-def level_of(value: float, error: float | None, degrees: float | None) -> Level:
-    """The level of a mean whose error is known; None for a single step."""
-    return Level(value) if error is None or degrees is None else Level(value, error**2, degrees)
 
 
 def _trimmed(values: Float64Array, slowest: int) -> Level:
@@ -233,12 +223,6 @@ def most_chance(differences: Iterable[Difference]) -> float:
         if chance <= (1 - CONFIDENCE) * rank / len(ordered):
             most = chance
     return most
-
-
-def shown_direction(difference: Difference, most: float) -> Direction:
-    """The direction of one of several differences; `most`: the largest chance that counts as shown."""
-    is_shown = difference.chance is None or difference.chance <= most
-    return difference.direction if is_shown else "none"
 
 
 def _mean(side: Sequence[Level]) -> float:

@@ -28,18 +28,16 @@ from traceview.comparison.noise import (
     Direction,
     Level,
     RunSpread,
-    level_of,
     mean_level,
     most_chance,
     part_difference,
-    shown_direction,
 )
-from traceview.comparison.sides import CaptureSteps, Side, mean_of, spread_of, whole
+from traceview.comparison.sides import CaptureSteps, Side, mean_of, whole
 from traceview.ledger.states import KEYS
 from traceview.report.model import Report
 
 
-def state_differences(before: Side, after: Side) -> tuple[StateDifference, ...]:
+def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[StateDifference, ...]:
     """The states that occur, the largest difference first; they sum to the mean steps and to their difference.
 
     Empty where a capture has no ledger: then states would not sum to the step.
@@ -47,7 +45,7 @@ def state_differences(before: Side, after: Side) -> tuple[StateDifference, ...]:
     old, new = before.states, after.states
     if not old or not new:
         return ()
-    noise = state_noise(before.steps, after.steps, spread_of(before, after))
+    noise = state_noise(before.steps, after.steps, spread)
     rows = []
     for key, of_key in noise.items():
         first, second = old.get(key, 0), new.get(key, 0)
@@ -172,9 +170,11 @@ class _Key(NamedTuple):
 class _Op(Struct, frozen=True):
     """An op of one side; of a capture in which it does not run it is 0.
 
-    `levels`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step.
+    `kernel`: what it is called on this side. `levels`: its time per step and device, by capture. `calls`: events per step
+    and device; `path_ps`: per step.
     """
 
+    kernel: str | None = None
     levels: tuple[Level, ...] = ()
     calls: float = 0.0
     path_ps: float = 0.0
@@ -201,47 +201,32 @@ def op_differences(
     `step_difference_ps`: what shares are of; 0 where the steps are not shown to differ.
     An op that a side does not list is new or gone if it is longer than what that side leaves out, beyond noise.
     """
-    tables = [[report.results.op_steps for report in side] for side in (before, after)]
-    old_tables, new_tables = ([table for table in side if table is not None] for side in tables)
-    if len(old_tables) < len(before) or len(new_tables) < len(after):
-        return ()
-    old, new = _by_key(old_tables), _by_key(new_tables)
+    tables = [_tables(side) for side in (before, after)]
+    old, new = map(_by_key, tables)
     if not old or not new:
         return ()
+    _match_kernels(old, new)
+    most_ps = [max(table.left_out_ps_per_step for table in side) for side in tables]
     pairs = []
-    for key, before_key in _pairs(old, new):
-        first, second = old.get(before_key or key), new.get(key)
-        left_out_ps = 0
-        if first is None or second is None:
-            left_out_ps = _longest_left_out(old_tables if first is None else new_tables)
-        unlisted = _unlisted(left_out_ps)
-        levels = (first or unlisted).levels, (second or unlisted).levels
-        noise = part_difference(levels[0], levels[1], spread) if all(levels) else Difference(0.0)
-        kernel = before_key.kernel if before_key else None
-        pairs.append((key, kernel, first, second, left_out_ps, noise))
+    for key in {**new, **old}:
+        first, second = old.get(key), new.get(key)
+        left_out_ps = most_ps[0] if first is None else most_ps[1] if second is None else 0
+        # It runs there as long as the longest that is left out, at most.
+        unlisted = (Level(float(left_out_ps), 0.0, _SURE),) if left_out_ps else ()
+        before_levels, after_levels = (op.levels if op else unlisted for op in (first, second))
+        noise = Difference(0.0)
+        if before_levels and after_levels:
+            noise = part_difference(before_levels, after_levels, spread)
+        pairs.append((key, first, second, left_out_ps, noise))
     shown = most_chance(noise for *_, noise in pairs)
     rows = [_difference(*pair, step_difference_ps, shown) for pair in pairs]
     return tuple(sorted(rows, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
 
 
-def _unlisted(left_out_ps: int) -> _Op:
-    """An op that a side does not list: it runs there as long as the longest that is left out, at most."""
-    return _Op((Level(float(left_out_ps), 0.0, _SURE),) if left_out_ps else ())
-
-
-def _status(old: _Op | None, new: _Op | None, left_out_ps: int, direction: Direction) -> Status:
-    """How an op changed. `direction`: how its time did, as far as that is shown among all ops."""
-    if old is None or new is None:
-        # What the other side left out may have run there as long as the longest that it left out.
-        is_longer = direction == ("slower" if old is None else "faster")
-        if left_out_ps and not is_longer:
-            return "same"
-        return "new" if old is None else "gone"
-    return "same" if direction == "none" or direction == "unknown" else direction
-
-
-def _longest_left_out(tables: Iterable[OpSteps]) -> int:
-    return max((table.left_out_ps_per_step for table in tables), default=0)
+def _tables(side: Sequence[Report]) -> list[OpSteps]:
+    """The ops of each capture; none where one of them has none."""
+    tables = [table for report in side if (table := report.results.op_steps)]
+    return tables if len(tables) == len(side) else []
 
 
 def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
@@ -251,8 +236,13 @@ def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
             rows.setdefault(_Key(row.class_, row.op, row.kernel), []).append((table, row))
     return {
         key: _Op(
-            levels=tuple(_level(table, row) for table, row in of_key),
-            calls=sum(row.count / _device_steps(table, row) for table, row in of_key) / len(tables),
+            kernel=key.kernel,
+            levels=tuple(_level(row) for _, row in of_key),
+            calls=sum(
+                row.count / (max(row.device_count, 1) * max(table.step_count, 1))
+                for table, row in of_key
+            )
+            / len(tables),
             path_ps=sum(row.path_ps / max(table.walked_count, 1) for table, row in of_key)
             / len(tables),
         )
@@ -260,29 +250,18 @@ def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
     }
 
 
-def _device_steps(table: OpSteps, row: OpInSteps) -> int:
-    return max(row.device_count, 1) * max(table.step_count, 1)
+def _level(row: OpInSteps) -> Level:
+    devices, error_ps, degrees = max(row.device_count, 1), row.error_ps, row.error_degrees
+    if error_ps is None or degrees is None:
+        return Level(row.ps_per_step / devices)
+    return Level(row.ps_per_step / devices, (error_ps / devices) ** 2, degrees)
 
 
-def _level(table: OpSteps, row: OpInSteps) -> Level:
-    devices = max(row.device_count, 1)
-    error = None if row.error_ps is None else row.error_ps / devices
-    return level_of(row.ps_per_step / devices, error, row.error_degrees)
-
-
-def _pairs(old: dict[_Key, _Op], new: dict[_Key, _Op]) -> Iterable[tuple[_Key, _Key | None]]:
-    """The key after, and the key before where that has another kernel.
-
-    An op with one kernel on each side is the same op, whichever kernel the library chose for it.
-    """
-    gone = _only_kernels(key for key in old if key not in new)
-    came = _only_kernels(key for key in new if key not in old)
-    replaced = {came[op]: gone[op] for op in came if op in gone}
-    for key in new:
-        yield key, replaced.get(key)
-    for key in old:
-        if key not in new and key not in replaced.values():
-            yield key, None
+def _match_kernels(old: dict[_Key, _Op], new: dict[_Key, _Op]) -> None:
+    """Give an op with one kernel on each side the key after: it is the same op, whichever kernel the library chose for it."""
+    gone, came = _only_kernels(old.keys() - new), _only_kernels(new.keys() - old)
+    for op in gone.keys() & came:
+        old[came[op]] = old.pop(gone[op])
 
 
 def _only_kernels(keys: Iterable[_Key]) -> dict[tuple[str, str], _Key]:
@@ -294,9 +273,18 @@ def _only_kernels(keys: Iterable[_Key]) -> dict[tuple[str, str], _Key]:
     return {op: of_op[0] for op, of_op in kernels.items() if len(of_op) == 1}
 
 
+def _status(old: _Op | None, new: _Op | None, left_out_ps: int, direction: Direction) -> Status:
+    """How an op changed. `direction`: how its time did, as far as that is shown among all ops."""
+    if old and new:
+        return "same" if direction == "none" or direction == "unknown" else direction
+    # What the other side left out may have run there as long as the longest that it left out.
+    if left_out_ps and direction != ("slower" if new else "faster"):
+        return "same"
+    return "new" if new else "gone"
+
+
 def _difference(
     key: _Key,
-    before_kernel: str | None,
     old: _Op | None,
     new: _Op | None,
     left_out_ps: int,
@@ -304,15 +292,16 @@ def _difference(
     step_difference_ps: int,
     shown: float,
 ) -> OpDifference:
-    first, second = old or _Op(), new or _Op()
+    first, second = old or _Op(key.kernel), new or _Op(key.kernel)
     low, high = interval_ps(noise) if old and new else (None, None)
+    is_shown = noise.chance is None or noise.chance <= shown
     path_ps = round(second.path_ps - first.path_ps)
     return OpDifference(
         class_=key.class_,
         op=key.op,
         kernel=key.kernel,
-        before_kernel=before_kernel,
-        status=_status(old, new, left_out_ps, shown_direction(noise, shown)),
+        before_kernel=None if first.kernel == key.kernel else first.kernel,
+        status=_status(old, new, left_out_ps, noise.direction if is_shown else "none"),
         before_ps=round(first.ps),
         after_ps=round(second.ps),
         before_calls=round(first.calls, 3),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import floor
 from typing import Final, Literal
@@ -17,7 +17,7 @@ from traceview.base.record import (
     VersionText,
 )
 from traceview.base.version import VERSION
-from traceview.comparison.build import BLOCKING, differing_among
+from traceview.comparison.build import BLOCKING, facts_among
 from traceview.comparison.model import LONGEST_VALUE
 from traceview.comparison.sides import Side, batch_size_of, step_time_ps
 from traceview.document import model as doc
@@ -30,7 +30,7 @@ from traceview.report.model import Report, why_absent
 
 SCALING_SCHEMA_VERSION: Final = 1
 
-_OTHER_WORK: Final = (*BLOCKING, "precision", "parameters")
+_OTHER_WORK: Final = {*BLOCKING, "precision", "parameters"} - {"batch", "hosts"}
 """Facts in which runs with the same step do not differ."""
 
 
@@ -84,7 +84,7 @@ class ScaledRuns(Record, frozen=True):
 def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
     """The runs by their number of devices, each run once; Skipped where fewer than two numbers have step times."""
     given = Side.of(reports)
-    remarks = [f"{remark}." for remark in given.again]
+    remarks = [f"{remark}." for remark in given.remarks]
     by_count: dict[int, list[Report]] = {}
     for report in given.reports:
         count, step_ps = _device_count(report), step_time_ps(report)
@@ -124,29 +124,30 @@ def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
 
 def _unlike(group: Sequence[Report]) -> Iterator[str]:
     """Name the differences among runs on one number of devices."""
-    differing = differing_among(group)
     sizes = sorted({size for report in group if (size := batch_size_of([report])) is not None})
-    if len(sizes) > 1:
-        differing["batch"] = [str(size) for size in sizes]
-    words = "; ".join(f"{name}: {_values(values)}" for name, values in differing.items())
+    words = _differing(
+        facts_among(group) | ({"batch": list(map(str, sizes))} if len(sizes) > 1 else {})
+    )
     if words:
         on = numbers.plural(_device_count(group[0]), "device")
         yield f"The runs on {on} are not alike ({words}): the row is their mean."
 
 
-def _values(values: Sequence[str]) -> str:
-    return numbers.listed([shortened(value, LONGEST_VALUE) for value in values])
-
-
 def _unlike_groups(groups: Sequence[Sequence[Report]]) -> Iterator[str]:
     """Name the unintended differences between numbers of devices."""
-    words = [
-        f"{name}: {_values(values)}"
-        for name, values in differing_among([group[0] for group in groups]).items()
-        if name in _OTHER_WORK and name not in ("batch", "hosts")
-    ]
+    facts = facts_among([group[0] for group in groups])
+    words = _differing({name: facts[name] for name in facts if name in _OTHER_WORK})
     if words:
-        yield f"Between the numbers of devices more differs: {'; '.join(words)}."
+        yield f"Between the numbers of devices more differs: {words}."
+
+
+def _differing(facts: Mapping[str, Sequence[str]]) -> str:
+    """The facts of several values but the number of devices: `precision: float32 and float16`."""
+    return "; ".join(
+        f"{name}: {numbers.listed([shortened(value, LONGEST_VALUE) for value in values])}"
+        for name, values in facts.items()
+        if len(values) > 1 and name != "devices"
+    )
 
 
 def _why_left_out(report: Report) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from math import floor
 from typing import Final, TypeVar
 
@@ -16,7 +17,6 @@ from traceview.base.stats import Float64Array
 from traceview.comparison.noise import (
     Difference,
     Level,
-    RunSpread,
     run_spread_of,
     step_change,
     step_level,
@@ -107,13 +107,8 @@ def mean_of(parts: Sequence[Mapping[K, Fraction]]) -> dict[K, Fraction]:
 
 def whole(parts: Mapping[K, Fraction]) -> dict[K, int]:
     """The parts as whole numbers that sum to their sum, rounded down."""
-    rounded: dict[K, int] = {}
-    total, below = Fraction(0), 0
-    for key, part in parts.items():
-        total += part
-        rounded[key] = floor(total) - below
-        below = floor(total)
-    return rounded
+    sums = [0, *map(floor, accumulate(parts.values()))]
+    return {key: end - begin for key, (begin, end) in zip(parts, pairwise(sums), strict=True)}
 
 
 def batch_size_of(group: Sequence[Report]) -> int | None:
@@ -127,30 +122,24 @@ class Side(Struct, frozen=True, eq=False):
     """Captures of one program, each run once.
 
     `reports`: a saved report and its own trace are one run, of which the first given is kept. `steps`: of the captures that
-    have any. `given_count`: captures with those given again.
+    have any. `name`: the path or the name that they were given as. `remarks`: that a capture was given again, which is no
+    further evidence.
     """
 
     reports: tuple[Report, ...]
     steps: tuple[CaptureSteps, ...]
-    given_count: int
+    name: str
+    remarks: tuple[str, ...]
 
     @classmethod
-    def of(cls, reports: Sequence[Report]) -> Side:
+    def of(cls, reports: Sequence[Report], name: str = "") -> Side:
         """The side that these captures make."""
-        known: set[frozenset[str]] = set()
-        kept = []
-        for report in reports:
-            traces = traces_of(report)
-            if not traces or traces not in known:
-                kept.append(report)
-            known.add(traces)
-        steps = (capture_steps(report) for report in kept)
-        return cls(tuple(kept), tuple(filter(None, steps)), len(reports))
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether every capture has a used step."""
-        return len(self.steps) == len(self.reports)
+        kept = tuple(each_run_once(reports))
+        steps = tuple(filter(None, map(capture_steps, kept)))
+        is_again = len(kept) < len(reports)
+        return cls(
+            kept, steps, name, ("A capture that is given again counts once",) if is_again else ()
+        )
 
     @property
     def mean_ps(self) -> Fraction:
@@ -165,23 +154,11 @@ class Side(Struct, frozen=True, eq=False):
         means = mean_of([capture.states for capture in self.steps])
         return whole({key: means[key] for key in KEYS if key in means})
 
-    @property
-    def again(self) -> tuple[str, ...]:
-        """A remark, where a capture was given again: that is no further evidence."""
-        is_again = self.given_count > len(self.reports)
-        return ("A capture that is given again counts once",) if is_again else ()
-
     def runs_on(self, other: Side) -> list[str]:
         """The names of the runs of which the other side has the same steps, too."""
+        known = set(map(_identity, other.reports))
         return [
-            own.source.run
-            for own in self.reports
-            if any(
-                traces_of(own)
-                and traces_of(own) == traces_of(report)
-                and _have_same_steps(own, report)
-                for report in other.reports
-            )
+            own.source.run for own in self.reports if traces_of(own) and _identity(own) in known
         ]
 
     def is_same_as(self, other: Side) -> bool:
@@ -194,16 +171,21 @@ class Side(Struct, frozen=True, eq=False):
         `earlier`: steps of earlier runs of the job, in groups without a change.
         """
         levels = [[capture.level for capture in side.steps] for side in (self, after)]
-        return step_change(levels[0], levels[1], spread_of(self, after), earlier)
+        spread = run_spread_of((*self.reports, *after.reports))
+        return step_change(levels[0], levels[1], spread, earlier)
 
 
-def spread_of(before: Side, after: Side) -> RunSpread:
-    """The assumed spread of runs on the devices of both sides."""
-    return run_spread_of((*before.reports, *after.reports))
+def each_run_once(reports: Iterable[Report]) -> Iterator[Report]:
+    """The first report on each run."""
+    known: set[frozenset[str]] = set()
+    for report in reports:
+        traces = traces_of(report)
+        if not traces or traces not in known:
+            yield report
+        known.add(traces)
 
 
-def _have_same_steps(old: Report, new: Report) -> bool:
-    """Reports on other steps of one trace can be compared with each other."""
-    steps = [capture_steps(report) for report in (old, new)]
-    first, second = (of.lengths_ps if of else np.empty(0) for of in steps)
-    return np.array_equal(first, second)
+def _identity(report: Report) -> tuple[frozenset[str], bytes]:
+    """The run and its steps: reports on other steps of one trace can be compared with each other."""
+    steps = capture_steps(report)
+    return traces_of(report), steps.lengths_ps.tobytes() if steps else b""

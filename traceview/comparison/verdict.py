@@ -209,7 +209,9 @@ def _reasons(
     if whole * (1 if step.direction == "slower" else -1) < 0:
         return []
     changes = [
-        _change_of(row, devices) for row in states if row.is_shown and row.difference_ps * whole > 0
+        _change_of(row, devices)
+        for row in states
+        if row.direction in ("slower", "faster") and row.difference_ps * whole > 0
     ]
     changes.sort(key=lambda change: (change.state in _CONSEQUENCES, -abs(change.ps)))
     reasons: list[str] = []

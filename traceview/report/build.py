@@ -24,7 +24,6 @@ from traceview.analysis.rules.finding import Finding, Skipped
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.version import VERSION
-from traceview.ledger.table import Ledger
 from traceview.report.model import (
     SCHEMA_VERSION,
     Report,
@@ -63,14 +62,9 @@ def analyze(
     if top is not None and top < 0:
         raise UsageError(f"top must be a number of rows from 0 on, or None for all, not {top!r}")
     options = Options(top=top, gaps=0 if is_for_screen else TOP_GAPS)
-    context = Context(loaded, select(loaded, window, _step_range(steps)), options)
-    return report_of(
-        context,
-        window=window,
-        steps=_step_range(steps),
-        lanes=lanes,
-        is_for_screen=is_for_screen,
-    )
+    asked = _step_range(steps)
+    context = Context(loaded, select(loaded, window, asked), options)
+    return report_of(context, window=window, steps=asked, lanes=lanes, is_for_screen=is_for_screen)
 
 
 def report_of(
@@ -108,13 +102,6 @@ def report_of(
         recorded_reasons={name: skip.recorded for name, skip in skips.items() if skip.recorded},
         command=reproducing(str(loaded.logdir), loaded.run, window=window, steps=steps),
     )
-
-
-def ledger_of(
-    trace: Trace, *, window: WindowKind, steps: StepRange | slice | range | None
-) -> Ledger:
-    """The ledger of a trace; raises `UsageError` as `analyze` does."""
-    return context_of(trace, window=window, steps=steps).ledger
 
 
 def context_of(

@@ -24,7 +24,6 @@ from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
 from traceview.analysis.measures.step_report import StepRow, median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.finding import Finding as FindingRecord
 from traceview.analysis.rules.rule import LIMIT
 from traceview.analysis.rules.sentences import shown_finding
 from traceview.base.text import first_of, shell_command, shell_word
@@ -101,7 +100,7 @@ def shown_findings(
         )
 
 
-def gaps_of(finding: FindingRecord, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap]:
+def gaps_of(finding: Finding, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap]:
     """The longest of the gaps that a finding is about."""
     states = finding.loss.states if finding.loss else ()
     return [
@@ -113,7 +112,7 @@ def gaps_of(finding: FindingRecord, gaps: tuple[NumberedGap, ...]) -> list[Numbe
     ][:_LINKED_GAPS]
 
 
-def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link]:
+def _links(finding: Finding, gaps: list[NumberedGap]) -> Iterator[doc.Link]:
     shown, hidden_count = first_of(finding.devices, _LINKED_DEVICES)
     for key in shown:
         yield doc.Link(key, doc.device_anchor(key))
@@ -124,7 +123,7 @@ def _links(finding: FindingRecord, gaps: list[NumberedGap]) -> Iterator[doc.Link
         yield doc.Link(f"gap {numbered.number} ({length})", doc.gap_anchor(numbered.number))
 
 
-def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
+def _span(finding: Finding, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
     """The span to look at: a gap that shows its cost, else its worst step, else the median step, else the window.
 
     The first device that it names is framed, and others that it is about or that work beside it are opened; None without
@@ -153,7 +152,7 @@ def _span(finding: FindingRecord, view: View, gaps: list[NumberedGap]) -> doc.Sp
     return doc.Span(row.device, 0, row.window_ps, opened) if row.window_ps else None
 
 
-def _shown_step(finding: FindingRecord, view: View, host: str) -> StepRow | None:
+def _shown_step(finding: Finding, view: View, host: str) -> StepRow | None:
     """The worst of the steps of a finding; of one about all steps the median step."""
     result = view.result(steps.ANALYSIS)
     of_host = [row for row in (result.steps if result else ()) if row.host == host]
@@ -333,8 +332,6 @@ _OF_TABLE: Final = ("--window", "--steps")
 """Options that choose a part of the run, and that every command about it takes."""
 
 _SHOWN_RUNS: Final = 3
-_LISTED_WINDOWS: Final = 3
-"""Of more hosts the shortest and the longest window are shown."""
 
 
 class Invocation(Struct, frozen=True):
@@ -401,9 +398,12 @@ def _captured(report: Report) -> Iterator[Sentence]:
     if len(hosts) > 1:
         yield numbers.plural(len(hosts), "host")
     yield from _devices(report)
-    lengths = [window.end_ps - window.start_ps for window in report.windows]
-    if lengths:
-        yield f"window {numbers.time_range(lengths)}"
+    if report.windows:
+        yield f"window {_window_lengths(report)}"
+
+
+def _window_lengths(report: Report) -> str:
+    return numbers.time_range(window.end_ps - window.start_ps for window in report.windows)
 
 
 def _devices(report: Report) -> Iterator[Sentence]:
@@ -430,29 +430,12 @@ def _about(report: Report) -> Iterator[Sentence]:
     yield f"{numbers.plural(len(files), 'file')}, {size}, {events}"
     yield found_steps(report.results.steps) if report.results.steps else "no steps found"
     if report.windows:
-        yield _window_words(report)
+        kinds = dict.fromkeys(look_of(WINDOWS, window.kind).words for window in report.windows)
+        yield f"window {_window_lengths(report)} ({' or '.join(kinds)})"
     date = numbers.date(started_ns(report))
     yield f"profiled {date}" if date else "date not recorded"
     if report.results.environment:
         yield from job_facts(report.results.environment)
-
-
-def _window_words(report: Report) -> Sentence:
-    """How long the windows are, and what they are."""
-    lengths = sorted(window.end_ps - window.start_ps for window in report.windows)
-    kinds = dict.fromkeys(window.kind for window in report.windows)
-    if 1 < len(report.windows) <= _LISTED_WINDOWS and (lengths[0] < lengths[-1] or len(kinds) > 1):
-        each = (
-            (
-                device(window.host),
-                f" {numbers.time(window.end_ps - window.start_ps)} ({window.kind})",
-                ", " if place < len(report.windows) else None,
-            )
-            for place, window in enumerate(report.windows, 1)
-        )
-        return phrase("windows: ", *(part for parts in each for part in parts))
-    words = " or ".join(look_of(WINDOWS, kind).words for kind in kinds)
-    return f"window {numbers.time_range(lengths)} ({words})"
 
 
 def _remarks(report: Report) -> Iterator[Sentence]:

@@ -12,7 +12,7 @@ owner can find them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, TypeVar, cast
@@ -185,6 +185,14 @@ _PLAIN_VALUE: Final = re.compile(
 """A number, a list of small ones such as those of devices, or a switch; an address is none of these."""
 
 _TASK: Final = re.compile(r"(?a)(?:chief|coordinator|evaluator|master|ps|rank|worker)(?: \d{1,6})?")
+_PUBLIC_FORMS: Final[Mapping[TextKind, re.Pattern[str]]] = {
+    "bus": _BUS,
+    "task": _TASK,
+    "thread": _THREAD,
+    "version": _VERSION,
+}
+"""Kinds of names that stay as they are where all of a name has this form."""
+
 _HIDDEN: Final = frozenset(
     ("argument", "axis", "function", "host", "line", "module", "path", "sentence")
 )
@@ -211,10 +219,12 @@ class Pseudonyms:
 
     def shown(self, kind: TextKind | None, text: str) -> str:
         """The pseudonym of a text of this kind; without a kind all of it is hidden."""
-        if not text:
+        if not text or kind == "words":
             return text
         if kind is None or kind in _HIDDEN:
             return self._numbered(kind or "text", text)
+        if kind in _PUBLIC_FORMS:
+            return text if _PUBLIC_FORMS[kind].fullmatch(text) else self._numbered(kind, text)
         shown: str = getattr(self, kind)(text)
         return shown
 
@@ -222,10 +232,6 @@ class Pseudonyms:
         """`model_1`, unless every word of it is one of the names of GPUs."""
         is_known = all(map(_MODEL_WORD.fullmatch, re.findall(r"[^\s:-]+", name)))
         return name if is_known else self._numbered("model", name)
-
-    def bus(self, name: str) -> str:
-        """A PCI address stays."""
-        return name if _BUS.fullmatch(name) else self._numbered("bus", name)
 
     def device(self, key: str) -> str:
         """`host_1/GPU:0`: the number of the device stays; without one it is a host."""
@@ -288,19 +294,9 @@ class Pseudonyms:
         """An iterator's stage, or else an op or a kernel."""
         return self.stage(name) if name.startswith("Iterator::") else self.activity(name)
 
-    def thread(self, name: str) -> str:
-        """`thread_1`, unless TensorFlow or Python named it."""
-        is_known = _THREAD.fullmatch(name) is not None
-        return name if is_known else self._numbered("thread", name)
-
     def threads(self, names: str) -> str:
         """Several threads, with commas between them."""
-        return ", ".join(self.thread(name) for name in names.split(", "))
-
-    def task(self, name: str) -> str:
-        """The role and the number of a process stay."""
-        is_known = _TASK.fullmatch(name) is not None
-        return name if is_known else self._numbered("task", name)
+        return ", ".join(self.shown("thread", name) for name in names.split(", "))
 
     def stage(self, name: str) -> str:
         """`Iterator::Root::Prefetch::stage_1`: kinds of iterators stay."""
@@ -327,26 +323,18 @@ class Pseudonyms:
 
     def setting(self, value: str) -> str:
         """A setting stays if it is a number, a list of numbers, a switch or a public word."""
-        is_public = _PLAIN_VALUE.fullmatch(value) or value in setting_words()
+        is_public = _PLAIN_VALUE.fullmatch(value) or value in _stored("setting_words")
         return value if is_public else self._numbered("value", value)
-
-    def version(self, name: str) -> str:
-        """A version stays if it is written as versions are."""
-        return name if _VERSION.fullmatch(name) else self._numbered("version", name)
 
     def message(self, text: str) -> str:
         """`message_1 (CUDA_ERROR_OUT_OF_MEMORY)`: codes of errors of known libraries stay."""
         codes = dict.fromkeys(
             match[0]
             for match in _ERROR_CODE.finditer(text)
-            if error_words().issuperset((match["words"] or "").split("_")[1:])
+            if _stored("error_words").issuperset((match["words"] or "").split("_")[1:])
         )
         hidden = self._numbered("message", text)
         return f"{hidden} ({', '.join(codes)})" if codes else hidden
-
-    def words(self, text: str) -> str:
-        """Our own words stay."""
-        return text
 
 
 # Names that identify nobody
@@ -358,56 +346,38 @@ _INDEXED: Final = re.compile(r"\[[0-9]{1,6}\]$")
 
 
 @cache
-def op_types() -> frozenset[str]:
-    """The ops that TensorFlow 2.21 registers (`TF_GetAllOpList`)."""
-    return _stored("tensorflow_ops.txt")
+def _stored(name: str) -> frozenset[str]:
+    """Words that identify nobody, of one of the lists beside this module.
 
-
-@cache
-def library_words() -> frozenset[str]:
-    """Words in names of kernels: of Eigen, CUB, CUTLASS, cuBLAS, cuDNN, NCCL, rocBLAS and XLA's instructions."""
-    return _stored("library_words.txt")
-
-
-@cache
-def tensile_keys() -> frozenset[str]:
-    """Parameters of a kernel of Tensile in its name, before their values: `MT64x64x32`."""
-    return _stored("tensile_keys.txt")
-
-
-@cache
-def error_words() -> frozenset[str]:
-    """Words in the names of errors of CUDA's libraries, HIP and NCCL: `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`."""
-    return _stored("error_words.txt")
-
-
-@cache
-def setting_words() -> frozenset[str]:
-    """Variables, classes and values of settings that TensorFlow, Keras, JAX, CUDA and NCCL define."""
-    return _stored("setting_words.txt")
+    `tensorflow_ops`: the ops that TensorFlow 2.21 registers (`TF_GetAllOpList`). `library_words`: in names of kernels of
+    Eigen, CUB, CUTLASS, cuBLAS, cuDNN, NCCL, rocBLAS and of XLA's instructions. `tensile_keys`: parameters of a kernel of
+    Tensile in its name, before their values: `MT64x64x32`. `error_words`: in names of errors of CUDA's libraries, HIP and
+    NCCL. `setting_words`: variables, classes and values of settings of TensorFlow, Keras, JAX, CUDA and NCCL.
+    """
+    text = files("traceview.report").joinpath(f"{name}.txt").read_text(encoding="utf-8")
+    return frozenset(text.split())
 
 
 @cache
 def stage_types() -> frozenset[str]:
     """Kinds of iterators of tf.data: the ops that make datasets, without `Dataset` and version, and its own."""
-    ops = {_OP_VERSION.sub("", op).replace("Dataset", "") for op in op_types() if "Dataset" in op}
+    ops = {
+        _OP_VERSION.sub("", op).replace("Dataset", "")
+        for op in _stored("tensorflow_ops")
+        if "Dataset" in op
+    }
     own = {"FiniteRepeat", "FiniteSkip", "FiniteTake", "ForeverRepeat", "Iterator", "Root"}
     return frozenset(ops | own | {"EmptyRepeat", "EmptySkip", "EmptyTake", "InfiniteSkip"})
 
 
 def is_op_name(name: str) -> bool:
     """Whether a name is a type of op, with a number or as a kernel: `MatMul`, `MatMul_1`, `MatMulOp::Compute`."""
-    return _AFTER_TYPE.sub("", name) in op_types()
+    return _AFTER_TYPE.sub("", name) in _stored("tensorflow_ops")
 
 
 def is_stage_name(name: str) -> bool:
     """Whether a part of the name of an iterator says its kind and nothing more: `Prefetch`, `FlatMap[0]`."""
     return _OP_VERSION.sub("", _INDEXED.sub("", name)) in stage_types()
-
-
-def _stored(name: str) -> frozenset[str]:
-    text = files("traceview.report").joinpath(name).read_text(encoding="utf-8")
-    return frozenset(text.split())
 
 
 # Words in the names of kernels
@@ -448,7 +418,7 @@ def is_of_library(word: str) -> bool:
     tensile = _TENSILE.fullmatch(word)
     if tensile:
         keys = re.findall(r"[A-Z]+(?![a-z]{2})", tensile["tail"])
-        return all(key in tensile_keys() or _TENSILE_TYPES.fullmatch(key) for key in keys)
+        return all(key in _stored("tensile_keys") or _TENSILE_TYPES.fullmatch(key) for key in keys)
     if _CPP.fullmatch(word):
         return True
     namespace, _, rest = word.partition("::")
@@ -465,4 +435,4 @@ def _begins_as_library(word: str) -> bool:
 
 
 def _is_library_word(word: str) -> bool:
-    return len(word) == 1 or word.lower() in library_words()
+    return len(word) == 1 or word.lower() in _stored("library_words")

@@ -23,35 +23,6 @@ from traceview.store.address import location_of
 
 _HINT: Final = "traceview report LOGDIR --format json -o FILE.json saves a report"
 
-_DOCUMENTS: Final = {
-    ("before", "after", "conditions"): "a comparison, written by traceview compare",
-    (
-        "rows",
-        "basis",
-        "growing",
-    ): "a comparison of numbers of devices, written by traceview compare --scaling",
-    ("judgements", "outcome"): "a verdict, written by traceview gate",
-    ("folder", "rows", "left_out"): "a history, written by traceview history",
-    ("rows", "left_out_count"): "a table of traceview",
-    ("process", "window", "clock"): "what traceview capture wrote beside a trace",
-}
-"""By keys that only they have on the outermost level: the other documents."""
-
-
-_OF_REPORT: Final = frozenset(("source", "results"))
-
-
-def check_is_report(path: Location, content: bytes) -> None:
-    """Raise `TraceFormatError` for another document of traceview; what is none of them passes."""
-    try:
-        keys = msgspec.json.decode(content, type=dict[str, msgspec.Raw]).keys()
-    except (msgspec.DecodeError, RecursionError):
-        return
-    words = next((words for known, words in _DOCUMENTS.items() if keys >= {*known}), None)
-    if words is not None and not keys >= _OF_REPORT:
-        raise TraceFormatError(path, f"this is {words}, and no saved report", hint=_HINT)
-
-
 _NO_LANES: Final = b'    "lanes": null'
 """No text can look like this line: the line breaks in texts are escaped."""
 
@@ -69,9 +40,11 @@ _WORD: Final = re.compile(r"(?:Invalid enum value|Expected `str` matching regex)
 
 
 class _Head(msgspec.Struct):
-    """The keys that say whether this version can read the rest."""
+    """The keys that every report has, and that say whether this version can read the rest."""
 
     schema_version: Any
+    source: msgspec.Raw
+    results: msgspec.Raw
     traceview_version: Any = None
 
 
@@ -92,28 +65,24 @@ def load_report(path: str | Location) -> Report:
     """The report in a file that `traceview report` or `traceview analyze -o report.json` wrote.
 
     Raises `TraceNotFoundError` where there is no such file and `TraceFormatError` for one that holds anything
-    else: with the document that it is, the byte where it stops being JSON, or the key that is not what it should be.
+    else: with the byte where it stops being JSON, or the key that is not what it should be.
     """
     path = location_of(path)
     content = _content(path)
     try:
         return _report(path, content)
-    except TraceFormatError:
-        check_is_report(path, content)
-        raise
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _malformed(path, content, error) from None
 
 
 def _report(path: Location, content: bytes) -> Report:
+    """The report; raises what `msgspec` raises for what is no JSON."""
     try:
         head = msgspec.json.decode(content, type=_Head)
     except msgspec.ValidationError:
-        raise TraceFormatError(
-            path, "not a saved report", hint="traceview report writes one as report.json"
-        ) from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _malformed(path, content, error) from None
+        raise TraceFormatError(path, "not a saved report", hint=_HINT) from None
     version = head.schema_version
-    if version != SCHEMA_VERSION or isinstance(version, bool):
+    if version != SCHEMA_VERSION:
         by = head.traceview_version
         raise TraceFormatError(
             path,
@@ -121,7 +90,9 @@ def _report(path: Location, content: bytes) -> Report:
             hint=f"it was written by traceview {by}" if isinstance(by, str) else None,
         )
     try:
-        return with_sentences(_decoded(path, content))
+        return with_sentences(msgspec.json.decode(content, type=Report))
+    except msgspec.ValidationError as error:
+        raise TraceFormatError(path, _mismatch(str(error))) from None
     except KeyError as error:
         problem = _NO_WORD if error.args[0].endswith(".code") else "is missing"
         raise TraceFormatError(path, f"$.{error.args[0]}: {problem}") from None
@@ -153,15 +124,6 @@ def _decompressed(path: Location, content: bytes) -> bytes:
         reason = "is too large" if reader.unconsumed_tail else "ends too early"
         raise TraceFormatError(path, f"the compressed report {reason}")
     return whole
-
-
-def _decoded(path: Location, content: bytes) -> Report:
-    try:
-        return msgspec.json.decode(content, type=Report)
-    except msgspec.ValidationError as error:
-        raise TraceFormatError(path, _mismatch(str(error))) from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _malformed(path, content, error) from None
 
 
 def _mismatch(message: str) -> str:

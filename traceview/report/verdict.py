@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +17,7 @@ from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
 from traceview.analysis.workload.compute import Compute
 from traceview.document import numbers
-from traceview.document.phrase import Phrase, Token, ended, phrase, plain
+from traceview.document.phrase import Phrase, ended, phrase, plain
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import State
 from traceview.report.model import Report, Verdict, VerdictStatus
@@ -43,9 +42,6 @@ _PROLONGED: Final = frozenset(
     )
 )
 """States that recording each op and call makes longer. Of dispatch, `host-bound` subtracts what the profiler took."""
-
-_OWN_WORD: Final = re.compile(r"[A-Z][a-z]+ ")
-"""A first word that is no name of a device."""
 
 _WORDS: Final = {
     "gpu": "GPU",
@@ -147,7 +143,7 @@ def _headline(results: Results, capture: Capture, leading: Finding, title: Phras
     headline = ended(title)
     # A finding without a loss says that something is missing, which holds for one step as for many.
     if leading.loss and results.steps is not None and results.steps.used_count == 1:
-        headline = phrase("Only 1 step was recorded: ", _inside(title), "; capture ten.")
+        headline = phrase("Only 1 step was recorded; capture ten. ", headline)
     return _of_hosts(capture, leading.code, headline)
 
 
@@ -155,14 +151,6 @@ def _of_hosts(capture: Capture, code: str | None, headline: Phrase) -> Phrase:
     """The headline, which says first how many hosts it is about where the report lacks some."""
     hosts = "" if code == MISSING_HOST.code else capture.hosts_text
     return phrase(f"{hosts}: ", headline) if hosts else headline
-
-
-def _inside(title: Phrase) -> Phrase:
-    """A title that goes on a sentence: a word of ours at its beginning has a small letter."""
-    first = title[0]
-    if first.kind != "text" or not _OWN_WORD.match(first.text):
-        return title
-    return (Token(first.text[:1].lower() + first.text[1:]), *title[1:])
 
 
 def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:

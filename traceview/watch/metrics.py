@@ -6,18 +6,21 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
+from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.base.errors import UsageError
 from traceview.base.text import encodable
 from traceview.base.units import PS_PER_S
 from traceview.base.version import VERSION
 from traceview.document.sanitize import sanitize
-from traceview.watch.follow import FindingFacts, RunFacts, StepChange
+from traceview.ledger.states import State
+from traceview.report.model import Report, started_ns
+from traceview.watch.follow import StepChange
 
 FIRST_LINE: Final = "# Written by traceview watch"
 """The first line of a file that may be replaced."""
@@ -27,112 +30,81 @@ _NS_PER_S: Final = 10**9
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _PATIENCE_MS: Final = 10_000
 
-Samples: TypeAlias = Iterable[tuple[dict[str, str], float | None]]
-
 
 class NewestRun(NamedTuple):
     """The newest run of a job. `run_count` and `unreadable_count`: runs since the watch began."""
 
     job: str
     logdir: str
-    facts: RunFacts
+    report: Report
     change: StepChange | None
     run_count: int
     unreadable_count: int
 
 
-class _Metric(NamedTuple):
-    name: str
-    kind: str
-    meaning: str
-    samples: Callable[[NewestRun], Samples]
+_METRICS: Final = {
+    "run_info": "The newest run.",
+    "run_start_time_seconds": "When its profile began, Unix time.",
+    "step_time_seconds": "Median time of its steps.",
+    "step_time_change_ratio": "Its step time over that of the runs before, minus 1.",
+    "step_time_noise_ratio": "How large a change says nothing.",
+    "verdict": "1 for the status of its verdict.",
+    "compute_ratio": "Share of the GPU time of all visible devices in which they compute.",
+    "state_ratio": "Share of the GPU time of all visible devices in each state.",
+    "device_compute_ratio": "Share of its steps in which the device computes.",
+    "finding": "1 for each finding about the newest run.",
+    "finding_gpu_time_ratio": "Share of the GPU time of all visible devices that the finding costs.",
+    "runs_total": "Runs read since the watch began.",
+    "unreadable_runs_total": "Runs that could not be read since the watch began.",
+}
+"""By name, without `traceview_`, what a metric means."""
 
 
-def _one(value: Callable[[NewestRun], float | None]) -> Callable[[NewestRun], Samples]:
-    return lambda run: [({}, value(run))]
+def _samples(run: NewestRun) -> Iterator[tuple[str, dict[str, str], float]]:
+    """The samples of a run that have a value: the metric, its labels with those of the job, and the value."""
+    report, change = run.report, run.change
+    ledger, started, findings = report.results.ledger, started_ns(report), worst_findings(report)
+    samples: list[tuple[str, dict[str, str], float | None]] = [
+        ("run_info", {"run": report.source.run}, 1.0),
+        ("run_start_time_seconds", {}, None if started is None else started / _NS_PER_S),
+        ("step_time_seconds", {}, _step_s(report)),
+        ("step_time_change_ratio", {}, change.ratio if change else None),
+        ("step_time_noise_ratio", {}, change.noise_ratio if change else None),
+        ("verdict", {"status": report.verdict.status}, 1.0),
+        ("compute_ratio", {}, report.verdict.compute_ratio),
+        ("runs_total", {}, float(run.run_count)),
+        ("unreadable_runs_total", {}, float(run.unreadable_count)),
+    ]
+    for code, finding in findings.items():
+        samples.append(("finding", {"code": code, "severity": finding.severity}, 1.0))
+        samples.append(("finding_gpu_time_ratio", {"code": code}, _cost_ratio(finding)))
+    for state, ratio in ledger.share_by_state.items() if ledger else ():
+        samples.append(("state_ratio", {"state": state}, ratio))
+    for row in ledger.devices if ledger else ():
+        computing_ps = row.states.get(State.COMPUTE.key, 0)
+        computing = computing_ps / row.step_ps if row.step_ps else None
+        samples.append(("device_compute_ratio", {"device": row.device}, computing))
+    for name, labels, value in samples:
+        if value is not None:
+            yield name, {"job": run.job, "logdir": run.logdir, **labels}, value
 
 
-def _seconds(count: int | None, per_second: int) -> float | None:
-    return None if count is None else count / per_second
+def worst_findings(report: Report) -> dict[str, Finding]:
+    """By code the finding of a report, of several with one code the worst."""
+    worst: dict[str, Finding] = {}
+    for finding in sorted(report.findings, key=lambda row: SEVERITIES.index(row.severity)):
+        worst.setdefault(finding.code, finding)
+    return worst
 
 
-_METRICS: Final = (
-    _Metric("run_info", "gauge", "The newest run.", lambda run: [({"run": run.facts.run}, 1.0)]),
-    _Metric(
-        "run_start_time_seconds",
-        "gauge",
-        "When its profile began, Unix time.",
-        _one(lambda run: _seconds(run.facts.started_ns, _NS_PER_S)),
-    ),
-    _Metric(
-        "step_time_seconds",
-        "gauge",
-        "Median time of its steps.",
-        _one(lambda run: _seconds(run.facts.step_ps, PS_PER_S)),
-    ),
-    _Metric(
-        "step_time_change_ratio",
-        "gauge",
-        "Its step time over that of the runs before, minus 1.",
-        _one(lambda run: run.change.ratio if run.change else None),
-    ),
-    _Metric(
-        "step_time_noise_ratio",
-        "gauge",
-        "How large a change says nothing.",
-        _one(lambda run: run.change.noise_ratio if run.change else None),
-    ),
-    _Metric(
-        "verdict",
-        "gauge",
-        "1 for the status of its verdict.",
-        lambda run: [({"status": run.facts.status}, 1.0)],
-    ),
-    _Metric(
-        "compute_ratio",
-        "gauge",
-        "Share of the GPU time of all visible devices in which they compute.",
-        _one(lambda run: run.facts.compute_ratio),
-    ),
-    _Metric(
-        "state_ratio",
-        "gauge",
-        "Share of the GPU time of all visible devices in each state.",
-        lambda run: [({"state": state}, ratio) for state, ratio in run.facts.states.items()],
-    ),
-    _Metric(
-        "device_compute_ratio",
-        "gauge",
-        "Share of its steps in which the device computes.",
-        lambda run: [({"device": row.key}, row.compute_ratio) for row in run.facts.devices],
-    ),
-    _Metric(
-        "finding",
-        "gauge",
-        "1 for each finding about the newest run.",
-        lambda run: [
-            ({"code": row.code, "severity": row.severity}, 1.0) for row in run.facts.findings
-        ],
-    ),
-    _Metric(
-        "finding_gpu_time_ratio",
-        "gauge",
-        "Share of the GPU time of all visible devices that the finding costs.",
-        lambda run: [({"code": row.code}, row.gpu_time_ratio) for row in run.facts.findings],
-    ),
-    _Metric(
-        "runs_total",
-        "counter",
-        "Runs read since the watch began.",
-        _one(lambda run: float(run.run_count)),
-    ),
-    _Metric(
-        "unreadable_runs_total",
-        "counter",
-        "Runs that could not be read since the watch began.",
-        _one(lambda run: float(run.unreadable_count)),
-    ),
-)
+def _step_s(report: Report) -> float | None:
+    """The median step, seconds."""
+    steps = report.results.steps
+    return steps.median_ps / PS_PER_S if steps and steps.median_ps is not None else None
+
+
+def _cost_ratio(finding: Finding) -> float | None:
+    return finding.loss.gpu_time_ratio if finding.loss else None
 
 
 def metrics_text(newest: Sequence[NewestRun]) -> str:
@@ -141,21 +113,16 @@ def metrics_text(newest: Sequence[NewestRun]) -> str:
 
 
 def _lines(newest: Sequence[NewestRun]) -> Iterator[str]:
-    for metric in _METRICS:
-        known = [sample for run in newest for sample in _known(metric, run)]
+    samples = [sample for run in newest for sample in _samples(run)]
+    for metric, meaning in _METRICS.items():
+        known = [(labels, value) for name, labels, value in samples if name == metric]
         if known:
-            yield f"# HELP traceview_{metric.name} {metric.meaning}"
-            yield f"# TYPE traceview_{metric.name} {metric.kind}"
+            yield f"# HELP traceview_{metric} {meaning}"
+            kind = "counter" if metric.endswith("_total") else "gauge"
+            yield f"# TYPE traceview_{metric} {kind}"
         for labels, value in known:
             text = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
-            yield f"traceview_{metric.name}{{{text}}} {value!r}"
-
-
-def _known(metric: _Metric, run: NewestRun) -> Iterator[tuple[dict[str, str], float]]:
-    """The samples of a run that have a value, with the labels of its job."""
-    for labels, value in metric.samples(run):
-        if value is not None:
-            yield {"job": run.job, "logdir": run.logdir, **labels}, value
+            yield f"traceview_{metric}{{{text}}} {value!r}"
 
 
 def _escaped(text: str) -> str:
@@ -183,19 +150,16 @@ class Telemetry:
         self._provider: Any = MeterProvider([self._reader], named)
         meter = self._provider.get_meter("traceview", VERSION)
         self._gauges: dict[str, Any] = {
-            metric.name: meter.create_gauge(
-                f"traceview.{metric.name}",
-                "s" if metric.name.endswith("_seconds") else "1",
-                metric.meaning,
+            name: meter.create_gauge(
+                f"traceview.{name}", "s" if name.endswith("_seconds") else "1", meaning
             )
-            for metric in _METRICS
+            for name, meaning in _METRICS.items()
         }
 
     def send(self, run: NewestRun) -> bool:
         """Send one run; whether that worked."""
-        for metric in _METRICS:
-            for labels, value in _known(metric, run):
-                self._gauges[metric.name].set(value, labels)
+        for name, labels, value in _samples(run):
+            self._gauges[name].set(value, labels)
         try:
             data = self._reader.get_metrics_data()
             return bool(self._exporter.export(data, _PATIENCE_MS) is self._success)
@@ -216,9 +180,6 @@ PATIENCE_S: Final = 60
 """A command that takes longer is ended, so that the watch goes on."""
 
 
-_STANDARD_ERROR: Final = 2
-
-
 class OnFinding(Struct, frozen=True):
     """The shell command to run when a run has this finding."""
 
@@ -226,34 +187,33 @@ class OnFinding(Struct, frozen=True):
     command: str
 
 
-def variables(run: NewestRun, finding: FindingFacts) -> Mapping[str, str]:
+def variables(run: NewestRun, finding: Finding) -> Mapping[str, str]:
     """The variables of a command: texts on one line, without control characters; empty where nothing is known."""
-    facts, change = run.facts, run.change
+    report, change = run.report, run.change
     known = {
         "JOB": run.job,
         "LOGDIR": run.logdir,
-        "RUN": facts.run,
+        "RUN": report.source.run,
         "FINDING": finding.code,
         "SEVERITY": finding.severity,
         "TITLE": finding.title,
-        "GPU_TIME_RATIO": _number(finding.gpu_time_ratio),
-        "STATUS": facts.status,
-        "HEADLINE": facts.headline,
-        "STEP_SECONDS": _number(None if facts.step_ps is None else facts.step_ps / PS_PER_S),
-        "STEP_CHANGE_RATIO": _number(change.ratio if change else None),
-        "STEP_NOISE_RATIO": _number(change.noise_ratio if change else None),
-        "COMPUTE_RATIO": _number(facts.compute_ratio),
+        "GPU_TIME_RATIO": _cost_ratio(finding),
+        "STATUS": report.verdict.status,
+        "HEADLINE": report.verdict.headline,
+        "STEP_SECONDS": _step_s(report),
+        "STEP_CHANGE_RATIO": change.ratio if change else None,
+        "STEP_NOISE_RATIO": change.noise_ratio if change else None,
+        "COMPUTE_RATIO": report.verdict.compute_ratio,
     }
-    return {f"TRACEVIEW_{name}": encodable(sanitize(text)) for name, text in known.items()}
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else repr(value)
+    return {
+        f"TRACEVIEW_{name}": "" if value is None else encodable(sanitize(str(value)))
+        for name, value in known.items()
+    }
 
 
 def run_commands(commands: tuple[OnFinding, ...], run: NewestRun) -> Iterator[str]:
     """Run those for the findings of a run, one after another; yields what went wrong."""
-    findings = {finding.code: finding for finding in run.facts.findings}
+    findings = worst_findings(run.report)
     for command in commands:
         if command.code in findings:
             wrong = _run(command.command, variables(run, findings[command.code]))
@@ -267,7 +227,7 @@ def _run(command: str, known: Mapping[str, str]) -> str | None:
         command,
         shell=True,
         stdin=subprocess.DEVNULL,
-        stdout=_STANDARD_ERROR,
+        stdout=2,  # standard error
         env={**os.environ, **known},
         # Everything that it starts can be ended with it.
         start_new_session=True,

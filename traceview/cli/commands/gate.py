@@ -116,9 +116,10 @@ def gate(
         raise UsageError("--redact needs --save: a verdict names devices")
     from secrets import token_hex
 
-    from traceview.comparison.gate import Subject, asked_conditions, baseline_of, judged
+    from traceview.comparison.gate import asked_conditions, baseline_of, judged
     from traceview.comparison.gate_document import gate_section
     from traceview.comparison.history import earlier_levels
+    from traceview.comparison.sides import Side
 
     target = Target.of(output, *subjects, force=force)
     format_ = format_of(format_, target.path, _FORMATS)
@@ -127,7 +128,7 @@ def gate(
     before = baseline_of(asked_baseline, folder) if asked_baseline else None
     reports = reports_at(subjects, run, salvage=salvage)
     result = judged(
-        Subject(str(subjects[0]), tuple(reports)),
+        Side.of(reports, str(subjects[0])),
         conditions,
         before,
         earlier=earlier_levels(history, reports) if history else (),
@@ -178,14 +179,15 @@ def _problems_beside(
 
 
 def _append_summary(result: GateResult) -> None:
-    from traceview.comparison.gate_document import summary
+    from traceview.comparison.gate_document import gate_section
+    from traceview.document.markdown import render_section
 
     place = os.environ.get("GITHUB_STEP_SUMMARY")
     if not place:
         return
     try:
         with Path(place).open("a", encoding="utf-8") as file:
-            file.write(summary(result))
+            file.write(render_section(gate_section(result)))
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else "") or error
         raise UsageError(f"cannot write {place}: {reason}") from error

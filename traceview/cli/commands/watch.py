@@ -178,7 +178,7 @@ class _Job(Struct):
         from traceview.watch.metrics import NewestRun
 
         counts = (self.run_count, self.unreadable_count)
-        return NewestRun(self.name, self.logdir, news.facts, news.change, *counts)
+        return NewestRun(self.name, self.logdir, news.report, news.change, *counts)
 
 
 class _Outputs(Struct):
@@ -253,11 +253,10 @@ class _Outputs(Struct):
         from traceview.watch.follow import line_of
         from traceview.watch.metrics import run_commands
 
-        facts = news.facts
+        name = news.report.source.run
         job.run_count += 1
         job.newest = news
-        line = line_of(facts, news.change, is_again=news.is_again)
-        line = sanitize(f"{self.prefix(job)}{line}")
+        line = sanitize(f"{self.prefix(job)}{line_of(news)}")
         # No line begins with what CI takes for a command.
         Target(None).write(f"{' ' if line.startswith('::') else ''}{line}\n")
         run = job.run(news)
@@ -266,11 +265,11 @@ class _Outputs(Struct):
                 say(wrong)
         if news.damage:
             say(
-                f"{facts.run} stays incomplete: {_QUIET}; its line is of what is readable; {news.damage}"
+                f"{name} stays incomplete: {_QUIET}; its line is of what is readable; {news.damage}"
             )
         self.renew_metrics()
         if self.telemetry is not None and not self.telemetry.send(run):
-            say(f"the metrics of {facts.run} were not sent: the collector did not answer")
+            say(f"the metrics of {name} were not sent: the collector did not answer")
 
     def unreadable(self, job: _Job, news: Unreadable) -> str:
         """Why a run has no line, and what reads it nevertheless."""
