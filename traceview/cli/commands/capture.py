@@ -14,7 +14,7 @@ import typer
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.launch.command import become, command_of, end_as, run
 from traceview.capture.process.saying import VARIABLE, name_runs, say
-from traceview.capture.record.destination import DEFAULT_OUT
+from traceview.capture.record.destination import DEFAULT_OUT, output_folder
 from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import DEFAULT_STEPS
 from traceview.cli.options import (
@@ -23,7 +23,6 @@ from traceview.cli.options import (
     flag,
     given_options,
     option,
-    output_folder,
 )
 from traceview.cli.output import Target, abandon_stdout
 from traceview.demo.run import Slowdown, demo_command
@@ -47,7 +46,7 @@ _INSTEAD: Final = {
 
 def check_mode(context: typer.Context) -> None:
     """Raise `UsageError` for a given option or argument that the mode does not take."""
-    given = dict(given_options(context))
+    given = given_options(context)
     mode = next((mode for mode in _MODES if mode in given), "")
     of_modes = {"devices": "demo", "slowdown": "demo"}
     for name, shown in given.items():

@@ -106,7 +106,7 @@ def gate(
     if run is not None and len(subjects) > 1:
         raise UsageError("--run goes with one LOGDIR", hint="LOGDIR may be a run itself")
     if save is not None:
-        for name, shown in given_options(context):
+        for name, shown in given_options(context).items():
             if name not in _OF_SAVING:
                 raise UsageError(f"{shown} and --save exclude each other")
         reports = reports_at(subjects, run, salvage=salvage)

@@ -142,7 +142,7 @@ _OF_PERFETTO: Final = ("logdir", "viewer", "run", "steps", "window", "salvage", 
 def _check_options(context: typer.Context, viewer: str) -> None:
     """Raise `UsageError` for an option that a viewer of traces cannot follow."""
     known = _OF_PERFETTO if viewer == "perfetto" else _OF_VIEWERS
-    for name, shown in given_options(context):
+    for name, shown in given_options(context).items():
         if name not in known:
             raise UsageError(f"{shown} has no meaning for --open {viewer}")
 
