@@ -26,7 +26,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,6 @@ INSTALL_INPUTS = (
     *EXTENSIONS,
 )
 BUILT_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-INTERRUPTED_PATIENCE_S = 60
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NO_TENSORFLOW_FROM = (3, 14)  # TensorFlow 2.21 has wheels for Python 3.10 to 3.13
 
@@ -112,11 +111,8 @@ def exit_code(
     )
     try:
         code = process.wait()
-    except BaseException:
-        # Ctrl-C reaches the command as well, which may have something to save and to report.
-        with suppress(KeyboardInterrupt, subprocess.TimeoutExpired):
-            process.wait(INTERRUPTED_PATIENCE_S)
-        process.kill()
+    except KeyboardInterrupt:
+        # It reaches the command as well, which may have something to save and to report.
         process.wait()
         raise
     # Ended by a signal: the code that a shell gives.

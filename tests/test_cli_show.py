@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from msgspec.structs import asdict
 
 import traceview
 from scripts.cuda_trace import MS
@@ -275,30 +274,6 @@ def test_parquet_needs_pyarrow_and_a_file(
     done = command("show", "gaps", waiting, "-o", str(file))
     assert (done.code, done.out, file.exists()) == (2, "", False)
     assert done.err.splitlines()[1] == "hint: pip install 'traceview[parquet]'"
-
-
-def test_the_tables_are_those_of_the_library(
-    command: Command, logs_of: Callable[[str], str]
-) -> None:
-    logs = logs_of("B")
-    rows = rows_of(command, "ops", logs, "--window", "trace")
-    frame = traceview.load(logs).table("ops", window="trace")
-    assert list(rows[0]) == list(frame.columns)
-    for key in ("count", "total_ps", "self_ps", "p95_ps"):
-        assert [int(row[key]) for row in rows] == frame[key].tolist()
-    slow = logs_of("slow_map")
-    stages = rows_of(command, "input", slow)
-    assert [row["name"] for row in stages] == traceview.load(slow).table("input")["name"].tolist()
-    of_report = traceview.analyze(logs).results
-    assert of_report.device_time is not None
-    devices = json.loads(command("show", "devices", logs, "--format", "json").out)["rows"]
-    for row, known in zip(devices, of_report.device_time.devices, strict=True):
-        for key, value in asdict(known).items():
-            if key == "activity":
-                for name, of_class in value.items():
-                    assert row[f"{name}_busy_ps"] == of_class.busy_ps, name
-            else:
-                assert row[key] == value, key
 
 
 # Single tables

@@ -14,8 +14,6 @@ from tests.charts import SLICE_COUNT
 from tests.charts import strip as strip_of
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
-from traceview.document import terminal
-from traceview.document.columns import cell_texts
 from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Column, Document, Section, Strips, column, notes, table
 from traceview.document.page import Page
@@ -39,28 +37,6 @@ def lines_of(columns: Sequence[Column], width: int, **changes: Any) -> list[str]
     return render_section(section, width=width, color=False).splitlines()[1:]
 
 
-def test_headings_in_two_lines_do_not_write_the_cells_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    written: list[str] = []
-
-    def texts(column: Column) -> list[str]:
-        written.append(column.heading)
-        return cell_texts(column)
-
-    monkeypatch.setattr(terminal, "cell_texts", texts)
-    headings = ["a name", "some words here", "more words there", "other words too"]
-    lines = lines_of(
-        [
-            column("words", headings[0], ["x"]),
-            *(column("count", heading, [1]) for heading in headings[1:]),
-        ],
-        50,
-    )
-    assert [line.split()[-1] for line in lines] == ["other", "too", "1"]
-    assert written == headings
-
-
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("document", [full_document, bare_document])
 def test_whole_output(document: Callable[[], Document], width: int, golden: Golden) -> None:
@@ -79,7 +55,7 @@ def test_no_line_is_wider_than_the_page(width: int, unicode: bool) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("width", [80, 110, 200])
+@pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
 def test_all_of_eight_gpus_is_120_lines(name: str, width: int, shared_traces: Path) -> None:
     report = analyze(shared_traces / name)
@@ -138,16 +114,6 @@ def test_a_heading_is_broken_before_a_column_goes() -> None:
     ]
 
 
-def test_what_is_least_important_goes_first() -> None:
-    rest = [column("share", f"column_{n}", [0.5], priority=n) for n in (3, 1, 2)]
-    for name, headings in (
-        ("x" * 10, ["row", "column_3", "column_1", "column_2"]),
-        ("x" * 11, ["row", "column_1", "column_2"]),
-    ):
-        first, *_ = lines_of([column("words", "row", [name]), *rest], 40)
-        assert re.split("  +", first) == headings
-
-
 # Other blocks
 
 
@@ -181,13 +147,9 @@ def test_names_that_differ_in_the_middle(width: int) -> None:
     assert max(map(cell_len, shown.values())) <= width
 
 
-def test_names_that_fit_stay_as_they_are() -> None:
-    assert shortened_names(Page(80), ["a/b", "a/c"], 3) == {"a/b": "a/b", "a/c": "a/c"}
-
-
 def test_names_without_end_are_told_apart_as_far_as_there_is_room() -> None:
     """Each begins with all that are shorter."""
-    names = ["a" * length for length in range(1, 2000)]
+    names = ["a" * length for length in range(1, 200)]
     assert max(map(cell_len, shortened_names(Page(80), names, 40).values())) <= 40
 
 
