@@ -331,15 +331,10 @@ def abandon_stdout() -> None:
 
 
 def _print(content: str | bytes) -> None:
-    raw = getattr(sys.stdout, "buffer", None)
-    encoding = sys.stdout.encoding or "utf-8"
-    if raw is None:
-        sys.stdout.write(content if isinstance(content, str) else content.decode())
-    else:
-        sys.stdout.flush()
-        raw.write(
-            content.encode(encoding, "backslashreplace") if isinstance(content, str) else content
-        )
+    if isinstance(content, str):
+        content = content.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
     sys.stdout.flush()
 
 
@@ -384,33 +379,22 @@ _ENDING_SIGNALS: Final = tuple(
 @contextmanager
 def terminable() -> Iterator[None]:
     """Turn SIGTERM and the end of the terminal into `SystemExit(128 + number)`, unless they are handled already."""
-    process = os.getpid()
 
     def terminate(number: int, _frame: FrameType | None) -> Any:
-        if os.getpid() != process:
-            # A forked child ends as it would without us.
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
         raise SystemExit(_SIGNALLED + number)
 
-    handled = [number for number in _ENDING_SIGNALS if _take(number, terminate)]
+    handled = []
+    # No thread but the main one may handle signals.
+    with suppress(ValueError):
+        for number in _ENDING_SIGNALS:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, terminate)
+                handled.append(number)
     try:
         yield
     finally:
         for number in handled:
-            if signal.getsignal(number) is terminate:
-                signal.signal(number, signal.SIG_DFL)
-
-
-def _take(number: int, handler: Callable[[int, FrameType | None], Any]) -> bool:
-    """Handle a signal that is not handled yet; False if it is, or outside the main thread."""
-    if signal.getsignal(number) is not signal.SIG_DFL:
-        return False
-    try:
-        signal.signal(number, handler)
-    except ValueError:
-        return False
-    return True
+            signal.signal(number, signal.SIG_DFL)
 
 
 def say(text: str) -> None:

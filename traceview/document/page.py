@@ -148,21 +148,25 @@ class Page(Struct):
             self.prose(before)
             self.line(command)
 
-    def facts(self, facts: Iterable[Text | Sentence], *, between: str = "") -> None:
-        """Add short facts on as few lines as hold them; one too long for a line loses its middle."""
-        between = between or self.between
-        lines: list[Text] = []
+    def facts(
+        self,
+        facts: Iterable[Text | Sentence],
+        *,
+        between: str = "",
+        most_lines: int | None = None,
+    ) -> None:
+        """Add short facts on as few lines as hold them; one too long for a line loses its middle.
+
+        What `most_lines` do not hold is left out.
+        """
+        pieces = []
         for fact in facts:
             piece = fact if isinstance(fact, Text) else self.phrase(fact)
             if cell_len(piece.plain) > self.width:
                 whole = piece.plain.replace(_BLANK, " ")
                 piece = Text(self.middle(whole, self.width), piece.style)
-            joined = Text().join([lines[-1], self.styled(between), piece]) if lines else piece
-            if lines and cell_len(joined.plain) <= self.width:
-                lines[-1] = joined
-            else:
-                lines.append(piece)
-        self._lines += lines
+            pieces.append(piece)
+        self._lines += in_lines(pieces, self.width, between or self.between)[:most_lines]
 
     def render(self) -> str:
         """All lines, with colours if the page has any, and no blanks at their ends."""
@@ -189,6 +193,18 @@ class Page(Struct):
             line.rstrip()
             console.print(line, no_wrap=True, overflow="ignore", crop=False)
         return out.getvalue()
+
+
+def in_lines(pieces: Iterable[Text], width: int, between: str) -> list[Text]:
+    """The pieces on as few lines as hold them, each whole."""
+    lines: list[Text] = []
+    for piece in pieces:
+        joined = Text().join([lines[-1], Text(between), piece]) if lines else piece
+        if lines and cell_len(joined.plain) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(piece)
+    return lines
 
 
 def _lines_of(text: Text, width: int) -> Iterator[Text]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.page import WIDEST_PROSE, Page
+from traceview.document.page import WIDEST_PROSE, Page, in_lines
 from traceview.document.phrase import Sentence, ended, phrase
 from traceview.document.terminal import add_section, bar_text, letter_of
 from traceview.document.vocabulary import Look
@@ -33,6 +33,7 @@ _WIDEST_LABEL: Final = 32
 _BESIDE_LABEL: Final = 16
 _NARROWEST_BAR: Final = 10
 _GAP: Final = 2
+_BETWEEN: Final = "  "
 _REST: Final = "other"
 
 
@@ -145,7 +146,7 @@ def _add_screen(page: Page, screen: doc.Summary, room: _Room) -> None:
 
 def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
     """Add the recorded run on one line, the answer with what to do, and a bar per device."""
-    page.facts(_first_line(page, screen.captured))
+    page.facts(screen.captured, most_lines=1)
     if room.gaps:
         page.gap()
     label = _severity(page, screen.label) if screen.label else None
@@ -167,17 +168,6 @@ def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
 def _add_trust(page: Page, screen: doc.Summary, most_lines: int) -> None:
     ink = screen.quality.ink if screen.quality else ""
     page.prose(_joined(page, screen.trust, ink), most_lines=most_lines)
-
-
-def _first_line(page: Page, facts: tuple[Sentence, ...]) -> Iterator[Text]:
-    """As many facts as one line holds; at least the first."""
-    used = 0
-    for place, fact in enumerate(facts):
-        text = page.phrase(fact)
-        used += cell_len(text.plain) + cell_len(page.between) * (place > 0)
-        if place and used > page.width:
-            return
-        yield text
 
 
 def _joined(page: Page, facts: tuple[Sentence, ...], ink: str) -> Text:
@@ -251,7 +241,7 @@ def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
     ]
     if pieces:
         pieces[0] = Text.assemble((before, "dim"), pieces[0])
-    return _wrapped(pieces, width)
+    return in_lines(pieces, width, _BETWEEN)
 
 
 class _Numbers(Struct, frozen=True):
@@ -285,22 +275,11 @@ def _numbers(
         ]
         if rest_ps:
             pieces.append(page.styled(f"{_REST} {numbers.time(rest_ps)}", "dim"))
-        lines = _wrapped(pieces, width)
+        lines = in_lines(pieces, width, _BETWEEN)
         has_room = len(lines) <= most_lines or count == least_count
         if has_room and all(cell_len(line.plain) <= width for line in lines):
             return _Numbers(lines, frozenset(letter_of(part.look) for part in named[:count]))
     return _Numbers(lines[:most_lines], frozenset())
-
-
-def _wrapped(pieces: list[Text], width: int) -> list[Text]:
-    lines: list[Text] = []
-    for piece in pieces:
-        joined = Text("  ").join([lines[-1], piece]) if lines else piece
-        if lines and cell_len(joined.plain) <= width:
-            lines[-1] = joined
-        else:
-            lines.append(piece)
-    return lines
 
 
 # Findings and commands

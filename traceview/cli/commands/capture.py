@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -217,16 +218,14 @@ def render(checks: Sequence[Check], *, width: int, color: bool, unicode: bool = 
 def _summary(checks: Sequence[Check]) -> str:
     from traceview.document import numbers
 
-    counts = _counts(checks)
+    counts = Counter[str](check.status for check in checks)
     by_status = ", ".join(
-        numbers.plural(count, status) if status == "warning" else f"{count} {status}"
-        for status, count in counts.items()
-        if count
+        numbers.plural(counts[status], status)
+        if status == "warning"
+        else f"{counts[status]} {status}"
+        for status in STATUSES
+        if counts[status]
     )
     summary = f"{numbers.plural(len(checks), 'check')}: {by_status}"
     has_problem = counts["failed"] or counts["warning"]
     return summary if has_problem else f"No problem found. {summary}"
-
-
-def _counts(checks: Sequence[Check]) -> dict[str, int]:
-    return {status: sum(check.status == status for check in checks) for status in STATUSES}

@@ -117,7 +117,7 @@ def gate(
     from secrets import token_hex
 
     from traceview.comparison.gate import Subject, asked_conditions, baseline_of, judged
-    from traceview.comparison.gate_document import gate_section
+    from traceview.comparison.gate_document import annotation_lines, gate_section
     from traceview.comparison.history import earlier_levels
 
     target = Target.of(output, *subjects, force=force)
@@ -139,8 +139,8 @@ def gate(
     target.write_record(result, [gate_section(result)], format_, width)
     if token:
         target.write(f"::{token}::\n")
-    if github:
-        _annotate(result)
+    for line in annotation_lines(result) if github else ():
+        Target(None).write(f"{line}\n")
     problems = list(_problems_beside(result, junit, subjects, has_summary=github))
     if problems and not result.exit_code:
         raise problems[0]
@@ -149,13 +149,6 @@ def gate(
         say(f"error: {problem.message}")
     if result.exit_code:
         raise typer.Exit(result.exit_code)
-
-
-def _annotate(result: GateResult) -> None:
-    from traceview.comparison.gate_document import annotation_lines
-
-    for line in annotation_lines(result):
-        Target(None).write(f"{line}\n")
 
 
 def _problems_beside(
