@@ -53,16 +53,15 @@ def test_a_table_has_no_column_without_a_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ascii_text"),
+    ("text", "harmless"),
     [
-        ("model/dense:MatMul", "model/dense:MatMul"),
+        ("model/dense:MatMul – é", "model/dense:MatMul – é"),
         ("a\nb\x1b[1m\u202e", r"a\nb\x1b[1m\u202e"),
-        ("µ – é", r"u - \xe9"),
         ("\ud800", r"\ud800"),
     ],
 )
-def test_ascii(text: str, ascii_text: str) -> None:
-    assert sanitize(text, unicode=False) == ascii_text
+def test_recorded_text_is_harmless(text: str, harmless: str) -> None:
+    assert sanitize(text) == harmless
 
 
 def test_looks_can_be_told_apart() -> None:

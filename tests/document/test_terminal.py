@@ -27,8 +27,8 @@ ESCAPES = re.compile(r"\x1b\[[\d;]*m")
 LONG = (*HOSTILE, "表" * 500, "\x85\x9b1m\u200b")
 
 
-def shown(document: Document, width: int = 100, *, unicode: bool = True) -> str:
-    return render(document, width=width, color=False, unicode=unicode)
+def shown(document: Document, width: int = 100) -> str:
+    return render(document, width=width, color=False)
 
 
 def lines_of(columns: Sequence[Column], width: int, **changes: Any) -> list[str]:
@@ -44,10 +44,9 @@ def test_whole_output(document: Callable[[], Document], width: int, golden: Gold
 
 
 @pytest.mark.parametrize("width", [1, 40, 47, 60, 80, 100, 120, 250])
-@pytest.mark.parametrize("unicode", [True, False])
-def test_no_line_is_wider_than_the_page(width: int, unicode: bool) -> None:
+def test_no_line_is_wider_than_the_page(width: int) -> None:
     for device_count in (2, 20):
-        lines = shown(full_document(device_count=device_count), width, unicode=unicode).splitlines()
+        lines = shown(full_document(device_count=device_count), width).splitlines()
         too_wide = [line for line in lines if cell_len(line) > max(width, 40)]
         # A command is never broken.
         assert [line for line in too_wide if not line.startswith("traceview ")] == []
@@ -67,15 +66,14 @@ def test_all_of_eight_gpus_is_120_lines(name: str, width: int, shared_traces: Pa
         assert f"\n{section.title}" in page or section.command in page
 
 
-@pytest.mark.parametrize("unicode", [True, False])
 @pytest.mark.parametrize("text", LONG, ids=range(len(LONG)))
-def test_hostile_names_do_no_harm(text: str, unicode: bool) -> None:
+def test_hostile_names_do_no_harm(text: str) -> None:
     document = full_document(lambda name: f"{text}{name}")
-    page = shown(document, 80, unicode=unicode)
+    page = shown(document, 80)
     assert [line for line in page.splitlines() if cell_len(line) > 80] == []
     assert all(line.isprintable() for line in page.split("\n"))
     page.encode("utf-8")
-    coloured = render(document, width=80, color=True, unicode=unicode)
+    coloured = render(document, width=80, color=True)
     assert ESCAPES.sub("", coloured) == page
 
 
@@ -167,36 +165,35 @@ def alike(**parts: int) -> UtilizationStrip:
     )
 
 
-def strip_lines_of(*strips: UtilizationStrip, width: int = 80, unicode: bool = True) -> list[str]:
-    page = Page(width, unicode=unicode)
+def strip_lines_of(*strips: UtilizationStrip, width: int = 80) -> list[str]:
+    page = Page(width)
     devices = tuple(strip.device for strip in strips)
     strip_lines(page, Strips(UtilizationStrips(SLICE_COUNT, strips), devices))
     return page.render().splitlines()
 
 
 @pytest.mark.parametrize(
-    ("parts", "characters"),
+    ("parts", "character"),
     [
-        ({"compute": 50}, "█#"),
-        ({"compute": 49}, "▂+"),
-        ({"compute": 20, "collective": 40}, "▒%"),
-        ({"compute": 20, "collective": 21}, "░:"),
-        ({"copy": 60, "compute": 40}, "≡="),
-        ({"copy": 1}, "─-"),
-        ({}, "·."),
+        ({"compute": 50}, "█"),
+        ({"compute": 49}, "▂"),
+        ({"compute": 20, "collective": 40}, "▒"),
+        ({"compute": 20, "collective": 21}, "░"),
+        ({"copy": 60, "compute": 40}, "≡"),
+        ({"copy": 1}, "─"),
+        ({}, "·"),
     ],
 )
 def test_a_character_shows_what_a_slice_is_mostly_and_how_full(
-    parts: dict[str, int], characters: str
+    parts: dict[str, int], character: str
 ) -> None:
     is_thin = 0 < sum(parts.values()) < 50
-    for unicode, character in zip((True, False), characters, strict=True):
-        axis, strip, legend = strip_lines_of(alike(**parts), unicode=unicode)
-        assert axis == f"       0{'24.0 ns':>59}"
-        assert strip == f"GPU:0  {character * 60}"
-        assert legend.startswith(f"{character} ")
-        assert legend.count(character) == 1
-        assert ("less than half busy" in legend) == is_thin
+    axis, strip, legend = strip_lines_of(alike(**parts))
+    assert axis == f"       0{'24.0 ns':>59}"
+    assert strip == f"GPU:0  {character * 60}"
+    assert legend.startswith(f"{character} ")
+    assert legend.count(character) == 1
+    assert ("less than half busy" in legend) == is_thin
 
 
 def test_wide_names_leave_room() -> None:

@@ -121,8 +121,6 @@ _ENDINGS: Final = {
     ".txt": TERMINAL,
 }
 """The formats of files by their endings."""
-_SAMPLE: Final = "█▂▒░≡─·…–µ"
-"""Characters of documents that not every encoding has."""
 
 
 class Target(Struct, frozen=True):
@@ -173,17 +171,6 @@ class Target(Struct, frozen=True):
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return self.is_terminal and not plain
 
-    @property
-    def has_unicode(self) -> bool:
-        """Whether the characters of documents can be written there; files are UTF-8."""
-        if self.path is not None or sys.stdout is None:
-            return True
-        try:
-            _SAMPLE.encode(sys.stdout.encoding or "ascii")
-        except (UnicodeEncodeError, LookupError):
-            return False
-        return True
-
     def width(self, wanted: int | None) -> int:
         """Columns to fill."""
         if wanted is not None:
@@ -207,23 +194,20 @@ class Target(Struct, frozen=True):
         from traceview.document.screen import render, render_screen
         from traceview.report.document import document_of, screen_of
 
-        columns, color, unicode = self.width(width), self.has_color, self.has_unicode
+        columns, color = self.width(width), self.has_color
         if is_full or self.path is not None:
             document = document_of(report, is_brief=True, invocation=invocation)
-            self.write(render(document, width=columns, color=color, unicode=unicode))
+            self.write(render(document, width=columns, color=color))
             return
         screen = screen_of(report, invocation)
-        self.write(render_screen(screen, width=columns, color=color, unicode=unicode))
+        self.write(render_screen(screen, width=columns, color=color))
 
     def write_sections(self, sections: Iterable[Section], width: int | None) -> None:
         """Write sections as a terminal shows them, one after another."""
         from traceview.document.terminal import render_section
 
-        columns, color, unicode = self.width(width), self.has_color, self.has_unicode
-        texts = (
-            render_section(section, width=columns, color=color, unicode=unicode)
-            for section in sections
-        )
+        columns, color = self.width(width), self.has_color
+        texts = (render_section(section, width=columns, color=color) for section in sections)
         self.write("\n".join(texts))
 
     def write_record(

@@ -134,7 +134,7 @@ def content(
     from traceview.document.page import Page
     from traceview.document.terminal import add_section
 
-    page = Page(target.width(width), target.has_color, target.has_unicode)
+    page = Page(target.width(width), target.has_color)
     page.facts(_head(answer))
     for section in answer.sections(rows) if answer.sections else [_plain_section(rows)]:
         if section is not None:

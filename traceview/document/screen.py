@@ -11,8 +11,9 @@ from rich.text import Text
 
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.page import WIDEST_PROSE, Page, in_lines
+from traceview.document.page import BETWEEN, WIDEST_PROSE, Page, in_lines
 from traceview.document.phrase import Sentence, ended, phrase
+from traceview.document.sanitize import sanitize
 from traceview.document.terminal import add_section, bar_text, letter_of
 from traceview.document.vocabulary import Look
 
@@ -33,7 +34,7 @@ _WIDEST_LABEL: Final = 32
 _BESIDE_LABEL: Final = 16
 _NARROWEST_BAR: Final = 10
 _GAP: Final = 2
-_BETWEEN: Final = "  "
+_APART: Final = "  "
 _REST: Final = "other"
 
 
@@ -65,16 +66,16 @@ _ROOMS: Final = (
 """From the roomiest to the tightest: the answer and the devices come before further findings."""
 
 
-def render_screen(screen: doc.Summary, *, width: int, color: bool, unicode: bool = True) -> str:
+def render_screen(screen: doc.Summary, *, width: int, color: bool) -> str:
     """The screen: at most 24 lines for up to four devices, at most 40 for more.
 
-    Only a command may be wider than `width` columns. `color`: with escape sequences of the 16 colours. `unicode`: False for a terminal that shows ASCII only.
+    Only a command may be wider than `width` columns. `color`: with escape sequences of the 16 colours.
     """
     device_count = sum(len(row.devices) for row in screen.anatomy)
     most_lines = FEW_LINES if device_count <= FEW_DEVICES else MOST_LINES
     page = Page(width)
     for room in _ROOMS:
-        page = Page(min(width, WIDEST_PROSE), color, unicode)
+        page = Page(min(width, WIDEST_PROSE), color)
         _add_screen(page, screen, room)
         if page.line_count <= most_lines:
             break
@@ -86,14 +87,13 @@ def render(
     *,
     width: int,
     color: bool,
-    unicode: bool = True,
     most_lines: int = MOST_FULL_LINES,
 ) -> str:
     """The whole document in `most_lines`: what matters most first, then the commands that print what has no room.
 
     Other arguments as for `render_screen`; a table may be as wide as the terminal.
     """
-    page = Page(width, color, unicode)
+    page = Page(width, color)
     _add_head(page, document.summary, _ROOMS[0])
     page.gap()
     _add_trust(page, document.summary, 2)
@@ -171,7 +171,7 @@ def _add_trust(page: Page, screen: doc.Summary, most_lines: int) -> None:
 
 
 def _joined(page: Page, facts: tuple[Sentence, ...], ink: str) -> Text:
-    return page.styled(page.between).join(page.phrase(fact, ink) for fact in facts)
+    return Text(BETWEEN).join(page.phrase(fact, ink) for fact in facts)
 
 
 # Anatomy
@@ -191,7 +191,7 @@ def add_anatomy(
     labels = [page.middle(_label(row), widest) for row in rows]
     times = [numbers.time(row.step_ps) for row in rows]
     indent = max(map(cell_len, labels)) + _GAP
-    bar_width = page.width - indent - max(cell_len(page.text(time)) for time in times) - _GAP
+    bar_width = page.width - indent - max(cell_len(sanitize(time)) for time in times) - _GAP
     if bar_width < _NARROWEST_BAR:
         indent, bar_width = _GAP, 0
     page.prose(page.styled(_title(rows), "dim"), most_lines=1)
@@ -202,7 +202,7 @@ def add_anatomy(
         bar = bar_text(doc.Bar(parts, row.step_ps / longest_ps), bar_width)
         blank = " " * (indent - cell_len(label)) if bar_width else " "
         rest = " " * (bar_width - cell_len(bar.plain) + _GAP)
-        page.line(page.styled(label, "bold"), blank, bar, rest, page.text(time))
+        page.line(page.styled(label, "bold"), blank, bar, rest, sanitize(time))
         shown = _numbers(
             page, row, page.width - _GAP, number_lines, has_large_parts=has_large_parts
         )
@@ -236,12 +236,12 @@ def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
     before = f"{_REST}: "
     room = width - cell_len(before) - 2
     pieces = [
-        Text.assemble((letter, look.ink), " ", page.middle(page.text(look.words), room))
+        Text.assemble((letter, look.ink), " ", page.middle(sanitize(look.words), room))
         for letter, look in looks.items()
     ]
     if pieces:
         pieces[0] = Text.assemble((before, "dim"), pieces[0])
-    return in_lines(pieces, width, _BETWEEN)
+    return in_lines(pieces, width, _APART)
 
 
 class _Numbers(Struct, frozen=True):
@@ -269,13 +269,13 @@ def _numbers(
             Text.assemble(
                 (letter_of(part.look), part.look.ink),
                 " ",
-                page.text(f"{part.words} {numbers.time(part.duration_ps)}"),
+                sanitize(f"{part.words} {numbers.time(part.duration_ps)}"),
             )
             for part in named[:count]
         ]
         if rest_ps:
             pieces.append(page.styled(f"{_REST} {numbers.time(rest_ps)}", "dim"))
-        lines = in_lines(pieces, width, _BETWEEN)
+        lines = in_lines(pieces, width, _APART)
         has_room = len(lines) <= most_lines or count == least_count
         if has_room and all(cell_len(line.plain) <= width for line in lines):
             return _Numbers(lines, frozenset(letter_of(part.look) for part in named[:count]))

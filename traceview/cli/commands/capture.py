@@ -180,22 +180,22 @@ def show_checks(script: Path | None, out: Path) -> None:
     if sys.stderr.isatty():
         say("recording a trial profile")
     checks = list(examine(script, out))
-    color, unicode = target.has_color, target.has_unicode
-    target.write(render(checks, width=target.width(None), color=color, unicode=unicode))
+    target.write(render(checks, width=target.width(None), color=target.has_color))
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(FAILED_CHECK)
 
 
-def render(checks: Sequence[Check], *, width: int, color: bool, unicode: bool = True) -> str:
+def render(checks: Sequence[Check], *, width: int, color: bool) -> str:
     """The table, and the number of checks by status."""
     from rich.cells import cell_len
     from rich.text import Text
 
     from traceview.document.page import Page
+    from traceview.document.sanitize import sanitize
 
-    page = Page(width, color, unicode)
+    page = Page(width, color)
     status_width = max((len(check.status) for check in checks), default=0)
-    name_width = max((cell_len(page.text(check.name)) for check in checks), default=0)
+    name_width = max((cell_len(sanitize(check.name)) for check in checks), default=0)
     indent = status_width + name_width + 4
     is_narrow = indent > page.width // 2
     for check in checks:
