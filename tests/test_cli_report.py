@@ -114,9 +114,9 @@ def test_a_full_disk_leaves_what_was_there(
         (("--format", "yaml"), "--format yaml: no such choice"),
         (("--format", "markdwon"), "did you mean markdown?"),
         (("-o", "no/such/folder/out"), "there is no directory no/such/folder"),
-        (("--open", "report", "-o", "out"), "exclude each other"),
+        (("--open", "report", "-o", "out"), "--output cannot be combined with --open report"),
         (("--port", "1", "-o", "out"), "--port needs --open"),
-        (("--open", "xprof", "--redact"), "--redact has no meaning for --open xprof"),
+        (("--open", "xprof", "--redact"), "--redact cannot be combined with --open xprof"),
         (("--steps", "100:", "-o", "out"), "step"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -198,6 +198,13 @@ def given_options(context: typer.Context) -> dict[str, str]:
             is_option = parameter.param_type_name == "option"
             given[name] = max(parameter.opts, key=len) if is_option else name.upper()
     return given
+
+
+def check_mode(context: typer.Context, mode: str, taken: Container[str]) -> None:
+    """Raise `UsageError` for a given option or argument that is not among those that a command takes with `mode`."""
+    for name, shown in given_options(context).items():
+        if name not in taken:
+            raise UsageError(f"{shown} cannot be combined with {mode}")
 
 
 def chosen_devices(values: Sequence[str] | None, known: Sequence[str]) -> frozenset[str]:

@@ -20,9 +20,9 @@ from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import DEFAULT_STEPS
 from traceview.cli.options import (
     argument,
+    check_mode,
     choice,
     flag,
-    given_options,
     option,
 )
 from traceview.cli.output import Target, abandon_stdout
@@ -34,28 +34,12 @@ if TYPE_CHECKING:
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
 _SLOWDOWNS: Final = tuple(kind.value for kind in Slowdown)
-_MODES: Final = {
-    "check": ("script", "arguments", "out"),
-    "demo": ("devices", "slowdown", "steps", "out", "run", "without", "analyze"),
-}
-"""Options that do something else than to record a script, and what each of them takes."""
-_INSTEAD: Final = {
-    "check": "--check records nothing",
-    "demo": "--demo runs traceview's own training script",
-}
-
-
-def check_mode(context: typer.Context) -> None:
-    """Raise `UsageError` for a given option or argument that the mode does not take."""
-    given = given_options(context)
-    mode = next((mode for mode in _MODES if mode in given), "")
-    of_modes = {"devices": "demo", "slowdown": "demo"}
-    for name, shown in given.items():
-        needed = of_modes.get(name, mode)
-        if needed != mode:
-            raise UsageError(f"{shown} needs --{needed}", hint=_INSTEAD[needed])
-        if mode and name != mode and name not in _MODES[mode]:
-            raise UsageError(f"{shown} cannot be combined with --{mode}", hint=_INSTEAD[mode])
+_OF_CHECK: Final = ("check", "script", "arguments", "out")
+_OF_DEMO: Final = (
+    *("demo", "devices", "slowdown", "steps", "out", "run", "without"),
+    "analyze",
+)
+"""Options that `--check` and `--demo` take, which record no script."""
 
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
@@ -110,13 +94,17 @@ def capture(
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
-    check_mode(context)
     if check:
+        check_mode(context, "--check", _OF_CHECK)
         # TensorFlow is only imported to ask for its GPUs, which is no training.
         os.environ.pop(VARIABLE, None)
         show_checks(None if script is None else Path(script), out)
         return
-    if script is None and not demo:
+    if demo:
+        check_mode(context, "--demo", _OF_DEMO)
+    elif devices or slowdown:
+        raise UsageError(f"{'--devices' if devices else '--slowdown'} needs --demo")
+    elif script is None:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
     settings = Settings.of(out, steps, run, without, step_function, on_hang)
     if script is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+import typer
+
 from traceview.base.errors import ComparisonError, UsageError
 from traceview.base.location import Location
 from traceview.cli.commands.gate import History
@@ -11,6 +13,7 @@ from traceview.cli.options import (
     Output,
     Redact,
     Width,
+    check_mode,
     flag,
     format_option,
     place,
@@ -23,7 +26,15 @@ _FORMATS: Final = ("terminal", "markdown", "html", "json")
 _ARGUMENT: Final = "Log directory, a run in it, or a saved report.json."
 
 
+_OF_SCALING: Final = (
+    *("before", "after", "further", "scaling"),
+    *("format_", "output", "force", "width"),
+)
+"""Options that `--scaling` takes."""
+
+
 def compare(
+    context: typer.Context,
     before: Annotated[
         Location | None, place_argument("[BEFORE]", f"Capture before the change. {_ARGUMENT}")
     ] = None,
@@ -58,10 +69,7 @@ def compare(
     Example: traceview compare logs/before logs/after -o comparison.html
     """
     if scaling:
-        if more_before or more_after or redact or history:
-            raise UsageError(
-                "--scaling takes runs only, without --before, --after, --history and --redact"
-            )
+        check_mode(context, "--scaling", _OF_SCALING)
         runs = [run for run in (before, after, *(further or ())) if run is not None]
         target = Target.of(output, *runs, force=force)
         _compare_scaling(runs, target, format_, width)

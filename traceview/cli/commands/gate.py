@@ -18,10 +18,10 @@ from traceview.cli.options import (
     Run,
     Salvage,
     Width,
+    check_mode,
     flag,
     folder_of,
     format_option,
-    given_options,
     option,
     place,
     place_argument,
@@ -106,9 +106,7 @@ def gate(
     if run is not None and len(subjects) > 1:
         raise UsageError("--run goes with one LOGDIR", hint="LOGDIR may be a run itself")
     if save is not None:
-        for name, shown in given_options(context).items():
-            if name not in _OF_SAVING:
-                raise UsageError(f"{shown} and --save exclude each other")
+        check_mode(context, "--save", _OF_SAVING)
         reports = reports_at(subjects, run, salvage=salvage)
         _save(save, reports, folder, is_redacted=redact, force=force)
         return

@@ -15,11 +15,12 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import (
+    OF_RUN,
     Redact,
     Subject,
+    check_mode,
     choice,
     flag,
-    given_options,
     option,
     place,
     reads_run,
@@ -36,7 +37,13 @@ _NAMES: Final = tuple(document.name for document in DOCUMENTS)
 _FILES: Final = tuple(document.file_name for document in DOCUMENTS)
 
 
-_VIEWERS: Final = ("report", "xprof", "tensorboard", "perfetto")
+_OF_VIEWERS: Final = {
+    "report": ("logdir", "viewer", "port", "redact", *OF_RUN),
+    "xprof": ("logdir", "viewer", "port", "run"),
+    "tensorboard": ("logdir", "viewer", "port", "run"),
+    "perfetto": ("logdir", "viewer", *OF_RUN),
+}
+"""What `--open` shows, and the options that each takes."""
 
 
 @reads_run
@@ -53,7 +60,7 @@ def report(
     ] = None,
     viewer: Annotated[
         str | None,
-        choice("PROGRAM", f"In a browser: {', '.join(_VIEWERS)}.", "--open", _VIEWERS),
+        choice("PROGRAM", f"In a browser: {', '.join(_OF_VIEWERS)}.", "--open", tuple(_OF_VIEWERS)),
     ] = None,
     port: Annotated[int | None, option("N", "Serve --open at this port.", min=0, max=65535)] = None,
     redact: Redact = False,
@@ -68,14 +75,12 @@ def report(
     """
     source = Source.of(context, logdir)
     if viewer is not None:
-        if output is not None or format_ is not None:
-            raise UsageError("--open and -o or --format exclude each other")
+        check_mode(context, f"--open {viewer}", _OF_VIEWERS[viewer])
         if viewer == "report":
             _show_report(lambda: _made(source, redact), port)
         else:
             if source.is_saved:
                 raise UsageError(f"--open {viewer} needs a trace, and {logdir} is a saved report")
-            _check_options(context, viewer)
             _show_run(viewer, source, port)
         return
     if port is not None:
@@ -134,17 +139,6 @@ def _chosen_document(name: str | None, path: Location | None) -> DocumentFormat 
 
 
 # In a browser
-
-_OF_VIEWERS: Final = ("logdir", "viewer", "run", "port")
-_OF_PERFETTO: Final = ("logdir", "viewer", "run", "steps", "window", "salvage", "workers")
-
-
-def _check_options(context: typer.Context, viewer: str) -> None:
-    """Raise `UsageError` for an option that a viewer of traces cannot follow."""
-    known = _OF_PERFETTO if viewer == "perfetto" else _OF_VIEWERS
-    for name, shown in given_options(context).items():
-        if name not in known:
-            raise UsageError(f"{shown} has no meaning for --open {viewer}")
 
 
 def _show_report(make: Callable[[], Report], port: int | None) -> None:
