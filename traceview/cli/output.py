@@ -73,18 +73,15 @@ class Bundle(Struct, frozen=True):
     def write(self, files: Mapping[str, Iterable[bytes]]) -> None:
         """Write everything, each file given in parts, to another folder, then put it in place."""
         self.check()
-        try:
-            with private_folder(self.folder) as folder:
-                # Not the private folder itself: this one gets the permissions of any new folder.
-                partial = folder / "whole"
-                for name, parts in files.items():
-                    path = partial / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    with path.open("xb") as file:
-                        file.writelines(parts)
-                self._put_in_place(partial, list(files))
-        except OSError as error:
-            raise UsageError(f"cannot write {self.folder}: {error.strerror or error}") from error
+        with writing(self.folder), private_folder(self.folder) as folder:
+            # Not the private folder itself: this one gets the permissions of any new folder.
+            partial = folder / "whole"
+            for name, parts in files.items():
+                path = partial / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("xb") as file:
+                    file.writelines(parts)
+            self._put_in_place(partial, list(files))
 
     def _put_in_place(self, partial: Path, names: Collection[str]) -> None:
         place, others = self.folder, set(self.names) - set(names)
@@ -252,15 +249,12 @@ class Target(Struct, frozen=True):
             write_file(self.path, map(_encoded, parts))
             return
         try:
-            for part in parts:
-                _print(part)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
+            with writing("to standard output"):
+                for part in parts:
+                    _print(part)
+        except UsageError:
             abandon_stdout()
-            raise UsageError(
-                f"cannot write to standard output: {error.strerror or error}"
-            ) from error
+            raise
 
 
 def checked_place(path: Location) -> Location:
@@ -272,14 +266,20 @@ def checked_place(path: Location) -> Location:
         from traceview.store.writing import writable
 
         return writable(path)
-    try:
+    with writing(path), suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot write {path}: {reason}") from None
     return path
+
+
+@contextmanager
+def writing(place: object) -> Iterator[None]:
+    """Turns what goes wrong with a file into a `UsageError` that names the place; a closed pipe stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot write {place}: {error.strerror or error}") from error
 
 
 def _is_same_file(path: Location, source: Location) -> bool:
@@ -328,27 +328,22 @@ def _encoded(part: str | bytes) -> bytes:
 
 def write_file(path: Location, parts: Iterable[bytes]) -> None:
     """Write a file, whole or not at all; raises `UsageError` and `StoreError`."""
-    try:
-        if isinstance(path, Path) and path.exists() and not path.is_file():
-            # A pipe or a device has no content to keep, and no file must replace it.
-            with path.open("wb") as file:
-                file.writelines(parts)
-            return
-        with private_folder(path) as folder:
-            partial = folder / "whole"
-            with partial.open("xb") as file:
-                file.writelines(parts)
-            if isinstance(path, Path):
-                # Behind a link the file is replaced, not the link.
-                partial.replace(os.path.realpath(path))
-            else:
-                from traceview.store.writing import put_file
+    if isinstance(path, Path) and path.exists() and not path.is_file():
+        # A pipe or a device has no content to keep, and no file must replace it.
+        with writing(path), path.open("wb") as file:
+            file.writelines(parts)
+        return
+    with writing(path), private_folder(path) as folder:
+        partial = folder / "whole"
+        with partial.open("xb") as file:
+            file.writelines(parts)
+        if isinstance(path, Path):
+            # Behind a link the file is replaced, not the link.
+            partial.replace(os.path.realpath(path))
+        else:
+            from traceview.store.writing import put_file
 
-                put_file(path, partial)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+            put_file(path, partial)
 
 
 # What a batch system ends cleans up as after Ctrl-C

@@ -26,7 +26,7 @@ from traceview.cli.options import (
     place,
     place_argument,
 )
-from traceview.cli.output import TERMINAL, Bundle, Target, format_of, say, write_file
+from traceview.cli.output import TERMINAL, Bundle, Target, format_of, say, write_file, writing
 from traceview.cli.report_source import redacted_alike, reports_at
 
 if TYPE_CHECKING:
@@ -153,33 +153,20 @@ def _problems_beside(
     result: GateResult, junit: Location | None, sources: list[Location], *, has_summary: bool
 ) -> Iterator[TraceviewError]:
     """Write the verdict to the files that are asked for beside the output, and say which cannot be written."""
-    if junit is not None:
-        from traceview.comparison.gate_document import junit_xml
+    from traceview.comparison.gate_document import junit_xml, summary
 
+    if junit is not None:
         try:
             Target.of(junit, *sources, force=True)
             write_file(junit, [junit_xml(result)])
         except TraceviewError as error:
             yield error
-    if has_summary:
+    if has_summary and (place := os.environ.get("GITHUB_STEP_SUMMARY")):
         try:
-            _append_summary(result)
+            with writing(place), Path(place).open("a", encoding="utf-8") as file:
+                file.write(summary(result))
         except TraceviewError as error:
             yield error
-
-
-def _append_summary(result: GateResult) -> None:
-    from traceview.comparison.gate_document import summary
-
-    place = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not place:
-        return
-    try:
-        with Path(place).open("a", encoding="utf-8") as file:
-            file.write(summary(result))
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else "") or error
-        raise UsageError(f"cannot write {place}: {reason}") from error
 
 
 def _save(
@@ -194,10 +181,8 @@ def _save(
         reports = redacted_alike(reports)
     contents = [file_content(report) for report in Side.of(reports).reports]
     place = (folder or DEFAULT_FOLDER) / checked_name(name)
-    try:
+    with writing(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make {place.parent}: {error.strerror or error}") from error
     files = {file: (content,) for file, content in zip(FILES, contents, strict=False)}
     Bundle(place, FILES, force).write(files)
     say(f"saved {place} ({size(sum(map(len, contents)))})")

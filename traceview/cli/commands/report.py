@@ -25,7 +25,7 @@ from traceview.cli.options import (
     place,
     reads_run,
 )
-from traceview.cli.output import Bundle, Target, checked_place, say, write_file
+from traceview.cli.output import Bundle, Target, checked_place, say, write_file, writing
 from traceview.cli.report_source import Source
 from traceview.document.sanitize import sanitize
 from traceview.report.formats import DOCUMENTS, DocumentFormat
@@ -148,11 +148,9 @@ def _show_report(make: Callable[[], Report], port: int | None) -> None:
     Target(None).check()
     page = html(make()).encode()
     if port is None:
-        try:
+        with writing("a temporary file"):
             path = Path(tempfile.mkdtemp(prefix="traceview-")) / "report.html"
             path.write_bytes(page)
-        except OSError as error:
-            raise UsageError(f"cannot write a temporary file: {error.strerror or error}") from error
         _show(path.as_uri())
         return
     from traceview.export.page_server import serving_page
