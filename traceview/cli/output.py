@@ -121,18 +121,21 @@ _ENDINGS: Final = {
 
 
 class Target(Struct, frozen=True):
-    """A file to write, or standard output where `path` is None."""
+    """A file to write, or standard output where `path` is None. `columns`: the width that is asked for."""
 
     path: Location | None
     force: bool = False
+    columns: int | None = None
 
     @classmethod
-    def of(cls, path: Location | None, *sources: Location, force: bool) -> Target:
+    def of(
+        cls, path: Location | None, *sources: Location, force: bool, width: int | None = None
+    ) -> Target:
         """The target of `-o PATH`; raises before any work is done if it could not be written anyway.
 
         `sources`: what the command reads, which must not be replaced by what it makes of it.
         """
-        target = cls(None if path is None or str(path) == "-" else path, force)
+        target = cls(None if path is None or str(path) == "-" else path, force, width)
         target.check()
         if target.path is not None:
             for source in sources:
@@ -168,10 +171,11 @@ class Target(Struct, frozen=True):
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         return self.is_terminal and not plain
 
-    def width(self, wanted: int | None) -> int:
+    @property
+    def width(self) -> int:
         """Columns to fill."""
-        if wanted is not None:
-            return wanted
+        if self.columns is not None:
+            return self.columns
         if self.path is not None:
             return _WIDTH_WITHOUT_TERMINAL
         return min(shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns, MOST_WIDTH)
@@ -179,32 +183,31 @@ class Target(Struct, frozen=True):
     def write_report(
         self,
         report: Report,
-        width: int | None,
         *,
         is_full: bool = False,
         invocation: Invocation | None = None,
     ) -> None:
         """Write a report as a terminal shows it: its first screen, or all of it if `is_full` and to a file.
 
-        `width`: what the user asked for. `invocation`: how the commands on the screen name the run.
+        `invocation`: how the commands on the screen name the run.
         """
         from traceview.document.screen import render, render_screen
         from traceview.report.document import document_of, screen_of
 
-        columns, color = self.width(width), self.has_color
+        width, color = self.width, self.has_color
         if is_full or self.path is not None:
             document = document_of(report, is_brief=True, invocation=invocation)
-            self.write(render(document, width=columns, color=color))
+            self.write(render(document, width=width, color=color))
             return
         screen = screen_of(report, invocation)
-        self.write(render_screen(screen, width=columns, color=color))
+        self.write(render_screen(screen, width=width, color=color))
 
-    def write_sections(self, sections: Iterable[Section], width: int | None) -> None:
+    def write_sections(self, sections: Iterable[Section]) -> None:
         """Write sections as a terminal shows them, one after another."""
         from traceview.document.terminal import render_section
 
-        columns, color = self.width(width), self.has_color
-        texts = (render_section(section, width=columns, color=color) for section in sections)
+        width, color = self.width, self.has_color
+        texts = (render_section(section, width=width, color=color) for section in sections)
         self.write("\n".join(texts))
 
     def write_record(
@@ -212,7 +215,6 @@ class Target(Struct, frozen=True):
         record: Any,
         sections: Sequence[Section],
         format_: str,
-        width: int | None,
         *,
         title: str = "",
         page: Callable[[], str] | None = None,
@@ -236,7 +238,7 @@ class Target(Struct, frozen=True):
 
             self.write("\n".join(map(render_section, sections)).encode())
         else:
-            self.write_sections(sections, width)
+            self.write_sections(sections)
 
     def write(self, content: str | bytes) -> None:
         """Write everything. Data (`bytes`) goes out as it is, text in the encoding of the terminal."""

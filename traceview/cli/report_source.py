@@ -146,9 +146,7 @@ class Source(Struct, frozen=True):
 # Hangs
 
 
-def show_hangs(
-    target: Target, logdir: Location, width: int | None, *, as_json: bool, is_redacted: bool
-) -> bool:
+def show_hangs(target: Target, logdir: Location, *, as_json: bool, is_redacted: bool) -> bool:
     """Print the reports of hangs below a folder in which there is no trace; whether there are any.
 
     Raises `TraceFormatError` for a report that is none.
@@ -167,7 +165,7 @@ def show_hangs(
 
         target.write(dumped({"schema_version": 1, "hangs": list(map(content_of, hangs))}))
     else:
-        target.write_sections(map(hang_document, hangs), width)
+        target.write_sections(map(hang_document, hangs))
     return True
 
 

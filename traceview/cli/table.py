@@ -116,9 +116,7 @@ def checked_format(asked: str | None, target: Target) -> str:
 # Writing
 
 
-def content(
-    target: Target, format_: str, answer: Answer, width: int | None
-) -> Iterable[str | bytes]:
+def content(target: Target, format_: str, answer: Answer) -> Iterable[str | bytes]:
     """The output, part by part."""
     rows = answer.rows
     if format_ == "parquet":
@@ -134,7 +132,7 @@ def content(
     from traceview.document.page import Page
     from traceview.document.terminal import add_section
 
-    page = Page(target.width(width), target.has_color)
+    page = Page(target.width, target.has_color)
     page.facts(_head(answer))
     for section in answer.sections(rows) if answer.sections else [_plain_section(rows)]:
         if section is not None:

@@ -139,7 +139,7 @@ def _print_report(run: Path) -> None:
 
     try:
         report = analyze(run, top=TERMINAL_TOP)
-        Target(None).write_report(report, None, invocation=Invocation(str(run)))
+        Target(None).write_report(report, invocation=Invocation(str(run)))
     except TraceviewError as error:
         say(f"note: no report: {error.message}")
     except BrokenPipeError:
@@ -168,7 +168,7 @@ def show_checks(script: Path | None, out: Path) -> None:
     if sys.stderr.isatty():
         say("recording a trial profile")
     checks = list(examine(script, out))
-    target.write(render(checks, width=target.width(None), color=target.has_color))
+    target.write(render(checks, width=target.width, color=target.has_color))
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(FAILED_CHECK)
 

@@ -52,9 +52,9 @@ History = Annotated[
 def gate(
     context: typer.Context,
     subjects: Annotated[
-        list[Location] | None,
-        place_argument("[LOGDIR]...", "Log directory, run or report.json of each capture."),
-    ] = None,
+        list[Location],
+        place_argument("LOGDIR...", "Log directory, run or report.json of each capture."),
+    ],
     require: Annotated[
         list[str] | None, option("CONDITION", "A condition that has to hold. Repeatable.")
     ] = None,
@@ -101,8 +101,6 @@ def gate(
 
     Example: traceview gate logs-1 logs-2 logs-3 --baseline main
     """
-    if not subjects:
-        raise UsageError("missing argument 'LOGDIR'", hint="see traceview gate --help")
     if run is not None and len(subjects) > 1:
         raise UsageError("--run goes with one LOGDIR", hint="LOGDIR may be a run itself")
     if save is not None:
@@ -118,7 +116,7 @@ def gate(
     from traceview.comparison.gate_document import annotation_lines, gate_section
     from traceview.comparison.history import earlier_levels
 
-    target = Target.of(output, *subjects, force=force)
+    target = Target.of(output, *subjects, force=force, width=width)
     format_ = format_of(format_, target.path, _FORMATS)
     required = [*(require or ()), *([_ALL_HOSTS] if all_hosts else [])]
     conditions, asked_baseline = asked_conditions(required, budget, baseline)
@@ -134,7 +132,7 @@ def gate(
     token = token_hex(16) if github and target.path is None and format_ == TERMINAL else ""
     if token:
         target.write(f"::stop-commands::{token}\n")
-    target.write_record(result, [gate_section(result)], format_, width)
+    target.write_record(result, [gate_section(result)], format_)
     if token:
         target.write(f"::{token}::\n")
     for line in annotation_lines(result) if github else ():

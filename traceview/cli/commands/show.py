@@ -87,7 +87,7 @@ def show(
 
     Example: traceview show gaps logs/ --device GPU:0 --state input --min 50us
     """
-    target = Target.of(output, logdir, force=force)
+    target = Target.of(output, logdir, force=force, width=width)
     _check_options(context, table)
     format_ = checked_format(format_, target)
     choice = Choice(
@@ -98,14 +98,14 @@ def show(
         is_terminal=format_ == "terminal",
     )
     if table == HANG:
-        _show_hang(target, logdir, format_, width)
+        _show_hang(target, logdir, format_)
         return
     from traceview.cli.rows import Request, answer_of, run_answer
     from traceview.trace.frames.event_tables import device_keys
 
     if table == RUNS:
         answer = run_answer(logdir, choice)
-        target.write_parts(content(target, format_, answer, width))
+        target.write_parts(content(target, format_, answer))
     else:
         source = Source.of(context, logdir)
         with source.context() as of_run:
@@ -114,7 +114,7 @@ def show(
             devices = chosen_devices(device, device_keys(trace))
             answer = answer_of(table, Request(of_run, devices, bool(device), choice))
             with stage("writing"):
-                target.write_parts(content(target, format_, answer, width))
+                target.write_parts(content(target, format_, answer))
     if answer.remark:
         say(answer.remark)
     if answer.code:
@@ -162,7 +162,7 @@ def _warn(trace: Trace) -> None:
             )
 
 
-def _show_hang(target: Target, logdir: Location, format_: str, width: int | None) -> None:
+def _show_hang(target: Target, logdir: Location, format_: str) -> None:
     """Print the reports of hangs below a folder."""
     from traceview.base.errors import TraceNotFoundError
     from traceview.cli.report_source import show_hangs
@@ -172,7 +172,7 @@ def _show_hang(target: Target, logdir: Location, format_: str, width: int | None
             f"show hang writes no {format_}", hint="--format terminal or --format json"
         )
     as_json = format_ == "json"
-    if not show_hangs(target, logdir, width, as_json=as_json, is_redacted=False):
+    if not show_hangs(target, logdir, as_json=as_json, is_redacted=False):
         raise TraceNotFoundError(
             f"no report of a hang below {logdir}",
             hint="traceview capture --on-hang 10m writes one",
