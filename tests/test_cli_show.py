@@ -14,6 +14,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
+from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.command import Command
 from tests.sidecars import write_sidecar
@@ -356,6 +357,22 @@ def test_classes_directions_and_states_are_chosen(
     of_device = rows_of(command, "findings", findings, "--device", "0")
     assert "unused-gpu" not in [row["code"] for row in of_device]
     assert "unused-gpu (" in command("show", "findings", findings).out
+
+
+def test_of_few_collectives_those_with_the_longest_waiting_are_shown(
+    command: Command, tmp_path: Path
+) -> None:
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace, count=3)):
+        for gpu in range(2):
+            step.kernel(gpu, 5, 20)
+        late_ms = (0, 6, 3)[number]
+        all_reduce(step, [(20, 30), (20 + late_ms, 30)], instance=number, asked_ms=19)
+    trace.write(tmp_path)
+    every = rows_of(command, "collectives", str(tmp_path))
+    assert [row["collective"] for row in every] == ["0", "0", "1", "1", "2", "2"]
+    chosen = rows_of(command, "collectives", str(tmp_path), "--top", "2")
+    assert [row["collective"] for row in chosen] == ["1", "1", "2", "2"]
 
 
 def test_no_hang_is_an_error(command: Command, tmp_path: Path) -> None:
