@@ -110,21 +110,6 @@ def test_a_correlation_id_of_0_links_nothing(tmp_path: Path) -> None:
 # Gaps
 
 
-def test_what_a_gap_says(tmp_path: Path) -> None:
-    trace = scenario("G", tmp_path)
-    gaps, events = trace.table("gaps"), trace.device_events
-    (longest,) = (
-        gaps[(gaps["device"] == "GPU:0") & (gaps["step"] == 1)].nlargest(1, "input_ps").index
-    )
-    gap = gaps.loc[longest]
-    assert (gap["state"], gap["input_ps"], gap["thread"]) == ("input", 30_000_000_000, "python3")
-    own = events[events["device"] == "GPU:0"]
-    before = own[own["start_ps"] + own["duration_ps"] == gap["start_ps"]]
-    after = own[own["start_ps"] == gap["start_ps"] + gap["duration_ps"]]
-    assert gap["before"] in {*before["op"], *before["name"]}
-    assert gap["after"] in {*after["op"], *after["name"]}
-
-
 # Analyze
 
 

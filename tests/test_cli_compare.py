@@ -240,7 +240,7 @@ def test_runs_on_other_numbers_of_devices_stand_beside_each_other(
     ("arguments", "code", "error"),
     [
         (("{0}", "{1}", "{0}"), 2, "compare takes BEFORE and AFTER, not 3 runs"),
-        (("{0}", "{1}", "--scaling", "--redact"), 2, "--scaling takes runs only"),
+        (("{0}", "{1}", "--scaling", "--redact"), 2, "--redact cannot be combined with --scaling"),
         (("{0}", "{1}", "--scaling"), 7, "nothing to compare: runs on two or more numbers"),
         (("--scaling",), 7, "nothing to compare: runs on two or more numbers"),
     ],

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from msgspec.structs import asdict
 
 import traceview
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
+from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.command import Command
 from tests.sidecars import write_sidecar
@@ -277,30 +277,6 @@ def test_parquet_needs_pyarrow_and_a_file(
     assert done.err.splitlines()[1] == "hint: pip install 'traceview[parquet]'"
 
 
-def test_the_tables_are_those_of_the_library(
-    command: Command, logs_of: Callable[[str], str]
-) -> None:
-    logs = logs_of("B")
-    rows = rows_of(command, "ops", logs, "--window", "trace")
-    frame = traceview.load(logs).table("ops", window="trace")
-    assert list(rows[0]) == list(frame.columns)
-    for key in ("count", "total_ps", "self_ps", "p95_ps"):
-        assert [int(row[key]) for row in rows] == frame[key].tolist()
-    slow = logs_of("slow_map")
-    stages = rows_of(command, "input", slow)
-    assert [row["name"] for row in stages] == traceview.load(slow).table("input")["name"].tolist()
-    of_report = traceview.analyze(logs).results
-    assert of_report.device_time is not None
-    devices = json.loads(command("show", "devices", logs, "--format", "json").out)["rows"]
-    for row, known in zip(devices, of_report.device_time.devices, strict=True):
-        for key, value in asdict(known).items():
-            if key == "activity":
-                for name, of_class in value.items():
-                    assert row[f"{name}_busy_ps"] == of_class.busy_ps, name
-            else:
-                assert row[key] == value, key
-
-
 # Single tables
 
 
@@ -381,6 +357,22 @@ def test_classes_directions_and_states_are_chosen(
     of_device = rows_of(command, "findings", findings, "--device", "0")
     assert "unused-gpu" not in [row["code"] for row in of_device]
     assert "unused-gpu (" in command("show", "findings", findings).out
+
+
+def test_of_few_collectives_those_with_the_longest_waiting_are_shown(
+    command: Command, tmp_path: Path
+) -> None:
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace, count=3)):
+        for gpu in range(2):
+            step.kernel(gpu, 5, 20)
+        late_ms = (0, 6, 3)[number]
+        all_reduce(step, [(20, 30), (20 + late_ms, 30)], instance=number, asked_ms=19)
+    trace.write(tmp_path)
+    every = rows_of(command, "collectives", str(tmp_path))
+    assert [row["collective"] for row in every] == ["0", "0", "1", "1", "2", "2"]
+    chosen = rows_of(command, "collectives", str(tmp_path), "--top", "2")
+    assert [row["collective"] for row in chosen] == ["1", "1", "2", "2"]
 
 
 def test_no_hang_is_an_error(command: Command, tmp_path: Path) -> None:

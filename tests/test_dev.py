@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,39 +46,3 @@ def test_the_demo_is_a_capture(
     assert started == [[".venv-tensorflow", "capture", "--demo", "--slowdown", "input"]]
     program = dev.WITH_TENSORFLOW.program("traceview")
     assert f"a script of your own: {program} capture --analyze" in capsys.readouterr().err
-
-
-INTERRUPTED = """
-import signal, sys, time
-def save(*_):
-    time.sleep(0.5)
-    open("saved", "w").close()
-    sys.exit(130)
-signal.signal(signal.SIGINT, save)
-open("ready", "w").close()
-time.sleep(60)
-"""
-STARTS = """
-import sys
-from pathlib import Path
-from scripts import dev
-dev.exit_code([sys.executable, "-c", sys.argv[1]], cwd=Path.cwd())
-"""
-
-
-def test_an_interrupted_command_may_save_what_it_has(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", STARTS, INTERRUPTED],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(DEV.parent.parent)},
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    for _ in range(300):
-        if (tmp_path / "ready").exists():
-            break
-        time.sleep(0.1)
-    # As a terminal does: to every process of the group.
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(30) != 0
-    assert (tmp_path / "saved").exists()

@@ -15,28 +15,6 @@ import pytest
 from traceview.cli.output import Bundle, Target
 
 
-def partial_names(folder: Path, name: str) -> list[Path]:
-    """The names under which somebody could expect output that is not whole yet."""
-    numbers = range(os.getpid() - 5, os.getpid() + 6)
-    return [folder / f".{name}.{number}.partial" for number in numbers]
-
-
-def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
-    shared, victim = tmp_path / "shared", tmp_path / "victim"
-    shared.mkdir()
-    victim.mkdir()
-    for name in ("report", "ops.csv"):
-        for path in partial_names(shared, name):
-            path.symlink_to(victim)
-    Bundle(shared / "report", ["report.md"], force=False).write({"report.md": [b"text"]})
-    Target(shared / "ops.csv").write(b"a,b\n")
-    assert (shared / "report" / "report.md").read_bytes() == b"text"
-    assert (shared / "ops.csv").read_bytes() == b"a,b\n"
-    assert not (shared / "report").is_symlink()
-    assert list(victim.iterdir()) == []
-    assert not [path for path in shared.iterdir() if not path.is_symlink() and path.name[0] == "."]
-
-
 def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:

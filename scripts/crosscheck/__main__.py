@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error.message} {error.hint or ''}".strip(), file=sys.stderr)
         return error.exit_code
     section = crosscheck_section(trace.run, version, rows)
-    print(render_section(section, width=WIDTH, color=False, unicode=True), end="")
+    print(render_section(section, width=WIDTH, color=False), end="")
     return 0
 
 

@@ -14,3 +14,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "findings.md": findings.page,
     "commands.md": commands.page,
 }
+
+BY_HAND = (
+    DOCS.parent / "README.md",
+    *sorted(path for path in DOCS.glob("*.md") if path.name not in PAGES),
+)
+"""Pages whose outputs are renewed."""

@@ -1,41 +1,27 @@
-"""Writes the pages in docs/ that are made from the code, and renews the outputs on the others.
+"""Writes the pages in docs/ that are made from the code, and renews the outputs on the others and in the README.
 
 The notebook stays as it is where nothing is installed that can run it.
 
-python -m scripts.docs            writes them
-python -m scripts.docs --check    says whether they are current
+python -m scripts.docs
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-
-from scripts.docs import DOCS, PAGES, notebook
-from scripts.readme import current
+from scripts.docs import BY_HAND, DOCS, PAGES, notebook
+from scripts.docs.outputs import current
 
 
-def main() -> int:
-    """Write or check; 1 if a page is not current."""
-    parser = argparse.ArgumentParser(prog="python -m scripts.docs")
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    is_check = parser.parse_args().check
-    stale = 0
+def main() -> None:
+    """Write what is not current."""
     pages = {DOCS / name: make() for name, make in PAGES.items()}
-    for path in sorted(DOCS.glob("*.md")):
-        if path.name not in PAGES:
-            pages[path] = current(path.read_text(encoding="utf-8"))
+    pages |= {path: current(path.read_text(encoding="utf-8")) for path in BY_HAND}
     if notebook.can_run():
         pages[notebook.PATH] = notebook.executed()
     for path, text in pages.items():
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale += 1
-        print(f"{path.name}: {'not current' if is_check else 'written'}")
-        if not is_check:
+        if path.read_text(encoding="utf-8") != text:
+            print(f"{path.name}: written")
             path.write_text(text, encoding="utf-8", newline="\n")
-    return 1 if is_check and stale else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -72,7 +72,7 @@ def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
     context = context_of("plain", tmp_path)
     keys: list[str] = []
     gaps, _ = gap_table(context, devices=keys)
-    rows, _ = collective_table(context, keys)
+    rows = collective_table(context)
     assert (gap_table_section(gaps, {}), collective_rows_section(rows)) == (None, None)
 
 
@@ -87,9 +87,7 @@ def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None
 
 def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:
     context = context_of("late_by_turns", tmp_path)
-    keys = [f"GPU:{number}" for number in range(4)]
-    rows, _ = collective_table(context, keys)
-    section = collective_rows_section(rows)
+    section = collective_rows_section(collective_table(context))
     assert section is not None
     (block, _) = section.blocks
     assert isinstance(block, model.Table)

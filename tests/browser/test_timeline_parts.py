@@ -1,4 +1,4 @@
-"""Calls the functions of the timeline's script that draw nothing: times, decoding of lanes, rows, lines of a tooltip."""
+"""Calls the functions of the timeline's script that draw nothing: times, and decoding of lanes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 Call = Callable[[str], Any]
 
-PARTS = ("time", "model", "layout", "tooltip")
+PARTS = ("time", "model")
 LANE = {
     "kind": "compute",
     "classes": ["compute", "h2d"],
@@ -39,8 +39,8 @@ DATA = {
     "names": ["MatMul", "Conv2D"],
     "gaps": [[0, 0, 10, 1]],
     "activities": {"compute": ["compute", "c", "compute"], "h2d": ["h2d", "h", "copy to device"]},
-    "causes": {},
-    "thread_causes": {},
+    "states": {},
+    "thread_states": {},
 }
 
 
@@ -98,36 +98,3 @@ def test_slices_are_decoded_on_the_clock_of_all_hosts(call: Call) -> None:
     assert call("model.devices[0].gaps") == [
         {"startPs": 100, "endPs": 110, "number": 1, "python": None}
     ]
-
-
-def test_a_slice_is_found_by_time(call: Call) -> None:
-    lane = "model.devices[0].lanes[0]"
-    assert call(f"sliceAt({lane}, 112, 112)") is None
-    assert call(f"sliceAt({lane}, 112, 116)")["startPs"] == 115
-    # A slice ends before the time at its end.
-    assert call(f"sliceAt({lane}, 135, 135)") is None
-    assert call(f"sliceAt({lane}, 174, 174)")["startPs"] == 145
-
-
-def test_an_open_device_has_a_row_for_each_lane(call: Call) -> None:
-    kinds = "layOut(model, true).rows.map((row) => row.kind)"
-    assert call(kinds) == ["head", "lane", "lane"]
-    assert call(f"(model.devices[0].isOpen = false, {kinds})") == ["folded"]
-
-
-def test_a_tooltip_says_what_a_slice_is(call: Call) -> None:
-    row = "{ host: model.hosts[0], device: model.devices[0] }"
-    lane = "model.devices[0].lanes[0]"
-    assert call(f"sliceTitle({lane}, {lane}.slices[0])") == "MatMul"
-    assert call(f"sliceLines({row}, {lane}, {lane}.slices[0])") == [
-        "GPU:0, compute",
-        "from 0, 10 ps long",
-        "compute",
-    ]
-    assert call(f"sliceLines({row}, {lane}, {lane}.slices[1])")[-2:] == [
-        "copy to device 16 ps",
-        "stands for 3 events",
-    ]
-    assert "compute 23 ps, copy to device 7 ps" in call(
-        f"sliceLines({row}, {lane}, {lane}.slices[2])"
-    )

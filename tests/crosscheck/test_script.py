@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts import xprof_answers
 from scripts.crosscheck.__main__ import compared, main
 from scripts.crosscheck.comparison import Compared
 from scripts.crosscheck.recount import KNOWN_VERSION
-from scripts.readme import XPROF_PAGE, with_xprof
 from scripts.scenarios.peers import CASES
 from tests.viewers.fake_xprof import VERSION, table, write_fake
 from tests.viewers.snapshot import snapshot
-from traceview.base.errors import UsageError
 
 PAGES = {
     "overview_page": [table([], [], device_core_count="0", input_conclusion="No step time")],
@@ -93,17 +90,3 @@ def test_real_gpu_traces(name: str, shared_traces: Path) -> None:
     kernels = [row for row in rows if row.metric.startswith("kernel")]
     assert len(kernels) > 8
     assert {row.status for row in kernels} <= {"same", "reproduced"}
-
-
-@pytest.mark.xprof
-def test_the_page_has_both_answers() -> None:
-    """Traceview answers right where XProf is known to answer wrong."""
-    text = XPROF_PAGE.read_text(encoding="utf-8")
-    table = xprof_answers.table(xprof_answers.answers())
-    assert with_xprof(text, table) == text, "run python -m scripts.readme"
-
-
-def test_another_xprof_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xprof_answers, "installed_version", lambda: "2.25.0")
-    with pytest.raises(UsageError, match=f"what is known of XProf is of {KNOWN_VERSION}"):
-        xprof_answers.answers()

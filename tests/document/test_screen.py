@@ -73,22 +73,21 @@ def screen(**changes: Any) -> Summary:
     return Summary(**parts | changes)
 
 
-def shown(content: Summary, width: int = 80, *, unicode: bool = True) -> str:
-    return render_screen(content, width=width, color=False, unicode=unicode)
+def shown(content: Summary, width: int = 80) -> str:
+    return render_screen(content, width=width, color=False)
 
 
 def fits(content: Summary) -> None:
     """At most 24 lines of 80 columns for up to four devices, at most 40 ever; no line is wider than the terminal."""
     device_count = sum(len(row.devices) for row in content.anatomy)
     for width in WIDTHS:
-        for unicode in (True, False):
-            lines = shown(content, width, unicode=unicode).splitlines()
-            wide = [line for line in lines if cell_len(line) > width]
-            assert [line for line in wide if "traceview " not in line] == []
-            line_count = sum(max(-(-cell_len(line) // width), 1) for line in lines)
-            assert line_count <= (24 if width >= 80 and device_count <= 4 else 40), width
-            assert [line for line in lines if line != line.rstrip()] == []
-            assert unexplained(lines) == set()
+        lines = shown(content, width).splitlines()
+        wide = [line for line in lines if cell_len(line) > width]
+        assert [line for line in wide if "traceview " not in line] == []
+        line_count = sum(max(-(-cell_len(line) // width), 1) for line in lines)
+        assert line_count <= (24 if width >= 80 and device_count <= 4 else 40), width
+        assert [line for line in lines if line != line.rstrip()] == []
+        assert unexplained(lines) == set()
 
 
 def unexplained(lines: list[str]) -> set[str]:

@@ -81,4 +81,3 @@ def test_every_section_fits_every_width(
             assert all(cell_len(line) <= width or "traceview " in line for line in lines), (
                 section.id
             )
-        assert render_section(section, width=80, color=False, unicode=False).isascii()

@@ -222,7 +222,7 @@ def test_a_full_disk_does_not_end_the_watch(
     prometheus, state = tmp_path / "x.prom", tmp_path / "state.json"
     follower = Follower(logs, None, 5)
     jobs = [watch_module._Job("logs", follower)]
-    outputs = watch_module._Outputs(jobs, (), prometheus, state, is_all_new=False)
+    outputs = watch_module._Outputs(jobs, (), prometheus, state, {}, None, is_once=False)
     follower.begin()
 
     def look() -> tuple[int, list[str]]:

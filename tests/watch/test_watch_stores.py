@@ -52,7 +52,7 @@ def test_a_store_that_fails_does_not_end_the_watch(
     memory: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     follower = Follower(location_of("memory://logs"), None, 5)
-    outputs = _Outputs([_Job("logs", follower)], (), None, None, is_all_new=False)
+    outputs = _Outputs([_Job("logs", follower)], (), None, None, {}, None, is_once=False)
     follower.begin()
 
     def fail(*_: object) -> None:

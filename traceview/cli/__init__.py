@@ -49,10 +49,6 @@ def main() -> None:
         abandon_stdout()
         sys.stderr.write(f"traceview: error: cannot write to standard output: {error.strerror}\n")
         sys.exit(2)
-    finally:
-        if not gc.isenabled():
-            # Nor does it look for garbage among all that it read, as Python does at the end.
-            gc.freeze()
 
 
 def _leave(codes: list[int]) -> None:

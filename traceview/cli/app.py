@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from itertools import groupby
 from typing import Annotated, Any, Final, cast
@@ -37,31 +38,30 @@ _PANEL_OF: Final = {name: panel for panel, names in _PANELS.items() for name in 
 class _Commands(Mapping[str, Any]):
     """The commands by name. Reading one imports its module: a start of one command pays for no other."""
 
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
     def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            panel = _PANEL_OF[name]
-            module = import_module(f"traceview.cli.commands.{name}")
-            function = getattr(module, name)
-            settings = getattr(module, "CONTEXT_SETTINGS", None)
-            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(name, cls=_Command, rich_help_panel=panel, context_settings=settings)(
-                function
-            )
-            made = typer.main.get_command(alone)
-            for parameter in made.params:
-                if parameter.name in getattr(module, "PAIRS", ()):
-                    parameter.nargs = 2
-            self._made[name] = made
-        return self._made[name]
+        return _command(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_PANEL_OF)
 
     def __len__(self) -> int:
         return len(_PANEL_OF)
+
+
+@cache
+def _command(name: str) -> Any:
+    """A command by its name; raises `KeyError` for another one."""
+    panel = _PANEL_OF[name]
+    module = import_module(f"traceview.cli.commands.{name}")
+    settings = getattr(module, "CONTEXT_SETTINGS", None)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    register = alone.command(name, cls=_Command, rich_help_panel=panel, context_settings=settings)
+    register(getattr(module, name))
+    made = typer.main.get_command(alone)
+    for parameter in made.params:
+        if parameter.name in getattr(module, "PAIRS", ()):
+            parameter.nargs = 2
+    return made
 
 
 INTERRUPTED: Final = 130

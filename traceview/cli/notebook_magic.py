@@ -100,7 +100,7 @@ def _show(shell: Any, run: Path | None, problem: CaptureError | None) -> None:
             display: Any = import_module("IPython.display").display
             display(report)
         else:
-            Target(None).write_report(report, None, invocation=Invocation(path))
+            Target(None).write_report(report, invocation=Invocation(path))
     except TraceviewError as error:
         _say(f"note: no report: {error.message}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -80,13 +80,6 @@ def folder_of(text: str) -> Path:
     if not text:
         raise UsageError("the name of the folder is empty", hint="the current directory is .")
     return Path(text)
-
-
-def output_folder(text: str) -> Path:
-    """The folder that `--out` of a capture names; raises `UsageError` for an empty text or an address."""
-    from traceview.capture.record import destination
-
-    return destination.output_folder(text)
 
 
 Logdir = Annotated[
@@ -195,20 +188,23 @@ def hosts_read_by(workers: str | None) -> Readers | None:
     return Cluster(workers)
 
 
-def given_options(context: typer.Context) -> Iterator[tuple[str, str]]:
-    """The options and arguments on the command line: their name, and how the user knows them."""
+def given_options(context: typer.Context) -> dict[str, str]:
+    """The options and arguments on the command line by their names: how the user knows them."""
+    given = {}
     for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
+        name = str(parameter.name)
+        source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             is_option = parameter.param_type_name == "option"
-            shown = (
-                max(parameter.opts, key=len)
-                if is_option
-                else "LOGDIR"
-                if parameter.name in ("subject", "subjects")
-                else str(parameter.name).upper()
-            )
-            yield str(parameter.name), shown
+            given[name] = max(parameter.opts, key=len) if is_option else name.upper()
+    return given
+
+
+def check_mode(context: typer.Context, mode: str, taken: Container[str]) -> None:
+    """Raise `UsageError` for a given option or argument that is not among those that a command takes with `mode`."""
+    for name, shown in given_options(context).items():
+        if name not in taken:
+            raise UsageError(f"{shown} cannot be combined with {mode}")
 
 
 def chosen_devices(values: Sequence[str] | None, known: Sequence[str]) -> frozenset[str]:

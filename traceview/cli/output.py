@@ -73,18 +73,15 @@ class Bundle(Struct, frozen=True):
     def write(self, files: Mapping[str, Iterable[bytes]]) -> None:
         """Write everything, each file given in parts, to another folder, then put it in place."""
         self.check()
-        try:
-            with private_folder(self.folder) as folder:
-                # Not the private folder itself: this one gets the permissions of any new folder.
-                partial = folder / "whole"
-                for name, parts in files.items():
-                    path = partial / name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    with path.open("xb") as file:
-                        file.writelines(parts)
-                self._put_in_place(partial, list(files))
-        except OSError as error:
-            raise UsageError(f"cannot write {self.folder}: {error.strerror or error}") from error
+        with writing(self.folder), private_folder(self.folder) as folder:
+            # Not the private folder itself: this one gets the permissions of any new folder.
+            partial = folder / "whole"
+            for name, parts in files.items():
+                path = partial / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("xb") as file:
+                    file.writelines(parts)
+            self._put_in_place(partial, list(files))
 
     def _put_in_place(self, partial: Path, names: Collection[str]) -> None:
         place, others = self.folder, set(self.names) - set(names)
@@ -121,23 +118,24 @@ _ENDINGS: Final = {
     ".txt": TERMINAL,
 }
 """The formats of files by their endings."""
-_SAMPLE: Final = "█▂▒░≡─·…–µ"
-"""Characters of documents that not every encoding has."""
 
 
 class Target(Struct, frozen=True):
-    """A file to write, or standard output where `path` is None."""
+    """A file to write, or standard output where `path` is None. `columns`: the width that is asked for."""
 
     path: Location | None
     force: bool = False
+    columns: int | None = None
 
     @classmethod
-    def of(cls, path: Location | None, *sources: Location, force: bool) -> Target:
+    def of(
+        cls, path: Location | None, *sources: Location, force: bool, width: int | None = None
+    ) -> Target:
         """The target of `-o PATH`; raises before any work is done if it could not be written anyway.
 
         `sources`: what the command reads, which must not be replaced by what it makes of it.
         """
-        target = cls(None if path is None or str(path) == "-" else path, force)
+        target = cls(None if path is None or str(path) == "-" else path, force, width)
         target.check()
         if target.path is not None:
             for source in sources:
@@ -174,20 +172,10 @@ class Target(Struct, frozen=True):
         return self.is_terminal and not plain
 
     @property
-    def has_unicode(self) -> bool:
-        """Whether the characters of documents can be written there; files are UTF-8."""
-        if self.path is not None or sys.stdout is None:
-            return True
-        try:
-            _SAMPLE.encode(sys.stdout.encoding or "ascii")
-        except (UnicodeEncodeError, LookupError):
-            return False
-        return True
-
-    def width(self, wanted: int | None) -> int:
+    def width(self) -> int:
         """Columns to fill."""
-        if wanted is not None:
-            return wanted
+        if self.columns is not None:
+            return self.columns
         if self.path is not None:
             return _WIDTH_WITHOUT_TERMINAL
         return min(shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns, MOST_WIDTH)
@@ -195,35 +183,31 @@ class Target(Struct, frozen=True):
     def write_report(
         self,
         report: Report,
-        width: int | None,
         *,
         is_full: bool = False,
         invocation: Invocation | None = None,
     ) -> None:
         """Write a report as a terminal shows it: its first screen, or all of it if `is_full` and to a file.
 
-        `width`: what the user asked for. `invocation`: how the commands on the screen name the run.
+        `invocation`: how the commands on the screen name the run.
         """
         from traceview.document.screen import render, render_screen
         from traceview.report.document import document_of, screen_of
 
-        columns, color, unicode = self.width(width), self.has_color, self.has_unicode
+        width, color = self.width, self.has_color
         if is_full or self.path is not None:
             document = document_of(report, is_brief=True, invocation=invocation)
-            self.write(render(document, width=columns, color=color, unicode=unicode))
+            self.write(render(document, width=width, color=color))
             return
         screen = screen_of(report, invocation)
-        self.write(render_screen(screen, width=columns, color=color, unicode=unicode))
+        self.write(render_screen(screen, width=width, color=color))
 
-    def write_sections(self, sections: Iterable[Section], width: int | None) -> None:
+    def write_sections(self, sections: Iterable[Section]) -> None:
         """Write sections as a terminal shows them, one after another."""
         from traceview.document.terminal import render_section
 
-        columns, color, unicode = self.width(width), self.has_color, self.has_unicode
-        texts = (
-            render_section(section, width=columns, color=color, unicode=unicode)
-            for section in sections
-        )
+        width, color = self.width, self.has_color
+        texts = (render_section(section, width=width, color=color) for section in sections)
         self.write("\n".join(texts))
 
     def write_record(
@@ -231,7 +215,6 @@ class Target(Struct, frozen=True):
         record: Any,
         sections: Sequence[Section],
         format_: str,
-        width: int | None,
         *,
         title: str = "",
         page: Callable[[], str] | None = None,
@@ -255,7 +238,7 @@ class Target(Struct, frozen=True):
 
             self.write("\n".join(map(render_section, sections)).encode())
         else:
-            self.write_sections(sections, width)
+            self.write_sections(sections)
 
     def write(self, content: str | bytes) -> None:
         """Write everything. Data (`bytes`) goes out as it is, text in the encoding of the terminal."""
@@ -268,15 +251,12 @@ class Target(Struct, frozen=True):
             write_file(self.path, map(_encoded, parts))
             return
         try:
-            for part in parts:
-                _print(part)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
+            with writing("to standard output"):
+                for part in parts:
+                    _print(part)
+        except UsageError:
             abandon_stdout()
-            raise UsageError(
-                f"cannot write to standard output: {error.strerror or error}"
-            ) from error
+            raise
 
 
 def checked_place(path: Location) -> Location:
@@ -288,14 +268,20 @@ def checked_place(path: Location) -> Location:
         from traceview.store.writing import writable
 
         return writable(path)
-    try:
+    with writing(path), suppress(FileNotFoundError, NotADirectoryError):
         path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot write {path}: {reason}") from None
     return path
+
+
+@contextmanager
+def writing(place: object) -> Iterator[None]:
+    """Turns what goes wrong with a file into a `UsageError` that names the place; a closed pipe stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot write {place}: {error.strerror or error}") from error
 
 
 def _is_same_file(path: Location, source: Location) -> bool:
@@ -331,15 +317,10 @@ def abandon_stdout() -> None:
 
 
 def _print(content: str | bytes) -> None:
-    raw = getattr(sys.stdout, "buffer", None)
-    encoding = sys.stdout.encoding or "utf-8"
-    if raw is None:
-        sys.stdout.write(content if isinstance(content, str) else content.decode())
-    else:
-        sys.stdout.flush()
-        raw.write(
-            content.encode(encoding, "backslashreplace") if isinstance(content, str) else content
-        )
+    if isinstance(content, str):
+        content = content.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
     sys.stdout.flush()
 
 
@@ -349,27 +330,22 @@ def _encoded(part: str | bytes) -> bytes:
 
 def write_file(path: Location, parts: Iterable[bytes]) -> None:
     """Write a file, whole or not at all; raises `UsageError` and `StoreError`."""
-    try:
-        if isinstance(path, Path) and path.exists() and not path.is_file():
-            # A pipe or a device has no content to keep, and no file must replace it.
-            with path.open("wb") as file:
-                file.writelines(parts)
-            return
-        with private_folder(path) as folder:
-            partial = folder / "whole"
-            with partial.open("xb") as file:
-                file.writelines(parts)
-            if isinstance(path, Path):
-                # Behind a link the file is replaced, not the link.
-                partial.replace(os.path.realpath(path))
-            else:
-                from traceview.store.writing import put_file
+    if isinstance(path, Path) and path.exists() and not path.is_file():
+        # A pipe or a device has no content to keep, and no file must replace it.
+        with writing(path), path.open("wb") as file:
+            file.writelines(parts)
+        return
+    with writing(path), private_folder(path) as folder:
+        partial = folder / "whole"
+        with partial.open("xb") as file:
+            file.writelines(parts)
+        if isinstance(path, Path):
+            # Behind a link the file is replaced, not the link.
+            partial.replace(os.path.realpath(path))
+        else:
+            from traceview.store.writing import put_file
 
-                put_file(path, partial)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+            put_file(path, partial)
 
 
 # What a batch system ends cleans up as after Ctrl-C
@@ -384,33 +360,22 @@ _ENDING_SIGNALS: Final = tuple(
 @contextmanager
 def terminable() -> Iterator[None]:
     """Turn SIGTERM and the end of the terminal into `SystemExit(128 + number)`, unless they are handled already."""
-    process = os.getpid()
 
     def terminate(number: int, _frame: FrameType | None) -> Any:
-        if os.getpid() != process:
-            # A forked child ends as it would without us.
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
         raise SystemExit(_SIGNALLED + number)
 
-    handled = [number for number in _ENDING_SIGNALS if _take(number, terminate)]
+    handled = []
+    # No thread but the main one may handle signals.
+    with suppress(ValueError):
+        for number in _ENDING_SIGNALS:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, terminate)
+                handled.append(number)
     try:
         yield
     finally:
         for number in handled:
-            if signal.getsignal(number) is terminate:
-                signal.signal(number, signal.SIG_DFL)
-
-
-def _take(number: int, handler: Callable[[int, FrameType | None], Any]) -> bool:
-    """Handle a signal that is not handled yet; False if it is, or outside the main thread."""
-    if signal.getsignal(number) is not signal.SIG_DFL:
-        return False
-    try:
-        signal.signal(number, handler)
-    except ValueError:
-        return False
-    return True
+            signal.signal(number, signal.SIG_DFL)
 
 
 def say(text: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from shutil import get_terminal_size
 from threading import Event, Thread
 from time import perf_counter
@@ -32,67 +32,50 @@ def reading(path: Location, *, is_here: bool = True) -> Iterator[None]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
-    if is_here and is_remote(path):
-        from traceview.store.ranges import counted
+    ended = Event()
+    with measured() as stages, ExitStack() as stack:
+        transfer = None
+        if is_here and is_remote(path):
+            from traceview.store.ranges import counted
 
-        with counted() as transfer, _shown(lambda: _transferred(transfer)):
-            yield
-        return
-    with _shown(str):
+            transfer = stack.enter_context(counted())
+        thread = Thread(target=_show, args=(stages, transfer, ended), daemon=True)
+        # In a container for instance no more threads may be started.
+        with suppress(RuntimeError):
+            thread.start()
+            stack.callback(thread.join)
+        stack.callback(ended.set)
         yield
 
 
-@contextmanager
-def _shown(amount: Callable[[], str]) -> Iterator[None]:
-    """Shows the stage of what runs inside; `amount`: how much is read."""
-    ended = Event()
-    with measured() as stages:
-
-        def show() -> None:
-            shown = ""
-            pause = PATIENCE_SECONDS
-            while not ended.wait(pause):
-                # A line that wraps could not be taken back.
-                text = _text(stages, amount)[: max(1, get_terminal_size().columns - 1)]
-                if text != shown:
-                    _write(f"\r{text}{' ' * (len(shown) - len(text))}")
-                shown, pause = text, _EVERY_SECONDS
-            if shown:
-                _write(f"\r{' ' * len(shown)}\r")
-
-        thread = Thread(target=show, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            # No more threads may be started, in a container for instance.
-            yield
-            return
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+def _show(stages: Stages, transfer: Transfer | None, ended: Event) -> None:
+    """Renew the line until the work has ended, then take it back."""
+    shown, pause = "", PATIENCE_SECONDS
+    while not ended.wait(pause):
+        # A line that wraps could not be taken back.
+        text = _text(stages, transfer)[: max(1, get_terminal_size().columns - 1)]
+        _write(f"\r{text.ljust(len(shown))}")
+        shown, pause = text, _EVERY_SECONDS
+    if shown:
+        _write(f"\r{' ' * len(shown)}\r")
 
 
-def _text(stages: Stages, amount: Callable[[], str]) -> str:
+def _text(stages: Stages, transfer: Transfer | None) -> str:
     """The stage, and while files are read how much that is."""
     if stages.current not in ("", "reading files"):
         return f"{stages.current} …"
+    from traceview.document.numbers import size
+
     several = f", file {stages.detail}" if stages.detail not in ("", "1 of 1") else ""
-    return f"reading {amount()}".rstrip() + f"{several} …"
+    amount = ""
+    if transfer is not None and transfer.total_bytes:
+        amount = f" {size(transfer.done_bytes)} of {size(transfer.total_bytes)}"
+    return f"reading{amount}{several} …"
 
 
 def _write(text: str) -> None:
     sys.stderr.write(text.encode(sys.stderr.encoding, "replace").decode(sys.stderr.encoding))
     sys.stderr.flush()
-
-
-def _transferred(transfer: Transfer) -> str:
-    from traceview.document import numbers
-
-    if not transfer.total_bytes:
-        return ""
-    return f"{numbers.size(transfer.done_bytes)} of {numbers.size(transfer.total_bytes)}"
 
 
 _LEAST_SECONDS: Final = 0.0005
@@ -113,30 +96,15 @@ def said() -> Iterator[None]:
                 yield
         finally:
             seconds = {_START: begun - STARTED, **stages.seconds}
-            rest = seconds.pop(_REST)
+            seconds[_REST] = seconds.pop(_REST)
             if sys.stderr is not None:
-                sys.stderr.write("\n".join(_lines(seconds, dict(stages.beside), rest)) + "\n")
+                sys.stderr.write("\n".join(_lines(seconds, dict(stages.beside))) + "\n")
 
 
-def _lines(seconds: Mapping[str, float], beside: Mapping[str, float], rest: float) -> Iterator[str]:
-    """The sum of the stages, and a line for each; `beside`: those of a second thread, in a column of their own."""
-    names = dict.fromkeys((*seconds, *beside, _REST))
-    seconds = {**seconds, _REST: rest}
-    total = f"traceview: {sum(seconds.values()):.3f} s, of which"
-    if not beside:
-        yield total
-        yield from (f"{_cell(seconds, name)}  {name}" for name in names if _takes(seconds, name))
-        return
-    yield f"{total} (beside: what a second thread did meanwhile)"
-    yield f"{'':11}{'beside':>11}"
-    for name in names:
-        if _takes(seconds, name) or _takes(beside, name):
-            yield f"{_cell(seconds, name)}{_cell(beside, name)}  {name}"
-
-
-def _takes(seconds: Mapping[str, float], name: str) -> bool:
-    return seconds.get(name, 0.0) > _LEAST_SECONDS
-
-
-def _cell(seconds: Mapping[str, float], name: str) -> str:
-    return f"{seconds[name]:9.3f} s" if _takes(seconds, name) else " " * 11
+def _lines(seconds: Mapping[str, float], beside: Mapping[str, float]) -> Iterator[str]:
+    """The sum of the stages, and a line for each; `beside`: what a second thread did meanwhile."""
+    yield f"traceview: {sum(seconds.values()):.3f} s, of which"
+    for stages, where in ((seconds, ""), (beside, ", meanwhile in a second thread")):
+        for name, of_stage in stages.items():
+            if of_stage > _LEAST_SECONDS:
+                yield f"{of_stage:9.3f} s  {name}{where}"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib import import_module
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from msgspec import Struct
@@ -26,12 +24,7 @@ if TYPE_CHECKING:
     from traceview.report.model import Report
     from traceview.trace.model import Trace
     from traceview.trace.sidecar.hang import Hang
-
-
-def _import_quietly(module: str) -> None:
-    """Import what comes after reading. What fails here fails again, and is said, where it is needed."""
-    with suppress(BaseException):
-        import_module(module)
+    from traceview.trace.windows import StepRange, WindowKind
 
 
 def reports_at(
@@ -63,25 +56,24 @@ class Source(Struct, frozen=True):
     run: str | None
     salvage: bool
     workers: str | None
-    choices: dict[str, Any]
+    window: WindowKind
+    steps: StepRange | None
 
     @classmethod
     def of(cls, context: typer.Context, logdir: Location) -> Source:
         """Read the options of a command; raises `UsageError` for one that cannot be read, or that a saved report cannot follow."""
         given = context.params
         is_saved = is_saved_report(logdir)
-        for name, shown in given_options(context) if is_saved else ():
+        for name, shown in given_options(context).items() if is_saved else ():
             if name in OF_RUN:
                 raise UsageError(
                     f"{shown} needs a trace, and {logdir} is a saved report",
                     hint="give the log directory instead",
                 )
-        hosts_read_by(given["workers"])
-        choices = {
-            "window": given["window"],
-            "steps": step_range(given["steps"]),
-        }
-        return cls(logdir, is_saved, given["run"], given["salvage"], given["workers"], choices)
+        run, salvage, workers = given["run"], given["salvage"], given["workers"]
+        hosts_read_by(workers)
+        steps = step_range(given["steps"])
+        return cls(logdir, is_saved, run, salvage, workers, given["window"], steps)
 
     def report(
         self, *, top: int | None = None, lanes: bool = False, is_for_screen: bool = False
@@ -105,7 +97,8 @@ class Source(Struct, frozen=True):
                 top=TOP_OPS if top is None else top,
                 lanes=lanes,
                 is_for_screen=is_for_screen,
-                **self.choices,
+                window=self.window,
+                steps=self.steps,
             )
         if self.salvage and lanes:
             from msgspec.structs import replace
@@ -114,20 +107,12 @@ class Source(Struct, frozen=True):
         return report
 
     @contextmanager
-    def trace(
-        self, needed_next: str = "traceview.report.build", *, with_digests: bool = True
-    ) -> Iterator[Trace]:
-        """The run, while its progress is shown. `needed_next`: the module that is imported while files are read.
-
-        `with_digests`: as of `load`.
-        """
+    def trace(self, *, with_digests: bool = True) -> Iterator[Trace]:
+        """The run, while its progress is shown. `with_digests`: as of `load`."""
         with stage("importing"):
             from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
 
-        # Files are decoded without Python's lock, so that what comes next is imported meanwhile.
-        with suppress(RuntimeError):
-            Thread(target=_import_quietly, args=(needed_next,), daemon=True).start()
         readers = hosts_read_by(self.workers)
         with reading(self.logdir, is_here=readers is None):
             yield load(
@@ -140,11 +125,11 @@ class Source(Struct, frozen=True):
 
     @contextmanager
     def context(self) -> Iterator[Context]:
-        """The context of all rows of the window."""
-        with self.trace() as trace:
+        """The context of all rows of the window, of files without digests: no table has them."""
+        with self.trace(with_digests=False) as trace:
             from traceview.report.build import context_of
 
-            yield context_of(trace, window=self.choices["window"], steps=self.choices["steps"])
+            yield context_of(trace, window=self.window, steps=self.steps)
 
     @contextmanager
     def analyzed_context(self) -> Iterator[tuple[Context, Report]]:
@@ -152,16 +137,16 @@ class Source(Struct, frozen=True):
         with self.context() as context:
             from traceview.report.build import report_of
 
-            window, steps = self.choices["window"], self.choices["steps"]
-            yield context, report_of(context, window=window, steps=steps, is_for_screen=True)
+            yield (
+                context,
+                report_of(context, window=self.window, steps=self.steps, is_for_screen=True),
+            )
 
 
 # Hangs
 
 
-def show_hangs(
-    target: Target, logdir: Location, width: int | None, *, as_json: bool, is_redacted: bool
-) -> bool:
+def show_hangs(target: Target, logdir: Location, *, as_json: bool, is_redacted: bool) -> bool:
     """Print the reports of hangs below a folder in which there is no trace; whether there are any.
 
     Raises `TraceFormatError` for a report that is none.
@@ -171,19 +156,17 @@ def show_hangs(
         from traceview.report.redaction import redacted_record
 
         hangs = [redacted_record(hang) for hang in hangs]
-    _write(target, hangs, width, as_json=as_json)
-    return bool(hangs)
-
-
-def _write(target: Target, hangs: list[Hang], width: int | None, *, as_json: bool) -> None:
+    if not hangs:
+        return False
     from traceview.analysis.machine.hang import content_of, hang_document
-    from traceview.document.json_text import dumped
 
-    if as_json and hangs:
+    if as_json:
+        from traceview.document.json_text import dumped
+
         target.write(dumped({"schema_version": 1, "hangs": list(map(content_of, hangs))}))
-    elif not as_json:
-        for hang in hangs:
-            target.write_sections([hang_document(hang)], width)
+    else:
+        target.write_sections(map(hang_document, hangs))
+    return True
 
 
 def _hangs_below(folder: Location) -> Iterator[Hang]:
@@ -193,12 +176,6 @@ def _hangs_below(folder: Location) -> Iterator[Hang]:
     if is_remote(folder):
         for below, _, _ in folder.walk():
             yield from map(read_hang, hang_files(below))
-        return
-    try:
-        is_folder = folder.is_dir()
-    except OSError:  # a name that no file can have
-        is_folder = False
-    if not is_folder:
         return
     for directory, _, _ in sorted(os.walk(str(folder))):
         for path in hang_files(Path(directory)):

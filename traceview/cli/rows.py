@@ -5,15 +5,15 @@ A table imports its topic when it is asked for: all topics take as long as readi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.facts.selection import Selection
-from traceview.analysis.measures.context import Context, Options, View
+from traceview.analysis.measures.context import Context, View
 from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices, time_words
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.errors import TraceFormatError
@@ -33,30 +33,20 @@ from traceview.trace.device.table import (
     table,
     texts,
 )
-from traceview.trace.model import Trace
-from traceview.trace.reading.locate import FileSummary, find_runs, newest_readable, summarize
-from traceview.trace.windows import StepRange, WindowKind
+from traceview.trace.reading.locate import find_runs, newest_readable, summarize
 from traceview.xplane.source import NOT_A_TRACE
 
 
 class Request(Struct, frozen=True, dict=True):
-    """The request for a table: a part of a trace, the `devices` to show, by key, and the rows to choose.
+    """The request for a table: the part of a run, the `devices` to show, by key, and the rows to choose.
 
     `has_chosen`: the devices were named.
     """
 
-    trace: Trace
-    selection: Selection
+    context: Context
     devices: frozenset[str]
     has_chosen: bool
     choice: Choice
-    window: WindowKind
-    steps: StepRange | None
-
-    @cached_property
-    def context(self) -> Context:
-        """The context that topics are computed from."""
-        return Context(self.trace, self.selection, Options(top=None))
 
     @cached_property
     def view(self) -> View:
@@ -64,7 +54,7 @@ class Request(Struct, frozen=True, dict=True):
 
         Of many devices only those that differ from the others have rows of their own, unless devices were named.
         """
-        trace = self.trace
+        trace = self.context.trace
         others: tuple[str, ...] = ()
         if len(trace.device_list) > MOST_ROWS and not self.has_chosen:
             from traceview.analysis.gpu_time import device_time
@@ -93,12 +83,15 @@ def _of_topic(name: str, request: Request) -> Answer:
     rows, result = table_of(request.context, name), request.context.result(topic)
     if isinstance(result, Skipped):
         return Answer(rows, remark=result.reason)
-
-    def sections(_: Table) -> Iterator[doc.Section | None]:
-        return (section_of(request.view, result) for section_of in topic.sections)
-
-    is_whole = not request.choice.is_made and not request.has_chosen
-    return Answer(rows, sections if is_whole else None, order=_ORDERS.get(name, ""))
+    choice = request.choice
+    is_whole = not (choice.states or choice.least_ps or choice.sort or choice.top)
+    return Answer(
+        rows,
+        (lambda _: (section_of(request.view, result) for section_of in topic.sections))
+        if is_whole and not request.has_chosen
+        else None,
+        order=_ORDERS.get(name, ""),
+    )
 
 
 def answer_of(name: str, request: Request) -> Answer:
@@ -124,7 +117,35 @@ def answer_of(name: str, request: Request) -> Answer:
         sections=None if sections is None else lambda _: sections(chosen),
         left_out_count=made.left_out_count + made.rows.count - rows.count,
         order="" if choice.sort else made.order,
+        about=_about(request.context),
+        head=tuple(_head(request.context)),
     )
+
+
+def _head(context: Context) -> Iterator[str]:
+    """The run and window of the rows."""
+    yield f"run {context.trace.run}"
+    windows = context.selection.windows.values()
+    lengths = dict.fromkeys(numbers.time(window.length_ps) for window in windows)
+    yield f"window {' and '.join(lengths)}" if lengths else "no window"
+
+
+def _about(context: Context) -> dict[str, Any]:
+    """The run and windows of the rows as data."""
+    trace = context.trace
+    return {
+        "logdir": str(trace.logdir),
+        "run": trace.run,
+        "windows": [
+            {
+                "host": trace.hosts[host].name,
+                "kind": window.kind,
+                "start_ps": window.start_ps,
+                "end_ps": window.end_ps,
+            }
+            for host, window in context.selection.windows.items()
+        ],
+    }
 
 
 def _gaps(request: Request) -> Answer:
@@ -132,25 +153,26 @@ def _gaps(request: Request) -> Answer:
     from traceview.analysis.gpu_time.idle import gap_table_section
     from traceview.analysis.measures.idle_report import gap_table
 
-    choice, trace, idle = request.choice, request.trace, request.context.idle
+    choice, context = request.choice, request.context
     # A row has a dozen texts, so only those that are shown are made.
     rows, left_out_count = gap_table(
-        request.context,
+        context,
         devices=request.devices,
         states=choice.states,
         least_ps=choice.least_ps,
         top=None if choice.sort else choice.top_or(TABLES["gaps"].top),
     )
+    trace, windows, gaps = context.trace, context.selection.windows, context.idle.gaps
     starts_ps = {
-        trace.device_key(device): request.selection.windows[trace.device_list[device].host].start_ps
-        for device in idle.gaps
+        trace.device_key(device): windows[trace.device_list[device].host].start_ps
+        for device in gaps
     }
     return Answer(
         rows,
         lambda shown: [gap_table_section(shown, starts_ps, choice.states)],
         left_out_count,
         order="longest first",
-        remark="" if idle.gaps else "the trace holds no device event",
+        remark="" if gaps else "the trace holds no device event",
     )
 
 
@@ -188,13 +210,12 @@ def _collectives(request: Request) -> Answer:
     """Each device in each collective: the shortest time in it is its transfer, the rest of the others is waiting."""
     from traceview.analysis.exchange import collectives
 
-    choice, context = request.choice, request.context
-    top = choice.top_or(TABLES["collectives"].top)
-    is_ranked = choice.sort or choice.least_ps
-    rows, left_out_count = collectives.collective_table(
-        context, request.devices, None if is_ranked else top
-    )
-    result = context.result(collectives.ANALYSIS)
+    choice, kind = request.choice, TABLES["collectives"]
+    rows, top = table_of(request.context, "collectives"), choice.top_or(kind.top)
+    is_cut = not choice.sort and top is not None and len(set(rows["collective"])) > top
+    if is_cut:
+        rows = arranged(rows, kind, Choice(sort="wait_ps"), None)
+    result = request.context.result(collectives.ANALYSIS)
 
     def sections(rows: Table) -> Iterator[doc.Section | None]:
         view = request.view
@@ -204,23 +225,16 @@ def _collectives(request: Request) -> Answer:
         shown = [at for at, (key, is_last) in places if is_last or key not in view.others]
         yield collectives.collective_rows_section(rows.at(shown))
 
-    is_shortened = top is not None and left_out_count and not is_ranked
-    return Answer(
-        rows,
-        sections,
-        left_out_count,
-        order="longest waiting first" if is_shortened else "",
-        remark=result.reason if isinstance(result, Skipped) and not rows.count else "",
-    )
+    reason = result.reason if isinstance(result, Skipped) else ""
+    order = "longest waiting first" if is_cut else ""
+    return Answer(rows, sections, order=order, remark="" if rows.count else reason)
 
 
 def _findings(request: Request) -> Answer:
     """Each finding of the report, the one that costs most first."""
     from traceview.report.build import report_of
 
-    report = report_of(
-        request.context, window=request.window, steps=request.steps, is_for_screen=True
-    )
+    report = report_of(request.context, window="auto", steps=None, is_for_screen=True)
     every, states = report.findings, set(request.choice.states)
     shown = [
         finding
@@ -293,55 +307,54 @@ def run_answer(logdir: Location, choice: Choice) -> Answer:
         texts("damage", [file.damage for _, file in files]),
     )
     shown = arranged(rows, _RUNS, choice, choice.top)
-    names = list(dict.fromkeys(shown["run"]))
-    of_names = [pair for name in names for pair in files if pair[0].name == name]
     return Answer(
         rows=shown,
-        sections=lambda _: [_run_section([(run.name, file) for run, file in of_names], chosen)],
+        sections=lambda shown: [_run_section(list(shown.rows()), can_read=chosen is not None)],
         left_out_count=rows.count - shown.count,
         about={"logdir": str(logdir)},
         code=TraceFormatError.exit_code if chosen is None else 0,
     )
 
 
-def _run_section(files: Sequence[tuple[str, FileSummary]], chosen: str | None) -> doc.Section:
-    """A row per file; `chosen`: the name of the run that `analyze` reads by default, None if none can be read."""
-    first = dict(reversed([(run, file) for run, file in files]))
+def _run_section(rows: Sequence[Mapping[str, Any]], *, can_read: bool) -> doc.Section:
+    """A row per file; a star marks the run that `analyze` reads by default."""
+    first = {row["run"]: row for row in reversed(rows)}
 
-    def name_of(row: tuple[str, FileSummary]) -> str:
-        """The name of a run in its first row, with a star if it is the one to read."""
-        run, file = row
-        return f"{'*' if run == chosen else ' '} {run}" if first[run] is file else ""
+    def name_of(row: Mapping[str, Any]) -> str:
+        """The name of a run in its first row."""
+        mark = "*" if row["is_default"] else " "
+        return f"{mark} {row['run']}" if first[row["run"]] is row else ""
 
-    def length_ps(row: tuple[str, FileSummary]) -> int | None:
-        return None if row[1].duration_ns is None else row[1].duration_ns * 1000
+    def length_ps(row: Mapping[str, Any]) -> int | None:
+        return None if row["duration_ns"] is None else row["duration_ns"] * 1000
 
     columns = (
         Shown("run", name_of, kind="name"),
-        Shown("started", lambda row: numbers.date(row[1].profile_start_ns), 2),
+        Shown("started", lambda row: numbers.date(row["started_ns"]), 2),
         Shown("length", length_ps, 3, "time"),
-        Shown("host", lambda row: row[1].host, 1, "name"),
-        Shown("devices", lambda row: _devices_in(row[1])),
-        Shown("size", lambda row: row[1].bytes, 4, "bytes"),
+        Shown("host", itemgetter("host"), 1, "name"),
+        Shown("devices", _devices_in),
+        Shown("size", itemgetter("bytes"), 4, "bytes"),
     )
     remark = (
-        "No run can be read."
-        if chosen is None
-        else "* is the run that `traceview analyze` reads by default; `--run NAME` chooses another."
+        "* is the run that `traceview analyze` reads by default; `--run NAME` chooses another."
+        if can_read
+        else "No run can be read."
     )
-    damage = [f"{run}, {file.host}: {file.damage}" for run, file in files if file.damage]
+    damage = [f"{row['run']}, {row['host']}: {row['damage']}" for row in rows if row["damage"]]
     return doc.Section(
         "runs",
         "Runs",
-        (*shown_table("Runs", files, columns), *doc.notes(*damage), *doc.remarks(remark)),
+        (*shown_table("Runs", rows, columns), *doc.notes(*damage), *doc.remarks(remark)),
     )
 
 
-def _devices_in(file: FileSummary) -> str:
-    if file.damage is not None:
-        return NOT_A_TRACE if file.damage.startswith(NOT_A_TRACE) else "damaged"
-    if not file.device_names:
+def _devices_in(row: Mapping[str, Any]) -> str:
+    if row["damage"] is not None:
+        return NOT_A_TRACE if row["damage"].startswith(NOT_A_TRACE) else "damaged"
+    names = row["devices"].split()
+    if not names:
         return "no GPU"
-    kinds = [name.partition(":")[0] for name in file.device_names]
+    kinds = [name.partition(":")[0] for name in names]
     counts = " + ".join(numbers.plural(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
-    return f"{counts}, {len(file.device_names_with_lines)} with events"
+    return f"{counts}, {len(row['devices_with_events'].split())} with events"

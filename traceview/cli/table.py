@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -44,11 +44,6 @@ class Choice(Struct, frozen=True):
         """The number of rows to show: on a terminal `of_terminal` if none is asked for."""
         return of_terminal if self.top is None and self.is_terminal else self.top
 
-    @property
-    def is_made(self) -> bool:
-        """Whether rows are chosen or sorted."""
-        return bool(self.states or self.least_ps or self.sort or self.top)
-
 
 class Answer(Struct, frozen=True):
     """The rows of a table.
@@ -74,27 +69,17 @@ class Answer(Struct, frozen=True):
 def arranged(rows: Table, kind: TableKind, choice: Choice, top: int | None) -> Table:
     """The rows of a table of this kind that are asked for, in the order that is asked for; `top`: so many."""
     groups = rows[kind.within] if kind.within else [None] * rows.count
-    things = (rows[name] for name in kind.things)
-    names = zip(*things, strict=True) if kind.things else range(rows.count)
-    thing_of = list(zip(groups, names, strict=True))
-    places = list(range(rows.count))
-    if choice.least_ps and kind.length:
-        lengths = rows[kind.length]
-        places = [at for at in places if (lengths[at] or 0) >= choice.least_ps]
+    columns = (rows[name] for name in kind.things)
+    things = list(zip(*columns, strict=True)) if kind.things else range(rows.count)
+    lengths = rows[kind.length] if kind.length and choice.least_ps else None
     keys = _sort_keys(rows, choice.sort or kind.sort)
-    largest: dict[tuple[Any, Any], Any] = {}
-    for at in places:
-        thing = thing_of[at]
-        largest[thing] = min(largest.get(thing, keys[at]), keys[at])
-    place_of_group = {group: place for place, group in enumerate(dict.fromkeys(groups))}
-    rank: dict[tuple[Any, Any], tuple[int, int]] = {}
-    counts: Counter[Any] = Counter()
-    for thing in sorted(largest, key=largest.__getitem__):
-        counts[thing[0]] += 1
-        if top is None or counts[thing[0]] <= top:
-            rank[thing] = (place_of_group[thing[0]], counts[thing[0]])
-    shown = (at for at in places if thing_of[at] in rank)
-    return rows.at(sorted(shown, key=lambda at: rank[thing_of[at]]))
+    # By group, then by thing in the order of its largest row.
+    places: dict[Any, dict[Any, list[int]]] = {group: {} for group in groups}
+    for at in sorted(range(rows.count), key=keys.__getitem__):
+        if lengths is None or (lengths[at] or 0) >= choice.least_ps:
+            places[groups[at]].setdefault(things[at], []).append(at)
+    shown = (sorted(at) for group in places.values() for at in islice(group.values(), top))
+    return rows.at(list(chain.from_iterable(shown)))
 
 
 def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
@@ -131,9 +116,7 @@ def checked_format(asked: str | None, target: Target) -> str:
 # Writing
 
 
-def content(
-    target: Target, format_: str, answer: Answer, width: int | None
-) -> Iterable[str | bytes]:
+def content(target: Target, format_: str, answer: Answer) -> Iterable[str | bytes]:
     """The output, part by part."""
     rows = answer.rows
     if format_ == "parquet":
@@ -149,7 +132,7 @@ def content(
     from traceview.document.page import Page
     from traceview.document.terminal import add_section
 
-    page = Page(target.width(width), target.has_color, target.has_unicode)
+    page = Page(target.width, target.has_color)
     page.facts(_head(answer))
     for section in answer.sections(rows) if answer.sections else [_plain_section(rows)]:
         if section is not None:

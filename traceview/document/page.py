@@ -1,4 +1,4 @@
-"""Holds the lines of a text page: how wide it is, whether it has colour, and which characters it can show."""
+"""Holds the lines of a text page: how wide it is, and whether it has colour."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ NARROWEST: Final = 40
 WIDEST_PROSE: Final = 110
 """Columns from which on a sentence is hard to follow; tables and timelines may be wider."""
 
+BETWEEN: Final = " · "
+"""The separator of facts."""
+
+ELLIPSIS: Final = "…"
 _WORD: Final = re.compile(r"\s*(\S+)\s*")
 _CODE_STYLE: Final = "cyan"
 _BLANK: Final = "\ue000"
@@ -25,11 +29,10 @@ _BLANK: Final = "\ue000"
 
 
 class Page(Struct):
-    """Lines so far, and how to add more. Every text goes through `text` or `styled`, never as markup."""
+    """Lines so far, and how to add more. Every text is sanitized, and none is markup."""
 
     width: int
     color: bool = False
-    unicode: bool = True
     _lines: list[Text] = field(default_factory=list)
     _remarks: set[tuple[Sentence, str]] = field(default_factory=set)
 
@@ -45,29 +48,15 @@ class Page(Struct):
         """Lines so far, as a terminal shows them: one that is wider than the page takes several."""
         return sum(max(-(-cell_len(line.plain) // self.width), 1) for line in self._lines)
 
-    @property
-    def between(self) -> str:
-        """The separator of facts."""
-        return " · " if self.unicode else " | "
-
-    @property
-    def ellipsis(self) -> str:
-        """The ellipsis."""
-        return "…" if self.unicode else "..."
-
-    def text(self, text: str) -> str:
-        """`text` as this page can show it."""
-        return sanitize(text, unicode=self.unicode)
-
     def styled(self, text: str, style: str = "") -> Text:
-        """`text` as this page can show it, with a style."""
-        return Text(self.text(text), style)
+        """`text` as a page can show it, with a style."""
+        return Text(sanitize(text), style)
 
     def phrase(self, sentence: Sentence, style: str = "") -> Text:
         """A sentence, its code in a colour of its own; a command is not broken, so that it can be copied."""
         text = Text(style=style)
         for piece in pieces(sentence):
-            written = self.text(piece.text)
+            written = sanitize(piece.text)
             if piece.kind == "code":
                 is_command = written.startswith("traceview ")
                 text.append(written.replace(" ", _BLANK) if is_command else written, _CODE_STYLE)
@@ -77,12 +66,12 @@ class Page(Struct):
 
     def middle(self, text: str, width: int, *, head: float = 0.5) -> str:
         """`text` in at most `width` columns, what is left out in the middle replaced by an ellipsis."""
-        text = self.text(text)
+        text = sanitize(text)
         if cell_len(text) <= width:
             return text
-        room = max(width - len(self.ellipsis), 0)
+        room = max(width - len(ELLIPSIS), 0)
         front = round(room * head)
-        return f"{_front(text, front)}{self.ellipsis}{_front(text[::-1], room - front)[::-1]}"[
+        return f"{_front(text, front)}{ELLIPSIS}{_front(text[::-1], room - front)[::-1]}"[
             : max(width, 1)
         ]
 
@@ -118,8 +107,8 @@ class Page(Struct):
         lines = list(_lines_of(content, room))
         if most_lines is not None and len(lines) > most_lines:
             lines = lines[:most_lines]
-            kept = _front(lines[-1].plain.rstrip(), room - len(self.ellipsis)).rstrip()
-            lines[-1] = Text(kept + self.ellipsis, lines[-1].style)
+            kept = _front(lines[-1].plain.rstrip(), room - len(ELLIPSIS)).rstrip()
+            lines[-1] = Text(kept + ELLIPSIS, lines[-1].style)
         for place, line in enumerate(lines):
             line.rstrip()
             lead = label if label is not None and place == 0 else Text()
@@ -148,21 +137,25 @@ class Page(Struct):
             self.prose(before)
             self.line(command)
 
-    def facts(self, facts: Iterable[Text | Sentence], *, between: str = "") -> None:
-        """Add short facts on as few lines as hold them; one too long for a line loses its middle."""
-        between = between or self.between
-        lines: list[Text] = []
+    def facts(
+        self,
+        facts: Iterable[Text | Sentence],
+        *,
+        between: str = BETWEEN,
+        most_lines: int | None = None,
+    ) -> None:
+        """Add short facts on as few lines as hold them; one too long for a line loses its middle.
+
+        What `most_lines` do not hold is left out.
+        """
+        pieces = []
         for fact in facts:
             piece = fact if isinstance(fact, Text) else self.phrase(fact)
             if cell_len(piece.plain) > self.width:
                 whole = piece.plain.replace(_BLANK, " ")
                 piece = Text(self.middle(whole, self.width), piece.style)
-            joined = Text().join([lines[-1], self.styled(between), piece]) if lines else piece
-            if lines and cell_len(joined.plain) <= self.width:
-                lines[-1] = joined
-            else:
-                lines.append(piece)
-        self._lines += lines
+            pieces.append(piece)
+        self._lines += in_lines(pieces, self.width, between)[:most_lines]
 
     def render(self) -> str:
         """All lines, with colours if the page has any, and no blanks at their ends."""
@@ -189,6 +182,18 @@ class Page(Struct):
             line.rstrip()
             console.print(line, no_wrap=True, overflow="ignore", crop=False)
         return out.getvalue()
+
+
+def in_lines(pieces: Iterable[Text], width: int, between: str) -> list[Text]:
+    """The pieces on as few lines as hold them, each whole."""
+    lines: list[Text] = []
+    for piece in pieces:
+        joined = Text().join([lines[-1], Text(between), piece]) if lines else piece
+        if lines and cell_len(joined.plain) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(piece)
+    return lines
 
 
 def _lines_of(text: Text, width: int) -> Iterator[Text]:

@@ -11,35 +11,14 @@ from typing import Final
 MOST: Final = 2000
 """Characters of one text that are looked at; the middle of a longer one is left out."""
 
-_PLAIN: Final = str.maketrans(
-    {
-        "–": "-",
-        "—": "-",
-        "…": "...",
-        "·": "-",
-        "×": "x",
-        "µ": "u",
-        "≥": ">=",
-        "≤": "<=",
-        "→": "->",
-        "’": "'",
-    }
-)
 
-
-def sanitize(text: str, *, unicode: bool = True) -> str:
-    """`text` on one line, without control, bidirectional or invisible characters.
-
-    Without `unicode` the result is ASCII: typography is simplified and the rest escaped.
-    """
+def sanitize(text: str) -> str:
+    """`text` on one line, without control, bidirectional or invisible characters."""
     if len(text) > MOST:
-        ellipsis = "…" if unicode else "..."
-        text = f"{text[: MOST // 2]}{ellipsis}{text[-MOST // 2 :]}"
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    if unicode or text.isascii():
+        text = f"{text[: MOST // 2]}…{text[-MOST // 2 :]}"
+    if text.isprintable():
         return text
-    return text.translate(_PLAIN).encode("ascii", "backslashreplace").decode("ascii")
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shortened(text: str, most: int, *, part: int = 2) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -11,8 +11,9 @@ from rich.text import Text
 
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.page import WIDEST_PROSE, Page
+from traceview.document.page import BETWEEN, WIDEST_PROSE, Page, in_lines
 from traceview.document.phrase import Sentence, ended, phrase
+from traceview.document.sanitize import sanitize
 from traceview.document.terminal import add_section, bar_text, letter_of
 from traceview.document.vocabulary import Look
 
@@ -33,6 +34,7 @@ _WIDEST_LABEL: Final = 32
 _BESIDE_LABEL: Final = 16
 _NARROWEST_BAR: Final = 10
 _GAP: Final = 2
+_APART: Final = "  "
 _REST: Final = "other"
 
 
@@ -64,16 +66,16 @@ _ROOMS: Final = (
 """From the roomiest to the tightest: the answer and the devices come before further findings."""
 
 
-def render_screen(screen: doc.Summary, *, width: int, color: bool, unicode: bool = True) -> str:
+def render_screen(screen: doc.Summary, *, width: int, color: bool) -> str:
     """The screen: at most 24 lines for up to four devices, at most 40 for more.
 
-    Only a command may be wider than `width` columns. `color`: with escape sequences of the 16 colours. `unicode`: False for a terminal that shows ASCII only.
+    Only a command may be wider than `width` columns. `color`: with escape sequences of the 16 colours.
     """
     device_count = sum(len(row.devices) for row in screen.anatomy)
     most_lines = FEW_LINES if device_count <= FEW_DEVICES else MOST_LINES
     page = Page(width)
     for room in _ROOMS:
-        page = Page(min(width, WIDEST_PROSE), color, unicode)
+        page = Page(min(width, WIDEST_PROSE), color)
         _add_screen(page, screen, room)
         if page.line_count <= most_lines:
             break
@@ -85,14 +87,13 @@ def render(
     *,
     width: int,
     color: bool,
-    unicode: bool = True,
     most_lines: int = MOST_FULL_LINES,
 ) -> str:
     """The whole document in `most_lines`: what matters most first, then the commands that print what has no room.
 
     Other arguments as for `render_screen`; a table may be as wide as the terminal.
     """
-    page = Page(width, color, unicode)
+    page = Page(width, color)
     _add_head(page, document.summary, _ROOMS[0])
     page.gap()
     _add_trust(page, document.summary, 2)
@@ -145,7 +146,7 @@ def _add_screen(page: Page, screen: doc.Summary, room: _Room) -> None:
 
 def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
     """Add the recorded run on one line, the answer with what to do, and a bar per device."""
-    page.facts(_first_line(page, screen.captured))
+    page.facts(screen.captured, most_lines=1)
     if room.gaps:
         page.gap()
     label = _severity(page, screen.label) if screen.label else None
@@ -169,19 +170,8 @@ def _add_trust(page: Page, screen: doc.Summary, most_lines: int) -> None:
     page.prose(_joined(page, screen.trust, ink), most_lines=most_lines)
 
 
-def _first_line(page: Page, facts: tuple[Sentence, ...]) -> Iterator[Text]:
-    """As many facts as one line holds; at least the first."""
-    used = 0
-    for place, fact in enumerate(facts):
-        text = page.phrase(fact)
-        used += cell_len(text.plain) + cell_len(page.between) * (place > 0)
-        if place and used > page.width:
-            return
-        yield text
-
-
 def _joined(page: Page, facts: tuple[Sentence, ...], ink: str) -> Text:
-    return page.styled(page.between).join(page.phrase(fact, ink) for fact in facts)
+    return Text(BETWEEN).join(page.phrase(fact, ink) for fact in facts)
 
 
 # Anatomy
@@ -201,7 +191,7 @@ def add_anatomy(
     labels = [page.middle(_label(row), widest) for row in rows]
     times = [numbers.time(row.step_ps) for row in rows]
     indent = max(map(cell_len, labels)) + _GAP
-    bar_width = page.width - indent - max(cell_len(page.text(time)) for time in times) - _GAP
+    bar_width = page.width - indent - max(cell_len(sanitize(time)) for time in times) - _GAP
     if bar_width < _NARROWEST_BAR:
         indent, bar_width = _GAP, 0
     page.prose(page.styled(_title(rows), "dim"), most_lines=1)
@@ -212,7 +202,7 @@ def add_anatomy(
         bar = bar_text(doc.Bar(parts, row.step_ps / longest_ps), bar_width)
         blank = " " * (indent - cell_len(label)) if bar_width else " "
         rest = " " * (bar_width - cell_len(bar.plain) + _GAP)
-        page.line(page.styled(label, "bold"), blank, bar, rest, page.text(time))
+        page.line(page.styled(label, "bold"), blank, bar, rest, sanitize(time))
         shown = _numbers(
             page, row, page.width - _GAP, number_lines, has_large_parts=has_large_parts
         )
@@ -246,12 +236,12 @@ def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
     before = f"{_REST}: "
     room = width - cell_len(before) - 2
     pieces = [
-        Text.assemble((letter, look.ink), " ", page.middle(page.text(look.words), room))
+        Text.assemble((letter, look.ink), " ", page.middle(sanitize(look.words), room))
         for letter, look in looks.items()
     ]
     if pieces:
         pieces[0] = Text.assemble((before, "dim"), pieces[0])
-    return _wrapped(pieces, width)
+    return in_lines(pieces, width, _APART)
 
 
 class _Numbers(Struct, frozen=True):
@@ -279,28 +269,17 @@ def _numbers(
             Text.assemble(
                 (letter_of(part.look), part.look.ink),
                 " ",
-                page.text(f"{part.words} {numbers.time(part.duration_ps)}"),
+                sanitize(f"{part.words} {numbers.time(part.duration_ps)}"),
             )
             for part in named[:count]
         ]
         if rest_ps:
             pieces.append(page.styled(f"{_REST} {numbers.time(rest_ps)}", "dim"))
-        lines = _wrapped(pieces, width)
+        lines = in_lines(pieces, width, _APART)
         has_room = len(lines) <= most_lines or count == least_count
         if has_room and all(cell_len(line.plain) <= width for line in lines):
             return _Numbers(lines, frozenset(letter_of(part.look) for part in named[:count]))
     return _Numbers(lines[:most_lines], frozenset())
-
-
-def _wrapped(pieces: list[Text], width: int) -> list[Text]:
-    lines: list[Text] = []
-    for piece in pieces:
-        joined = Text("  ").join([lines[-1], piece]) if lines else piece
-        if lines and cell_len(joined.plain) <= width:
-            lines[-1] = joined
-        else:
-            lines.append(piece)
-    return lines
 
 
 # Findings and commands

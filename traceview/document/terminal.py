@@ -15,8 +15,9 @@ from traceview.document import numbers
 from traceview.document.columns import cell_texts
 from traceview.document.figures import UtilizationStrip
 from traceview.document.model import Strips
-from traceview.document.page import Page
+from traceview.document.page import ELLIPSIS, Page
 from traceview.document.phrase import Sentence, phrase
+from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import PARTS, Look
 
 _HEAD_OF_REST: Final = 0.8
@@ -48,7 +49,7 @@ def _from_difference(
     """
     differ = len(_common_start(names))
     start = max(min(names).rfind("/", 0, differ) + 1, differ - width // 5, begin)
-    lead = kept + (page.ellipsis if start > begin else "")
+    lead = kept + (ELLIPSIS if start > begin else "")
     shown = {name: page.middle(lead + name[start:], width, head=_HEAD_OF_REST) for name in names}
     for group in _alike(shown):
         common = _common_start(group)
@@ -95,12 +96,12 @@ _APART: Final = (doc.Findings, doc.Notes, doc.Remark, doc.Strips, doc.Table)
 """Blocks that a table or a strip does not follow without an empty line."""
 
 
-def render_section(section: doc.Section, *, width: int, color: bool, unicode: bool = True) -> str:
+def render_section(section: doc.Section, *, width: int, color: bool) -> str:
     """One section alone, as the commands for single tables print it, in lines of at most `width` columns.
 
-    `color`: with escape sequences of the 16 colours. `unicode`: False for a terminal that shows ASCII only.
+    `color`: with escape sequences of the 16 colours.
     """
-    page = Page(width, color, unicode)
+    page = Page(width, color)
     add_section(page, section)
     return page.render()
 
@@ -226,7 +227,7 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
         page.remark(table.cut.text, table.cut.command)
     left_out = [column for column in printed if column not in kept]
     return (
-        [text for column in left_out if (text := page.text(column.column.heading))],
+        [text for column in left_out if (text := sanitize(column.column.heading))],
         needed if left_out else 0,
     )
 
@@ -384,13 +385,12 @@ _THIN: Final = "less than half busy"
 """Meaning of the second character."""
 
 _CHARACTERS: Final = {
-    "compute": (("█", "▂"), ("#", "+")),
-    "collective": (("▒", "░"), ("%", ":")),
-    "copies": (("≡", "─"), ("=", "-")),
-    "idle": (("·", "·"), (".", ".")),
+    "compute": ("█", "▂"),
+    "collective": ("▒", "░"),
+    "copies": ("≡", "─"),
+    "idle": ("·", "·"),
 }
-"""By what the busy part of a slice mostly is: the character of one that is busy for half of it or more, and of another
-one; where there is only ASCII, the first is the letter of the part."""
+"""By what the busy part of a slice mostly is: the character of one that is busy for half of it or more, and of another one."""
 
 
 def strip_lines(page: Page, block: Strips) -> None:
@@ -406,11 +406,11 @@ def strip_lines(page: Page, block: Strips) -> None:
     lengths = {strip.end_ps - strip.start_ps for strip in drawn}
     window_ps = lengths.pop() if len(lengths) == 1 else None
     if window_ps is not None:
-        axis = f"0{page.text(numbers.time(window_ps)).rjust(length - 1)}"
+        axis = f"0{sanitize(numbers.time(window_ps)).rjust(length - 1)}"
         page.line(" " * (name_width + GAP), page.styled(axis, "dim"))
     used: set[str] = set()
     for name, strip in zip(names, drawn, strict=True):
-        line = _strip(page, strip, length)
+        line = _strip(strip, length)
         used |= set(line.plain)
         blank = " " * (name_width - cell_len(name) + GAP)
         page.line(Text(name, "bold"), blank, line)
@@ -423,17 +423,13 @@ def _fitting_length(slice_count: int, width: int) -> int:
     return max(lengths, default=0)
 
 
-def _characters(page: Page, part: str) -> tuple[str, str]:
-    return _CHARACTERS[part][0 if page.unicode else 1]
-
-
-def _strip(page: Page, strip: UtilizationStrip, length: int) -> Text:
+def _strip(strip: UtilizationStrip, length: int) -> Text:
     """The strip of a device in `length` characters; `length` divides its number of slices."""
     per = len(strip.idle_ps) // length
     result = Text()
     for begin in range(0, per * length, per):
         part, share = _busiest(strip, slice(begin, begin + per))
-        result.append(_characters(page, part)[share < _MOSTLY_BUSY], PARTS[part].ink)
+        result.append(_CHARACTERS[part][share < _MOSTLY_BUSY], PARTS[part].ink)
     return result
 
 
@@ -453,9 +449,8 @@ def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
 def _strip_legend(page: Page, used: set[str], character_ps: int | None) -> list[Text]:
     """The legend of the characters in `used`, and how long one of them is."""
     facts = []
-    for part in _CHARACTERS:
+    for part, (full, thin) in _CHARACTERS.items():
         look = PARTS[part]
-        full, thin = _characters(page, part)
         if full in used:
             facts.append(Text.assemble((full, look.ink), f" {look.words}"))
             if thin in used and thin != full:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Final
 
@@ -41,9 +41,8 @@ from traceview.ledger.states import State
 from traceview.trace.device.op_names import OPTIMIZER_SCOPE, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
-from traceview.trace.frames.event_tables import device_keys
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
-from traceview.trace.strategy.collectives import CollectiveKind, Collectives
+from traceview.trace.model import NONE, UNKNOWN_BYTES
+from traceview.trace.strategy.collectives import CollectiveKind
 
 _MOST_NAMED: Final = 3
 """Layers in a sentence."""
@@ -541,35 +540,15 @@ _OP_COLUMNS: Final = (
 # Each collective
 
 
-def collective_table(
-    context: Context, keys: Collection[str], top: int | None = None
-) -> tuple[Table, int]:
-    """A row per device in each collective that overlaps the window, and how many rows are left out.
+def collective_table(context: Context) -> Table:
+    """A row per device in each collective that overlaps the window, in the order in which they began.
 
-    `keys`: of the devices to show. `top`: only so many collectives, those with the longest waiting first; without it
-    all in the order in which they began. `transfer_ps` is the shortest time that a device is in the collective,
-    `wait_ps` how much longer this one is; both are missing where a device was not recorded.
+    `transfer_ps` is the shortest time that a device is in the collective, `wait_ps` how much longer this one is; both
+    are missing where a device was not recorded.
     """
     trace, collectives = context.trace, context.collectives
     shown = unique_ids(collectives.collective[context.once(events_in_windows)])
-    row_count = int(np.count_nonzero(is_in(collectives.collective, shown)))
-    if top is not None and shown.size > top:
-        longest = np.zeros(collectives.count, dtype=np.int64)
-        np.maximum.at(longest, collectives.collective, collectives.wait_ps)
-        longest[~collectives.is_complete] = -1
-        shown = shown[np.argsort(-longest[shown], kind="stable")[:top]]
-    devices = [
-        device for device in range(len(trace.device_list)) if trace.device_key(device) in keys
-    ]
-    rows = np.flatnonzero(is_in(collectives.device, devices))
-    rank = np.full(collectives.count, NONE, dtype=np.int64)
-    rank[shown] = np.arange(shown.size)
-    of_row = rank[collectives.collective[rows]]
-    rows = rows[of_row != NONE][np.argsort(of_row[of_row != NONE], kind="stable")]
-    return _table(trace, collectives, rows), row_count - rows.size
-
-
-def _table(trace: Trace, collectives: Collectives, rows: Int64Array) -> Table:
+    rows = np.flatnonzero(is_in(collectives.collective, shown))
     number, device, name = collectives.collective[rows], collectives.device[rows], trace.names.text
     is_unknown = ~collectives.is_complete[number]
     size, step = collectives.bytes_moved[number], collectives.step[rows]
@@ -638,5 +617,5 @@ ANALYSIS: Final = Analysis[CollectiveResult](
     rules=(EXPOSED, SMALL, OFF_GPU),
     diagnose=diagnose,
     sections=(collectives_section,),
-    table=lambda context: collective_table(context, device_keys(context.trace))[0],
+    table=collective_table,
 )

@@ -44,7 +44,7 @@ def analyze(
 
     Example: traceview analyze logs/ --steps 5:10
     """
-    target = Target.of(output, logdir, force=force)
+    target = Target.of(output, logdir, force=force, width=width)
     as_json = format_of(format_, target.path, _FORMATS) == "json"
     source = Source.of(context, logdir)
     try:
@@ -54,7 +54,7 @@ def analyze(
         )
     except TraceNotFoundError:
         # A job that hangs before its window has no trace, but says where it hangs.
-        if show_hangs(target, logdir, width, as_json=as_json, is_redacted=redact):
+        if show_hangs(target, logdir, as_json=as_json, is_redacted=redact):
             return
         raise
     if redact:
@@ -76,4 +76,4 @@ def analyze(
         else:
             place = "" if redact else str(logdir)
             asked = Invocation(logdir=place, is_salvaged=source.salvage, options=options)
-        target.write_report(report, width, is_full=full, invocation=asked)
+        target.write_report(report, is_full=full, invocation=asked)

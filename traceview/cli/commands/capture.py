@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,16 +15,15 @@ import typer
 from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.launch.command import become, command_of, end_as, run
 from traceview.capture.process.saying import VARIABLE, name_runs, say
-from traceview.capture.record.destination import DEFAULT_OUT
+from traceview.capture.record.destination import DEFAULT_OUT, output_folder
 from traceview.capture.record.settings import Settings
 from traceview.capture.window.ranges import DEFAULT_STEPS
 from traceview.cli.options import (
     argument,
+    check_mode,
     choice,
     flag,
-    given_options,
     option,
-    output_folder,
 )
 from traceview.cli.output import Target, abandon_stdout
 from traceview.demo.run import Slowdown, demo_command
@@ -34,28 +34,12 @@ if TYPE_CHECKING:
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
 _SLOWDOWNS: Final = tuple(kind.value for kind in Slowdown)
-_MODES: Final = {
-    "check": ("script", "arguments", "out"),
-    "demo": ("devices", "slowdown", "steps", "out", "run", "without", "analyze"),
-}
-"""Options that do something else than to record a script, and what each of them takes."""
-_INSTEAD: Final = {
-    "check": "--check records nothing",
-    "demo": "--demo runs traceview's own training script",
-}
-
-
-def check_mode(context: typer.Context) -> None:
-    """Raise `UsageError` for a given option or argument that the mode does not take."""
-    given = dict(given_options(context))
-    mode = next((mode for mode in _MODES if mode in given), "")
-    of_modes = {"devices": "demo", "slowdown": "demo"}
-    for name, shown in given.items():
-        needed = of_modes.get(name, mode)
-        if needed != mode:
-            raise UsageError(f"{shown} needs --{needed}", hint=_INSTEAD[needed])
-        if mode and name != mode and name not in _MODES[mode]:
-            raise UsageError(f"{shown} cannot be combined with --{mode}", hint=_INSTEAD[mode])
+_OF_CHECK: Final = ("check", "script", "arguments", "out")
+_OF_DEMO: Final = (
+    *("demo", "devices", "slowdown", "steps", "out", "run", "without"),
+    "analyze",
+)
+"""Options that `--check` and `--demo` take, which record no script."""
 
 
 CONTEXT_SETTINGS: Final = {"allow_interspersed_args": False}
@@ -110,13 +94,17 @@ def capture(
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
-    check_mode(context)
     if check:
+        check_mode(context, "--check", _OF_CHECK)
         # TensorFlow is only imported to ask for its GPUs, which is no training.
         os.environ.pop(VARIABLE, None)
         show_checks(None if script is None else Path(script), out)
         return
-    if script is None and not demo:
+    if demo:
+        check_mode(context, "--demo", _OF_DEMO)
+    elif devices or slowdown:
+        raise UsageError(f"{'--devices' if devices else '--slowdown'} needs --demo")
+    elif script is None:
         raise UsageError("missing argument 'SCRIPT'", hint="traceview capture --help")
     settings = Settings.of(out, steps, run, without, step_function, on_hang)
     if script is None:
@@ -151,7 +139,7 @@ def _print_report(run: Path) -> None:
 
     try:
         report = analyze(run, top=TERMINAL_TOP)
-        Target(None).write_report(report, None, invocation=Invocation(str(run)))
+        Target(None).write_report(report, invocation=Invocation(str(run)))
     except TraceviewError as error:
         say(f"note: no report: {error.message}")
     except BrokenPipeError:
@@ -180,22 +168,22 @@ def show_checks(script: Path | None, out: Path) -> None:
     if sys.stderr.isatty():
         say("recording a trial profile")
     checks = list(examine(script, out))
-    color, unicode = target.has_color, target.has_unicode
-    target.write(render(checks, width=target.width(None), color=color, unicode=unicode))
+    target.write(render(checks, width=target.width, color=target.has_color))
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(FAILED_CHECK)
 
 
-def render(checks: Sequence[Check], *, width: int, color: bool, unicode: bool = True) -> str:
+def render(checks: Sequence[Check], *, width: int, color: bool) -> str:
     """The table, and the number of checks by status."""
     from rich.cells import cell_len
     from rich.text import Text
 
     from traceview.document.page import Page
+    from traceview.document.sanitize import sanitize
 
-    page = Page(width, color, unicode)
+    page = Page(width, color)
     status_width = max((len(check.status) for check in checks), default=0)
-    name_width = max((cell_len(page.text(check.name)) for check in checks), default=0)
+    name_width = max((cell_len(sanitize(check.name)) for check in checks), default=0)
     indent = status_width + name_width + 4
     is_narrow = indent > page.width // 2
     for check in checks:
@@ -218,16 +206,14 @@ def render(checks: Sequence[Check], *, width: int, color: bool, unicode: bool = 
 def _summary(checks: Sequence[Check]) -> str:
     from traceview.document import numbers
 
-    counts = _counts(checks)
+    counts = Counter[str](check.status for check in checks)
     by_status = ", ".join(
-        numbers.plural(count, status) if status == "warning" else f"{count} {status}"
-        for status, count in counts.items()
-        if count
+        numbers.plural(counts[status], status)
+        if status == "warning"
+        else f"{counts[status]} {status}"
+        for status in STATUSES
+        if counts[status]
     )
     summary = f"{numbers.plural(len(checks), 'check')}: {by_status}"
     has_problem = counts["failed"] or counts["warning"]
     return summary if has_problem else f"No problem found. {summary}"
-
-
-def _counts(checks: Sequence[Check]) -> dict[str, int]:
-    return {status: sum(check.status == status for check in checks) for status in STATUSES}

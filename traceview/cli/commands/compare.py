@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
+import typer
+
 from traceview.base.errors import ComparisonError, UsageError
 from traceview.base.location import Location
 from traceview.cli.commands.gate import History
@@ -11,6 +13,7 @@ from traceview.cli.options import (
     Output,
     Redact,
     Width,
+    check_mode,
     flag,
     format_option,
     place,
@@ -23,7 +26,15 @@ _FORMATS: Final = ("terminal", "markdown", "html", "json")
 _ARGUMENT: Final = "Log directory, a run in it, or a saved report.json."
 
 
+_OF_SCALING: Final = (
+    *("before", "after", "further", "scaling"),
+    *("format_", "output", "force", "width"),
+)
+"""Options that `--scaling` takes."""
+
+
 def compare(
+    context: typer.Context,
     before: Annotated[
         Location | None, place_argument("[BEFORE]", f"Capture before the change. {_ARGUMENT}")
     ] = None,
@@ -58,13 +69,10 @@ def compare(
     Example: traceview compare logs/before logs/after -o comparison.html
     """
     if scaling:
-        if more_before or more_after or redact or history:
-            raise UsageError(
-                "--scaling takes runs only, without --before, --after, --history and --redact"
-            )
+        check_mode(context, "--scaling", _OF_SCALING)
         runs = [run for run in (before, after, *(further or ())) if run is not None]
-        target = Target.of(output, *runs, force=force)
-        _compare_scaling(runs, target, format_, width)
+        target = Target.of(output, *runs, force=force, width=width)
+        _compare_scaling(runs, target, format_)
         return
     if further:
         raise UsageError(
@@ -84,7 +92,7 @@ def compare(
             raise UsageError(
                 f"{name} is missing", hint="traceview compare BEFORE AFTER, each a log directory"
             )
-    target = Target.of(output, *sides[0], *sides[1], force=force)
+    target = Target.of(output, *sides[0], *sides[1], force=force, width=width)
     format_ = format_of(format_, target.path, _FORMATS)
     reports = reports_at([*sides[0], *sides[1]])
     earlier = earlier_levels(history, reports) if history else ()
@@ -94,12 +102,10 @@ def compare(
     comparison = build(reports[:count], reports[count:], earlier=earlier, force=force)
     is_screen = format_ == TERMINAL and target.path is None
     sections = screen_of(comparison) if is_screen else sections_of(comparison)
-    target.write_record(comparison, sections, format_, width, page=lambda: to_html(comparison))
+    target.write_record(comparison, sections, format_, page=lambda: to_html(comparison))
 
 
-def _compare_scaling(
-    runs: list[Location], target: Target, format_: str | None, width: int | None
-) -> None:
+def _compare_scaling(runs: list[Location], target: Target, format_: str | None) -> None:
     """Runs on different numbers of devices beside each other."""
     from traceview.analysis.rules.finding import Skipped
     from traceview.comparison.scaling import scaled_runs, scaling_section
@@ -108,4 +114,4 @@ def _compare_scaling(
     if isinstance(scaled, Skipped):
         raise ComparisonError(f"nothing to compare: {scaled.reason}")
     format_ = format_of(format_, target.path, _FORMATS)
-    target.write_record(scaled, [scaling_section(scaled)], format_, width, title="scaling")
+    target.write_record(scaled, [scaling_section(scaled)], format_, title="scaling")

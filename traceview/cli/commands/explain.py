@@ -61,7 +61,7 @@ def explain(
     else:
         hint = did_you_mean(asked, [*RULES, *STATES], "traceview explain lists them")
         raise UsageError(f"no finding or state is called {code!r}", hint=hint)
-    Target(None).write_sections([section], width)
+    Target(None, columns=width).write_sections([section])
 
 
 def _schema(kind: str) -> str:

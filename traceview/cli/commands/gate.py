@@ -18,15 +18,15 @@ from traceview.cli.options import (
     Run,
     Salvage,
     Width,
+    check_mode,
     flag,
     folder_of,
     format_option,
-    given_options,
     option,
     place,
     place_argument,
 )
-from traceview.cli.output import TERMINAL, Bundle, Target, format_of, say, write_file
+from traceview.cli.output import TERMINAL, Bundle, Target, format_of, say, write_file, writing
 from traceview.cli.report_source import redacted_alike, reports_at
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ History = Annotated[
 def gate(
     context: typer.Context,
     subjects: Annotated[
-        list[Location] | None,
-        place_argument("[LOGDIR]...", "Log directory, run or report.json of each capture."),
-    ] = None,
+        list[Location],
+        place_argument("LOGDIR...", "Log directory, run or report.json of each capture."),
+    ],
     require: Annotated[
         list[str] | None, option("CONDITION", "A condition that has to hold. Repeatable.")
     ] = None,
@@ -101,14 +101,10 @@ def gate(
 
     Example: traceview gate logs-1 logs-2 logs-3 --baseline main
     """
-    if not subjects:
-        raise UsageError("missing argument 'LOGDIR'", hint="see traceview gate --help")
     if run is not None and len(subjects) > 1:
         raise UsageError("--run goes with one LOGDIR", hint="LOGDIR may be a run itself")
     if save is not None:
-        for name, shown in given_options(context):
-            if name not in _OF_SAVING:
-                raise UsageError(f"{shown} and --save exclude each other")
+        check_mode(context, "--save", _OF_SAVING)
         reports = reports_at(subjects, run, salvage=salvage)
         _save(save, reports, folder, is_redacted=redact, force=force)
         return
@@ -117,11 +113,11 @@ def gate(
     from secrets import token_hex
 
     from traceview.comparison.gate import asked_conditions, baseline_of, judged
-    from traceview.comparison.gate_document import gate_section
+    from traceview.comparison.gate_document import annotation_lines, gate_section
     from traceview.comparison.history import earlier_levels
     from traceview.comparison.sides import Side
 
-    target = Target.of(output, *subjects, force=force)
+    target = Target.of(output, *subjects, force=force, width=width)
     format_ = format_of(format_, target.path, _FORMATS)
     required = [*(require or ()), *([_ALL_HOSTS] if all_hosts else [])]
     conditions, asked_baseline = asked_conditions(required, budget, baseline)
@@ -137,11 +133,11 @@ def gate(
     token = token_hex(16) if github and target.path is None and format_ == TERMINAL else ""
     if token:
         target.write(f"::stop-commands::{token}\n")
-    target.write_record(result, [gate_section(result)], format_, width)
+    target.write_record(result, [gate_section(result)], format_)
     if token:
         target.write(f"::{token}::\n")
-    if github:
-        _annotate(result)
+    for line in annotation_lines(result) if github else ():
+        Target(None).write(f"{line}\n")
     problems = list(_problems_beside(result, junit, subjects, has_summary=github))
     if problems and not result.exit_code:
         raise problems[0]
@@ -152,45 +148,24 @@ def gate(
         raise typer.Exit(result.exit_code)
 
 
-def _annotate(result: GateResult) -> None:
-    from traceview.comparison.gate_document import annotation_lines
-
-    for line in annotation_lines(result):
-        Target(None).write(f"{line}\n")
-
-
 def _problems_beside(
     result: GateResult, junit: Location | None, sources: list[Location], *, has_summary: bool
 ) -> Iterator[TraceviewError]:
     """Write the verdict to the files that are asked for beside the output, and say which cannot be written."""
-    if junit is not None:
-        from traceview.comparison.gate_document import junit_xml
+    from traceview.comparison.gate_document import junit_xml, summary
 
+    if junit is not None:
         try:
             Target.of(junit, *sources, force=True)
             write_file(junit, [junit_xml(result)])
         except TraceviewError as error:
             yield error
-    if has_summary:
+    if has_summary and (place := os.environ.get("GITHUB_STEP_SUMMARY")):
         try:
-            _append_summary(result)
+            with writing(place), Path(place).open("a", encoding="utf-8") as file:
+                file.write(summary(result))
         except TraceviewError as error:
             yield error
-
-
-def _append_summary(result: GateResult) -> None:
-    from traceview.comparison.gate_document import gate_section
-    from traceview.document.markdown import render_section
-
-    place = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not place:
-        return
-    try:
-        with Path(place).open("a", encoding="utf-8") as file:
-            file.write(render_section(gate_section(result)))
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else "") or error
-        raise UsageError(f"cannot write {place}: {reason}") from error
 
 
 def _save(
@@ -205,10 +180,8 @@ def _save(
         reports = redacted_alike(reports)
     contents = [file_content(report) for report in Side.of(reports).reports]
     place = (folder or DEFAULT_FOLDER) / checked_name(name)
-    try:
+    with writing(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make {place.parent}: {error.strerror or error}") from error
     files = {file: (content,) for file, content in zip(FILES, contents, strict=False)}
     Bundle(place, FILES, force).write(files)
     say(f"saved {place} ({size(sum(map(len, contents)))})")

@@ -38,7 +38,7 @@ def history(
         with_newest,
     )
 
-    target = Target.of(output, force=force)
+    target = Target.of(output, force=force, width=width)
     format_ = format_of(format_, target.path, _FORMATS)
     reports = saved_reports(folder)
     made = history_of(with_newest(reports, keep) if keep else reports)
@@ -48,4 +48,4 @@ def history(
         target.write_parts(csv.written(history_table(made), is_escaped=target.is_terminal))
         return
     title = f"history of {folder}"
-    target.write_record(made, [history_section(made)], format_, width, title=title)
+    target.write_record(made, [history_section(made)], format_, title=title)

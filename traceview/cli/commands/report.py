@@ -15,16 +15,17 @@ from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.cli.options import (
+    OF_RUN,
     Redact,
     Subject,
+    check_mode,
     choice,
     flag,
-    given_options,
     option,
     place,
     reads_run,
 )
-from traceview.cli.output import Bundle, Target, checked_place, say, write_file
+from traceview.cli.output import Bundle, Target, checked_place, say, write_file, writing
 from traceview.cli.report_source import Source
 from traceview.document.sanitize import sanitize
 from traceview.report.formats import DOCUMENTS, DocumentFormat
@@ -36,7 +37,13 @@ _NAMES: Final = tuple(document.name for document in DOCUMENTS)
 _FILES: Final = tuple(document.file_name for document in DOCUMENTS)
 
 
-_VIEWERS: Final = ("report", "xprof", "tensorboard", "perfetto")
+_OF_VIEWERS: Final = {
+    "report": ("logdir", "viewer", "port", "redact", *OF_RUN),
+    "xprof": ("logdir", "viewer", "port", "run"),
+    "tensorboard": ("logdir", "viewer", "port", "run"),
+    "perfetto": ("logdir", "viewer", *OF_RUN),
+}
+"""What `--open` shows, and the options that each takes."""
 
 
 @reads_run
@@ -53,7 +60,7 @@ def report(
     ] = None,
     viewer: Annotated[
         str | None,
-        choice("PROGRAM", f"In a browser: {', '.join(_VIEWERS)}.", "--open", _VIEWERS),
+        choice("PROGRAM", f"In a browser: {', '.join(_OF_VIEWERS)}.", "--open", tuple(_OF_VIEWERS)),
     ] = None,
     port: Annotated[int | None, option("N", "Serve --open at this port.", min=0, max=65535)] = None,
     redact: Redact = False,
@@ -68,14 +75,12 @@ def report(
     """
     source = Source.of(context, logdir)
     if viewer is not None:
-        if output is not None or format_ is not None:
-            raise UsageError("--open and -o or --format exclude each other")
+        check_mode(context, f"--open {viewer}", _OF_VIEWERS[viewer])
         if viewer == "report":
             _show_report(lambda: _made(source, redact), port)
         else:
             if source.is_saved:
                 raise UsageError(f"--open {viewer} needs a trace, and {logdir} is a saved report")
-            _check_options(context, viewer)
             _show_run(viewer, source, port)
         return
     if port is not None:
@@ -135,17 +140,6 @@ def _chosen_document(name: str | None, path: Location | None) -> DocumentFormat 
 
 # In a browser
 
-_OF_VIEWERS: Final = ("logdir", "viewer", "run", "port")
-_OF_PERFETTO: Final = ("logdir", "viewer", "run", "steps", "window", "salvage", "workers")
-
-
-def _check_options(context: typer.Context, viewer: str) -> None:
-    """Raise `UsageError` for an option that a viewer of traces cannot follow."""
-    known = _OF_PERFETTO if viewer == "perfetto" else _OF_VIEWERS
-    for name, shown in given_options(context):
-        if name not in known:
-            raise UsageError(f"{shown} has no meaning for --open {viewer}")
-
 
 def _show_report(make: Callable[[], Report], port: int | None) -> None:
     """Open a report: from a temporary file, which outlives the command, or at a port until Ctrl-C."""
@@ -154,11 +148,9 @@ def _show_report(make: Callable[[], Report], port: int | None) -> None:
     Target(None).check()
     page = html(make()).encode()
     if port is None:
-        try:
+        with writing("a temporary file"):
             path = Path(tempfile.mkdtemp(prefix="traceview-")) / "report.html"
             path.write_bytes(page)
-        except OSError as error:
-            raise UsageError(f"cannot write a temporary file: {error.strerror or error}") from error
         _show(path.as_uri())
         return
     from traceview.export.page_server import serving_page

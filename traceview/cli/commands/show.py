@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from msgspec.structs import replace
 
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
@@ -32,14 +30,12 @@ from traceview.cli.report_source import Source
 from traceview.cli.table import (
     FORMATS,
     TABLES,
-    Answer,
     Choice,
     checked_format,
     content,
 )
 
 if TYPE_CHECKING:
-    from traceview.cli.rows import Request
     from traceview.trace.model import Trace
 
 RUNS: Final = "runs"
@@ -91,7 +87,7 @@ def show(
 
     Example: traceview show gaps logs/ --device GPU:0 --state input --min 50us
     """
-    target = Target.of(output, logdir, force=force)
+    target = Target.of(output, logdir, force=force, width=width)
     _check_options(context, table)
     format_ = checked_format(format_, target)
     choice = Choice(
@@ -102,22 +98,23 @@ def show(
         is_terminal=format_ == "terminal",
     )
     if table == HANG:
-        _show_hang(target, logdir, format_, width)
+        _show_hang(target, logdir, format_)
         return
-    if table == RUNS:
-        from traceview.cli.rows import run_answer
+    from traceview.cli.rows import Request, answer_of, run_answer
+    from traceview.trace.frames.event_tables import device_keys
 
+    if table == RUNS:
         answer = run_answer(logdir, choice)
-        target.write_parts(content(target, format_, answer, width))
+        target.write_parts(content(target, format_, answer))
     else:
         source = Source.of(context, logdir)
-        # Findings are those of a report, which has the digests of its files.
-        digested = table == "findings"
-        with source.trace("traceview.cli.rows", with_digests=digested) as trace:
+        with source.context() as of_run:
+            trace = of_run.trace
             _warn(trace)
-            answer = _answer(table, trace, device, choice, source)
+            devices = chosen_devices(device, device_keys(trace))
+            answer = answer_of(table, Request(of_run, devices, bool(device), choice))
             with stage("writing"):
-                target.write_parts(content(target, format_, answer, width))
+                target.write_parts(content(target, format_, answer))
     if answer.remark:
         say(answer.remark)
     if answer.code:
@@ -126,7 +123,7 @@ def show(
 
 def _check_options(context: typer.Context, table: str) -> None:
     """Raise `UsageError` for an option that has no meaning for a table."""
-    for name, shown in given_options(context):
+    for name, shown in given_options(context).items():
         if not _has_meaning(table, name):
             tables = [other for other in NAMES if _has_meaning(other, name)]
             raise UsageError(
@@ -165,60 +162,7 @@ def _warn(trace: Trace) -> None:
             )
 
 
-def _answer(
-    table: str,
-    trace: Trace,
-    device: list[str] | None,
-    choice: Choice,
-    source: Source,
-) -> Answer:
-    """The rows of a table, with what they are of."""
-    from traceview.analysis.facts.selection import select
-    from traceview.cli.rows import Request, answer_of
-
-    window, steps = source.choices["window"], source.choices["steps"]
-    request = Request(
-        trace,
-        select(trace, window, steps),
-        chosen_devices(device, [trace.device_key(at) for at in range(len(trace.device_list))]),
-        has_chosen=bool(device),
-        choice=choice,
-        window=window,
-        steps=steps,
-    )
-    answer = answer_of(table, request)
-    return replace(answer, about=_about(request), head=tuple(_head(request)))
-
-
-def _head(request: Request) -> Iterator[str]:
-    """The run and window of the rows."""
-    from traceview.document import numbers
-
-    yield f"run {request.trace.run}"
-    windows = request.selection.windows.values()
-    lengths = dict.fromkeys(numbers.time(window.length_ps) for window in windows)
-    yield f"window {' and '.join(lengths)}" if lengths else "no window"
-
-
-def _about(request: Request) -> dict[str, Any]:
-    """The run and windows of the rows as data."""
-    trace = request.trace
-    return {
-        "logdir": str(trace.logdir),
-        "run": trace.run,
-        "windows": [
-            {
-                "host": trace.hosts[host].name,
-                "kind": window.kind,
-                "start_ps": window.start_ps,
-                "end_ps": window.end_ps,
-            }
-            for host, window in request.selection.windows.items()
-        ],
-    }
-
-
-def _show_hang(target: Target, logdir: Location, format_: str, width: int | None) -> None:
+def _show_hang(target: Target, logdir: Location, format_: str) -> None:
     """Print the reports of hangs below a folder."""
     from traceview.base.errors import TraceNotFoundError
     from traceview.cli.report_source import show_hangs
@@ -228,7 +172,7 @@ def _show_hang(target: Target, logdir: Location, format_: str, width: int | None
             f"show hang writes no {format_}", hint="--format terminal or --format json"
         )
     as_json = format_ == "json"
-    if not show_hangs(target, logdir, width, as_json=as_json, is_redacted=False):
+    if not show_hangs(target, logdir, as_json=as_json, is_redacted=False):
         raise TraceNotFoundError(
             f"no report of a hang below {logdir}",
             hint="traceview capture --on-hang 10m writes one",

@@ -92,6 +92,7 @@ def watch(
     from traceview.cli.output import terminable
     from traceview.trace.reading.locate import find_runs
     from traceview.watch.follow import Follower
+    from traceview.watch.metrics import Telemetry
 
     interval_s = parse_duration("--every", every) / 1000
     commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
@@ -102,20 +103,8 @@ def watch(
         _Job(name, Follower(logdir, known.get(str(logdir)), last))
         for name, logdir in _named(logdirs)
     ]
-    outputs = _Outputs(
-        jobs,
-        commands,
-        prometheus,
-        state,
-        once or state is not None,
-        others=known,
-        is_once=once,
-        has_names=len(jobs) > 1,
-    )
-    if otel:
-        from traceview.watch.metrics import Telemetry
-
-        outputs.telemetry = Telemetry()
+    telemetry = Telemetry() if otel else None
+    outputs = _Outputs(jobs, commands, prometheus, state, known, telemetry, is_once=once)
     with terminable():
         try:
             for job in jobs:
@@ -139,8 +128,8 @@ def watch(
                 if once:
                     return
         finally:
-            if outputs.telemetry is not None:
-                outputs.telemetry.close()
+            if telemetry is not None:
+                telemetry.close()
 
 
 def _named(texts: Sequence[str]) -> list[tuple[str, Location]]:
@@ -188,13 +177,10 @@ class _Outputs(Struct):
     commands: tuple[OnFinding, ...]
     prometheus: Location | None
     state: Location | None
-    is_all_new: bool
-    others: dict[str, Memory] = field(default_factory=dict)
+    others: dict[str, Memory]
     """The state of log directories that this call does not watch."""
-    is_once: bool = False
-    has_names: bool = False
-    """Whether lines begin with the job."""
-    telemetry: Telemetry | None = None
+    telemetry: Telemetry | None
+    is_once: bool
     unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
     """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
     missed: dict[str, TraceviewError] = field(default_factory=dict)
@@ -246,7 +232,7 @@ class _Outputs(Struct):
 
     def prefix(self, job: _Job) -> str:
         """The beginning of a line about a job: its name, where there are several."""
-        return f"{job.name}: " if self.has_names else ""
+        return f"{job.name}: " if len(self.jobs) > 1 or self.missed else ""
 
     def report(self, job: _Job, news: News) -> None:
         """Print the line of a run, then run commands and renew metrics."""
@@ -260,7 +246,7 @@ class _Outputs(Struct):
         # No line begins with what CI takes for a command.
         Target(None).write(f"{' ' if line.startswith('::') else ''}{line}\n")
         run = job.run(news)
-        if self.is_all_new or not news.is_history:
+        if self.is_once or self.state is not None or not news.is_history:
             for wrong in run_commands(self.commands, run):
                 say(wrong)
         if news.damage:
@@ -341,15 +327,13 @@ def _check_own(path: Location) -> None:
     from traceview.watch.metrics import FIRST_LINE
 
     Target.of(path, force=True)
-    if path.is_file() and not _first_bytes(path, len(FIRST_LINE)) == FIRST_LINE.encode():
-        raise OutputExistsError(
-            f"{path} exists, and is no file of metrics by traceview", hint="choose another file"
-        )
-
-
-def _first_bytes(path: Location, count: int) -> bytes:
+    if not path.is_file():
+        return
     with path.open("rb") as file:
-        return file.read(count)
+        if file.read(len(FIRST_LINE)) != FIRST_LINE.encode():
+            raise OutputExistsError(
+                f"{path} exists, and is no file of metrics by traceview", hint="choose another file"
+            )
 
 
 def _read_state(path: Location) -> dict[str, Memory]:
