@@ -32,7 +32,7 @@ from traceview.base import sweeps_reference
 from traceview.base.sweeping import SWEEPS
 from traceview.xplane import decode_reference
 from traceview.xplane.columns import WantedStats
-from traceview.xplane.read import DECODER
+from traceview.xplane.message import DECODER
 
 Array: TypeAlias = npt.NDArray[Any]
 Make: TypeAlias = Callable[[Random], tuple[Any, ...]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.xspace import XSpace
+from traceview.xplane.space import Plane
 
 START_NS = 1_760_000_000_000_000_000
 
@@ -66,3 +67,8 @@ def minimal_space() -> Any:
     event.stats.add(metadata_id=1, double_value=1.5)
     event.stats.add(metadata_id=1, ref_value=1)
     return space
+
+
+def event_count(*planes: Plane) -> int:
+    """Number of events of planes that were read, those without a time included."""
+    return sum(line.columns.metadata_id.size for plane in planes for line in plane.lines)

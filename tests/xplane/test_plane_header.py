@@ -119,7 +119,7 @@ def test_the_metadata_of_a_stat_has_no_stats() -> None:
     unknown = wire.content(4, b"?") + wire.content(5, b"\x80")
     data = wire.content(5, KEY + metadata(unknown + NAME))
     check_against_runtime(data)
-    assert read_by_all(data) == PlaneHeader(0, b"", {}, {5: b"a"}, (), is_damaged=False)
+    assert read_by_all(data) == PlaneHeader(b"", {}, {5: b"a"}, (), is_damaged=False)
 
 
 WHOLE = wire.content(4, KEY + metadata(NAME))
@@ -146,7 +146,7 @@ def test_a_damaged_field_is_left_out(number: int, content: bytes, runtime_reads:
     assert (runtime.parsed(bad) is not None) == runtime_reads
     data = wire.number(1, 3) + bad + WHOLE + wire.content(2, b"plane")
     check_against_runtime(data)
-    found = PlaneHeader(3, b"plane", {5: EventMetadata(b"a", b"", ())}, {}, (), is_damaged=True)
+    found = PlaneHeader(b"plane", {5: EventMetadata(b"a", b"", ())}, {}, (), is_damaged=True)
     assert read_by_all(data) == found
     # Its own tag alone: what is behind cannot be found.
     cut = read_by_all(WHOLE + content)
@@ -162,10 +162,10 @@ def test_a_damaged_field_is_left_out(number: int, content: bytes, runtime_reads:
     ],
 )
 def test_padded_tags_and_lengths_are_read(data: bytes, name: bytes) -> None:
-    assert read_by_all(data) == PlaneHeader(0, name, {}, {}, (), is_damaged=False)
+    assert read_by_all(data) == PlaneHeader(name, {}, {}, (), is_damaged=False)
 
 
 def test_numbers_of_ten_bytes_keep_their_low_64_bits() -> None:
-    data = b"\x08" + b"\xff" * 9 + b"\x7f"
+    data = wire.content(5, b"\x08" + b"\xff" * 9 + b"\x7f" + metadata(NAME))
     check_against_runtime(data)
-    assert read_by_all(data).id == -1
+    assert read_by_all(data).stat_names == {-1: b"a"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scripts.fuzzed_kernels import SLOTS, WANTED, varint
 from traceview.xplane import decode_reference
-from traceview.xplane.read import DECODER
+from traceview.xplane.message import DECODER
 
 __all__ = ("SLOTS", "WANTED", "varint")
 

@@ -75,7 +75,6 @@ cdef struct Output:
     int64_t line_id
     int64_t timestamp_ns
     Span name
-    Span display_name
     int64_t* metadata_id
     int64_t* time
     int64_t* duration_ps
@@ -279,8 +278,6 @@ cdef int read_line(Cursor* cursor, const Wanted* wanted, Output* out) noexcept n
         elif field.wire_type == 2:
             if field.number == 2:
                 out.name = Span(field.begin, field.end)
-            elif field.number == 11:
-                out.display_name = Span(field.begin, field.end)
         elif field.wire_type == 0:
             if field.number == 1:
                 out.line_id = <int64_t> field.value
@@ -356,7 +353,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     cursor.at = begin
     cursor.end = end
     out.events = out.stats = out.whole_end = out.line_id = out.timestamp_ns = 0
-    out.name = out.display_name = Span(0, 0)
+    out.name = Span(0, 0)
     # The start of the line shows how many events there are in all of it.
     out.event_room = (end - begin) // 1024 + 16
     out.stat_room = (end - begin) // 512 + 16
@@ -383,12 +380,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     return LineColumns(
         *events,
         *stats,
-        LineHeader(
-            out.line_id,
-            bytes_of(cursor.data, out.name),
-            bytes_of(cursor.data, out.display_name),
-            out.timestamp_ns,
-        ),
+        LineHeader(out.line_id, bytes_of(cursor.data, out.name), out.timestamp_ns),
         None if status == FINE else Fault(stopped, FAULT_REASONS[status]),
     )
 
@@ -509,7 +501,6 @@ def read_plane(const uint8_t[::1] data):
     cdef Entry entry
     cdef StatFields stat
     cdef int status
-    cdef int64_t plane_id = 0
     cdef Span name = Span(0, 0)
     cdef bint is_damaged = False
     cdef dict stat_names = {}, event_metadata = {}
@@ -531,8 +522,6 @@ def read_plane(const uint8_t[::1] data):
         if status != FINE:
             is_damaged = True
             break
-        if field.wire_type == 0 and field.number == 1:
-            plane_id = <int64_t> field.value
         if field.wire_type != 2:
             continue
         inner = content_of(&cursor, &field)
@@ -554,7 +543,7 @@ def read_plane(const uint8_t[::1] data):
             else:
                 is_damaged = True
     return PlaneHeader(
-        plane_id, bytes_of(cursor.data, name), event_metadata, stat_names, tuple(stats), is_damaged
+        bytes_of(cursor.data, name), event_metadata, stat_names, tuple(stats), is_damaged
     )
 
 

@@ -44,8 +44,7 @@ from traceview.xplane.hlo_flops import (
     Shape,
     product_of,
 )
-from traceview.xplane.message import Message
-from traceview.xplane.read import DECODER
+from traceview.xplane.message import DECODER, Message
 from traceview.xplane.space import MOST_HELD, Exchange, Instruction, Program
 
 _CONTENT: Final = 2

@@ -10,14 +10,15 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from traceview.base.ids import is_dense, is_in, unique_first, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_NS
-from traceview.xplane.columns import NO_EVENTS, LineColumns, StatsBySlot, ValueKind, joined
+from traceview.xplane.columns import LineColumns, LineHeader, StatsBySlot, ValueKind, joined
+from traceview.xplane.message import DECODER
 from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION, PlaneKind
-from traceview.xplane.read import DECODER, MAX_PS
+from traceview.xplane.read import MAX_PS
 from traceview.xplane.space import Line, Plane, Stat, StatValue
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -75,7 +76,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     """
 
     plane: Plane
-    lines: tuple[Line, ...]
+    lines: tuple[LineHeader, ...]
     names: tuple[bytes, ...]
     start_ps: Int64Array
     duration_ps: Int64Array
@@ -282,14 +283,14 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
     misplaced_count = len(lines) - len(placed)
     lines.clear()
     stamps = [_stamp(line, absolute_origin_ns) for line in placed]
-    heads = tuple(replace(line, columns=NO_EVENTS) for line in placed)
+    headers = tuple(line.header for line in placed)
     parts = _ColumnParts([line.columns for line in placed])
     placed.clear()
     metadata = parts.take("metadata_id", np.int64)
     start = parts.take("time", np.int64, [stamp * PS_PER_NS for stamp in stamps])
     duration = parts.take("duration_ps", np.int64)
     aggregated = parts.take("aggregated", np.bool_)
-    line = np.repeat(np.arange(len(heads), dtype=np.int32), parts.event_counts)
+    line = np.repeat(np.arange(len(headers), dtype=np.int32), parts.event_counts)
     stats = parts.take_stats(len(plane.spellings))
     if aggregated.any():
         kept = ~aggregated
@@ -300,7 +301,7 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
     name, names = _names(plane, metadata)
     return PlaneTable(
         plane=plane,
-        lines=heads,
+        lines=headers,
         names=names,
         start_ps=start,
         duration_ps=np.where(negative, 0, duration) if negative.any() else duration,
@@ -360,8 +361,8 @@ def _before(counts: Sequence[int]) -> list[int]:
 
 def _stamp(line: Line, absolute_origin_ns: int) -> int:
     """Nanoseconds from the start of the profile to the start of the line."""
-    absolute = line.timestamp_ns >= ABSOLUTE_STAMP_NS
-    return line.timestamp_ns - absolute_origin_ns if absolute else line.timestamp_ns
+    stamp = line.header.timestamp_ns
+    return stamp - absolute_origin_ns if stamp >= ABSOLUTE_STAMP_NS else stamp
 
 
 def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes, ...]]:
