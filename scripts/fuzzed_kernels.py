@@ -150,12 +150,6 @@ def _last_open(choice: Random) -> tuple[Any, ...]:
     return (end, limit, time) if choice.random() < 0.3 else (end, np.sort(limit), np.sort(time))
 
 
-def _overlapping(choice: Random) -> tuple[Any, ...]:
-    count = _count(choice)
-    start, end = _any_numbers(choice, count), _any_numbers(choice, count)
-    return start, end, *_window(choice, start)
-
-
 def _ids(choice: Random, least: int, most: int) -> Array:
     dtype = choice.choice(_IDS)
     low = max(least, 0 if dtype == "u1" else -100)
@@ -170,11 +164,6 @@ def _marked(choice: Random) -> tuple[Any, ...]:
 def _are_marked(choice: Random) -> tuple[Any, ...]:
     ids = choice.choice((_ids(choice, -9, 30), _any_numbers(choice, _count(choice))))
     return _bits(choice, _count(choice)), ids, choice.choice((0, -5, 3, *_EDGES))
-
-
-def _looked_up(choice: Random) -> tuple[Any, ...]:
-    _, ids, least = _are_marked(choice)
-    return _any_numbers(choice, _count(choice)), ids, least, choice.choice((-1, *_EDGES))
 
 
 def _earliest(choice: Random) -> tuple[Any, ...]:
@@ -215,15 +204,6 @@ def _gaps_between(choice: Random) -> tuple[Any, ...]:
     launch, calls = _launches(choice, start.size)
     window = _window(choice, start, start + length)
     return start, length, _bits(choice, start.size), launch, _any_numbers(choice, calls), *window
-
-
-def _late_until(choice: Random) -> tuple[Any, ...]:
-    start, length = _spans(choice, _count(choice))
-    events = choice.randrange(5)
-    after = np.array([choice.randrange(-1, events) for _ in start], dtype=np.int32)
-    launch, calls = _launches(choice, events)
-    at, took = _int64(_times(choice, calls)), _int64([choice.randrange(9) for _ in range(calls)])
-    return start, start + length, after, launch, at, took, choice.choice((0, 2, 9))
 
 
 def _cut(choice: Random) -> tuple[Any, ...]:
@@ -333,16 +313,13 @@ SWEEP_CALLS: Final[dict[str, Make]] = {
     "touching": _touching,
     "clearest": _clearest,
     "last_open": _last_open,
-    "overlapping": _overlapping,
     "marked": _marked,
     "are_marked": _are_marked,
-    "looked_up": _looked_up,
     "earliest": _earliest,
     "totals": _totals,
     "totals_between": _totals_between,
     "in_both": _in_both,
     "gaps_between": _gaps_between,
-    "late_until": _late_until,
     "cut": _cut,
     "exclusive": _exclusive,
     "layered": _layered,

@@ -177,8 +177,7 @@ def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array
     values = table.distinct
     index_of = np.zeros(table.marks.size, dtype=np.int64)
     index_of[values - table.least] = np.arange(values.size)
-    index: Int64Array = SWEEPS.looked_up(index_of, table.ids, table.least, 0)
-    return values, index
+    return values, index_of.take(table.ids.astype(np.int64) - table.least)
 
 
 def unique_first(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array, Int64Array]:
