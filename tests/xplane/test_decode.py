@@ -250,14 +250,6 @@ def test_stats_stand_by_slot_in_the_order_of_the_file(
     assert found.bounds[-1] == found.event.size
 
 
-@pytest.mark.parametrize("decoder", wire.DECODERS)
-@pytest.mark.parametrize("slot", [-1, 4])
-def test_a_slot_that_is_none_is_refused(decoder: Any, slot: int) -> None:
-    lines = [_columns_of([(0, 0, 4, 1), (0, slot, 4, 1)])]
-    with pytest.raises(ValueError, match="a slot is not one of 4"):
-        decoder.stats_by_slot(lines, [0], [0], 4)
-
-
 def test_stats_of_events_that_are_left_out_go_with_them() -> None:
     lines = [_columns_of([(0, 1, 4, 10), (1, 0, 4, 11), (2, 1, 4, 12), (2, 0, 4, 13)])]
     found = decode_reference.stats_by_slot(lines, [0], [0], 3)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.xplane import runtime, spaces, wire
-from tests.xplane.test_damage import one_byte_off
+from tests.xplane import runtime, wire
 from tests.xplane.test_decode import thorough
 from traceview.xplane import decode_reference
 from traceview.xplane.space import EventMetadata, PlaneHeader
@@ -99,14 +98,6 @@ def test_damaged_metadata_is_damaged_to_the_runtime_too(data: bytes) -> None:
     check_against_runtime(data)
 
 
-def test_one_wrong_byte_anywhere() -> None:
-    plane = spaces.small_space().planes[1]
-    del plane.lines[:]
-    plane.stats.add(metadata_id=4, double_value=1.5)
-    for data in one_byte_off(plane.SerializeToString()):
-        check_against_runtime(data)
-
-
 def metadata(content: bytes) -> bytes:
     return wire.content(2, content)
 
@@ -151,21 +142,3 @@ def test_a_damaged_field_is_left_out(number: int, content: bytes, runtime_reads:
     # Its own tag alone: what is behind cannot be found.
     cut = read_by_all(WHOLE + content)
     assert (list(cut.event_metadata), cut.is_damaged) == ([5], True)
-
-
-@pytest.mark.parametrize(
-    ("data", "name"),
-    [
-        (b"\x92\x80\x80\x80\x00\x01a", b"a"),
-        (b"\x92\x80\x80\x80\x80\x00\x01a", b"a"),
-        (b"\x12\x81\x80\x80\x80\x80\x00a", b"a"),
-    ],
-)
-def test_padded_tags_and_lengths_are_read(data: bytes, name: bytes) -> None:
-    assert read_by_all(data) == PlaneHeader(name, {}, {}, (), is_damaged=False)
-
-
-def test_numbers_of_ten_bytes_keep_their_low_64_bits() -> None:
-    data = wire.content(5, b"\x08" + b"\xff" * 9 + b"\x7f" + metadata(NAME))
-    check_against_runtime(data)
-    assert read_by_all(data).stat_names == {-1: b"a"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, TypeVar
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceview.base.ids import is_dense, is_in, unique_first, unique_inverse
+from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_NS
 from traceview.xplane.columns import LineColumns, LineHeader, StatsBySlot, ValueKind, joined
@@ -195,41 +195,21 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         texts: list[bytes] = []
         rows: list[Int64Array] = []
         indices: list[Int64Array] = []
-        is_ref = kind == _REF
-        for chosen, read in ((is_ref, self._references), (~is_ref, self._contents)):
-            # Mostly all are of one kind.
-            which = slice(None) if chosen.all() else chosen
-            if of[which].size:
-                found, index = read(value[which])
-                rows.append(of[which])
-                indices.append(index + len(texts) if texts else index)
-                texts += found
-        if shared:
-            # For events without a stat of their own.
-            of_metadata = np.flatnonzero(is_in(self._metadata, list(shared)))
-            index_of = {i: len(texts) + n for n, i in enumerate(shared)}
-            texts += shared.values()
-            rows.insert(0, of_metadata)
-            indices.insert(
-                0, np.array([index_of[int(i)] for i in self._metadata[of_metadata]], dtype=np.int64)
-            )
+        is_ref, names = kind == _REF, self.plane.stat_names
+        # The stats in the metadata are for events without one of their own.
+        shared_rows = np.flatnonzero(is_in(self._metadata, list(shared)))
+        every: tuple[tuple[Int64Array, Int64Array, Callable[[int], bytes]], ...] = (
+            (shared_rows, self._metadata[shared_rows], shared.__getitem__),
+            (*_where(is_ref, of, value), lambda id_: names.get(id_, b"")),
+            (*_where(~is_ref, of, value), self._texts.__getitem__),
+        )
+        for rows_of, number, text_of in every:
+            used, index = unique_inverse(number)
+            rows.append(rows_of)
+            indices.append(index + len(texts))
+            texts += map(text_of, used.tolist())
         event, index = _last_per_event(joined(rows, np.int64), joined(indices, np.int64))
         return Texts(event, index.astype(np.int32), tuple(texts))
-
-    def _references(self, ids: Int64Array) -> tuple[list[bytes], Int64Array]:
-        """The names of the plane with these ids, each once, and which one each id has."""
-        used, index = unique_inverse(ids)
-        return [self.plane.stat_names.get(id_, b"") for id_ in used.tolist()], index
-
-    def _contents(self, places: Int64Array) -> tuple[list[bytes], Int64Array]:
-        """The distinct texts at places in `_texts`, in the order in which they first occur, and which one each place has."""
-        used, first, index = unique_first(places)
-        index_of: dict[bytes, int] = {}
-        number = np.empty(used.size, dtype=np.int64)
-        for place in np.argsort(first).tolist():
-            text = self._texts[used[place]]
-            number[place] = index_of.setdefault(text, len(index_of))
-        return list(index_of), number[index]
 
     @cached_property
     def _stats_of_metadata(self) -> dict[int, tuple[Stat, ...]]:
@@ -245,6 +225,13 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             for stat in stats
             if stat.name in spellings
         }
+
+
+def _where(
+    chosen: BoolArray, event: Int64Array, value: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """The chosen rows of both columns, which mostly are all."""
+    return (event, value) if chosen.all() else (event[chosen], value[chosen])
 
 
 def _as_int64(value: StatValue) -> int | None:
@@ -367,24 +354,9 @@ def _stamp(line: Line, absolute_origin_ns: int) -> int:
 
 def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes, ...]]:
     """Index of each event's name, and the names; events without metadata are named `<unknown>`."""
-    listed = sorted(plane.event_metadata)
-    known = np.array(listed, dtype=np.int64)
+    used, index = unique_inverse(metadata)
+    known = map(plane.event_metadata.get, used.tolist())
     # On TPU planes the name is a whole HLO expression and the display name its op.
     is_tpu = plane.kind is PlaneKind.TPU
-    names = [
-        (is_tpu and event.display_name) or event.name
-        for event in map(plane.event_metadata.__getitem__, listed)
-    ]
-    if known.size and is_dense(known):
-        index_of = np.full(int(known[-1]) + 2, known.size, dtype=np.int32)
-        index_of[known] = np.arange(known.size, dtype=np.int32)
-        if metadata.size and not 0 <= metadata.min() <= metadata.max() <= known[-1]:
-            metadata = np.where((metadata < 0) | (metadata > known[-1]), known[-1] + 1, metadata)
-        index = index_of.take(metadata)
-    else:
-        place = np.searchsorted(known, metadata)
-        is_known = known[np.minimum(place, known.size - 1)] == metadata if known.size else False
-        index = np.where(is_known, place, known.size).astype(np.int32)
-    if (index == known.size).any():
-        names.append(b"<unknown>")
-    return index, tuple(names)
+    names = (b"<unknown>" if e is None else (is_tpu and e.display_name) or e.name for e in known)
+    return index.astype(np.int32), tuple(names)
