@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import accumulate
-from typing import Any, Final, TypeVar
+from itertools import accumulate, chain
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,11 @@ from msgspec.structs import asdict
 from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_NS
-from traceview.xplane.columns import LineColumns, LineHeader, StatsBySlot, ValueKind, joined
+from traceview.xplane.columns import LineHeader, StatsBySlot, ValueKind, joined
 from traceview.xplane.message import DECODER
 from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION, PlaneKind
 from traceview.xplane.read import MAX_PS
 from traceview.xplane.space import Line, Plane, Stat, StatValue
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
 _MAX_DOUBLE: Final = 2.0**62
@@ -266,19 +264,33 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
 
     `absolute_origin_ns` is subtracted from stamps that are Unix times.
     """
-    placed = [line for line in lines if abs(_stamp(line, absolute_origin_ns)) <= MAX_STAMP_NS]
+    stamp_of = [_stamp(line, absolute_origin_ns) for line in lines]
+    placed = [line for line, stamp in zip(lines, stamp_of, strict=True) if _is_placed(stamp)]
+    stamps_ps = [stamp * PS_PER_NS for stamp in stamp_of if _is_placed(stamp)]
     misplaced_count = len(lines) - len(placed)
     lines.clear()
-    stamps = [_stamp(line, absolute_origin_ns) for line in placed]
     headers = tuple(line.header for line in placed)
-    parts = _ColumnParts([line.columns for line in placed])
+    texts = [line.columns.contents for line in placed]
+    counts = [line.columns.metadata_id.size for line in placed]
+    parts = [asdict(line.columns) for line in placed]
     placed.clear()
-    metadata = parts.take("metadata_id", np.int64)
-    start = parts.take("time", np.int64, [stamp * PS_PER_NS for stamp in stamps])
-    duration = parts.take("duration_ps", np.int64)
-    aggregated = parts.take("aggregated", np.bool_)
-    line = np.repeat(np.arange(len(headers), dtype=np.int32), parts.event_counts)
-    stats = parts.take_stats(len(plane.spellings))
+
+    def take(key: str) -> list[Any]:
+        """The parts of a column, which nothing else holds from now on."""
+        return [part.pop(key) for part in parts]
+
+    metadata = joined(take("metadata_id"), np.int64)
+    start = joined(take("time"), np.int64) + np.repeat(np.array(stamps_ps, dtype=np.int64), counts)
+    duration = joined(take("duration_ps"), np.int64)
+    aggregated = joined(take("aggregated"), np.bool_)
+    line = np.repeat(np.arange(len(headers), dtype=np.int32), counts)
+    stat_keys = ("stat_event", "stat_slot", "stat_kind", "stat_value")
+    stats: StatsBySlot = DECODER.stats_by_slot(
+        list(zip(*map(take, stat_keys), strict=True)),
+        _before(counts),
+        _before(map(len, texts)),
+        len(plane.spellings),
+    )
     if aggregated.any():
         kept = ~aggregated
         stats = stats.of_events(kept)
@@ -298,52 +310,17 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
         misplaced_line_count=misplaced_count,
         _stats=stats,
         _metadata=metadata,
-        _texts=parts.texts,
+        _texts=list(chain.from_iterable(texts)),
     )
 
 
-class _ColumnParts:
-    """The columns of several lines; each is let go of as it is joined."""
-
-    def __init__(self, columns: list[LineColumns]) -> None:
-        self.event_counts = [of_line.metadata_id.size for of_line in columns]
-        self.first_events = _before(self.event_counts)
-        self.first_texts = _before([len(of_line.contents) for of_line in columns])
-        self.texts = [text for of_line in columns for text in of_line.contents]
-        self._parts: list[dict[str, Any]] = [asdict(of_line) for of_line in columns]
-
-    def take(
-        self, key: str, dtype: type[_Scalar], added: Sequence[int] | None = None
-    ) -> npt.NDArray[_Scalar]:
-        """A whole column of events, with a number `added` to the part of each line; it can be taken once."""
-        parts = [of_line.pop(key) for of_line in self._parts]
-        if added is None:
-            return joined(parts, dtype)
-        whole = np.empty(sum(self.event_counts), dtype=dtype)
-        for part, first, number in zip(parts, self.first_events, added, strict=True):
-            np.add(part, number, out=whole[first : first + part.size])
-        return whole
-
-    def take_stats(self, slots: int) -> StatsBySlot:
-        """The stats, with events and texts numbered over all lines; they can be taken once."""
-        lines = [
-            (
-                of_line.pop("stat_event"),
-                of_line.pop("stat_slot"),
-                of_line.pop("stat_kind"),
-                of_line.pop("stat_value"),
-            )
-            for of_line in self._parts
-        ]
-        found: StatsBySlot = DECODER.stats_by_slot(
-            lines, self.first_events, self.first_texts, slots
-        )
-        return found
-
-
-def _before(counts: Sequence[int]) -> list[int]:
+def _before(counts: Iterable[int]) -> list[int]:
     """How many come before each of several parts."""
-    return [0, *accumulate(counts)][: len(counts)]
+    return [0, *accumulate(counts)][:-1]
+
+
+def _is_placed(stamp_ns: int) -> bool:
+    return abs(stamp_ns) <= MAX_STAMP_NS
 
 
 def _stamp(line: Line, absolute_origin_ns: int) -> int:
