@@ -337,14 +337,14 @@ _STAT: Final[dict[int, Any]] = {
     2: _FIXED64,
 }
 _EVENT: Final[dict[int, Any]] = {**dict.fromkeys((1, 2, 3, 5), _VARINT), 4: _STAT}
-_LINE: Final[dict[int, Any]] = {
+LINE: Final[dict[int, Any]] = {
     **dict.fromkeys((1, 3, 9, 10), _VARINT),
     **dict.fromkeys((2, 11), _CONTENT),
     4: _EVENT,
 }
 _METADATA: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: _CONTENT, 4: _CONTENT, 5: _STAT}
 _ENTRY: Final[dict[int, Any]] = {1: _VARINT, 2: _METADATA}
-_PLANE: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: _LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
+PLANE: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
 SLOTS: Final = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4, -5: 5, 1 << 40: 6, (1 << 63) - 1: 7}
 WANTED: Final = WantedStats.of(SLOTS)
 _MOST_KEPT: Final = 512
@@ -365,7 +365,8 @@ def varint(value: int, padding: int = 0) -> bytes:
     return bytes(out)
 
 
-def _message(choice: Random, schema: dict[int, Any]) -> bytes:
+def message(choice: Random, schema: dict[int, Any]) -> bytes:
+    """Fields of a message in any order, by number their wire types or schemas; a few are unknown or of another type."""
     parts = []
     for _ in range(choice.randrange(7)):
         number = choice.choice((*schema, *schema, *schema, 8, 15, 16, (1 << 29) - 1))
@@ -379,7 +380,7 @@ def _message(choice: Random, schema: dict[int, Any]) -> bytes:
 def _field(choice: Random, number: int, kind: Any) -> bytes:
     padding = choice.choice((0, 0, 0, 0, 1, 9))
     if isinstance(kind, dict) or kind == _CONTENT:
-        inside = _message(choice, kind) if isinstance(kind, dict) else choice.randbytes(3)
+        inside = message(choice, kind) if isinstance(kind, dict) else choice.randbytes(3)
         return varint(number << 3 | _CONTENT) + varint(len(inside), padding) + inside
     tag = varint(number << 3 | kind)
     if kind in (_FIXED64, _FIXED32):
@@ -399,7 +400,7 @@ class _Corpus:
     def next(self, choice: Random) -> bytes:
         """A new message, or one that is kept with some bytes changed."""
         if not self._kept or choice.random() < 0.3:
-            return _message(choice, self._schema)
+            return message(choice, self._schema)
         data = bytearray(choice.choice(self._kept))
         for _ in range(choice.choice((0, 1, 1, 2, 6))):
             at = choice.randrange(len(data) + 1)
@@ -415,7 +416,7 @@ class _Corpus:
             del self._kept[:-_MOST_KEPT]
 
 
-_CORPORA: Final = {"decode_line": _Corpus(_LINE), "read_plane": _Corpus(_PLANE)}
+_CORPORA: Final = {"decode_line": _Corpus(LINE), "read_plane": _Corpus(PLANE)}
 
 
 def _bounds(choice: Random, data: bytes) -> tuple[bytes, int, int]:

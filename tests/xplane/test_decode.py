@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import struct
+from contextlib import suppress
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from google.protobuf.message import DecodeError
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import fields
 
+from scripts import fuzzed_kernels
 from scripts.xspace import XEvent, XLine
 from tests.xplane import wire
 from traceview.xplane import decode_reference
@@ -32,7 +36,6 @@ MEMBERS = {
     "bytes_value": ValueKind.BYTES,
     "ref_value": ValueKind.REF,
 }
-thorough = settings(max_examples=400)
 
 
 def same_columns(found: LineColumns | Fields, expected: LineColumns | Fields) -> None:
@@ -98,18 +101,25 @@ def check_against_runtime(columns: LineColumns, data: bytes, message: Any) -> No
         assert value == getattr(message, name), name
 
 
-@thorough
-@given(wire.lines, st.binary(max_size=3), st.binary(max_size=3))
-def test_lines_are_read_as_the_runtime_reads_them(line: bytes, before: bytes, after: bytes) -> None:
-    data = before + line + after
-    begin, end = len(before), len(before) + len(line)
-    columns = [decoder.decode_line(data, begin, end, wire.WANTED) for decoder in wire.DECODERS]
-    for other in columns[1:]:
-        same_columns(other, columns[0])
-    check_against_runtime(columns[0], data, XLine.FromString(line))
+def test_lines_are_read_as_the_runtime_reads_them() -> None:
+    """But for those that it finds damaged, such as with a length of more than five bytes."""
+    read = 0
+    for seed in range(1500):
+        choice = Random(seed)
+        line = fuzzed_kernels.message(choice, fuzzed_kernels.LINE)
+        with suppress(DecodeError):
+            message = XLine.FromString(line)
+            before, after = choice.randbytes(seed % 3), choice.randbytes(seed % 4)
+            data = before + line + after
+            begin, end = len(before), len(before) + len(line)
+            columns = [of.decode_line(data, begin, end, wire.WANTED) for of in wire.DECODERS]
+            same_columns(columns[0], columns[-1])
+            check_against_runtime(columns[0], data, message)
+            read += 1
+    assert read > 500
 
 
-@given(wire.lines | wire.events | st.binary(max_size=24), st.data())
+@given(st.integers(0, 9999) | st.binary(max_size=24), st.data())
 @example(wire.number(2**29 - 1, 1), None)
 @example(wire.varint(2**29 << 3), None)  # one number too far
 @example(b"\x08" + b"\xff" * 10, None)
@@ -119,7 +129,10 @@ def test_lines_are_read_as_the_runtime_reads_them(line: bytes, before: bytes, af
 @example(b"\x09" + bytes(7), None)
 @example(b"\x0d" + bytes(3), None)
 @example(b"\x88\x00\x00", None)  # a padded tag
-def test_scanned_fields_cover_the_message(message: bytes, data: st.DataObject | None) -> None:
+def test_scanned_fields_cover_the_message(seed: int | bytes, data: st.DataObject | None) -> None:
+    message = seed
+    if isinstance(message, int):
+        message = fuzzed_kernels.message(Random(message), fuzzed_kernels.LINE)
     begin, end = 0, len(message)
     if data is not None:
         end = data.draw(st.integers(0, len(message)))
