@@ -32,7 +32,7 @@ from traceview.base import sweeps_reference
 from traceview.base.sweeping import SWEEPS
 from traceview.xplane import decode_reference
 from traceview.xplane.columns import WantedStats
-from traceview.xplane.read import DECODER
+from traceview.xplane.message import DECODER
 
 Array: TypeAlias = npt.NDArray[Any]
 Make: TypeAlias = Callable[[Random], tuple[Any, ...]]
@@ -150,12 +150,6 @@ def _last_open(choice: Random) -> tuple[Any, ...]:
     return (end, limit, time) if choice.random() < 0.3 else (end, np.sort(limit), np.sort(time))
 
 
-def _overlapping(choice: Random) -> tuple[Any, ...]:
-    count = _count(choice)
-    start, end = _any_numbers(choice, count), _any_numbers(choice, count)
-    return start, end, *_window(choice, start)
-
-
 def _ids(choice: Random, least: int, most: int) -> Array:
     dtype = choice.choice(_IDS)
     low = max(least, 0 if dtype == "u1" else -100)
@@ -170,11 +164,6 @@ def _marked(choice: Random) -> tuple[Any, ...]:
 def _are_marked(choice: Random) -> tuple[Any, ...]:
     ids = choice.choice((_ids(choice, -9, 30), _any_numbers(choice, _count(choice))))
     return _bits(choice, _count(choice)), ids, choice.choice((0, -5, 3, *_EDGES))
-
-
-def _looked_up(choice: Random) -> tuple[Any, ...]:
-    _, ids, least = _are_marked(choice)
-    return _any_numbers(choice, _count(choice)), ids, least, choice.choice((-1, *_EDGES))
 
 
 def _earliest(choice: Random) -> tuple[Any, ...]:
@@ -215,15 +204,6 @@ def _gaps_between(choice: Random) -> tuple[Any, ...]:
     launch, calls = _launches(choice, start.size)
     window = _window(choice, start, start + length)
     return start, length, _bits(choice, start.size), launch, _any_numbers(choice, calls), *window
-
-
-def _late_until(choice: Random) -> tuple[Any, ...]:
-    start, length = _spans(choice, _count(choice))
-    events = choice.randrange(5)
-    after = np.array([choice.randrange(-1, events) for _ in start], dtype=np.int32)
-    launch, calls = _launches(choice, events)
-    at, took = _int64(_times(choice, calls)), _int64([choice.randrange(9) for _ in range(calls)])
-    return start, start + length, after, launch, at, took, choice.choice((0, 2, 9))
 
 
 def _cut(choice: Random) -> tuple[Any, ...]:
@@ -333,16 +313,13 @@ SWEEP_CALLS: Final[dict[str, Make]] = {
     "touching": _touching,
     "clearest": _clearest,
     "last_open": _last_open,
-    "overlapping": _overlapping,
     "marked": _marked,
     "are_marked": _are_marked,
-    "looked_up": _looked_up,
     "earliest": _earliest,
     "totals": _totals,
     "totals_between": _totals_between,
     "in_both": _in_both,
     "gaps_between": _gaps_between,
-    "late_until": _late_until,
     "cut": _cut,
     "exclusive": _exclusive,
     "layered": _layered,
@@ -360,14 +337,14 @@ _STAT: Final[dict[int, Any]] = {
     2: _FIXED64,
 }
 _EVENT: Final[dict[int, Any]] = {**dict.fromkeys((1, 2, 3, 5), _VARINT), 4: _STAT}
-_LINE: Final[dict[int, Any]] = {
+LINE: Final[dict[int, Any]] = {
     **dict.fromkeys((1, 3, 9, 10), _VARINT),
     **dict.fromkeys((2, 11), _CONTENT),
     4: _EVENT,
 }
 _METADATA: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: _CONTENT, 4: _CONTENT, 5: _STAT}
 _ENTRY: Final[dict[int, Any]] = {1: _VARINT, 2: _METADATA}
-_PLANE: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: _LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
+PLANE: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
 SLOTS: Final = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4, -5: 5, 1 << 40: 6, (1 << 63) - 1: 7}
 WANTED: Final = WantedStats.of(SLOTS)
 _MOST_KEPT: Final = 512
@@ -388,7 +365,8 @@ def varint(value: int, padding: int = 0) -> bytes:
     return bytes(out)
 
 
-def _message(choice: Random, schema: dict[int, Any]) -> bytes:
+def message(choice: Random, schema: dict[int, Any]) -> bytes:
+    """Fields of a message in any order, by number their wire types or schemas; a few are unknown or of another type."""
     parts = []
     for _ in range(choice.randrange(7)):
         number = choice.choice((*schema, *schema, *schema, 8, 15, 16, (1 << 29) - 1))
@@ -402,7 +380,7 @@ def _message(choice: Random, schema: dict[int, Any]) -> bytes:
 def _field(choice: Random, number: int, kind: Any) -> bytes:
     padding = choice.choice((0, 0, 0, 0, 1, 9))
     if isinstance(kind, dict) or kind == _CONTENT:
-        inside = _message(choice, kind) if isinstance(kind, dict) else choice.randbytes(3)
+        inside = message(choice, kind) if isinstance(kind, dict) else choice.randbytes(3)
         return varint(number << 3 | _CONTENT) + varint(len(inside), padding) + inside
     tag = varint(number << 3 | kind)
     if kind in (_FIXED64, _FIXED32):
@@ -422,7 +400,7 @@ class _Corpus:
     def next(self, choice: Random) -> bytes:
         """A new message, or one that is kept with some bytes changed."""
         if not self._kept or choice.random() < 0.3:
-            return _message(choice, self._schema)
+            return message(choice, self._schema)
         data = bytearray(choice.choice(self._kept))
         for _ in range(choice.choice((0, 1, 1, 2, 6))):
             at = choice.randrange(len(data) + 1)
@@ -438,7 +416,7 @@ class _Corpus:
             del self._kept[:-_MOST_KEPT]
 
 
-_CORPORA: Final = {"decode_line": _Corpus(_LINE), "read_plane": _Corpus(_PLANE)}
+_CORPORA: Final = {"decode_line": _Corpus(LINE), "read_plane": _Corpus(PLANE)}
 
 
 def _bounds(choice: Random, data: bytes) -> tuple[bytes, int, int]:

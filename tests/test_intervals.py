@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -119,18 +118,6 @@ def test_nesting_is_what_a_loop_over_all_pairs_says(pairs: Pairs, shift: int) ->
     expected = [_innermost(pairs, int(t)) for t in times]
     assert nest.innermost(times + shift).tolist() == expected
     assert nest.innermost(times[::-1] + shift).tolist() == expected[::-1]
-
-
-@pytest.mark.parametrize("depth", [1, 2, 3, 1023, 1024, 1025])
-def test_deep_and_wide_nests(depth: int) -> None:
-    # Each interval holds the next, and an empty-handed sibling stands in front of each.
-    pairs = [(2 * i + 1, 4 * depth - i) for i in range(depth)] + [
-        (2 * i, 2 * i + 1) for i in range(depth)
-    ]
-    nest = nesting(*_columns(pairs))
-    assert nest.parent.tolist() == [*range(-1, depth - 1), *range(-1, depth - 1)]
-    inside = np.array([2 * depth - 1, 4 * depth - 1, 4 * depth], dtype=np.int64)
-    assert nest.innermost(inside).tolist() == [depth - 1, 0, -1]
 
 
 @given(

@@ -201,7 +201,11 @@ def _gpu_tables(path: Location) -> Iterator[PlaneTable]:
     space = read_file(path, salvage=True)
     for plane in space.planes:
         if plane.kind is PlaneKind.GPU:
-            lines = [line for line in plane.lines if not is_derived_line(line.id, line.name)]
+            lines = [
+                line
+                for line in plane.lines
+                if not is_derived_line(line.header.id, line.header.name)
+            ]
             yield build_table(plane, lines, 0)
 
 

@@ -55,18 +55,6 @@ def parsed(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(StringIO(text)))
 
 
-def test_columns_are_those_of_the_frame() -> None:
-    names = "device class op op_type kernel source_line holds count total_ps self_ps mean_ps median_ps p95_ps"
-    (header,) = text_of(ops()).splitlines()
-    assert header.split(",") == [*names.split(), "share_ratio", "bytes"]
-
-
-def test_what_is_not_known_is_empty() -> None:
-    (row,) = parsed(text_of(ops(op(None, "sgemm", 4000, share_ratio=None))))
-    assert (row["op"], row["share_ratio"], row["bytes"]) == ("", "", "")
-    assert (row["kernel"], row["total_ps"], row["class"]) == ("sgemm", "4000", "compute")
-
-
 @pytest.mark.parametrize("start", [*"=+-@＝＋－＠", "\t", "\r", "\n", " =", '"='])
 def test_no_name_becomes_a_formula(start: str) -> None:
     (row,) = parsed(text_of(ops(op(f"{start}1+1", f"{start}cmd", 1000))))

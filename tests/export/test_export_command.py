@@ -59,12 +59,6 @@ def test_one_file_of_tables_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_json_is_written(command: Command, loop: str, tmp_path: Path) -> None:
-    done = command("export", loop, "-o", str(tmp_path / "x.json.gz"))
-    assert (done.code, list(tmp_path.iterdir())) == (2, [])
-    assert done.err.endswith("a trace is no JSON\nhint: -o trace.pftrace\n")
-
-
 def test_a_compressed_file_is_the_same_every_time(
     command: Command, loop: str, tmp_path: Path
 ) -> None:
@@ -110,6 +104,7 @@ def test_steps_narrow_the_window(command: Command, loop: str, tmp_path: Path) ->
     [
         (("--to", "parquet", "-o", "-"), 2, "tables need a folder"),
         (("--to", "svg"), 2, "svg"),
+        (("-o", "x.json.gz"), 2, "a trace is no JSON\nhint: -o trace.pftrace\n"),
         (("--steps", "900:901", "-o", "x"), 2, "the trace has none of them"),
         (("-o", "no/such/folder/x"), 2, "there is no directory"),
         (("--to", "csv", "-o", "file"), 2, "is a file"),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,9 +98,3 @@ def test_slices_begin_and_end_as_a_stack(found: list[tuple[int, int]]) -> None:
             assert open_slices.pop() == one
     assert open_slices == []
     assert index[is_begin].tolist() == list(range(start.size))
-
-
-@pytest.mark.parametrize("split", [rows_beside, rows_nested])
-def test_nothing_needs_no_row(split: type) -> None:
-    nothing = np.empty(0, dtype=np.int64)
-    assert split(nothing, nothing).size == 0

@@ -17,7 +17,7 @@ from traceview.analysis.measures.context import Context
 from traceview.base.intervals import union
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import CLASSES, STATES
-from traceview.export import perfetto, wire
+from traceview.export import perfetto
 from traceview.export.draw import drawn
 from traceview.export.scene import Arrows, Labels, Process, Scene, Slices, Track
 from traceview.trace.model import Names
@@ -81,13 +81,6 @@ def test_every_slice_is_written(tmp_path: Path, name: str) -> None:
     found = read(b"".join(perfetto.written(scene)))
     assert found.slices
     assert told(found) == told_by_scene(scene)
-
-
-def test_recorded_replicas(fixtures: Path) -> None:
-    scene = scene_of(fixtures / "custom-loop-4")
-    content = b"".join(perfetto.written(scene))
-    assert told(read(content)) == told_by_scene(scene)
-    assert b"".join(perfetto.written(scene_of(fixtures / "custom-loop-4"))) == content
 
 
 Tracks = dict[tuple[str, str], list[Slice]]
@@ -199,15 +192,6 @@ def test_steps_are_those_of_the_report(fixtures: Path) -> None:
     ] == [(step.number, step.start_ps, step.duration_ps, step.excluded) for step in steps.steps]
 
 
-def test_steps_of_several_hosts_have_their_names(tmp_path: Path) -> None:
-    SCENARIOS["two_hosts"]().write(tmp_path / "logs")
-    found, report = exported(tmp_path / "logs")
-    hosts = {window.host for window in report.windows}
-    assert len(hosts) == 2
-    tracks = {track for process, track in tracks_of(found) if process == "traceview"}
-    assert {f"steps of {host}" for host in hosts} <= tracks
-
-
 def test_a_state_names_what_caused_it(tmp_path: Path) -> None:
     SCENARIOS["B"]().write(tmp_path / "logs")
     trace = traceview.load(tmp_path / "logs")
@@ -283,10 +267,3 @@ def test_a_launch_of_very_many() -> None:
     assert found.slices[3].flows == tuple(range(1, 30_001))
     assert found.slices[-2].flows == (30_001, 30_002)
     assert all(not one.flows for one in found.slices[4:-2])
-
-
-@pytest.mark.parametrize("value", [0, 1, 127, 128, 2**31, 2**63 - 1, -1, -(2**63)])
-def test_numbers_are_those_that_protobuf_reads(value: int) -> None:
-    rows = wire.varints(np.array([value, 5, value], dtype=np.int64))
-    wanted = wire.varint(value & (1 << 64) - 1)
-    assert rows.content() == wanted + b"\x05" + wanted

@@ -19,15 +19,10 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-import traceview
 from scripts.scenarios import SCENARIOS
-from traceview.analysis.facts.selection import select
-from traceview.analysis.measures.context import Context
-from traceview.base.intervals import union
+from tests.export.test_perfetto import scene_of
 from traceview.export import perfetto
-from traceview.export.draw import drawn
 from traceview.export.scene import Scene
-from traceview.xplane.planes import ActivityClass
 
 pytestmark = pytest.mark.trace_processor
 
@@ -93,11 +88,6 @@ def ask(assets: Path, tmp_path: Path) -> Ask:
     return answers
 
 
-def drawn_scene(logs: Path) -> Scene:
-    trace = traceview.load(logs)
-    return drawn(Context(trace, select(trace)), traceview.analyze(trace))
-
-
 def slices_of(scene: Scene) -> Counter[tuple[Any, ...]]:
     """What should be there: process, track, name, category, start and length in nanoseconds."""
     found: Counter[tuple[Any, ...]] = Counter()
@@ -136,38 +126,18 @@ def check(ask: Ask, scene: Scene, tmp_path: Path) -> list[list[Any]]:
 )
 def test_scenarios(ask: Ask, tmp_path: Path, name: str) -> None:
     SCENARIOS[name]().write(tmp_path / "logs")
-    check(ask, drawn_scene(tmp_path / "logs"), tmp_path)
+    check(ask, scene_of(tmp_path / "logs"), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["custom-loop-4", "keras-fit-2", "plain-1"])
 def test_recorded_runs(ask: Ask, fixtures: Path, tmp_path: Path, name: str) -> None:
-    check(ask, drawn_scene(fixtures / name), tmp_path)
+    check(ask, scene_of(fixtures / name), tmp_path)
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"])
 def test_real_gpu_traces(ask: Ask, shared_traces: Path, tmp_path: Path, name: str) -> None:
-    check(ask, drawn_scene(shared_traces / name), tmp_path)
-
-
-def test_compute_of_each_device(ask: Ask, tmp_path: Path) -> None:
-    SCENARIOS["B"]().write(tmp_path / "logs")
-    trace = traceview.load(tmp_path / "logs")
-    (window,) = select(trace).windows.values()
-    rows = check(ask, drawn_scene(tmp_path / "logs"), tmp_path)
-    for device in range(len(trace.device_list)):
-        mine = [
-            (start * 1000, (start + length) * 1000)
-            for process, _, _, category, start, length, _ in rows
-            if process.startswith(trace.device_key(device))
-            and category == ActivityClass.COMPUTE.name.lower()
-        ]
-        spans = union(*np.array(mine, dtype=np.int64).T)
-        found = traceview.analyze(trace).results.device_time
-        assert found
-        activity = found.devices[device].activity
-        assert activity
-        assert spans.within(window.start_ps, window.end_ps) == activity["compute"].busy_ps
+    check(ask, scene_of(shared_traces / name), tmp_path)
 
 
 def test_it_would_say_what_it_drops(ask: Ask, tmp_path: Path) -> None:

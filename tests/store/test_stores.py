@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from scripts.shapes import write_hosts
 from tests.command import Command
 from tests.store.conftest import FIXTURE, FileServer
 from traceview.base.errors import StoreError
@@ -37,23 +36,6 @@ def local_report(command: Command, fixtures: Path) -> Any:
 
 
 # Reading
-
-
-def test_a_report_from_memory_is_the_local_one(
-    command: Command, in_memory: str, local_report: Any
-) -> None:
-    assert report_of(command, in_memory) == local_report
-    assert report_of(command, f"{in_memory}/{TRACE}") == local_report
-
-
-def test_several_hosts_in_a_store(command: Command, s3: Any, tmp_path: Path) -> None:
-    logdir = write_hosts(tmp_path / "logs", 4)
-    for path in sorted(logdir.rglob("*.xplane.pb")):
-        key = path.relative_to(tmp_path).as_posix()
-        s3.put_object(Bucket="bucket", Key=key, Body=path.read_bytes())
-    alone = command("analyze", "s3://bucket/logs", "--format", "json")
-    assert (alone.code, alone.err) == (0, "")
-    assert report_of(command, "s3://bucket/logs") == report_of(command, str(logdir))
 
 
 def test_a_report_from_s3_is_the_local_one(

@@ -13,32 +13,6 @@ from traceview.export.viewer_server import check_readable, copied_run
 from traceview.trace.reading.locate import find_runs
 
 
-def test_a_copy_is_a_log_directory_with_the_run(fixtures: Path) -> None:
-    (run,) = find_runs(fixtures / "custom-loop-2")
-    with copied_run(run) as copy:
-        assert copy.run == run.name
-        (file,) = copy.files
-        assert (
-            file.relative_to(copy.logdir).as_posix()
-            == f"plugins/profile/{run.name}/host-a.xplane.pb"
-        )
-        assert file.read_bytes() == run.paths[0].read_bytes()
-        assert copy.scratch.is_dir()
-        assert copy.logdir not in copy.scratch.parents
-
-
-def test_what_a_viewer_writes_beside_the_copy_goes_with_it(fixtures: Path, tmp_path: Path) -> None:
-    logdir = tmp_path / "logs"
-    shutil.copytree(fixtures / "custom-loop-2", logdir)
-    before = snapshot(logdir)
-    (run,) = find_runs(logdir)
-    with copied_run(run) as copy:
-        copy.files[0].with_name("host-a.op_stats.pb").write_bytes(b"cache")
-        folder = copy.logdir.parent
-    assert not folder.exists()
-    assert snapshot(logdir) == before
-
-
 @pytest.mark.parametrize("name", ["two\nlines", "a b&c#d?", "ядро", "%2e%2e", "x" * 200, "..."])
 def test_names_that_an_address_cannot_hold_become_plain(
     name: str, fixtures: Path, tmp_path: Path
@@ -72,6 +46,10 @@ def test_no_file_of_a_run_takes_the_name_of_another(
     with copied_run(run) as copy:
         assert len({path.name.casefold() for path in copy.files}) == len(run.paths)
         assert [path.read_bytes() for path in copy.files] == [p.read_bytes() for p in run.paths]
+        copy.files[0].with_name("host.op_stats.pb").write_bytes(b"cache")
+        folder = copy.logdir.parent
+        assert copy.logdir not in copy.scratch.parents
+    assert not folder.exists()
     assert snapshot(tmp_path) == before
 
 

@@ -35,17 +35,11 @@ def test_it_answers_on_the_loopback_until_the_end(
         with urlopen(f"http://127.0.0.1:{port}/where") as answer:
             assert json.load(answer) == "127.0.0.1"
         process = served.process
+        # The Ctrl-C of a terminal reaches the command alone.
+        assert os.getpgid(process.pid) != os.getpgid(0)
     assert process.poll() is not None
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-def test_the_ctrl_c_of_a_terminal_reaches_us_alone(
-    copy: RunCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(write_fake(tmp_path))
-    with serving("xprof", copy, free_port(0)) as served:
-        assert os.getpgid(served.process.pid) != os.getpgid(0)
 
 
 def test_a_server_of_before_2_21_is_started_by_its_function(

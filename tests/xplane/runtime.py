@@ -74,9 +74,7 @@ def header_of(message: Any, *, is_damaged: bool) -> PlaneHeader:
         )
         for entry in message.event_metadata
     }
-    return PlaneHeader(
-        message.id, message.name, event_metadata, stat_names, stats(message.stats), is_damaged
-    )
+    return PlaneHeader(message.name, event_metadata, stat_names, stats(message.stats), is_damaged)
 
 
 def _stat(message: Any, stat_names: dict[int, bytes]) -> Stat:

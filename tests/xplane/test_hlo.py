@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.xplane.hlo_messages import F32, F64, MESSAGES, TUPLE, HloModule, ModuleWriter
+from tests.xplane.hlo_messages import F32, F64, MESSAGES, HloModule, ModuleWriter
 from traceview.xplane.columns import Fault
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo import read_instructions
@@ -111,16 +111,6 @@ def test_where_tensorflow_makes_all_ops_is_no_line() -> None:
     of_dot = module.computation().instructions[1].metadata
     of_dot.source_file = b"/x/site-packages/tensorflow/python/framework/ops.py"
     assert read(module.message)["dot.1"].line == ""
-
-
-def test_a_tuple_has_the_type_of_its_first_shape() -> None:
-    module = program()
-    shape = module.computation().instructions[1].shape
-    shape.element_type = TUPLE
-    inner = shape.tuple_shapes.add(element_type=TUPLE)
-    inner.tuple_shapes.add(element_type=F64)
-    inner.tuple_shapes.add(element_type=F32)
-    assert read(module.message)["dot.1"].element_type == F64
 
 
 def constants(module: ModuleWriter) -> set[str]:

@@ -105,11 +105,6 @@ def test_memory_that_is_shared_is_live_until_all_free_it() -> None:
     assert {live.scope for live in read.live} == {"a", "c"}
 
 
-def test_without_what_is_live_only_sizes_are_read() -> None:
-    read = read_buffers(written().program(), with_live=False)
-    assert (read.temporary_bytes, read.peak_bytes, read.live) == (600, 600, ())
-
-
 def test_a_heap_that_is_not_that_of_the_program_is_not_believed() -> None:
     writer = BufferWriter()
     huge = writer.buffer("a", 1 << 60, "jit(f)/a")

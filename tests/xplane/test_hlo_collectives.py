@@ -130,9 +130,3 @@ def test_an_asynchronous_one_is_what_it_calls() -> None:
     module.add("reduce-scatter-start", "async-start", whole, calls=(2,))
     found = read(module.message)["reduce-scatter-start"].exchange
     assert found == Exchange(4, PAIRS, ("jit(f)/up/mul",))
-
-
-def test_what_is_no_collective_exchanges_nothing() -> None:
-    module = ModuleWriter()
-    module.add("dot", "dot")
-    assert read(module.message)["dot"].exchange is None

@@ -10,7 +10,7 @@ import pytest
 
 from scripts.bench_trace import Shape, write_trace
 from traceview.xplane import decode_reference
-from traceview.xplane.read import DECODER
+from traceview.xplane.message import DECODER
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 10**6

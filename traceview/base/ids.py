@@ -38,11 +38,6 @@ _FEW_ROWS: Final = 4096
 """So many are sorted in less time than it takes to pack their keys."""
 
 
-def is_dense(ids: npt.NDArray[np.integer]) -> bool:
-    """Whether every id can be an index into an array of moderate size."""
-    return ids.size == 0 or bool(ids.min() >= 0 and ids.max() < _DENSE_IDS)
-
-
 def sorted_unique(values: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct values, sorted. `np.unique` would import `numpy.ma`, which takes longer than a small trace."""
     if values.size <= _FEW_VALUES:
@@ -177,8 +172,7 @@ def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array
     values = table.distinct
     index_of = np.zeros(table.marks.size, dtype=np.int64)
     index_of[values - table.least] = np.arange(values.size)
-    index: Int64Array = SWEEPS.looked_up(index_of, table.ids, table.least, 0)
-    return values, index
+    return values, index_of.take(table.ids.astype(np.int64) - table.least)
 
 
 def unique_first(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array, Int64Array]:

@@ -132,6 +132,12 @@ def pieces_outside(
     return of_part[kept], low[kept], high[kept]
 
 
+def overlapping(start: Int64Array, end: Int64Array, first: int, last: int) -> Int64Array:
+    """Indices of the events that overlap `[first, last)`; empty events count if they start in it."""
+    is_empty = (start == end) & (start >= first)
+    return np.flatnonzero((start < last) & ((end > first) | is_empty))
+
+
 class Nesting(Struct, frozen=True, eq=False):
     """How intervals nest.
 

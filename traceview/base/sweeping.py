@@ -1,4 +1,4 @@
-"""Chooses the sweeps: the compiled ones, or the reference if the installation had no compiler."""
+"""Chooses compiled modules, or their references in Python if the installation had no compiler."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from types import ModuleType
 from typing import Final
 
 
-def _sweeps() -> ModuleType:
+def compiled_or_reference(name: str) -> ModuleType:
+    """The compiled module of this name, or the one whose name ends with `_reference`."""
     try:
-        return import_module("traceview.base.sweeps")
+        return import_module(name)
     except ImportError:
-        return import_module("traceview.base.sweeps_reference")
+        return import_module(f"{name}_reference")
 
 
-SWEEPS: Final = _sweeps()
+SWEEPS: Final = compiled_or_reference("traceview.base.sweeps")
 """The sweeps in use."""

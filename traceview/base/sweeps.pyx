@@ -334,19 +334,6 @@ def last_open(const int64_t[::1] end, const int64_t[::1] limit, const int64_t[::
     return result if rises else None
 
 
-def overlapping(const int64_t[::1] start, const int64_t[::1] end, int64_t first, int64_t last):
-    """Indices of the events that overlap `[first, last)`; empty events count if they start in it."""
-    cdef int64_t i, count = 0, size = start.shape[0]
-    result = np.empty(size, dtype=np.int64)
-    cdef int64_t[::1] found = result
-    with nogil:
-        for i in range(size):
-            if start[i] < last and (end[i] > first or (start[i] == end[i] and start[i] >= first)):
-                found[count] = i
-                count += 1
-    return result[:count]
-
-
 def marked(const Id[:] ids, int64_t least, int64_t length):
     """Which of the numbers from `least` on, `length` of them, are among the ids, all of which they must hold."""
     result = np.zeros(length, dtype=np.bool_)
@@ -358,36 +345,19 @@ def marked(const Id[:] ids, int64_t least, int64_t length):
     return result
 
 
-cdef inline int64_t place_in(int64_t number, int64_t least, int64_t length) noexcept nogil:
-    # The place of a number in a table of this length that begins with the least one; -1 for one that is not in it.
-    # Unsigned, for a difference of signed numbers need not fit.
-    cdef uint64_t place = <uint64_t> number - <uint64_t> least
-    return <int64_t> place if number >= least and place < <uint64_t> length else -1
-
-
 def are_marked(const uint8_t[::1] marks, const Id[:] ids, int64_t least):
     """The mark of each id, of which the first mark is that of `least`; False for ids without a mark."""
-    cdef int64_t place, length = marks.shape[0]
+    cdef int64_t number
+    cdef uint64_t place, length = marks.shape[0]
     cdef Py_ssize_t i
     result = np.empty(ids.shape[0], dtype=np.bool_)
     cdef uint8_t[::1] found = result.view(np.uint8)
     with nogil:
         for i in range(ids.shape[0]):
-            place = place_in(<int64_t> ids[i], least, length)
-            found[i] = marks[place] if place >= 0 else 0
-    return result
-
-
-def looked_up(const int64_t[::1] table, const Id[:] ids, int64_t least, int64_t absent):
-    """The entry of each id, of which the first is that of `least`; `absent` for ids without an entry."""
-    cdef int64_t place, length = table.shape[0]
-    cdef Py_ssize_t i
-    result = np.empty(ids.shape[0], dtype=np.int64)
-    cdef int64_t[::1] found = result
-    with nogil:
-        for i in range(ids.shape[0]):
-            place = place_in(<int64_t> ids[i], least, length)
-            found[i] = table[place] if place >= 0 else absent
+            number = <int64_t> ids[i]
+            # Unsigned, for a difference of signed numbers need not fit.
+            place = <uint64_t> number - <uint64_t> least
+            found[i] = marks[place] if number >= least and place < length else 0
     return result
 
 
@@ -528,40 +498,6 @@ def gaps_between(
             out_after[count] = -1
             count += 1
     return tuple(column[:count].copy() for column in (starts, ends, befores, afters))
-
-
-def late_until(
-    const int64_t[::1] start,
-    const int64_t[::1] end,
-    const int32_t[::1] after,
-    const Id[:] launch,
-    const int64_t[:] launched_at,
-    const int64_t[:] took,
-    int64_t blocks,
-):
-    """Until when the host is late in each gap, and the launch of the event after it, -1 without one; int64 both.
-
-    Late until the launch begins, or until it ends if it took `blocks` or more, inside the gap; until the end without an
-    event after it; not at all if that has no launch.
-    """
-    cdef int64_t i, row, at, size = start.shape[0]
-    late, launches = np.empty((2, size), dtype=np.int64)
-    cdef int64_t[::1] until = late, found = launches
-    with nogil:
-        for i in range(size):
-            row = <int64_t> launch[after[i]] if after[i] >= 0 else -1
-            found[i] = row
-            if after[i] < 0:
-                until[i] = end[i]
-            elif row < 0:
-                until[i] = start[i]
-            else:
-                at = launched_at[row]
-                if took[row] >= blocks:
-                    at += took[row]
-                at = start[i] if at < start[i] else at
-                until[i] = end[i] if at > end[i] else at
-    return late, launches
 
 
 def cut(

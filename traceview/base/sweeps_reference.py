@@ -114,12 +114,6 @@ def last_open(end: _Int64Array, limit: _Int64Array, time: _Int64Array) -> _Int64
     return result
 
 
-def overlapping(start: _Int64Array, end: _Int64Array, first: int, last: int) -> _Int64Array:
-    """Indices of the events that overlap `[first, last)`; empty events count if they start in it."""
-    is_empty = (start == end) & (start >= first)
-    return np.flatnonzero((start < last) & ((end > first) | is_empty))
-
-
 def marked(ids: _Ids, least: int, length: int) -> _BoolArray:
     """Which of the numbers from `least` on, `length` of them, are among the ids, all of which they must hold."""
     occurs = np.zeros(length, dtype=np.bool_)
@@ -129,25 +123,11 @@ def marked(ids: _Ids, least: int, length: int) -> _BoolArray:
 
 def are_marked(marks: npt.NDArray[np.uint8], ids: _Ids, least: int) -> _BoolArray:
     """The mark of each id, of which the first mark is that of `least`; False for ids without a mark."""
-    place, has_place = _places_in(ids, least, marks.size)
-    found = np.zeros(ids.size, dtype=np.bool_)
-    found[has_place] = marks[place[has_place]]
-    return found
-
-
-def looked_up(table: _Int64Array, ids: _Ids, least: int, absent: int) -> _Int64Array:
-    """The entry of each id, of which the first is that of `least`; `absent` for ids without an entry."""
-    place, has_place = _places_in(ids, least, table.size)
-    found = np.full(ids.size, absent, dtype=np.int64)
-    found[has_place] = table[place[has_place]]
-    return found
-
-
-def _places_in(ids: _Ids, least: int, length: int) -> tuple[_Int64Array, _BoolArray]:
-    """The place of each id in a table whose first is that of `least`, and which have one."""
     number = ids.astype(np.int64)
-    has_place = (number >= least) & (number < least + length)
-    return number - least, has_place
+    has_mark = (number >= least) & (number < least + marks.size)
+    found = np.zeros(ids.size, dtype=np.bool_)
+    found[has_mark] = marks[number[has_mark] - least]
+    return found
 
 
 def earliest(ids: _Int64Array, time: _Int64Array, least: int, length: int) -> _Int64Array:
@@ -226,26 +206,6 @@ def _first_at(
     # Of equal places the last assignment remains.
     found[place[order]] = order
     return found
-
-
-def late_until(
-    start: _Int64Array,
-    end: _Int64Array,
-    after: npt.NDArray[np.int32],
-    launch: _Ids,
-    launched_at: _Int64Array,
-    took: _Int64Array,
-    blocks: int,
-) -> tuple[_Int64Array, _Int64Array]:
-    """Until when the host is late in each gap, and the launch of the event after it, -1 without one; int64 both."""
-    launches = np.full(after.size, -1, dtype=np.int64)
-    launches[after >= 0] = launch[after[after >= 0]]
-    until = np.where(after < 0, end, start)
-    has_launch = np.flatnonzero(launches >= 0)
-    row = launches[has_launch]
-    at = launched_at[row] + np.where(took[row] >= blocks, took[row], 0)
-    until[has_launch] = np.clip(at, start[has_launch], end[has_launch])
-    return until, launches
 
 
 def cut(

@@ -206,7 +206,7 @@ def _show_version(value: bool) -> None:
     import platform
     from importlib.metadata import version
 
-    from traceview.xplane.read import DECODER
+    from traceview.xplane.message import DECODER
 
     is_compiled = DECODER.__name__.endswith(".decode")
     rows = {

@@ -17,8 +17,6 @@ from traceview.base.errors import StoreError
 from traceview.store.service import SilentError
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
-
     from traceview.store.service import Entry, Service
 
 BLOCK_BYTES: Final = 1 << 20
@@ -126,10 +124,6 @@ class RemoteFile(io.RawIOBase):
         self._place = max(0, base + place)
         return self._place
 
-    def tell(self) -> int:
-        """The byte that is read next."""
-        return self._place
-
     def read(self, count: int | None = -1) -> bytes:
         """The next bytes: all of them for -1, fewer only at the end."""
         begin = min(self._place, self._size)
@@ -144,17 +138,6 @@ class RemoteFile(io.RawIOBase):
         data = b"".join(self._blocks.parts[number] for number in numbers)
         first = numbers.start * BLOCK_BYTES
         return data[begin - first : end - first]
-
-    def readall(self) -> bytes:
-        """All bytes from here on."""
-        return self.read()
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fill a buffer."""
-        view = memoryview(buffer).cast("B")
-        data = self.read(len(view))
-        view[: len(data)] = data
-        return len(data)
 
     def _all(self) -> bytes:
         blocks = self._blocks

@@ -11,10 +11,8 @@ from msgspec import Struct
 
 from traceview.base.codes import Code
 from traceview.base.intervals import BoolArray, Int64Array
-from traceview.xplane.source import FileBytes
 
-Buffer: TypeAlias = bytes | memoryview | FileBytes
-"""The bytes of a file, in memory or read in parts."""
+Buffer: TypeAlias = bytes | memoryview
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -61,10 +59,11 @@ class Fault(Struct, frozen=True):
     reason: str
 
 
+PAST_END: Final = "a field reaches past the end of what holds it"
 FAULT_REASONS: Final = (
     "",
     "a number is cut off or longer than 10 bytes",
-    "a field reaches past the end of what holds it",
+    PAST_END,
     "a field has number 0 or a wire type that the format does not use",
 )
 
@@ -98,7 +97,6 @@ class LineHeader(NamedTuple):
 
     id: int
     name: bytes
-    display_name: bytes
     timestamp_ns: int
 
 
@@ -165,22 +163,6 @@ class StatsBySlot(Struct, frozen=True, eq=False):
             np.concatenate(([0], np.cumsum(kept)))[self.bounds].astype(np.int64, copy=False),
         )
 
-
-_NONE: Final = np.empty(0, dtype=np.int64)
-NO_EVENTS: Final = LineColumns(
-    metadata_id=_NONE,
-    time=_NONE,
-    duration_ps=_NONE,
-    position=_NONE,
-    aggregated=np.empty(0, dtype=np.uint8),
-    stat_event=np.empty(0, dtype=np.int32),
-    stat_slot=np.empty(0, dtype=np.int16),
-    stat_kind=np.empty(0, dtype=np.uint8),
-    stat_value=_NONE,
-    header=LineHeader(0, b"", b"", 0),
-    fault=None,
-)
-"""The columns of a line without events."""
 
 DENSE_STAT_IDS: Final = 1 << 16
 UNWANTED: Final = -1

@@ -7,7 +7,7 @@ a `Fault` and never outside of the buffer.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 import numpy as np
 
@@ -75,7 +75,6 @@ cdef struct Output:
     int64_t line_id
     int64_t timestamp_ns
     Span name
-    Span display_name
     int64_t* metadata_id
     int64_t* time
     int64_t* duration_ps
@@ -279,8 +278,6 @@ cdef int read_line(Cursor* cursor, const Wanted* wanted, Output* out) noexcept n
         elif field.wire_type == 2:
             if field.number == 2:
                 out.name = Span(field.begin, field.end)
-            elif field.number == 11:
-                out.display_name = Span(field.begin, field.end)
         elif field.wire_type == 0:
             if field.number == 1:
                 out.line_id = <int64_t> field.value
@@ -356,7 +353,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     cursor.at = begin
     cursor.end = end
     out.events = out.stats = out.whole_end = out.line_id = out.timestamp_ns = 0
-    out.name = out.display_name = Span(0, 0)
+    out.name = Span(0, 0)
     # The start of the line shows how many events there are in all of it.
     out.event_room = (end - begin) // 1024 + 16
     out.stat_room = (end - begin) // 512 + 16
@@ -383,12 +380,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     return LineColumns(
         *events,
         *stats,
-        LineHeader(
-            out.line_id,
-            bytes_of(cursor.data, out.name),
-            bytes_of(cursor.data, out.display_name),
-            out.timestamp_ns,
-        ),
+        LineHeader(out.line_id, bytes_of(cursor.data, out.name), out.timestamp_ns),
         None if status == FINE else Fault(stopped, FAULT_REASONS[status]),
     )
 
@@ -509,7 +501,6 @@ def read_plane(const uint8_t[::1] data):
     cdef Entry entry
     cdef StatFields stat
     cdef int status
-    cdef int64_t plane_id = 0
     cdef Span name = Span(0, 0)
     cdef bint is_damaged = False
     cdef dict stat_names = {}, event_metadata = {}
@@ -531,8 +522,6 @@ def read_plane(const uint8_t[::1] data):
         if status != FINE:
             is_damaged = True
             break
-        if field.wire_type == 0 and field.number == 1:
-            plane_id = <int64_t> field.value
         if field.wire_type != 2:
             continue
         inner = content_of(&cursor, &field)
@@ -554,85 +543,26 @@ def read_plane(const uint8_t[::1] data):
             else:
                 is_damaged = True
     return PlaneHeader(
-        plane_id, bytes_of(cursor.data, name), event_metadata, stat_names, tuple(stats), is_damaged
+        bytes_of(cursor.data, name), event_metadata, stat_names, tuple(stats), is_damaged
     )
-
-
-cdef enum:
-    # Contents that are remembered by their hash. Of a line few differ, and those of events near each other mostly agree.
-    REMEMBERED = 512
-
-cdef struct Content:
-    Span span
-    # Its place among the offsets, -1 for none.
-    int64_t place
-
-
-cdef inline uint64_t hash_of(const uint8_t* at, int64_t size) noexcept nogil:
-    cdef uint64_t value = <uint64_t> size, word
-    while size > 0:
-        word = 0
-        memcpy(&word, at, 8 if size > 8 else size)
-        value = (value ^ word) * <uint64_t> 0x9E3779B97F4A7C15
-        value ^= value >> 32
-        at += 8
-        size -= 8
-    return value
-
-
-cdef int64_t remember_contents(
-    Cursor cursor, const int64_t[::1] offsets, int64_t[::1] same
-) noexcept nogil:
-    # For each offset the place of an earlier one with the same content as far as one is remembered, else its own place.
-    # Returns the place of the first offset without a content, -1 if there is none.
-    cdef Content known[REMEMBERED]
-    cdef Content* slot
-    cdef Field field
-    cdef int64_t i, size
-    for i in range(REMEMBERED):
-        known[i].place = -1
-    for i in range(offsets.shape[0]):
-        cursor.at = offsets[i]
-        if cursor.at < 0 or read_field(&cursor, &field) != FINE or field.wire_type != 2:
-            return i
-        size = field.end - field.begin
-        slot = &known[hash_of(cursor.data + field.begin, size) % REMEMBERED]
-        if (
-            slot.place >= 0
-            and slot.span.end - slot.span.begin == size
-            and memcmp(cursor.data + slot.span.begin, cursor.data + field.begin, size) == 0
-        ):
-            same[i] = slot.place
-        else:
-            slot.span = Span(field.begin, field.end)
-            slot.place = same[i] = i
-    return -1
 
 
 def intern_contents(const uint8_t[::1] data, const int64_t[::1] offsets):
     """The distinct length-delimited contents at `offsets`: their bytes, and the index into them for each."""
     cdef Cursor cursor
     cdef Field field
-    cdef int64_t i, wrong, count = offsets.shape[0]
-    same = np.empty(count, dtype=np.int64)
-    indices = np.empty(count, dtype=np.int32)
-    cdef int64_t[::1] v_same = same
-    cdef int32_t[::1] v_indices = indices
+    cdef int64_t i
+    indices = np.empty(offsets.shape[0], dtype=np.int32)
+    cdef int32_t[::1] index = indices
     cdef dict seen = {}
     cursor.data = &data[0] if data.shape[0] else NULL
     cursor.end = data.shape[0]
-    with nogil:
-        wrong = remember_contents(cursor, offsets, v_same)
-    if wrong >= 0:
-        raise ValueError(f"no length-delimited field at byte {offsets[wrong]}")
-    for i in range(count):
-        if v_same[i] < i:
-            v_indices[i] = v_indices[v_same[i]]
-            continue
+    for i in range(offsets.shape[0]):
         cursor.at = offsets[i]
-        read_field(&cursor, &field)
+        if cursor.at < 0 or read_field(&cursor, &field) != FINE or field.wire_type != 2:
+            raise ValueError(f"no length-delimited field at byte {offsets[i]}")
         text = bytes_of(cursor.data, Span(field.begin, field.end))
-        v_indices[i] = seen.setdefault(text, len(seen))
+        index[i] = seen.setdefault(text, len(seen))
     return list(seen), indices
 
 

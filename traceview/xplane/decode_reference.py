@@ -119,13 +119,13 @@ def read_fields(data: Buffer, at: int, end: int) -> Iterator[Field]:
         at = field.end
 
 
-def scan_fields(data: Buffer, begin: int, end: int, most: int | None = None) -> Fields:
-    """The fields of the message at `data[begin:end]`, only the first `most` if that is given."""
+def scan_fields(data: Buffer, begin: int, end: int) -> Fields:
+    """The fields of the message at `data[begin:end]`."""
     _check_bounds(data, begin, end)
     rows: list[tuple[int, int, int, int, int]] = []
     fault = None
     at = begin
-    while at < end and len(rows) != most:
+    while at < end:
         try:
             field = _read_field(data, at, end)
         except DamageError as stop:
@@ -158,16 +158,6 @@ def read_stat(data: Buffer, begin: int, end: int) -> tuple[int, ValueKind, int]:
     return stat_id, kind, value
 
 
-def read_event_stats(data: Buffer, position: int, stat_names: dict[int, bytes]) -> tuple[Stat, ...]:
-    """All stats of the event whose tag is at `position`."""
-    _, _, _, begin, end, _ = _read_field(data, position, len(data))
-    return tuple(
-        _stat(data, at, after, stat_names)
-        for number, wire_type, _, at, after, _ in read_fields(data, begin, end)
-        if number == 4 and wire_type == _CONTENT
-    )
-
-
 def _stat(data: Buffer, begin: int, end: int, stat_names: dict[int, bytes]) -> Stat:
     stat_id, kind, encoded = read_stat(data, begin, end)
     value: StatValue = encoded
@@ -188,13 +178,11 @@ def read_plane(data: Buffer) -> PlaneHeader:
     A ref and the stat id that it names compare modulo 2**64.
     """
     fields = scan_fields(data, 0, len(data))
-    plane_id, name, is_damaged = 0, b"", fields.fault is not None
+    name, is_damaged = b"", fields.fault is not None
     bounds: dict[int, list[tuple[int, int]]] = {4: [], 5: [], 6: []}
     columns = (fields.number, fields.wire_type, fields.begin, fields.end)
     for number, wire_type, begin, end in zip(*(column.tolist() for column in columns), strict=True):
-        if wire_type == _VARINT and number == 1:
-            plane_id = _signed(read_varint(data, begin, end)[0])
-        elif wire_type == _CONTENT and number == 2:
+        if wire_type == _CONTENT and number == 2:
             name = bytes(data[begin:end])
         elif wire_type == _CONTENT and number in bounds:
             bounds[number].append((begin, end))
@@ -214,7 +202,7 @@ def read_plane(data: Buffer) -> PlaneHeader:
     }
     event_metadata = dict(readable(4, lambda begin, end: _entry(data, begin, end, stat_names)))
     stats = tuple(readable(6, lambda begin, end: _stat(data, begin, end, stat_names)))
-    return PlaneHeader(plane_id, name, event_metadata, stat_names, stats, is_damaged)
+    return PlaneHeader(name, event_metadata, stat_names, stats, is_damaged)
 
 
 def _entry(
@@ -252,21 +240,21 @@ def read_content(data: Buffer, offset: int) -> bytes:
 
 
 class CutField(NamedTuple):
-    """A length-delimited field whose content reaches past the end of the message around it."""
+    """A length-delimited field, of which only the beginning is there: where its content begins, and the size of that."""
 
     number: int
     begin: int
     size: int
 
 
-def read_cut_field(data: Buffer, offset: int, end: int) -> CutField | None:
-    """The field at `offset` if `end` cuts off only its content; None if it is damaged in another way."""
-    try:
-        tag, at = read_varint(data, offset, end)
-        size, begin = read_varint(data, at, end)
-    except DamageError:
-        return None
-    return CutField(tag >> 3, begin, size) if tag & 7 == _CONTENT else None
+def read_cut_field(head: bytes) -> CutField | None:
+    """The field that begins so, if only its content is cut off; None if it is damaged in another way."""
+    with suppress(DamageError):
+        tag, at = read_varint(head, 0, len(head))
+        size, begin = read_varint(head, at, len(head))
+        if tag & 7 == _CONTENT:
+            return CutField(tag >> 3, begin, size)
+    return None
 
 
 def _slot_of(wanted: WantedStats, stat_id: int) -> int:
@@ -281,7 +269,7 @@ def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> Line
     _check_bounds(data, begin, end)
     events: list[tuple[int, int, int, int, int]] = []
     stats: list[tuple[int, int, int, int]] = []
-    line_id, name, display_name, timestamp_ns = 0, b"", b"", 0
+    line_id, name, timestamp_ns = 0, b"", 0
     fault = None
     at = begin
     while at < end:
@@ -294,8 +282,6 @@ def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> Line
                     events.append(event)
                 elif number == 2:
                     name = bytes(data[first:at])
-                elif number == 11:
-                    display_name = bytes(data[first:at])
             elif wire_type == _VARINT:
                 if number == 1:
                     line_id = _signed(raw)
@@ -316,7 +302,7 @@ def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> Line
         stat_slot=stat_rows[1].astype(np.int16),
         stat_kind=stat_rows[2].astype(np.uint8),
         stat_value=stat_rows[3],
-        header=LineHeader(line_id, name, display_name, timestamp_ns),
+        header=LineHeader(line_id, name, timestamp_ns),
         fault=fault,
     )
 

@@ -18,11 +18,10 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from traceview.xplane.columns import Buffer, Fields
+from traceview.xplane.columns import Buffer
 from traceview.xplane.decode_reference import DamageError, read_fields, read_varint
 from traceview.xplane.hlo_bytes import (
     SLICES,
-    SMALLER_READS,
     UNCHANGED,
     UPDATES,
     bytes_of,
@@ -45,7 +44,6 @@ from traceview.xplane.hlo_flops import (
     product_of,
 )
 from traceview.xplane.message import Message
-from traceview.xplane.read import DECODER
 from traceview.xplane.space import MOST_HELD, Exchange, Instruction, Program
 
 _CONTENT: Final = 2
@@ -123,12 +121,6 @@ _SAME: Final = frozenset(("bitcast", "copy", "reshape", "get-tuple-element", "tu
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
 
-_MULTIPLIES: Final = tuple(
-    bytes((OPCODE << 3 | _CONTENT, len(opcode))) + opcode.encode()
-    for opcode in sorted(PRODUCTS | _CALLS)
-)
-"""The field of the opcode of what multiplies or calls; a computation without these bytes need not be looked at."""
-
 _LARGEST_SCALAR: Final = 16
 """Bytes: of a complex number of two float64."""
 
@@ -196,14 +188,6 @@ class _Instruction(Struct):
     has_side_effect: bool
 
 
-class _Computation(Struct):
-    """The places of the instructions of a computation."""
-
-    instructions: list[tuple[int, int]]
-    id: int = 0
-    root_id: int = 0
-
-
 _ID_TAG: Final = bytes((ID << 3 & 0x7F | 0x80, ID << 3 >> 7))
 _ID_FIELD: Final = re.compile(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
 """The field of the id of an instruction; other bytes may look like it."""
@@ -228,59 +212,71 @@ _WHOLE: Final = _Traffic({}, None)
 """Of a fusion that moves what it is given and what it yields."""
 
 
+class _Computation:
+    """A computation of a program, whose instructions are read when they are asked for."""
+
+    def __init__(self, data: Buffer, fields: Message) -> None:
+        self._data = data
+        self.id = fields.number(COMPUTATION_ID)
+        self.root_id = fields.number(COMPUTATION_ROOT_ID)
+        self.places = fields.places(COMPUTATION_INSTRUCTIONS)
+
+    @cached_property
+    def instructions(self) -> tuple[_Instruction, ...]:
+        return tuple(_instruction(self._data, *place) for place in self.places)
+
+    @cached_property
+    def by_id(self) -> dict[int, _Instruction]:
+        return {each.id: each for each in self.instructions}
+
+    @cached_property
+    def effect(self) -> _Effect:
+        called = dict.fromkeys(each for inner in self.instructions for each in inner.called)
+        return _Effect(
+            any(each.has_side_effect or each.opcode in _STATEFUL for each in self.instructions),
+            any(each.opcode not in _FILLS for each in self.instructions),
+            tuple(called)[:_MOST_CALLED],
+        )
+
+
+_NO_COMPUTATION: Final = _Computation(b"", Message(b"", 0, 0))
+
+
 class _Program:
     """One program while it is read."""
 
     def __init__(self, program: Program) -> None:
         self._name = program.name
         self._data = data = program.data
-        self._entry_id = 0
-        self._schedule_at = (0, 0)
-        self._frames_at = (0, 0)
-        self._assignment_at = (0, 0)
-        self._computations: dict[int, _Computation] = {}
-        self._inside: dict[int, tuple[_Instruction, ...]] = {}
-        self._effects: dict[int, _Effect] = {}
-        self._with_events: dict[int, bool] = {}
+        self._module = Message(data, 0, len(data))
+        every = (_Computation(data, each) for each in self._module.messages(MODULE_COMPUTATIONS))
+        self._computations = {each.id: each for each in every}
         self._roots: dict[int, tuple[str, str, str]] = {}
-        self._shapes: dict[int, dict[int, tuple[int, int]]] = {}
-        self._by_id: dict[int, dict[int, _Instruction]] = {}
         self._opcodes_in: dict[int, Counter[str]] = {}
         self._products: dict[int, Product] = {}
         self._arrays: dict[bytes, tuple[Shape, ...]] = {}
         self._traffic: dict[int, _Traffic] = {}
         self._wanted: frozenset[bytes] = frozenset()
-        for number, begin, end in _contents(data, 0, len(data)):
-            if number == MODULE_COMPUTATIONS:
-                computation = _computation(data, begin, end)
-                self._computations[computation.id] = computation
-            elif number == MODULE_FRAMES:
-                self._frames_at = begin, end
-            elif number == MODULE_SCHEDULE:
-                self._schedule_at = begin, end
-            elif number == MODULE_ASSIGNMENT:
-                self._assignment_at = begin, end
-            elif number == MODULE_ENTRY_ID:
-                self._entry_id = read_varint(data, begin, end)[0]
+
+    def _computation(self, id_: int) -> _Computation:
+        return self._computations.get(id_, _NO_COMPUTATION)
 
     def instructions(self, wanted: frozenset[bytes]) -> dict[bytes, Instruction]:
-        constants = self._constants()
+        entry_id = self._module.number(MODULE_ENTRY_ID)
+        constants = self._constants(self._computation(entry_id))
         self._wanted = wanted
         found = {}
         for computation in self._computations.values():
-            for begin, end in computation.instructions:
+            for begin, end in computation.places:
                 name = _name(self._data, begin, end)
                 if name in wanted:
-                    found[name] = self._finished(
-                        _instruction(self._data, begin, end),
-                        computation.id,
-                        is_constant=computation.id == self._entry_id and name in constants,
-                    )
+                    is_constant = computation.id == entry_id and name in constants
+                    instruction = _instruction(self._data, begin, end)
+                    found[name] = self._finished(instruction, computation, is_constant=is_constant)
         return found
 
     def scopes(self, ids: frozenset[int]) -> dict[int, str]:
-        every = (each for of in self._computations.values() for each in of.instructions)
-        bounds = sorted(every)
+        bounds = sorted(place for of in self._computations.values() for place in of.places)
         begins = [begin for begin, _ in bounds]
         found: dict[int, str] = {}
         # Only those are read in which an id of these seems to be.
@@ -298,8 +294,8 @@ class _Program:
 
     def schedules(self) -> list[list[Scheduled]]:
         schedules = []
-        for entry in Message(self._data, *self._schedule_at).messages(SCHEDULE_SEQUENCES):
-            by_id = {each.id: each for each in self._held(entry.number(SEQUENCE_COMPUTATION))}
+        for entry in self._module.message(MODULE_SCHEDULE).messages(SCHEDULE_SEQUENCES):
+            by_id = self._computation(entry.number(SEQUENCE_COMPUTATION)).by_id
             sequences = entry.messages(SEQUENCE_VALUE)
             ids = [id_ for each in sequences for id_ in each.numbers(SEQUENCE_INSTRUCTIONS)]
             schedules.append([self._scheduled(by_id[id_]) for id_ in ids if id_ in by_id])
@@ -310,7 +306,7 @@ class _Program:
         return Scheduled(instruction.name, instruction.opcode, shape)
 
     def _finished(
-        self, instruction: _Instruction, computation: int, *, is_constant: bool
+        self, instruction: _Instruction, computation: _Computation, *, is_constant: bool
     ) -> Instruction:
         scope, op_type, line = self._said(instruction)
         product = self._product(instruction, computation, _DEEPEST)
@@ -336,28 +332,15 @@ class _Program:
         scope, op_type, line = self._said_inside(instruction.called[0])
         return (scope, op_type, said[2] or line) if scope else said
 
-    def _said_inside(self, computation: int) -> tuple[str, str, str]:
+    def _said_inside(self, id_: int) -> tuple[str, str, str]:
         """The same of the root of a computation, else of the first instruction in it that has a scope."""
-        if computation not in self._roots:
-            held = self._held(computation)
-            root = self._computations[computation].root_id if held else 0
-            said = (
-                self._metadata(*inner.metadata)
-                for inner in sorted(held, key=lambda each: each.id != root)
-            )
+        if id_ not in self._roots:
+            computation = self._computation(id_)
+            held = sorted(computation.instructions, key=lambda each: each.id != computation.root_id)
+            said = (self._metadata(*inner.metadata) for inner in held)
             with_scope = (each for each in said if "/" in each[0])
-            self._roots[computation] = next(with_scope, ("", "", ""))
-        return self._roots[computation]
-
-    def _held(self, computation: int) -> tuple[_Instruction, ...]:
-        """The instructions of a computation."""
-        held = self._inside.get(computation)
-        if held is None:
-            places = self._computations.get(computation)
-            bounds = places.instructions if places else ()
-            held = tuple(_instruction(self._data, begin, end) for begin, end in bounds)
-            self._inside[computation] = held
-        return held
+            self._roots[id_] = next(with_scope, ("", "", ""))
+        return self._roots[id_]
 
     # What a fusion is made of
 
@@ -375,7 +358,7 @@ class _Program:
         if known is None:
             # Also ends a recursion.
             self._opcodes_in[computation] = Counter()
-            held = self._held(computation) if depth else ()
+            held = self._computation(computation).instructions if depth else ()
             known = Counter(inner.opcode for inner in held if inner.opcode != "fusion")
             for inner in held:
                 if inner.opcode == "fusion" and inner.called:
@@ -385,12 +368,12 @@ class _Program:
 
     # What depends on nothing
 
-    def _constants(self) -> set[bytes]:
+    def _constants(self, entry: _Computation) -> set[bytes]:
         """The names of instructions of the entry that compute, from nothing that varies."""
         constant: dict[int, bool] = {}
         names = set()
         # Operands stand before what uses them.
-        for instruction in self._held(self._entry_id):
+        for instruction in entry.instructions:
             has_no_input = (
                 instruction.opcode not in _VARYING
                 and not instruction.has_side_effect
@@ -410,37 +393,24 @@ class _Program:
         while waiting:
             if len(seen) >= _MOST_CALLED:
                 return True, True
-            inner = self._effect_of(waiting.pop())
+            inner = self._computation(waiting.pop()).effect
             is_stateful |= inner.is_stateful
             works |= inner.works
             waiting += [called for called in inner.called if called not in seen]
             seen.update(inner.called)
         return is_stateful, works
 
-    def _effect_of(self, computation: int) -> _Effect:
-        """What the instructions of a computation do."""
-        effect = self._effects.get(computation)
-        if effect is None:
-            held = self._held(computation)
-            called = dict.fromkeys(each for inner in held for each in inner.called)
-            effect = self._effects[computation] = _Effect(
-                any(inner.has_side_effect or inner.opcode in _STATEFUL for inner in held),
-                any(inner.opcode not in _FILLS for inner in held),
-                tuple(called)[:_MOST_CALLED],
-            )
-        return effect
-
     # Its FLOPs
 
-    def _product(self, instruction: _Instruction, computation: int, depth: int) -> Product:
+    def _product(self, instruction: _Instruction, computation: _Computation, depth: int) -> Product:
         """What an instruction multiplies, with what it calls unless that has events of its own."""
         if instruction.opcode in _CALLS:
             return self._product_called(instruction, depth)
         if instruction.opcode not in PRODUCTS:
             return NO_PRODUCT
         fields, most = Message(self._data, *instruction.place), _MOST_DIMENSIONS
-        shape_of = self._shapes_in(computation)
-        known = [shape_of[id_] for id_ in instruction.operands[:2] if id_ in shape_of]
+        by_id = computation.by_id
+        known = [by_id[id_].shape for id_ in instruction.operands[:2] if id_ in by_id]
         convolution = fields.message(CONVOLUTION)
         windows = islice(fields.message(WINDOW).messages(WINDOW_DIMENSIONS), most + 1)
         return product_of(
@@ -476,67 +446,42 @@ class _Program:
         is_known = not flops or instruction.opcode not in _REPEATS
         return Product(flops, operand_type) if is_known else UNKNOWN
 
-    def _product_inside(self, computation: int, depth: int) -> Product:
+    def _has_events(self, id_: int, opcode: str) -> bool:
+        """Whether events ran instructions of a called computation themselves; a fusion is one event."""
+        held = self._computation(id_).instructions
+        return opcode != "fusion" and any(inner.name in self._wanted for inner in held)
+
+    def _product_inside(self, id_: int, depth: int) -> Product:
         """The sum of the instructions of a computation."""
         if depth <= 0:
             return UNKNOWN
-        if not self._may_multiply(computation):
-            return NO_PRODUCT
         flops, operand_type = 0, 0
-        for inner in self._held(computation):
-            product = self._product(inner, computation, depth)
+        for inner in self._computation(id_).instructions:
+            product = self._product(inner, self._computation(id_), depth)
             if product.flops is None:
                 return UNKNOWN
             flops, operand_type = flops + product.flops, operand_type or product.operand_type
         return Product(flops, operand_type)
 
-    def _may_multiply(self, computation: int) -> bool:
-        content = self._content(computation)
-        return any(field in content for field in _MULTIPLIES)
-
-    def _content(self, computation: int) -> bytes:
-        """The bytes of the instructions of a computation."""
-        places = self._computations.get(computation)
-        if places is None or not places.instructions:
-            return b""
-        return bytes(self._data[places.instructions[0][0] : places.instructions[-1][1]])
-
-    def _has_events(self, computation: int, opcode: str) -> bool:
-        """Whether events ran instructions of a called computation themselves; a fusion is one event."""
-        if opcode == "fusion":
-            return False
-        known = self._with_events.get(computation)
-        if known is None:
-            known = any(inner.name in self._wanted for inner in self._held(computation))
-            self._with_events[computation] = known
-        return known
-
-    def _shapes_in(self, computation: int) -> dict[int, tuple[int, int]]:
-        """By id where the shape of each instruction of a computation is."""
-        if computation not in self._shapes:
-            self._shapes[computation] = {each.id: each.shape for each in self._held(computation)}
-        return self._shapes[computation]
-
     # The bytes that it moves
 
-    def _bytes(self, instruction: _Instruction, computation: int) -> int | None:
+    def _bytes(self, instruction: _Instruction, computation: _Computation) -> int | None:
         """What it reads and writes, each once; None where its shapes do not tell."""
-        shape_of = self._shapes_in(computation)
-        operands = list(dict.fromkeys(instruction.operands))
-        if any(operand not in shape_of for operand in operands):
+        operands = dict.fromkeys(instruction.operands)
+        if not operands.keys() <= computation.by_id.keys():
             return None
+        size_of_operand = {id_: self._size(computation.by_id[id_].shape) for id_ in operands}
         arrays = self._arrays_of(instruction.shape)
         if instruction.opcode != "fusion":
-            sizes = [self._size(shape_of[operand]) for operand in operands]
             target = Message(self._data, *instruction.place).text(TARGET)
-            return bytes_of(instruction.opcode, target, arrays, sizes)
+            return bytes_of(instruction.opcode, target, arrays, [*size_of_operand.values()])
         moved = self._traffic_of(instruction.called[0]) if instruction.called else _WHOLE
         written = moved.written
         if written is None:
             written = whole([size_of(array) for array in arrays])
         # A parameter that is given twice is read once, as long as it is read whole.
         read = {
-            operand: moved.read.get(number, self._size(shape_of[operand]))
+            operand: moved.read.get(number, size_of_operand[operand])
             for number, operand in enumerate(instruction.operands)
         }
         return whole([written, *read.values()])
@@ -555,21 +500,21 @@ class _Program:
             self._arrays[content] = tuple(_arrays(Message(self._data, *bounds), _DEEPEST))
         return self._arrays[content]
 
-    def _traffic_of(self, computation: int) -> _Traffic:
+    def _traffic_of(self, id_: int) -> _Traffic:
         """What a fusion reads through slices only, and what it writes into an array that is there."""
-        if computation not in self._traffic:
-            content = self._content(computation)
-            is_whole = not any(part in content for part in SMALLER_READS)
-            self._traffic[computation] = _WHOLE if is_whole else self._traffic_inside(computation)
-        return self._traffic[computation]
+        if id_ not in self._traffic:
+            computation = self._computation(id_)
+            opcodes = {each.opcode for each in computation.instructions}
+            is_whole = opcodes.isdisjoint(SLICES | UPDATES)
+            self._traffic[id_] = _WHOLE if is_whole else self._traffic_inside(computation)
+        return self._traffic[id_]
 
-    def _traffic_inside(self, computation: int) -> _Traffic:
-        held = self._held(computation)
+    def _traffic_inside(self, computation: _Computation) -> _Traffic:
         users: dict[int, list[tuple[_Instruction, int]]] = {}
-        for inner in held:
+        for inner in computation.instructions:
             for place, operand in enumerate(inner.operands):
                 users.setdefault(operand, []).append((inner, place))
-        by_id = {inner.id: inner for inner in held}
+        by_id = computation.by_id
         read: dict[int, int | None] = {}
         for inner in by_id.values():
             if inner.opcode == "parameter":
@@ -577,7 +522,7 @@ class _Program:
                 if parts is not None:
                     number = Message(self._data, *inner.place).number(PARAMETER_NUMBER)
                     read[number] = whole(parts)
-        root = by_id.get(self._computations[computation].root_id)
+        root = by_id.get(computation.root_id)
         for _ in range(_DEEPEST):
             if root is None or root.opcode not in UNCHANGED:
                 break
@@ -607,16 +552,14 @@ class _Program:
 
     # What it exchanges
 
-    def _exchange(self, instruction: _Instruction, computation: int) -> Exchange | None:
+    def _exchange(self, instruction: _Instruction, computation: _Computation) -> Exchange | None:
         collective = instruction
         if instruction.opcode == "async-start" and instruction.called:
-            held = self._held(instruction.called[0])
+            held = self._computation(instruction.called[0]).instructions
             collective = next((each for each in held if each.opcode in COLLECTIVES), instruction)
         if collective.opcode not in COLLECTIVES:
             return None
-        if computation not in self._by_id:
-            self._by_id[computation] = {each.id: each for each in self._held(computation)}
-        by_id = self._by_id[computation]
+        by_id = computation.by_id
         given = [by_id[operand] for operand in instruction.operands if operand in by_id]
         sizes = [self._size(each.shape) for each in given]
         # The loss is summed with the gradients.
@@ -644,7 +587,7 @@ class _Program:
 
     @cached_property
     def _assignment(self) -> Assignment:
-        return read_assignment(Message(self._data, *self._assignment_at))
+        return read_assignment(self._module.message(MODULE_ASSIGNMENT))
 
     # Where it is written
 
@@ -656,7 +599,7 @@ class _Program:
 
     @cached_property
     def _frames(self) -> _Frames:
-        return _Frames(Message(self._data, *self._frames_at))
+        return _Frames(self._module.message(MODULE_FRAMES))
 
 
 _OPEN: Final[WeakKeyDictionary[Program, _Program]] = WeakKeyDictionary()
@@ -719,27 +662,6 @@ def _line(file: str, number: int, function: str) -> str:
 
 
 # Fields
-
-
-def _contents(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Number, begin and end of each field of a large message."""
-    fields: Fields = DECODER.scan_fields(data, begin, end)
-    if fields.fault is not None:
-        raise DamageError(fields.fault)
-    columns = (fields.number, fields.begin, fields.end)
-    return zip(*(column.tolist() for column in columns), strict=True)
-
-
-def _computation(data: Buffer, begin: int, end: int) -> _Computation:
-    computation = _Computation([])
-    for number, first, last in _contents(data, begin, end):
-        if number == COMPUTATION_INSTRUCTIONS:
-            computation.instructions.append((first, last))
-        elif number == COMPUTATION_ID:
-            computation.id = read_varint(data, first, last)[0]
-        elif number == COMPUTATION_ROOT_ID:
-            computation.root_id = read_varint(data, first, last)[0]
-    return computation
 
 
 def _name(data: Buffer, begin: int, end: int) -> bytes:

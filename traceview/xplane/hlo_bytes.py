@@ -34,9 +34,6 @@ UPDATES: Final = frozenset(("dynamic-update-slice",))
 UNCHANGED: Final = frozenset(("bitcast", "reshape"))
 """Inside of a fusion no memory moves for these."""
 
-SMALLER_READS: Final = (b"slice", b"gather")
-"""In the opcode of each of them; a fusion without these bytes reads its parameters whole."""
-
 _UNKNOWN: Final = frozenset(
     (
         "while", "conditional", "call", "async-start", "async-done", "infeed", "outfeed", "send", "recv", "parameter",

@@ -36,35 +36,51 @@ class HostNameKind(Code):
 _TYPE: Final = re.compile(rb"[A-Za-z_]\w*")
 _EAGER_OP: Final = re.compile(rb"EagerLocalExecute: (\w+)")
 _INPUT_TYPE: Final = re.compile(rb"(?:MultiDevice)?IteratorGetNext\w*")
-_INPUT_CALL: Final = re.compile(rb"GetNextFromShard\d+|Iterator::.*", re.DOTALL)
-_ASYNC_INPUT: Final = re.compile(rb"IteratorGetNext(?:AsOptional|Sync)?Op::DoCompute.*", re.DOTALL)
 _CHECKPOINT_TYPE: Final = re.compile(
     rb"Save(?:V2|Slices)?|Restore(?:V2|Slice)?|MergeV2Checkpoints|ShardedFilename"
 )
-_SYNC: Final = re.compile(
-    rb"(?:cu|cuda|hip)(?:Stream|Ctx|Event|Device|Thread)Synchronize.*|(?:\w+::)*BlockHostUntilDone"
-    rb"|(?:\w+::)*SynchronizeStream|[\w:. ]*(?:WaitReady|BlockUntilReady)|\$[^ ]+:\d+ block_until_ready"
-    rb"|np\.asarray\(jax\.Array\)|ArrayImpl\.copy_to_host_async|D2H (?:Dispatch|Copy From Staging Buffer)"
-)
-_SYNC_TYPE: Final = re.compile(rb"SyncDevice")
 _PLUMBING_TYPE: Final = re.compile(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If|Case)"
 )
-_STAGING: Final = re.compile(
-    rb"(?:cu|cuda|hip)(?:Mem)?Host(?:Alloc|Register|Malloc).*|H2D Dispatch|tf\.constant|\w+::BufferFromHostBuffer\(.*"
-)
-_DISPATCH: Final = re.compile(
-    rb"EagerExecute|EagerKernelExecute|EagerLocalExecute: .*|TFE_\w+"
-    rb"|EagerCopyToDevice|ValidateInputTypeAndPlacement|convert_to_tensor|ExecutorState::ProcessAsync.*"
-)
-_LAUNCH: Final = re.compile(rb"command_buffer::\w+")
 _CALL: Final = re.compile(rb"FunctionRun|KernelAndDeviceFunc::Run|PjitFunction\(.*\)", re.DOTALL)
 _PYTHON_CALL: Final = re.compile(
     rb"EagerExecute|EagerLocalExecute: .*|EagerCopyToDevice|TFE_\w+|convert_to_tensor"
     rb"|DevicePut|np\.asarray\(jax\.Array\)|ArrayImpl\.copy_to_host_async"
 )
 _PIPELINE: Final = re.compile(rb"Iterator::.*|InstantiatedCapturedFunction::Run.*", re.DOTALL)
-_EXECUTORS: Final = frozenset((b"ExecutorState::Process",))
+_KINDS: Final = tuple(
+    (re.compile(pattern, re.DOTALL), kind)
+    for pattern, kind in (
+        (rb"IteratorGetNext(?:AsOptional|Sync)?Op::DoCompute.*", HostNameKind.ASYNC_INPUT),
+        (rb"GetNextFromShard\d+|Iterator::.*", HostNameKind.INPUT),
+        (_CALL.pattern, HostNameKind.CALL),
+        (rb"ExecutorState::Process", HostNameKind.EXECUTOR),
+        (
+            (
+                rb"(?:cu|cuda|hip)(?:Stream|Ctx|Event|Device|Thread)Synchronize.*|(?:\w+::)*BlockHostUntilDone"
+                rb"|(?:\w+::)*SynchronizeStream|[\w:. ]*(?:WaitReady|BlockUntilReady)|\$[^ ]+:\d+ block_until_ready"
+                rb"|np\.asarray\(jax\.Array\)|ArrayImpl\.copy_to_host_async|D2H (?:Dispatch|Copy From Staging Buffer)"
+            ),
+            HostNameKind.SYNC,
+        ),
+        (
+            (
+                rb"EagerExecute|EagerKernelExecute|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement"
+                rb"|convert_to_tensor|ExecutorState::ProcessAsync.*"
+            ),
+            HostNameKind.DISPATCH,
+        ),
+        (rb"command_buffer::\w+", HostNameKind.LAUNCH),
+        (
+            (
+                rb"(?:cu|cuda|hip)(?:Mem)?Host(?:Alloc|Register|Malloc).*|H2D Dispatch|tf\.constant"
+                rb"|\w+::BufferFromHostBuffer\(.*"
+            ),
+            HostNameKind.H2D,
+        ),
+    )
+)
+"""The whole name by the activity; of several that fit the first."""
 
 
 def op_type(name: bytes) -> bytes | None:
@@ -106,23 +122,10 @@ def host_name_kind(name: bytes) -> HostNameKind:
     type_ = op_type(name)
     if type_ is not None:
         return _of_type(type_, HostNameKind.OP)
-    if _ASYNC_INPUT.fullmatch(name):
-        return HostNameKind.ASYNC_INPUT
-    if _INPUT_CALL.fullmatch(name):
-        return HostNameKind.INPUT
-    if _CALL.fullmatch(name):
-        return HostNameKind.CALL
-    if name in _EXECUTORS:
-        return HostNameKind.EXECUTOR
-    if _SYNC.fullmatch(name):
-        return HostNameKind.SYNC
-    if is_compilation(name):
+    known = next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), None)
+    if known is None and is_compilation(name):
         return HostNameKind.COMPILE
-    if _DISPATCH.fullmatch(name):
-        return HostNameKind.DISPATCH
-    if _LAUNCH.fullmatch(name):
-        return HostNameKind.LAUNCH
-    return _of_driver_call(name)
+    return _of_driver_call(name) if known is None else known
 
 
 @lru_cache(maxsize=1024)
@@ -131,14 +134,12 @@ def _of_type(type_: bytes, otherwise: HostNameKind) -> HostNameKind:
         return HostNameKind.INPUT
     if _CHECKPOINT_TYPE.fullmatch(type_):
         return HostNameKind.CHECKPOINT
-    if _SYNC_TYPE.fullmatch(type_):
+    if type_ == b"SyncDevice":
         return HostNameKind.SYNC
     return HostNameKind.DISPATCH if _PLUMBING_TYPE.fullmatch(type_) else otherwise
 
 
 def _of_driver_call(name: bytes) -> HostNameKind:
-    if _STAGING.fullmatch(name):
-        return HostNameKind.H2D
     call = name[name.find(b"Mem") :] if name.startswith((b"cuMem", b"hipMem")) else name
     match name_kind(call.removesuffix(b"_ptsz").removesuffix(b"_v2")):
         case NameKind.H2D:

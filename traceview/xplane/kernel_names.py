@@ -63,10 +63,14 @@ _TYPES_OF_WORD: Final[dict[bytes, NumberFormat]] = {
     **dict.fromkeys((b"half", b"half2", b"fp16", b"f16", b"float16"), NumberFormat.FP16),
     **dict.fromkeys((b"fp8", b"f8", b"e4m3", b"e5m2"), NumberFormat.FP8),
 }
+_TYPES_OF_RUN: Final = {
+    **_TYPES_OF_WORD,
+    **dict.fromkeys((b"i8", b"s8", b"u8"), NumberFormat.INT8),
+}
 _FP8_WORD: Final = re.compile(rb"(?:float8|f8)?e(?:4m3|5m2)(?:fn)?(?:uz)?")
 _TYPE: Final = re.compile(rb"bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32")
 _TYPE_RUN: Final = re.compile(rb"(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32){2,}")
-_MANGLED: Final = re.compile(rb"13__nv_bfloat16|12hip_bfloat16|8bfloat16|6__half|4half")
+_MANGLED: Final = re.compile(rb"(?:13__nv_|12hip_|8)(bfloat16)|(?:6__|4)(half)")
 
 # `sgemm`, `hcudnn`, `gcgemm`: the type letter of BLAS, on ordinary cores.
 _BLAS_WORD: Final = re.compile(rb"(?:g?([sdhcz]))(?:gemm|cudnn)")
@@ -119,7 +123,7 @@ def kernel_name(name: bytes) -> KernelName:
     formats = {format_ for of_word, _ in shown for format_ in of_word}
     instruction = next((found for _, found in shown if found), None)
     if name.startswith(b"_Z"):
-        formats |= {_of_mangled(type_) for type_ in _MANGLED.findall(name)}
+        formats |= {_TYPES_OF_WORD[brain or half] for brain, half in _MANGLED.findall(name)}
     if is_matrix and words & {b"i8", b"s8", b"int8", b"imma"}:
         formats.add(NumberFormat.INT8)
     if instruction:
@@ -141,7 +145,8 @@ def kernel_name(name: bytes) -> KernelName:
 @lru_cache(_KEPT_WORDS)
 def _of_word(word: bytes) -> tuple[set[NumberFormat], re.Match[bytes] | None]:
     """The formats in a word of a name, and the matrix instruction that it begins with; names share most of their words."""
-    formats = {_of_type(type_) for type_ in _TYPE.findall(word) if _TYPE_RUN.fullmatch(word)}
+    types = _TYPE.findall(word) if _TYPE_RUN.fullmatch(word) else ()
+    formats = {_TYPES_OF_RUN.get(type_, NumberFormat.UNKNOWN) for type_ in types}
     if word in _TYPES_OF_WORD:
         formats.add(_TYPES_OF_WORD[word])
     if _FP8_WORD.fullmatch(word):
@@ -150,16 +155,6 @@ def _of_word(word: bytes) -> tuple[set[NumberFormat], re.Match[bytes] | None]:
     if blas:
         formats.add(_BLAS_TYPES[blas[1]])
     return formats, _MATRIX_WORD.match(word)
-
-
-def _of_type(text: bytes) -> NumberFormat:
-    if text in (b"i8", b"s8", b"u8"):
-        return NumberFormat.INT8
-    return _TYPES_OF_WORD.get(text, NumberFormat.UNKNOWN)
-
-
-def _of_mangled(text: bytes) -> NumberFormat:
-    return NumberFormat.FP16 if text.endswith(b"half") else NumberFormat.BF16
 
 
 def _of_instruction(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
+from types import ModuleType
 from typing import Final
 
-from traceview.xplane.columns import Buffer
-from traceview.xplane.decode_reference import Field, read_fields, read_varint
+from traceview.base.sweeping import compiled_or_reference
+from traceview.xplane.columns import Buffer, Fields
+from traceview.xplane.decode_reference import DamageError, read_varint
+
+DECODER: Final[ModuleType] = compiled_or_reference("traceview.xplane.decode")
+"""The decoder in use."""
 
 _VARINT, _CONTENT = 0, 2
 _MOST: Final = 1 << 20
@@ -24,10 +28,16 @@ class Message:
     __slots__ = ("_data", "_fields")
 
     def __init__(self, data: Buffer, begin: int, end: int) -> None:
+        fields: Fields = DECODER.scan_fields(data, begin, end)
+        if fields.fault is not None:
+            raise DamageError(fields.fault)
         self._data = data
-        self._fields: dict[int, list[Field]] = defaultdict(list)
-        for field in read_fields(data, begin, end):
-            self._fields[field.number].append(field)
+        self._fields: dict[int, list[tuple[int, int, int]]] = {}
+        rows = zip(
+            fields.wire_type.tolist(), fields.begin.tolist(), fields.end.tolist(), strict=True
+        )
+        for number, row in zip(fields.number.tolist(), rows, strict=True):
+            self._fields.setdefault(number, []).append(row)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._fields)
@@ -37,35 +47,29 @@ class Message:
 
     def number(self, number: int, default: int = 0) -> int:
         """The whole number in a field."""
-        for field in reversed(self._fields.get(number, ())):
-            if field.wire_type == _VARINT:
-                return field.value
+        for wire_type, begin, end in reversed(self._fields.get(number, ())):
+            if wire_type == _VARINT:
+                return read_varint(self._data, begin, end)[0]
         return default
 
     def numbers(self, number: int, most: int = _MOST) -> list[int]:
         """The whole numbers in a field, packed or one by one; at most `most`."""
-        every = (value for field in self._fields.get(number, ()) for value in self._ids(field))
-        return list(islice(every, most))
+        return list(islice(self._every_number(number), most))
 
-    def _ids(self, field: Field) -> Iterator[int]:
-        if field.wire_type == _VARINT:
-            yield field.value
-        at = field.begin
-        while field.wire_type == _CONTENT and at < field.end:
-            value, at = read_varint(self._data, at, field.end)
-            yield value
+    def _every_number(self, number: int) -> Iterator[int]:
+        for wire_type, at, end in self._fields.get(number, ()):
+            while wire_type in (_VARINT, _CONTENT) and at < end:
+                value, at = read_varint(self._data, at, end)
+                yield value
 
     def places(self, number: int) -> list[tuple[int, int]]:
         """Where the contents of a field that may be repeated begin and end."""
         known = self._fields.get(number, ())
-        return [(field.begin, field.end) for field in known if field.wire_type == _CONTENT]
+        return [(begin, end) for wire_type, begin, end in known if wire_type == _CONTENT]
 
     def place(self, number: int) -> tuple[int, int]:
         """Where the content of a field begins and ends; empty without one."""
-        for field in reversed(self._fields.get(number, ())):
-            if field.wire_type == _CONTENT:
-                return field.begin, field.end
-        return 0, 0
+        return next(reversed(self.places(number)), (0, 0))
 
     def content(self, number: int) -> bytes:
         """The bytes of a field."""

@@ -7,57 +7,41 @@ that every fault has a byte offset and a damaged part leaves the others readable
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextlib import suppress
 from functools import partial
-from importlib import import_module
-from threading import Event, Lock
-from types import ModuleType
-from typing import Any, Final, NamedTuple, TypeAlias
+from threading import Event, Thread
+from typing import Final
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.base.errors import TraceFormatError
-from traceview.base.intervals import Int64Array
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.location import Location
 from traceview.base.text import shell_path
 from traceview.base.units import PS_PER_S
 from traceview.store.address import is_remote
-from traceview.xplane import decode_reference
 from traceview.xplane.columns import (
-    Buffer,
+    PAST_END,
     Fault,
     Fields,
     LineColumns,
-    LineHeader,
     ValueKind,
     WantedStats,
     joined,
 )
-from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.message import Message
-from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind, plane_kind
-from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
-from traceview.xplane.space import (
-    Line,
-    Plane,
-    PlaneHeader,
-    PlaneSummary,
-    Program,
-    Space,
-    SpaceSummary,
+from traceview.xplane.decode_reference import (
+    CutField,
+    DamageError,
+    read_cut_field,
+    read_stat,
 )
-
-try:
-    _compiled: ModuleType | None = import_module("traceview.xplane.decode")
-except ImportError:
-    _compiled = None
-
-DECODER: Final[ModuleType] = decode_reference if _compiled is None else _compiled
-"""The decoder in use: the compiled one, or the reference if the installation had no compiler."""
+from traceview.xplane.message import DECODER, Message
+from traceview.xplane.planes import PlaneKind, plane_kind
+from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
+from traceview.xplane.space import Line, Plane, PlaneHeader, Program, Space
 
 SPACE_PLANES: Final = 1
 SPACE_ERRORS: Final = 2
@@ -77,10 +61,13 @@ the programs in it."""
 _HLO_PROTO: Final = b"Hlo Proto"
 
 _CONTENT: Final = 2
-_BLOCK_BYTES: Final = 1 << 20
-_MOST_THREADS: Final = 8
+_LONGEST_HEAD: Final = 20
+"""Bytes of a tag and a length."""
+_MOST_THREADS: Final = 7
+"""Beside the one that reads."""
 _THREADED_BYTES: Final = 1 << 24
 """A smaller file is read whole, and decoded in less time than threads lose by taking turns at Python's lock."""
+_HASHED_AT_ONCE: Final = 1 << 20
 
 MAX_PS: Final = 1 << 57
 """The longest time within a profile; far below int64, so that sums of dozens of such times still fit."""
@@ -90,15 +77,16 @@ MAX_SUM_PS: Final = 1 << 60
 """The most that all events of a file may last together, so that no sum of durations leaves int64."""
 
 
-def read_summary(path: Location) -> SpaceSummary:
-    """The planes of a file without their events; only the needed parts of the file are read.
+def read_summary(path: Location) -> tuple[list[Plane], list[Fault]]:
+    """The planes of a file without their lines, and its damage outside of events; only the needed parts are read.
 
-    Damage outside of the events is collected in `faults`; only a file that is not a trace raises.
+    Only a file that is not a trace raises.
     """
     with partly_read(path) as data:
         reader = _Reader(path, data, salvage=True)
-        planes = tuple(reader.summary(begin, end) for begin, end in reader.plane_bounds())
-        return SpaceSummary(planes, tuple(reader.faults))
+        return [
+            reader.plane(*bounds, with_events=False) for bounds in reader.planes()
+        ], reader.faults
 
 
 def read_file(path: Location, *, salvage: bool = False, with_digest: bool = False) -> Space:
@@ -107,61 +95,49 @@ def read_file(path: Location, *, salvage: bool = False, with_digest: bool = Fals
     Raises `TraceNotFoundError` if it cannot be opened, `TraceFormatError` with the byte offset if it is not a trace or
     damaged. With `salvage` damage is collected in `faults`, and the readable part is returned.
     """
-    with partly_read(path) as data:
+    with partly_read(path) as file:
         try:
-            if len(data) < _THREADED_BYTES:
-                return _Reader(path, data[:], salvage=salvage).space_with(partial, with_digest)
+            is_small = len(file) < _THREADED_BYTES
             # A store gives a whole file in several ranges at the same time, but parts of it one after another.
-            reader = _Reader(path, data[:] if is_remote(path) else data, salvage=salvage)
-            # Each thread holds the bytes of one line.
-            with started_threads() as start:
-                return reader.space_with(start, with_digest)
+            data = memoryview(file[:]) if is_small or is_remote(path) else file
+            threads = 0 if is_small else min(_MOST_THREADS, os.cpu_count() or 1)
+            return _Reader(path, data, salvage=salvage).space(threads, with_digest)
         except MemoryError:
             raise TraceFormatError(
                 path,
-                f"{len(data):,} bytes do not fit into memory",
+                f"{len(file):,} bytes do not fit into memory",
                 hint="record fewer steps",
             ) from None
 
 
-Start: TypeAlias = Callable[..., Callable[[], Any]]
-"""Starts a call with its arguments, and returns what waits for its result."""
-
-
-class _SpaceHeader(NamedTuple):
-    hostnames: list[bytes]
-    errors: list[bytes]
-    warnings: list[bytes]
-
-
-class _PlaneParts(Struct, frozen=True, eq=False):
-    header: PlaneHeader
-    line_bounds: list[tuple[int, int]]
-    spellings: dict[str, tuple[bytes, ...]]
-    wanted: WantedStats
-    programs: tuple[Program, ...]
-
-
 class _Reader:
-    def __init__(self, path: Location, data: Buffer, *, salvage: bool) -> None:
+    def __init__(self, path: Location, data: memoryview | FileBytes, *, salvage: bool) -> None:
         self.path = path
         self.data = data
         self.salvage = salvage
         self.faults: list[Fault] = []
         # Ends of parts that were reported as cut off; a cut at the same end inside such a part is the same damage.
         self.cut_ends: set[int] = set()
+        self.fields = self.scan(0, len(data))
+        self.programs: list[Program] = []
+        self.columns: dict[tuple[int, int], LineColumns] = {}
+        self.digest = ""
 
-    def space_with(self, start: Start, with_digest: bool) -> Space:
+    def space(self, threads: int, with_digest: bool) -> Space:
+        planes = tuple(self.plane(*bounds) for bounds in self.planes())
         decoding = [
-            (part, self.start_lines(start, part))
-            for part in (self.parts(begin, end) for begin, end in self.plane_bounds())
+            (payload, partial(self.decode_line, payload, wanted))
+            for plane in planes
+            for wanted in (_wanted(plane),)
+            for payload in plane.payloads
         ]
-        planes = tuple(
-            self.plane(part, [decoded() for decoded in lines]) for part, lines in decoding
-        )
+        # The longest first.
+        decoding.sort(key=lambda turn: turn[0][0] - turn[0][1])
+        calls: list[Callable[[], None]] = [self.compute_digest] if with_digest else []
+        make_calls(calls + [decode for _, decode in decoding], threads)
+        for plane in planes:
+            plane.lines.extend(self.line(plane, payload) for payload in plane.payloads)
         self.check_sum([line for plane in planes for line in plane.lines])
-        repeated = self.repeated(planes)
-        header = self.space_header
         if not planes and self.faults:
             first = self.faults[0]
             raise TraceFormatError(self.path, first.reason, offset=first.offset)
@@ -174,48 +150,47 @@ class _Reader:
         return Space(
             self.path,
             len(self.data),
-            begin_digest(self.data, start) if with_digest else str,
+            self.digest,
             planes,
-            tuple(program for part, _ in decoding for program in part.programs),
-            tuple(header.hostnames),
-            tuple(dict.fromkeys(header.errors)),
-            tuple(dict.fromkeys(header.warnings)),
-            repeated,
+            tuple(self.programs),
+            tuple(self.contents(self.fields, SPACE_HOSTNAMES)),
+            tuple(dict.fromkeys(self.contents(self.fields, SPACE_ERRORS))),
+            tuple(dict.fromkeys(self.contents(self.fields, SPACE_WARNINGS))),
+            self.repeated(planes),
             tuple(self.faults),
         )
-
-    def part(self, begin: int, end: int) -> bytes | memoryview:
-        """The bytes from `begin` to `end`; called on threads too."""
-        if isinstance(self.data, FileBytes):
-            part = np.empty(end - begin, dtype=np.uint8)
-            self.data.read_into(part.data, begin)
-            return part.data
-        return memoryview(self.data)[begin:end]
 
     def repeated(self, planes: Iterable[Plane]) -> frozenset[tuple[int, int]]:
         """The payloads of lines that are exact copies of lines in an earlier plane of the same name."""
         first: dict[tuple[bytes, int, int], tuple[int, int]] = {}
-        contents: dict[tuple[bytes, int, int], set[bytes]] = {}
+        contents: dict[tuple[bytes, int, int], set[str]] = {}
         repeated = set()
         for plane in planes:
             for line in plane.lines:
                 begin, end = line.payload
-                key = (plane.name, line.id, end - begin)
+                key = (plane.name, line.header.id, end - begin)
                 if key not in first:
                     # Almost every line: it is not read for this.
                     first[key] = line.payload
                     continue
-                known = contents.setdefault(key, {self.content_digest(*first[key])})
-                content = self.content_digest(begin, end)
+                known = contents.setdefault(key, {self.sha256(*first[key])})
+                content = self.sha256(begin, end)
                 if content in known:
                     repeated.add(line.payload)
                 known.add(content)
         return frozenset(repeated)
 
-    def content_digest(self, begin: int, end: int) -> bytes:
+    def compute_digest(self) -> None:
+        self.digest = self.sha256(0, len(self.data))
+
+    def sha256(self, begin: int, end: int) -> str:
+        # The library of it takes longer to load than a small trace.
         from hashlib import sha256
 
-        return sha256(self.part(begin, end)).digest()
+        digest = sha256()
+        for at in range(begin, end, _HASHED_AT_ONCE):
+            digest.update(self.data[at : min(at + _HASHED_AT_ONCE, end)])
+        return digest.hexdigest()
 
     def fault(self, offset: int, reason: str) -> None:
         """Raise for damage at `offset`, or note it when salvaging."""
@@ -229,43 +204,69 @@ class _Reader:
         self.faults.append(Fault(offset, reason))
 
     def scan(self, begin: int, end: int) -> Fields:
-        if isinstance(self.data, FileBytes):
-            return _scan_parts(self.data, begin, end)
-        fields: Fields = DECODER.scan_fields(self.data, begin, end)
-        return fields
+        """The fields of the message at `data[begin:end]`; of a file the content of long ones is not read."""
+        fields: Fields
+        if not isinstance(self.data, FileBytes):
+            fields = DECODER.scan_fields(self.data, begin, end)
+            return fields
+        parts: list[tuple[Int64Array, ...]] = []
+        fault, at = None, begin
+        while at < end and fault is None:
+            block = self.data[at : min(at + BLOCK_BYTES, end)]
+            fields = DECODER.scan_fields(block, 0, len(block))
+            bounds = (fields.tag + at, fields.begin + at, fields.end + at)
+            parts.append((fields.number, fields.wire_type, *bounds))
+            fault = fields.fault
+            if fault is None:
+                at += len(block)
+                continue
+            tag, is_last = at + fault.offset, at + len(block) == end
+            cut = read_cut_field(block[fault.offset :]) if fault.reason == PAST_END else None
+            if cut and tag + cut.begin + cut.size <= end:
+                # The end of the block cuts this field.
+                first, at = tag + cut.begin, tag + cut.begin + cut.size
+                row = np.array((cut.number, _CONTENT, tag, first, at), dtype=np.int64)
+                parts.append(tuple(row.reshape(5, 1)))
+                fault = None
+            elif fault.offset and not is_last:
+                # It may be damaged or cut; the next block begins with it.
+                fault, at = None, tag
+            else:
+                fault = Fault(tag, fault.reason)
+        columns = [joined([part[column] for part in parts], np.int64) for column in range(5)]
+        return Fields(columns[0], columns[1], columns[2], columns[3], columns[4], fault)
 
-    def plane_bounds(self) -> list[tuple[int, int]]:
-        fields = self.scan(0, len(self.data))
-        self.space_header = _SpaceHeader(
-            self.contents(fields, SPACE_HOSTNAMES),
-            self.contents(fields, SPACE_ERRORS),
-            self.contents(fields, SPACE_WARNINGS),
-        )
-        bounds = fields.places(SPACE_PLANES)
-        if fields.fault:
-            bounds += self.cut_plane(fields.fault)
-        return bounds
+    def cut_field(self, offset: int, end: int) -> CutField | None:
+        """The field at `offset` if `end` cuts off only its content."""
+        return read_cut_field(bytes(self.data[offset : min(offset + _LONGEST_HEAD, end)]))
 
-    def cut_plane(self, fault: Fault) -> list[tuple[int, int]]:
-        """The bounds of a plane that the end of the file cuts off, after reporting the fault."""
-        cut = decode_reference.read_cut_field(self.data, fault.offset, len(self.data))
+    def planes(self) -> list[tuple[int, int]]:
+        """The bounds of the planes, also of one that the end of the file cuts off, after reporting the fault."""
+        bounds, fault = self.fields.places(SPACE_PLANES), self.fields.fault
+        if fault is None:
+            return bounds
+        size = len(self.data)
+        cut = self.cut_field(fault.offset, size)
         if cut is None or cut.number != SPACE_PLANES:
             self.fault(fault.offset, f"damaged: {fault.reason}")
-            return []
-        inner = self.scan(cut.begin, len(self.data))
-        name = self.plane_name(inner)
+            return bounds
+        begin = fault.offset + cut.begin
+        name = self.plane_name(self.scan(begin, size))
         self.fault(
             fault.offset,
-            f"cut off: the plane {name.decode(errors='replace')!r} needs "
-            f"{cut.begin + cut.size - fault.offset} bytes, "
-            f"the file ends after {len(self.data) - fault.offset} of them",
+            f"cut off: the plane {name.decode(errors='replace')!r} needs {cut.begin + cut.size} bytes, "
+            f"the file ends after {size - fault.offset} of them",
         )
-        self.cut_ends.add(len(self.data))
-        return [(cut.begin, len(self.data))]
+        self.cut_ends.add(size)
+        return [*bounds, (begin, size)]
 
     def contents(self, fields: Fields, number: int) -> list[bytes]:
         """The contents of all fields of a number."""
         return [bytes(self.data[begin:end]) for begin, end in fields.places(number)]
+
+    def plane_name(self, fields: Fields) -> bytes:
+        """The name among the fields of a plane; empty without one."""
+        return next(reversed(self.contents(fields, PLANE_NAME)), b"")
 
     def plane_header(self, tag: Int64Array, end: Int64Array) -> PlaneHeader:
         """What the fields from each `tag` to its `end` say of a plane."""
@@ -278,263 +279,161 @@ class _Reader:
             self.fault(int(tag[0]), "damaged: metadata from here on cannot be parsed")
         return header
 
-    def split(
-        self, begin: int, end: int, *, with_events: bool = True
-    ) -> tuple[PlaneHeader, list[tuple[int, int]]]:
-        """A plane's header and the bounds of its lines."""
+    def plane(self, begin: int, end: int, *, with_events: bool = True) -> Plane:
+        """A plane without its lines, after adding the compiled programs in it; without what events are called on request."""
         fields = self.scan(begin, end)
+        kind, ordinal = plane_kind(self.plane_name(fields))
         in_header = (fields.number != PLANE_LINES) | (fields.wire_type != _CONTENT)
-        if not with_events or self.kind(fields) is PlaneKind.METADATA:
+        if not with_events or kind is PlaneKind.METADATA:
             # In that plane the metadata of an event is a whole compiled program.
             in_header &= fields.number != PLANE_EVENT_METADATA
         header = self.plane_header(fields.tag[in_header], fields.end[in_header])
-        bounds = fields.places(PLANE_LINES)
+        payloads = fields.places(PLANE_LINES)
         if fields.fault:
-            cut = decode_reference.read_cut_field(self.data, fields.fault.offset, end)
+            cut = self.cut_field(fields.fault.offset, end)
             name = header.name.decode(errors="replace")
             if end not in self.cut_ends:
                 self.fault(fields.fault.offset, f"damaged plane {name!r}: {fields.fault.reason}")
             self.cut_ends.add(end)
             if cut is not None and cut.number == PLANE_LINES:
-                bounds.append((cut.begin, end))
-        return header, bounds
-
-    def programs(self, begin: int, end: int, stat_names: dict[int, bytes]) -> Iterator[Program]:
-        """The compiled programs in the plane that holds them."""
-        fields = self.scan(begin, end)
-        for place in fields.places(PLANE_EVENT_METADATA):
-            try:
-                yield from self.programs_of(Message(self.data, *place), stat_names)
-            except DamageError as error:
-                self.fault(error.fault.offset, f"damaged program: {error.fault.reason}")
-
-    def programs_of(self, entry: Message, stat_names: dict[int, bytes]) -> Iterator[Program]:
-        """The programs of one entry of event metadata, of which there is one."""
-        for value in entry.messages(ENTRY_VALUE):
-            name = b"".join(bytes(self.part(*at)) for at in value.places(METADATA_NAME))
-            for stat in value.places(METADATA_STATS):
-                stat_id, kind, _ = decode_reference.read_stat(self.data, *stat)
-                if kind is ValueKind.BYTES and stat_names.get(stat_id) == _HLO_PROTO:
-                    for proto in Message(self.data, *stat).messages(ValueKind.BYTES):
-                        assigned, *_ = [*proto.places(BUFFER_ASSIGNMENT), (0, 0)]
-                        buffers = bytes(self.part(*assigned))
-                        for at, to in proto.places(HLO_MODULE):
-                            module = bytes(self.part(at, to))
-                            yield Program(name, module, at, buffers, assigned[0])
-
-    def kind(self, fields: Fields) -> PlaneKind:
-        """The kind of the plane with these fields."""
-        return plane_kind(self.plane_name(fields))[0]
-
-    def plane_name(self, fields: Fields) -> bytes:
-        """The name among the fields of a plane; empty without one."""
-        names = self.contents(fields, PLANE_NAME)
-        return names[-1] if names else b""
-
-    def parts(self, begin: int, end: int) -> _PlaneParts:
-        header, line_bounds = self.split(begin, end)
-        kind, _ = plane_kind(header.name)
-        has_programs = kind is PlaneKind.METADATA
-        programs = self.programs(begin, end, header.stat_names) if has_programs else ()
-        spellings = HOST_STATS if kind is PlaneKind.HOST else DEVICE_STATS
-        slot_of = {name: slot for slot, names in enumerate(spellings.values()) for name in names}
-        wanted = {key: slot_of[name] for key, name in header.stat_names.items() if name in slot_of}
-        return _PlaneParts(header, line_bounds, spellings, WantedStats.of(wanted), tuple(programs))
-
-    def start_lines(self, start: Start, part: _PlaneParts) -> list[Callable[[], LineColumns]]:
-        """Start decoding the lines of a plane, the longest first; what waits for each, in the order of the file."""
-        by_size = sorted(part.line_bounds, key=lambda bounds: bounds[0] - bounds[1])
-        started = {bounds: start(self.decode_line, *bounds, part.wanted) for bounds in by_size}
-        return [started[bounds] for bounds in part.line_bounds]
-
-    def decode_line(self, begin: int, end: int, wanted: WantedStats) -> LineColumns:
-        """The columns of a line, with its offsets in the file and its texts; runs on a thread."""
-        data = self.part(begin, end)
-        columns: LineColumns = DECODER.decode_line(data, 0, len(data), wanted)
-        is_text = (columns.stat_kind == ValueKind.STR) | (columns.stat_kind == ValueKind.BYTES)
-        texts, index = DECODER.intern_contents(data, columns.stat_value[is_text])
-        columns.stat_value[is_text] = index
-        columns.position[:] += begin
-        fault = columns.fault and Fault(columns.fault.offset + begin, columns.fault.reason)
-        return replace(columns, fault=fault, contents=tuple(texts))
-
-    def plane(self, parts: _PlaneParts, columns: list[LineColumns]) -> Plane:
-        header = parts.header
-        kind, ordinal = plane_kind(header.name)
-        lines = [
-            self.line(header.name, bounds, columns_)
-            for bounds, columns_ in zip(parts.line_bounds, columns, strict=True)
-        ]
+                payloads.append((fields.fault.offset + cut.begin, end))
+        if with_events and kind is PlaneKind.METADATA:
+            for place in fields.places(PLANE_EVENT_METADATA):
+                self.add_programs(*place, header.stat_names)
         return Plane(
-            header.id,
             header.name,
             kind,
             ordinal,
             header.event_metadata,
             header.stat_names,
             header.stats,
-            parts.spellings,
-            lines,
+            tuple(payloads),
+            [],
         )
 
-    def line(self, plane_name: bytes, bounds: tuple[int, int], columns: LineColumns) -> Line:
-        header = columns.header
-        if columns.fault and bounds[1] not in self.cut_ends:
-            line, plane = (name.decode(errors="replace") for name in (header.name, plane_name))
-            where = f"line {line!r} of {plane!r}"
+    def add_programs(self, begin: int, end: int, stat_names: dict[int, bytes]) -> None:
+        """Add the program in an entry of event metadata."""
+        data = bytes(self.data[begin:end])
+        try:
+            self.programs += _programs_of(data, begin, stat_names)
+        except DamageError as error:
+            fault = error.moved(begin).fault
+            self.fault(fault.offset, f"damaged program: {fault.reason}")
+
+    def decode_line(self, payload: tuple[int, int], wanted: WantedStats) -> None:
+        """Keep the columns of a line, with its offsets in the file and its texts; runs on a thread."""
+        begin, end = payload
+        data = self.data[begin:end]
+        columns: LineColumns = DECODER.decode_line(data, 0, len(data), wanted)
+        is_text = (columns.stat_kind == ValueKind.STR) | (columns.stat_kind == ValueKind.BYTES)
+        texts, index = DECODER.intern_contents(data, columns.stat_value[is_text])
+        columns.stat_value[is_text] = index
+        columns.position[:] += begin
+        fault = columns.fault and Fault(columns.fault.offset + begin, columns.fault.reason)
+        self.columns[payload] = replace(columns, fault=fault, contents=tuple(texts))
+
+    def line(self, plane: Plane, payload: tuple[int, int]) -> Line:
+        """The line that was decoded, after reporting its damage."""
+        columns = self.columns.pop(payload)
+        line = columns.header.name.decode(errors="replace")
+        if columns.fault and payload[1] not in self.cut_ends:
+            where = f"line {line!r} of {plane.name.decode(errors='replace')!r}"
             self.fault(columns.fault.offset, f"damaged {where}: {columns.fault.reason}")
-        self.check_times(header, columns)
-        return Line(
-            header.id, header.name, header.display_name, header.timestamp_ns, columns, bounds
+        # Times that do not fit into int64 picoseconds are damage too.
+        self.leave_out(
+            columns,
+            (columns.aggregated == 0) & (_is_far(columns.time) | _is_far(columns.duration_ps)),
+            f"an event of {line!r} begins more than {MAX_HOURS} hours away or lasts longer",
         )
+        return Line(columns.header, columns, payload)
 
-    def check_times(self, header: LineHeader, columns: LineColumns) -> None:
-        """Report times that do not fit into int64 picoseconds as damage, and leave their events out."""
-        timed = columns.aggregated == 0
-        bad = timed & (
-            (columns.time > MAX_PS)
-            | (columns.time < -MAX_PS)
-            | (columns.duration_ps > MAX_PS)
-            | (columns.duration_ps < -MAX_PS)
-        )
+    def leave_out(self, columns: LineColumns, bad: BoolArray, reason: str) -> None:
+        """Report some events as damage, and leave them out as those without a time."""
         if bad.any():
-            first = int(columns.position[np.flatnonzero(bad)[0]])
-            name = header.name.decode(errors="replace")
-            self.fault(
-                first,
-                f"an event of {name!r} begins more than {MAX_HOURS} hours away or lasts longer",
-            )
+            self.fault(int(columns.position[np.flatnonzero(bad)[0]]), reason)
             columns.aggregated[bad] = 1
 
     def check_sum(self, lines: Sequence[Line]) -> None:
         """Report events that last longer together than a sum can hold as damage, and leave out the longest ones."""
-        timed = [line for line in lines if line.columns.duration_ps.size]
-        count = sum(line.columns.duration_ps.size for line in timed)
-        most_ps = sum(
-            line.columns.duration_ps.size * int(line.columns.duration_ps.max()) for line in timed
-        )
+        durations = [line.columns.duration_ps for line in lines]
+        count = sum(duration.size for duration in durations)
+        most_ps = sum(each.size * int(each.max()) for each in durations if each.size)
         if most_ps <= MAX_SUM_PS:
             return
-        kept = [np.where(line.columns.aggregated, 0, line.columns.duration_ps) for line in timed]
+        kept = [np.where(line.columns.aggregated, 0, line.columns.duration_ps) for line in lines]
         if sum(float(duration.sum(dtype=np.float64)) for duration in kept) <= MAX_SUM_PS:
             return
         longest_ps = MAX_SUM_PS // count
-        for line, duration in zip(timed, kept, strict=True):
-            bad = duration > longest_ps
-            if bad.any():
-                first = int(line.columns.position[np.flatnonzero(bad)[0]])
-                name = line.name.decode(errors="replace")
-                seconds = longest_ps / PS_PER_S
-                self.fault(
-                    first,
-                    f"the events of the file last {MAX_SUM_PS // PS_PER_S // 86400} days together or more; those of "
-                    f"{name!r} that are longer than {seconds:.3g} s were left out",
-                )
-                line.columns.aggregated[bad] = 1
-
-    def summary(self, begin: int, end: int) -> PlaneSummary:
-        header, line_bounds = self.split(begin, end, with_events=False)
-        kind, ordinal = plane_kind(header.name)
-        return PlaneSummary(header.name, kind, ordinal, len(line_bounds), header.stats)
+        for line, duration in zip(lines, kept, strict=True):
+            name = line.header.name.decode(errors="replace")
+            self.leave_out(
+                line.columns,
+                duration > longest_ps,
+                f"the events of the file last {MAX_SUM_PS // PS_PER_S // 86400} days together or more; those of "
+                f"{name!r} that are longer than {longest_ps / PS_PER_S:.3g} s were left out",
+            )
 
 
-def _scan_parts(data: FileBytes, begin: int, end: int) -> Fields:
-    """The fields of the message at `data[begin:end]`; the content of long ones is not read."""
-    parts: list[tuple[Int64Array, ...]] = []
-    fault, at = None, begin
-    while at < end and fault is None:
-        block = data[at : min(at + BLOCK_BYTES, end)]
-        inside: Fields = DECODER.scan_fields(block, 0, len(block))
-        places = (inside.tag + at, inside.begin + at, inside.end + at)
-        parts.append((inside.number, inside.wire_type, *places))
-        if inside.fault is None:
-            at += len(block)
-            continue
-        # The end of the block cuts this field, unless it is damaged.
-        next_ = decode_reference.scan_fields(data, at + inside.fault.offset, end, most=1)
-        parts.append((next_.number, next_.wire_type, next_.tag, next_.begin, next_.end))
-        fault = next_.fault
-        at = int(next_.end[-1]) if fault is None else end
-    columns = [joined([part[column] for part in parts], np.int64) for column in range(5)]
-    return Fields(columns[0], columns[1], columns[2], columns[3], columns[4], fault)
+def _is_far(time_ps: Int64Array) -> BoolArray:
+    is_far: BoolArray = (time_ps > MAX_PS) | (time_ps < -MAX_PS)
+    return is_far
 
 
-@contextmanager
-def started_threads() -> Iterator[Start]:
-    """What starts a call on one of some threads. Calls that are under way at the end go on, after an error none begins.
+def _wanted(plane: Plane) -> WantedStats:
+    """The stats of events that become columns, by their slots."""
+    slot_of = {name: slot for slot, names in enumerate(plane.spellings.values()) for name in names}
+    return WantedStats.of(
+        {key: slot_of[name] for key, name in plane.stat_names.items() if name in slot_of}
+    )
+
+
+def _programs_of(data: bytes, offset: int, stat_names: dict[int, bytes]) -> Iterator[Program]:
+    """The programs of one entry of event metadata, of which there is one; the entry begins at `offset` of the file."""
+    for value in Message(data, 0, len(data)).messages(ENTRY_VALUE):
+        name = b"".join(data[begin:end] for begin, end in value.places(METADATA_NAME))
+        for begin, end in value.places(METADATA_STATS):
+            stat_id, kind, _ = read_stat(data, begin, end)
+            if kind is ValueKind.BYTES and stat_names.get(stat_id) == _HLO_PROTO:
+                for proto in Message(data, begin, end).messages(ValueKind.BYTES):
+                    buffers, *_ = [*proto.places(BUFFER_ASSIGNMENT), (0, 0)]
+                    for at, to in proto.places(HLO_MODULE):
+                        assigned = data[slice(*buffers)]
+                        yield Program(name, data[at:to], at + offset, assigned, buffers[0] + offset)
+
+
+def make_calls(calls: Iterable[Callable[[], None]], threads: int) -> None:
+    """Make calls in turn on some threads and this one. Raises the first error, after which none begins.
 
     All threads start before the first call needs memory: one that finds none left ends before it can say that it has
     started, and Python waits for ever (CPython 3.10 to 3.13, `Thread.start`).
     """
-    from concurrent.futures import Future, ThreadPoolExecutor
+    waiting, errors, all_started = deque(calls), list[BaseException](), Event()
 
-    count = min(_MOST_THREADS, 1 + (os.cpu_count() or 1))
-    pool = ThreadPoolExecutor(count)
-    all_started = Event()
+    def make() -> None:
+        all_started.wait()
+        while True:
+            try:
+                call = waiting.popleft()
+            except IndexError:
+                return
+            try:
+                call()
+            except BaseException as error:
+                errors.append(error)
+                waiting.clear()
 
-    def start(call: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-        made: Future[Any] = Future()
-        turn = Lock()
-
-        def make() -> None:
-            if turn.acquire(blocking=False):
-                try:
-                    made.set_result(call(*arguments))
-                except BaseException as error:
-                    made.set_exception(error)
-
-        try:
-            # Threads allocate memory as this one does.
-            pool.submit(copy_context().run, make)
-        except RuntimeError:
-            # No further thread may be started, in a container for instance. One that is there may have the call all the same.
-            make()
-        return made.result
-
-    # A thread that waits takes no other call, so each of these starts one.
-    with suppress(RuntimeError):
-        for _ in range(count):
-            pool.submit(all_started.wait)
-    all_started.set()
+    started: list[Thread] = []
     try:
-        yield start
-    except BaseException:
-        pool.shutdown(cancel_futures=True)
-        raise
-    pool.shutdown(wait=False)
-
-
-def begin_digest(data: Buffer, start: Start) -> Callable[[], str]:
-    """Begin to compute the digest; what is given waits for it, also after the file is closed.
-
-    It raises `TraceFormatError` if the file became shorter.
-    """
-    copy = data.duplicate() if isinstance(data, FileBytes) else None
-    if copy is None:
-        found = digest_of(data)
-        return lambda: found
-
-    def compute() -> str:
-        try:
-            return digest_of(copy)
-        finally:
-            copy.close()
-
-    return start(compute)
-
-
-def digest_of(data: Buffer) -> str:
-    """The SHA-256 of the bytes in hexadecimal digits."""
-    # The library of it takes longer to load than a small trace.
-    from hashlib import sha256
-
-    if not isinstance(data, FileBytes):
-        return sha256(data).hexdigest()
-    digest = sha256()
-    block = memoryview(bytearray(_BLOCK_BYTES))
-    size = len(data)
-    for begin in range(0, size, _BLOCK_BYTES):
-        part = block[: min(_BLOCK_BYTES, size - begin)]
-        data.read_into(part, begin)
-        digest.update(part)
-    return digest.hexdigest()
+        # No further thread may be started, in a container for instance.
+        with suppress(RuntimeError):
+            for _ in range(min(threads, len(waiting) - 1)):
+                thread = Thread(target=make)
+                thread.start()
+                started.append(thread)
+    finally:
+        all_started.set()
+    make()
+    for thread in started:
+        thread.join()
+    if errors:
+        raise errors[0]

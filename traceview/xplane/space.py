@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from traceview.base.location import Location
-from traceview.xplane.columns import Fault, LineColumns
-from traceview.xplane.planes import PlaneKind
+from traceview.xplane.columns import Fault, LineColumns, LineHeader
+from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind
 
 StatValue: TypeAlias = int | float | bytes
 
@@ -33,7 +32,6 @@ class EventMetadata(Struct, frozen=True):
 class PlaneHeader(NamedTuple):
     """An XPlane without its lines, as both decoders read it. `is_damaged`: some of it cannot be read and was left out."""
 
-    id: int
     name: bytes
     event_metadata: dict[int, EventMetadata]
     stat_names: dict[int, bytes]
@@ -42,33 +40,29 @@ class PlaneHeader(NamedTuple):
 
 
 class Line(Struct, frozen=True, eq=False):
-    """One XLine: a stream or a thread. Its own time is in nanoseconds, the times of its events in picoseconds."""
+    """One XLine: a stream or a thread. `payload`: where it is in the file."""
 
-    id: int
-    name: bytes
-    display_name: bytes
-    timestamp_ns: int
+    header: LineHeader
     columns: LineColumns
     payload: tuple[int, int]
 
 
 class Plane(Struct, frozen=True, eq=False):
-    """One XPlane. `spellings`: key and recorded names of each stat in the columns, in the order of slots."""
+    """One XPlane. `payloads`: where its lines are in the file. `lines`: empty until they are decoded."""
 
-    id: int
     name: bytes
     kind: PlaneKind
     ordinal: int
     event_metadata: dict[int, EventMetadata]
     stat_names: dict[int, bytes]
     stats: tuple[Stat, ...]
-    spellings: dict[str, tuple[bytes, ...]]
+    payloads: tuple[tuple[int, int], ...]
     lines: list[Line]
 
     @property
-    def event_count(self) -> int:
-        """Number of recorded events, aggregated ones included."""
-        return sum(line.columns.metadata_id.size for line in self.lines)
+    def spellings(self) -> dict[str, tuple[bytes, ...]]:
+        """Key and recorded names of each stat in the columns of its lines, in the order of slots."""
+        return HOST_STATS if self.kind is PlaneKind.HOST else DEVICE_STATS
 
 
 class Program(Struct, frozen=True, eq=False, weakref=True):
@@ -140,13 +134,13 @@ class Instruction(Struct, frozen=True):
 class Space(Struct, frozen=True, eq=False):
     """One file of `size` bytes.
 
-    `digest` waits for the SHA-256 of the file, empty if it was not asked for; it raises `TraceFormatError` if the file became shorter meanwhile. `repeated`: the payloads of lines that are exact copies of lines in an earlier plane of the same name. `faults` is
-    empty unless it was read with `salvage`.
+    `digest`: its SHA-256 in hexadecimal digits, empty if it was not asked for. `repeated`: the payloads of lines that are
+    exact copies of lines in an earlier plane of the same name. `faults` is empty unless it was read with `salvage`.
     """
 
     path: Location
     size: int
-    digest: Callable[[], str]
+    digest: str
     planes: tuple[Plane, ...]
     programs: tuple[Program, ...]
     hostnames: tuple[bytes, ...]
@@ -162,20 +156,3 @@ class Space(Struct, frozen=True, eq=False):
             taken.append([line for line in plane.lines if line.payload not in self.repeated])
             plane.lines.clear()
         return taken
-
-
-class PlaneSummary(Struct, frozen=True):
-    """A plane without its events, as `traceview show runs` needs it."""
-
-    name: bytes
-    kind: PlaneKind
-    ordinal: int
-    line_count: int
-    stats: tuple[Stat, ...]
-
-
-class SpaceSummary(Struct, frozen=True):
-    """A file without its events, and its damage."""
-
-    planes: tuple[PlaneSummary, ...]
-    faults: tuple[Fault, ...]

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import accumulate
-from typing import Any, Final, TypeVar
+from itertools import accumulate, chain
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
-from traceview.base.ids import is_dense, is_in, unique_first, unique_inverse
+from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_NS
-from traceview.xplane.columns import NO_EVENTS, LineColumns, StatsBySlot, ValueKind, joined
+from traceview.xplane.columns import LineHeader, StatsBySlot, ValueKind, joined
+from traceview.xplane.message import DECODER
 from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION, PlaneKind
-from traceview.xplane.read import DECODER, MAX_PS
+from traceview.xplane.read import MAX_PS
 from traceview.xplane.space import Line, Plane, Stat, StatValue
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
 _MAX_DOUBLE: Final = 2.0**62
@@ -75,7 +74,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     """
 
     plane: Plane
-    lines: tuple[Line, ...]
+    lines: tuple[LineHeader, ...]
     names: tuple[bytes, ...]
     start_ps: Int64Array
     duration_ps: Int64Array
@@ -194,41 +193,21 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         texts: list[bytes] = []
         rows: list[Int64Array] = []
         indices: list[Int64Array] = []
-        is_ref = kind == _REF
-        for chosen, read in ((is_ref, self._references), (~is_ref, self._contents)):
-            # Mostly all are of one kind.
-            which = slice(None) if chosen.all() else chosen
-            if of[which].size:
-                found, index = read(value[which])
-                rows.append(of[which])
-                indices.append(index + len(texts) if texts else index)
-                texts += found
-        if shared:
-            # For events without a stat of their own.
-            of_metadata = np.flatnonzero(is_in(self._metadata, list(shared)))
-            index_of = {i: len(texts) + n for n, i in enumerate(shared)}
-            texts += shared.values()
-            rows.insert(0, of_metadata)
-            indices.insert(
-                0, np.array([index_of[int(i)] for i in self._metadata[of_metadata]], dtype=np.int64)
-            )
+        is_ref, names = kind == _REF, self.plane.stat_names
+        # The stats in the metadata are for events without one of their own.
+        shared_rows = np.flatnonzero(is_in(self._metadata, list(shared)))
+        every: tuple[tuple[Int64Array, Int64Array, Callable[[int], bytes]], ...] = (
+            (shared_rows, self._metadata[shared_rows], shared.__getitem__),
+            (*_where(is_ref, of, value), lambda id_: names.get(id_, b"")),
+            (*_where(~is_ref, of, value), self._texts.__getitem__),
+        )
+        for rows_of, number, text_of in every:
+            used, index = unique_inverse(number)
+            rows.append(rows_of)
+            indices.append(index + len(texts))
+            texts += map(text_of, used.tolist())
         event, index = _last_per_event(joined(rows, np.int64), joined(indices, np.int64))
         return Texts(event, index.astype(np.int32), tuple(texts))
-
-    def _references(self, ids: Int64Array) -> tuple[list[bytes], Int64Array]:
-        """The names of the plane with these ids, each once, and which one each id has."""
-        used, index = unique_inverse(ids)
-        return [self.plane.stat_names.get(id_, b"") for id_ in used.tolist()], index
-
-    def _contents(self, places: Int64Array) -> tuple[list[bytes], Int64Array]:
-        """The distinct texts at places in `_texts`, in the order in which they first occur, and which one each place has."""
-        used, first, index = unique_first(places)
-        index_of: dict[bytes, int] = {}
-        number = np.empty(used.size, dtype=np.int64)
-        for place in np.argsort(first).tolist():
-            text = self._texts[used[place]]
-            number[place] = index_of.setdefault(text, len(index_of))
-        return list(index_of), number[index]
 
     @cached_property
     def _stats_of_metadata(self) -> dict[int, tuple[Stat, ...]]:
@@ -244,6 +223,13 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             for stat in stats
             if stat.name in spellings
         }
+
+
+def _where(
+    chosen: BoolArray, event: Int64Array, value: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """The chosen rows of both columns, which mostly are all."""
+    return (event, value) if chosen.all() else (event[chosen], value[chosen])
 
 
 def _as_int64(value: StatValue) -> int | None:
@@ -278,19 +264,33 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
 
     `absolute_origin_ns` is subtracted from stamps that are Unix times.
     """
-    placed = [line for line in lines if abs(_stamp(line, absolute_origin_ns)) <= MAX_STAMP_NS]
+    stamp_of = [_stamp(line, absolute_origin_ns) for line in lines]
+    placed = [line for line, stamp in zip(lines, stamp_of, strict=True) if _is_placed(stamp)]
+    stamps_ps = [stamp * PS_PER_NS for stamp in stamp_of if _is_placed(stamp)]
     misplaced_count = len(lines) - len(placed)
     lines.clear()
-    stamps = [_stamp(line, absolute_origin_ns) for line in placed]
-    heads = tuple(replace(line, columns=NO_EVENTS) for line in placed)
-    parts = _ColumnParts([line.columns for line in placed])
+    headers = tuple(line.header for line in placed)
+    texts = [line.columns.contents for line in placed]
+    counts = [line.columns.metadata_id.size for line in placed]
+    parts = [asdict(line.columns) for line in placed]
     placed.clear()
-    metadata = parts.take("metadata_id", np.int64)
-    start = parts.take("time", np.int64, [stamp * PS_PER_NS for stamp in stamps])
-    duration = parts.take("duration_ps", np.int64)
-    aggregated = parts.take("aggregated", np.bool_)
-    line = np.repeat(np.arange(len(heads), dtype=np.int32), parts.event_counts)
-    stats = parts.take_stats(len(plane.spellings))
+
+    def take(key: str) -> list[Any]:
+        """The parts of a column, which nothing else holds from now on."""
+        return [part.pop(key) for part in parts]
+
+    metadata = joined(take("metadata_id"), np.int64)
+    start = joined(take("time"), np.int64) + np.repeat(np.array(stamps_ps, dtype=np.int64), counts)
+    duration = joined(take("duration_ps"), np.int64)
+    aggregated = joined(take("aggregated"), np.bool_)
+    line = np.repeat(np.arange(len(headers), dtype=np.int32), counts)
+    stat_keys = ("stat_event", "stat_slot", "stat_kind", "stat_value")
+    stats: StatsBySlot = DECODER.stats_by_slot(
+        list(zip(*map(take, stat_keys), strict=True)),
+        _before(counts),
+        _before(map(len, texts)),
+        len(plane.spellings),
+    )
     if aggregated.any():
         kept = ~aggregated
         stats = stats.of_events(kept)
@@ -300,7 +300,7 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
     name, names = _names(plane, metadata)
     return PlaneTable(
         plane=plane,
-        lines=heads,
+        lines=headers,
         names=names,
         start_ps=start,
         duration_ps=np.where(negative, 0, duration) if negative.any() else duration,
@@ -310,80 +310,30 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
         misplaced_line_count=misplaced_count,
         _stats=stats,
         _metadata=metadata,
-        _texts=parts.texts,
+        _texts=list(chain.from_iterable(texts)),
     )
 
 
-class _ColumnParts:
-    """The columns of several lines; each is let go of as it is joined."""
-
-    def __init__(self, columns: list[LineColumns]) -> None:
-        self.event_counts = [of_line.metadata_id.size for of_line in columns]
-        self.first_events = _before(self.event_counts)
-        self.first_texts = _before([len(of_line.contents) for of_line in columns])
-        self.texts = [text for of_line in columns for text in of_line.contents]
-        self._parts: list[dict[str, Any]] = [asdict(of_line) for of_line in columns]
-
-    def take(
-        self, key: str, dtype: type[_Scalar], added: Sequence[int] | None = None
-    ) -> npt.NDArray[_Scalar]:
-        """A whole column of events, with a number `added` to the part of each line; it can be taken once."""
-        parts = [of_line.pop(key) for of_line in self._parts]
-        if added is None:
-            return joined(parts, dtype)
-        whole = np.empty(sum(self.event_counts), dtype=dtype)
-        for part, first, number in zip(parts, self.first_events, added, strict=True):
-            np.add(part, number, out=whole[first : first + part.size])
-        return whole
-
-    def take_stats(self, slots: int) -> StatsBySlot:
-        """The stats, with events and texts numbered over all lines; they can be taken once."""
-        lines = [
-            (
-                of_line.pop("stat_event"),
-                of_line.pop("stat_slot"),
-                of_line.pop("stat_kind"),
-                of_line.pop("stat_value"),
-            )
-            for of_line in self._parts
-        ]
-        found: StatsBySlot = DECODER.stats_by_slot(
-            lines, self.first_events, self.first_texts, slots
-        )
-        return found
-
-
-def _before(counts: Sequence[int]) -> list[int]:
+def _before(counts: Iterable[int]) -> list[int]:
     """How many come before each of several parts."""
-    return [0, *accumulate(counts)][: len(counts)]
+    return [0, *accumulate(counts)][:-1]
+
+
+def _is_placed(stamp_ns: int) -> bool:
+    return abs(stamp_ns) <= MAX_STAMP_NS
 
 
 def _stamp(line: Line, absolute_origin_ns: int) -> int:
     """Nanoseconds from the start of the profile to the start of the line."""
-    absolute = line.timestamp_ns >= ABSOLUTE_STAMP_NS
-    return line.timestamp_ns - absolute_origin_ns if absolute else line.timestamp_ns
+    stamp = line.header.timestamp_ns
+    return stamp - absolute_origin_ns if stamp >= ABSOLUTE_STAMP_NS else stamp
 
 
 def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes, ...]]:
     """Index of each event's name, and the names; events without metadata are named `<unknown>`."""
-    listed = sorted(plane.event_metadata)
-    known = np.array(listed, dtype=np.int64)
+    used, index = unique_inverse(metadata)
+    known = map(plane.event_metadata.get, used.tolist())
     # On TPU planes the name is a whole HLO expression and the display name its op.
     is_tpu = plane.kind is PlaneKind.TPU
-    names = [
-        (is_tpu and event.display_name) or event.name
-        for event in map(plane.event_metadata.__getitem__, listed)
-    ]
-    if known.size and is_dense(known):
-        index_of = np.full(int(known[-1]) + 2, known.size, dtype=np.int32)
-        index_of[known] = np.arange(known.size, dtype=np.int32)
-        if metadata.size and not 0 <= metadata.min() <= metadata.max() <= known[-1]:
-            metadata = np.where((metadata < 0) | (metadata > known[-1]), known[-1] + 1, metadata)
-        index = index_of.take(metadata)
-    else:
-        place = np.searchsorted(known, metadata)
-        is_known = known[np.minimum(place, known.size - 1)] == metadata if known.size else False
-        index = np.where(is_known, place, known.size).astype(np.int32)
-    if (index == known.size).any():
-        names.append(b"<unknown>")
-    return index, tuple(names)
+    names = (b"<unknown>" if e is None else (is_tpu and e.display_name) or e.name for e in known)
+    return index.astype(np.int32), tuple(names)

@@ -9,9 +9,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.base.intervals import Int64Array, IntervalSet
+from traceview.base.intervals import Int64Array, IntervalSet, overlapping
 from traceview.base.stats import median_ps
-from traceview.base.sweeping import SWEEPS
 from traceview.trace.model import Step, Trace
 from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
 
@@ -92,5 +91,4 @@ def covered_ps(spans: IntervalSet, window: Window) -> int:
 
 def rows_in(start: Int64Array, end: Int64Array, window: Window) -> Int64Array:
     """Indices of the events that overlap a window; empty events count if they start in it."""
-    found: Int64Array = SWEEPS.overlapping(start, end, window.start_ps, window.end_ps)
-    return found
+    return overlapping(start, end, window.start_ps, window.end_ps)

@@ -289,7 +289,11 @@ def _recorded(folder: Path) -> tuple[bool, int]:
 
     for path in folder.rglob("*.xplane.pb"):
         try:
-            planes = [plane for plane in read_file(path).planes if plane.event_count]
+            planes = [
+                plane
+                for plane in read_file(path).planes
+                if any(line.columns.time.size for line in plane.lines)
+            ]
         except TraceFormatError:
             continue
         return bool(planes), sum(plane.kind is PlaneKind.GPU for plane in planes)

@@ -51,7 +51,9 @@ def find_launches(
         call_of = SWEEPS.earliest(ids, start_ps, least, most - least + 1)
         # `NONE` is the last entry.
         row_of = np.concatenate((calls.row, (NONE,))).take(call_of)
-        result: Int64Array = SWEEPS.looked_up(row_of, correlation_id, least, NONE)
+        place = correlation_id - np.int64(least)
+        is_known = (place >= 0) & (place < row_of.size)
+        result = np.where(is_known, row_of.take(place, mode="clip"), NONE)
     else:
         order = np.lexsort((start_ps, ids))
         ordered = ids.take(order)

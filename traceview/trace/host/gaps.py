@@ -47,7 +47,15 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from traceview.base.ids import labels, sorted_unique, unique_first, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, nesting, union
+from traceview.base.intervals import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    IntervalSet,
+    nesting,
+    overlapping,
+    union,
+)
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_US
 from traceview.trace.host.cause import Cause
@@ -195,16 +203,18 @@ def _late_ends(
     """
     host = trace.host_columns
     is_replica = trace.device_list[device].kind == "replica"
-    found: tuple[Int64Array, Int64Array] = SWEEPS.late_until(
-        gap_start,
-        gap_end,
-        after,
-        trace.device_columns.launch,
-        host.start_ps,
-        host.duration_ps,
-        _NEVER_PS if is_replica else LATENCY_PS,
+    launches = np.full(after.size, NONE, dtype=np.int64)
+    has_after = after != NONE
+    launches[has_after] = trace.device_columns.launch[after[has_after]]
+    late_end = np.where(has_after, gap_start, gap_end)
+    has_launch = launches != NONE
+    row = launches[has_launch]
+    took = host.duration_ps[row]
+    begun = host.start_ps[row] + np.where(
+        took >= (_NEVER_PS if is_replica else LATENCY_PS), took, 0
     )
-    return found
+    late_end[has_launch] = np.clip(begun, gap_start[has_launch], gap_end[has_launch])
+    return late_end, launches
 
 
 def gaps_of_device(
@@ -300,7 +310,7 @@ class _Finder:
 
     def _is_unused(self) -> bool:
         columns, rows, window = self._trace.device_columns, self._rows, self._window
-        inside = SWEEPS.overlapping(
+        inside = overlapping(
             columns.start_ps[rows], columns.end_ps[rows], window.start_ps, window.end_ps
         )
         return not bool((columns.class_[rows][inside] <= ActivityClass.COLLECTIVE).any())

@@ -24,7 +24,7 @@ from traceview.trace.sidecar.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.xplane.decode_reference import scan_fields
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_summary
-from traceview.xplane.space import PlaneSummary
+from traceview.xplane.space import Plane
 from traceview.xplane.table import stat_of
 
 _OPTIONS: Final = b"profile_options"
@@ -36,7 +36,7 @@ _LEVELS: Final = {2: "host_tracer_level", 3: "device_tracer_level", 4: "python_t
 """Fields of ProfileOptions (tsl/profiler/protobuf/profiler_options.proto); an absent field is 0."""
 
 
-def profile_times(planes: Sequence[PlaneSummary]) -> tuple[int | None, int | None]:
+def profile_times(planes: Sequence[Plane]) -> tuple[int | None, int | None]:
     """Unix nanoseconds at which the profile started and stopped; None where not recorded."""
     times: list[int | None] = []
     for name in (b"profile_start_time", b"profile_stop_time"):
@@ -48,7 +48,7 @@ def profile_times(planes: Sequence[PlaneSummary]) -> tuple[int | None, int | Non
     return times[0], times[1]
 
 
-def tracer_levels(planes: Sequence[PlaneSummary]) -> dict[str, int] | None:
+def tracer_levels(planes: Sequence[Plane]) -> dict[str, int] | None:
     """The levels of the tracers by name; None where they are not recorded or not readable."""
     recorded = [
         stat.value
@@ -334,7 +334,7 @@ def summarize(run: RunFiles) -> RunSummary:
 def _summarize_file(path: Location) -> FileSummary:
     size = path.stat().st_size if path.exists() else 0
     try:
-        summary = read_summary(path)
+        planes, faults = read_summary(path)
     except (TraceFormatError, TraceNotFoundError) as error:
         reason = (
             error.reason
@@ -342,10 +342,10 @@ def _summarize_file(path: Location) -> FileSummary:
             else error.message.removeprefix(f"{path}: ")
         )
         return FileSummary(host_of(path), size, (), (), None, None, reason)
-    start, stop = profile_times(summary.planes)
+    start, stop = profile_times(planes)
     devices = {
-        f"{plane.kind.name}:{plane.ordinal}": plane.line_count
-        for plane in summary.planes
+        f"{plane.kind.name}:{plane.ordinal}": len(plane.payloads)
+        for plane in planes
         if plane.kind in (PlaneKind.GPU, PlaneKind.TPU)
     }
     return FileSummary(
@@ -355,6 +355,6 @@ def _summarize_file(path: Location) -> FileSummary:
         tuple(name for name, count in devices.items() if count),
         start,
         stop - start if start is not None and stop is not None else None,
-        summary.faults[0].reason if summary.faults else None if summary.planes else _NO_PLANES,
-        len(summary.planes),
+        faults[0].reason if faults else None if planes else _NO_PLANES,
+        len(planes),
     )

@@ -56,7 +56,7 @@ from traceview.xplane.columns import joined, small
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import RATIO_STATS, STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
-from traceview.xplane.space import Line, Plane, PlaneSummary, Space, Stat
+from traceview.xplane.space import Line, Plane, Space, Stat
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
 
 _SMALL: Final = ("correlation_id", "group")
@@ -314,7 +314,7 @@ class _PartReader:
             recording = self.recording(host)
         with stage("finding steps"):
             steps = find_steps(recording, self.stored_steps)
-        return Part(recording, steps, tuple(self.problems), self.space.digest(), host.event_count)
+        return Part(recording, steps, tuple(self.problems), self.space.digest, host.event_count)
 
     def recording(self, host: Host) -> Recording:
         host_columns = self.host_parts.joined()
@@ -359,10 +359,7 @@ class _PartReader:
     def arrange(self) -> Host:
         """Sort the events into columns, plane by plane; what the file says of the host."""
         space = self.space
-        environment = tuple(
-            PlaneSummary(p.name, p.kind, p.ordinal, len(p.lines), p.stats) for p in space.planes
-        )
-        start, stop = profile_times(environment)
+        start, stop = profile_times(space.planes)
         for fault in space.faults:
             self.problem("damaged-file", f"damaged at byte {fault.offset}", fault.reason)
         lines_of = space.take_lines()
@@ -378,7 +375,7 @@ class _PartReader:
         sidecar = self.sidecar()
         if start is None and origin == 0 and sidecar is not None:
             start, stop = sidecar.started_ns, sidecar.stopped_ns
-        threads = [line.name for lines in lines_of for line in lines]
+        threads = [line.header.name for lines in lines_of for line in lines]
         # Devices by number, in whatever order the writer stored their planes.
         planes = sorted(
             zip(space.planes, lines_of, strict=True),
@@ -400,7 +397,7 @@ class _PartReader:
             gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
             event_count=event_count,
             sidecar=sidecar,
-            tracer_levels=tracer_levels(environment),
+            tracer_levels=tracer_levels(space.planes),
         )
 
     def problem(self, code: str, text: str, recorded: str = "") -> None:
@@ -482,7 +479,7 @@ class _PartReader:
 
 
 def _smallest_absolute_stamp(lines_of: Iterable[list[Line]]) -> int:
-    stamps = [line.timestamp_ns for lines in lines_of for line in lines if line.timestamp_ns]
+    stamps = [line.header.timestamp_ns for lines in lines_of for line in lines]
     return min((stamp for stamp in stamps if stamp >= ABSOLUTE_STAMP_NS), default=0)
 
 
