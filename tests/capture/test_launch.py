@@ -107,7 +107,7 @@ def test_a_process_that_trains_captures_itself(start: Start) -> None:
     done = start(sys.executable, "train.py", "a")
     assert (done.code, done.out) == (0, "trained a\n")
     assert done.captured().numbers() == [*range(9, 16)]
-    assert done.captured().window["is_whole"]
+    assert done.captured().window["got"] == [10, 15]
     assert done.said[-1] == f"the trace is in {done.runs[0]}; the script goes on"
     assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
 

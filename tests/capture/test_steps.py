@@ -28,8 +28,8 @@ def test_a_plain_loop(capture: Capture) -> None:
     assert sidecar["state"] == "saved"
     assert sidecar["versions"]["tensorflow"] == "2.21.0"
     # Of 8 and 5 steps of microseconds each; one that waits for its input is not compared with the others.
-    assert 3 <= sidecar["overhead"]["unprofiled"]["count"] <= 8
-    assert 3 <= sidecar["overhead"]["profiled"]["count"] <= 5
+    assert 3 <= sidecar["overhead"]["unprofiled_count"] <= 8
+    assert 3 <= sidecar["overhead"]["profiled_count"] <= 5
     assert sidecar["hooks"]["missing"] == []
     assert "overhead: " in done.err
 

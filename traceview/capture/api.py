@@ -26,7 +26,7 @@ from traceview.capture.window.ranges import StepRange
 
 
 class CaptureWarning(UserWarning):
-    """A capture in a training loop recorded less than requested, or nothing. The loop itself goes on."""
+    """A capture in a training loop recorded less than requested, or nothing."""
 
 
 class Session:
@@ -42,10 +42,7 @@ class Session:
 
     @contextmanager
     def step(self, number: int) -> Iterator[None]:
-        """Step `number` of the loop. Fetch the batch inside, so that the wait for input belongs to the step.
-
-        Outside the window this only counts.
-        """
+        """Step `number` of the loop. Fetch the batch inside, so that the wait for input belongs to the step."""
         window = self._watch.window
         window.next_number = number
         window.begin()
@@ -144,9 +141,7 @@ class _StepCapture:
         fit = next((frame for frame in frames if frame.f_code.co_name == "fit"), None)
 
         def look() -> None:
-            """Close the window where `fit` has ended by an exception: Keras calls nothing then. An exception that is kept
-            keeps the frame alive, but not on the stack.
-            """
+            """Close the window where `fit` has ended by an exception: Keras calls nothing then."""
             if fit is not None and fit not in callers(sys._current_frames().get(thread)):
                 self._close()
 
@@ -164,7 +159,6 @@ class _StepCapture:
 def _settings(
     logdir: str | PathLike[str], steps: range, run: str | None, **parts: bool
 ) -> Settings:
-    """`parts`: which of `PARTS` are wanted."""
     without = frozenset(part for part, is_wanted in parts.items() if not is_wanted)
     return Settings(output_folder(logdir), StepRange.of(steps), run, without)
 
@@ -184,8 +178,9 @@ def _watched(
     finally:
         watch.finish(end)
         window = watch.window
-        reason = "; ".join(window.failures) or (
-            f"the last step of the loop was {window.next_number - 1}, and no step was in the window {window.steps}"
+        last = f"the last step of the loop was {window.next_number - 1}"
+        reason = (
+            "; ".join(window.failures) or f"{last}, and no step was in the window {window.steps}"
         )
         nothing = (f"nothing was captured: {reason}",)
         lacks = shortcomings(window, watch.sidecar, watch.observer)
@@ -194,18 +189,8 @@ def _watched(
 
 
 def _warner() -> Callable[[str], None]:
-    """What warns at the line of the user's code that runs; without one, at the line that makes the capture."""
-    made_at = _line_of_user() or ("traceview", 1)
-
-    def warn(text: str) -> None:
-        text = text.removeprefix("note: ")
-        warnings.warn_explicit(text, CaptureWarning, *(_line_of_user() or made_at))
-
-    return warn
-
-
-def _line_of_user() -> tuple[str, int] | None:
-    """The file and line of the user's code that runs in this thread, the innermost one."""
+    """What warns at the line of the user's code that makes the capture."""
     places = CodePlaces()
     lines = ((frame.f_code.co_filename, frame.f_lineno) for frame in callers(sys._getframe(1)))
-    return next((line for line in lines if places.is_user(line[0])), None)
+    line = next((line for line in lines if places.is_user(line[0])), ("traceview", 1))
+    return lambda text: warnings.warn_explicit(text.removeprefix("note: "), CaptureWarning, *line)

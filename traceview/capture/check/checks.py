@@ -1,8 +1,4 @@
-"""Checks the framework that a script imports, its GPUs, a profile of it, and the folder of the traces.
-
-The profile is one of a product on each device, in another process: whether CUPTI loads, whether the driver permits profiles and
-whether another tool is in the way need not be guessed then.
-"""
+"""Checks the framework that a script imports, its GPUs, a profile of a product on each in another process, and the folder of traces."""
 
 from __future__ import annotations
 
@@ -29,7 +25,6 @@ _GPU_PACKAGES: Final = {
     "tensorflow": "pip install 'tensorflow[and-cuda]'",
     "jax": "pip install 'jax[cuda12]'",
 }
-"""What installs each with all that it needs for GPUs."""
 _IMPORTS: Final = {
     "tensorflow": re.compile(r"^\s*(?:import|from)\s+(?:tensorflow|keras|tf_keras)\b", re.M),
     "jax": re.compile(r"^\s*(?:import|from)\s+(?:jax|flax|optax|equinox)\b", re.M),
@@ -89,11 +84,7 @@ _MOST_REASONS: Final = 3
 
 
 class Check(NamedTuple):
-    """The result of one check: what the machine has, and how to fix it.
-
-    `failed`: a capture here would fail, or lack its main content. `warning`: it may, or its numbers would mislead.
-    `not applicable`: there is nothing to check here.
-    """
+    """The result of one check. `failed`: a capture would fail, or lack its main content; `warning`: it may, or its numbers mislead."""
 
     name: str
     status: Literal["ok", "warning", "failed", "not applicable"]
@@ -116,11 +107,7 @@ class Trial(NamedTuple):
 
 
 def examine(script: Path | None, out: Path) -> Iterator[Check]:
-    """Run every check.
-
-    The framework of the script is imported in another process, which records a profile (4 to 15 s). The script is read and
-    never run. A problem is a failed check, never an error.
-    """
+    """Run every check, which takes 4 to 15 s. The script is read and never run. A problem is a failed check, never an error."""
     text = ""
     if script is not None:
         file = script / "__main__.py" if script.is_dir() else script
@@ -153,9 +140,7 @@ def check_framework(framework: str, installed: Mapping[str, str], trial: Trial) 
     oldest, newest = _TESTED[framework]
     if not installed:
         detail = f"not installed for {sys.executable}"
-        fix = (
-            f"install {name} there, or traceview where {name} is; `traceview analyze` needs neither"
-        )
+        fix = f"install {name} there, or traceview where {name} is"
         return Check(framework, "failed", detail, fix)
     if not trial.version:
         detail = f"{packages}: the import fails: {trial.reason}"
@@ -183,17 +168,11 @@ def check_gpus(framework: str, trial: Trial) -> Check:
     except FileNotFoundError:
         if not trial.gpus:
             detail = "no NVIDIA GPU: nvidia-smi is not installed"
-            fix = (
-                "none needed to train on the CPU: the trace then has host events but no GPU rows. In a container: "
-                "docker run --gpus all"
-            )
+            fix = "none needed to train on the CPU; in a container: docker run --gpus all"
             return Check("gpus", "warning", detail, fix)
     except (OSError, subprocess.SubprocessError) as error:
         detail = f"nvidia-smi: {getattr(error, 'stdout', '') or error}"
-        fix = (
-            "run nvidia-smi: the driver and its library may not match (restart the machine, or start the container with "
-            "GPUs)"
-        )
+        fix = "restart the machine, or the container with GPUs: driver and library may not match"
         return Check("gpus", "failed", detail, fix)
     if not trial.version:
         return Check("gpus", "ok", f"{count} by nvidia-smi ({framework} could not be asked)")
@@ -238,11 +217,10 @@ def check_output(out: Path) -> Check:
         return Check("output", "failed", error.message, error.hint or "choose another --out")
     finally:
         destination.clean()
+    is_small = free < COMFORTABLE_BYTES
     detail = f"{out} can be written, {free / 1e9:.1f} GB free"
-    if free < COMFORTABLE_BYTES:
-        fix = "free some space: a trace may need more than 100 MB"
-        return Check("output", "warning", detail, fix)
-    return Check("output", "ok", detail)
+    fix = "free some space: a trace may need more than 100 MB" if is_small else ""
+    return Check("output", "warning" if is_small else "ok", detail, fix)
 
 
 def try_profile(
@@ -250,8 +228,7 @@ def try_profile(
 ) -> Trial:
     """Import `framework` in another process, and profile it there; never raises. `program`: what does it instead."""
     program = program or (sys.executable, "-c", _START + _PROGRAMS[framework])
-    variables = {**os.environ, **_ENVIRONMENT}
-    variables.pop(VARIABLE, None)
+    variables = {**os.environ, **_ENVIRONMENT, VARIABLE: ""}
     with tempfile.TemporaryDirectory(prefix="traceview-check-") as folder:
         try:
             command, pipe = [*program, folder], subprocess.PIPE
@@ -260,8 +237,6 @@ def try_profile(
             )
         except subprocess.TimeoutExpired:
             return Trial(reason=f"importing it and one profile took longer than {timeout_s:g} s")
-        except OSError as error:
-            return Trial(reason=f"no process could be started for it: {error}")
         return _answer(done.stdout, done.stderr.splitlines(), done.returncode, Path(folder))
 
 

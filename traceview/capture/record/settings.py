@@ -91,12 +91,6 @@ class Settings:
         return shlex.join(words)
 
 
-def option_names() -> set[str]:
-    """The options that a user may write into the variable."""
-    names = {name for action in _parser()._actions for name in action.option_strings}
-    return names - {"--launch"}
-
-
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, hint=_EXAMPLE)

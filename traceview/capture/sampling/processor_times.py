@@ -1,8 +1,7 @@
-"""Adds to the sidecar how busy the cores of the machine were while the window was open, and what each thread had of them (Linux).
+"""Adds to the sidecar how busy the cores of the machine were in the window, and how long each thread ran and waited for one (Linux).
 
-`/proc/stat` counts the time of all processes since boot, in ticks of 10 ms on most systems (proc(5)). How long each thread
-ran, and how long it waited for a core, `thread_clocks.c` asks the kernel; a profile shows neither: an op of a thread that has no
-core is only longer.
+`/proc/stat` counts the time of all processes since boot, in ticks of 10 ms on most systems (proc(5)); `thread_clocks.c` asks
+the kernel for that of threads.
 """
 
 from __future__ import annotations
@@ -67,11 +66,10 @@ with suppress(ImportError):
 
 
 class ThreadTimesListener(WindowListener):
-    """Notes the clocks of all threads from the start of the profile to its stop.
+    """Notes the clocks of all threads from the start of the profile to its stop, where the kernel counts.
 
     The group holds `rows`, a compressed text of int64 in five columns, by thread and time: Unix nanoseconds, number of the thread, what pthread_self returns in it (0 where
     not known), and nanoseconds that it ran and waited until then, each as the difference from the row before. A thread has a row for each round in which a clock of it had moved.
-    Where the kernel does not count, there is no group.
     """
 
     def opened(self, sidecar: Sidecar) -> None:

@@ -1,16 +1,12 @@
 """Reads from TF_CONFIG or a launcher which process of which cluster this is, and warns of a crash at the end of its profile.
 
-TensorFlow documents TF_CONFIG under `tf.distribute.cluster_resolver.TFConfigClusterResolver`: lists of addresses by
-role, the same in all processes, and the role and index of the process that reads it.
+TF_CONFIG (`tf.distribute.cluster_resolver.TFConfigClusterResolver`) has lists of addresses by role, the same in all processes,
+and the role and index of the process that reads it. What a launcher starts may just as well be independent trainings, which
+share a run only where `--run` names it.
 
-A worker among several can crash when its profile stops (seen with TensorFlow 2.19, 2.20 and 2.21 for Linux).
-`TraceMeRecorder::Consume` pairs the ends of activities with starts that other threads recorded, through pointers into queues of which a growing
-`std::vector` has kept copies and freed the originals. A request to another worker for the parameters of a collective
-(`CollectiveExecutor::CompleteParams`) ends in another thread than it began in. Where the allocator has written its own
-pointers over the freed end, moving the name there frees one of those. jemalloc keeps its pointers elsewhere.
-
-Without a TF_CONFIG, the environment of a launcher such as mpirun, srun or torchrun gives the rank. What a launcher starts may
-just as well be independent trainings, which share a run only where `--run` names it.
+A worker among several can crash when its profile stops: `TraceMeRecorder::Consume` frees what an activity that ends in another
+thread than it began in, such as `CollectiveExecutor::CompleteParams`, has left in a `std::vector` that has grown since
+(TensorFlow 2.19 to 2.21 for Linux). With jemalloc the freed memory still holds what it did.
 """
 
 from __future__ import annotations
@@ -30,7 +26,6 @@ _SHORT: Final = {"worker": "w", "rank": "r", "process": "p"}
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]")
 _LONGEST_ROLE: Final = 40
 """Of the name of a file, which may have 255 bytes with the name of the host; real roles have ten letters at most."""
-
 STOP_RISK: Final = (
     "TensorFlow can crash a worker when its profile ends (seen with 2.19 to 2.21, see docs/capture.md): save a "
     "checkpoint before the window, or preload jemalloc"
@@ -74,10 +69,7 @@ class Place:
 
 
 def place_of(environment: Mapping[str, str]) -> Place | None:
-    """The place that TF_CONFIG gives; None where it is not set, names one process alone, or is invalid.
-
-    TensorFlow refuses an invalid one too.
-    """
+    """The place that TF_CONFIG gives; None where it is not set, names one process alone, or is invalid."""
     try:
         config = json.loads(environment.get("TF_CONFIG", ""))
         cluster, task = config["cluster"], config["task"]
@@ -108,7 +100,6 @@ def may_crash(environment: Mapping[str, str]) -> bool:
 
 ROLE: Final = "rank"
 PROCESS: Final = "process"
-_JAX: Final = "jax._src.distributed"
 _VARIABLES: Final = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
@@ -117,7 +108,6 @@ _VARIABLES: Final = (
     ("RANK", "WORLD_SIZE"),
 )
 """Rank and number of ranks by launcher: the closest to the script first, because srun may start mpirun."""
-
 _RANK: Final = re.compile(r"\d{1,6}", re.ASCII)
 """No cluster has a million ranks."""
 
@@ -136,7 +126,7 @@ def rank_of(environment: Mapping[str, str]) -> tuple[int, int] | None:
 def own_place(environment: Mapping[str, str]) -> Place | None:
     """The place of this process in the cluster of JAX or TF_CONFIG, else among the ranks of its launcher."""
     # The processes of `jax.distributed` run the same programs at the same time.
-    state = getattr(sys.modules.get(_JAX), "global_state", None)
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     count = getattr(state, "num_processes", None) or 1
     if state is not None and state.client is not None and count > 1:
         partners = tuple(Task(PROCESS, number) for number in range(count))

@@ -1,7 +1,4 @@
-"""Describes what the script calls: whether its calls are steps or evaluation, what it is named, and how often it ran.
-
-`Recognizer` is what the rest of a capture asks, whatever the framework; `Callee` is what TensorFlow calls.
-"""
+"""Describes what the script calls: whether its calls are steps or evaluation, what it is named, and how often it ran."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import product
 from threading import Lock
 from time import monotonic
 from typing import Any, ClassVar, Final, Literal
@@ -19,7 +17,6 @@ from traceview.capture.steps.graphs import computes_gradients, trace_count, trac
 from traceview.capture.window.step_window import StepWindow
 
 Kind = Literal["function", "replicas", "keras", "eager"]
-
 _KINDS: Final[dict[Kind, str]] = {
     "function": "tf.function",
     "replicas": "strategy.run",
@@ -32,10 +29,9 @@ _KINDS: Final[dict[Kind, str]] = {
 class Callee:
     """Something that may be a step: a `tf.function`, a replica function, the training of a Keras model.
 
-    `calls` counts the outermost calls from the watched thread. `is_chosen`: whether the user names it as a step, None where
-    none is named. `applies`: whether an optimizer of Keras was applied in it. `is_part`: whether something else ends the step
-    that it begins: what trains in turn with it, or updates after micro-batches; `is_update`: whether it ends those. `model`: gives
-    the Keras model, as long as it lives.
+    `calls` counts the outermost calls. `is_chosen`: whether the user names it as a step, None where none is named. `applies`:
+    whether an optimizer of Keras was applied in it. `is_part`: whether something else ends the step that it begins: what trains
+    in turn with it, or updates after micro-batches; `is_update`: whether it ends those. `model`: gives the Keras model.
     """
 
     name: str
@@ -53,7 +49,6 @@ class Callee:
     functions: WeakKeyDictionary[Any, None] = field(default_factory=WeakKeyDictionary)
     """The `tf.function` that it is, or those that it calls eagerly."""
     graph_count: int = 0
-    """How many graphs of these have been looked at."""
     runs_in_graph: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
     """Calls of `Strategy.run` while each graph was made."""
 
@@ -75,10 +70,9 @@ class Callee:
 
     def step_graphs(self) -> list[Any]:
         """The traced functions of a step; of Keras, which calls others too, those that train."""
-        traced = [function for function in list(self.functions) if traces(function)]
-        if self.kind != "keras":
-            return traced
-        return [each for each in traced if any(map(computes_gradients, traces(each)))]
+        traced = {each: graphs for each in list(self.functions) if (graphs := traces(each))}
+        are_all = self.kind != "keras"
+        return [each for each in traced if are_all or any(map(computes_gradients, traced[each]))]
 
     @property
     def runs_per_call(self) -> int:
@@ -117,19 +111,14 @@ def name_of_concrete(function: Any) -> str:
     return re.sub(r"^__inference_(.+?)_\d+$", r"\1", text)
 
 
-_CLEARLY: Final = 2
-"""How many calls of the step there are at least for each of another function, and how many of that, to say so."""
-
-
 def micro_batches(steps: Iterable[Any], updates: Iterable[Any]) -> Iterator[str]:
-    """A line for each function that updates variables and ran less often than a step. Both have a name and `calls`."""
-    for step in steps:
-        for update in updates:
-            if _CLEARLY <= update.calls * _CLEARLY <= step.calls:
-                yield (
-                    f"the steps are the calls of {step.name}; {update.name}, which updates variables, ran once for about "
-                    f"{step.calls // update.calls} of them: --step-function {update.name} counts its calls"
-                )
+    """A line for each function that updates variables and ran half as often as a step. Both have a name and `calls`."""
+    for step, update in product(steps, updates):
+        if 0 < update.calls * 2 <= step.calls:
+            yield (
+                f"the steps are the calls of {step.name}; {update.name}, which updates variables, ran once for about "
+                f"{step.calls // update.calls} of them: --step-function {update.name} counts its calls"
+            )
 
 
 class Recognizer(ABC):
@@ -147,7 +136,6 @@ class Recognizer(ABC):
         self.began_s: float | None = None
         """When training began, which is when the framework first ran something, by the monotonic clock."""
         self.on_begin: list[Callable[[], None]] = []
-        """Called once, then."""
         self._beginning = Lock()
 
     @property

@@ -1,8 +1,4 @@
-"""Hooks the methods of TensorFlow and Keras through which steps can be seen, and unhooks them again.
-
-All of them are private. Each is looked up by itself when its module is imported; one that a version lacks is named in
-`missing`, and the others still work. A module is patched after its import, and never imported from here.
-"""
+"""Hooks the methods of TensorFlow and Keras through which steps can be seen, each when the script has imported its module."""
 
 from __future__ import annotations
 
@@ -57,7 +53,7 @@ OPTIMIZERS: Final = (
 
 
 class Hooks:
-    """The hooks of one observer, from `install` to `remove`."""
+    """The hooks of one observer, from `install` to `remove`. `missing`: those that this version lacks."""
 
     def __init__(self, observer: Observer, places: Sequence[Place] | None = None) -> None:
         self.missing: list[str] = []
@@ -99,7 +95,6 @@ class Hooks:
         self._patches.undo()
 
     def _patch(self, module: ModuleType) -> None:
-        """Hook the places of a module that was just imported."""
         for place in [place for place in self._pending if place.module == module.__name__]:
             before, after = self._pending.pop(place)
             owner = getattr(module, place.class_name, None)
@@ -150,16 +145,13 @@ class Hooks:
         """How many steps the call of this model runs that begins now.
 
         It runs `steps_per_execution` steps, and fewer where the data of an epoch ends before. Keras 2 sets its variable
-        to what is left. Keras 3 tells not even its callbacks, but its epoch iterator counts the batches (keras 3.15,
-        `EpochIterator._enumerate_iterator`). Where it does not know how many there are, a short call counts as a whole one.
+        to what is left, the epoch iterator of Keras 3 counts the batches (keras 3.15, `EpochIterator._enumerate_iterator`).
         """
         surplus, self._surplus = self._surplus, 0
         try:
             # Keras 2 keeps it in a variable, which its own tuner may change; to read it once takes 15 µs.
             whole = getattr(model, "_steps_per_execution", None)
-            if whole is None:
-                whole = model.steps_per_execution
-            return max((1 if whole is None else int(whole)) - surplus, 1)
+            return max(int(model.steps_per_execution if whole is None else whole) - surplus, 1)
         except (AttributeError, TypeError, ValueError):
             return 1
 

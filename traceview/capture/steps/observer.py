@@ -1,11 +1,8 @@
 """Recognizes the calls of the script that are training steps.
 
 An outermost eager call is a step if a graph that it runs computes gradients, or if `GradientTape.gradient` was reached while
-it ran, in whatever thread it runs. If only `Strategy.run` was reached, it is evaluation. Other calls are counted too, so that a message that no step was
-recognized can name what was called. Gradients computed outside any call are the steps of a loop of their own
-(`eager_steps`).
-
-Where calls of step functions in several threads overlap in time, the steps are those of the thread that came first.
+it ran, in whatever thread it runs. If only `Strategy.run` was reached, it is evaluation. Gradients computed outside any call are the
+steps of a loop of their own. Where calls of step functions in several threads overlap in time, the steps are those of the thread that came first.
 
 A call between two recorded steps that gets an iterator or a distributed dataset has other input than the steps, and so has
 one after a batch of another iterator than theirs: that is evaluation. If the next step takes its batch from that iterator
@@ -20,6 +17,7 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from threading import current_thread, get_ident, main_thread
 from threading import enumerate as threads
 from time import perf_counter_ns
@@ -40,7 +38,6 @@ from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow, is_end_of_data
 
 EAGER_STEP: Final = "GradientTape"
-"""The name of steps that no call surrounds."""
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 """MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
 _OF_KERAS: Final = {
@@ -53,6 +50,7 @@ _OF_KERAS: Final = {
 """What the functions inside Keras do for the user where they do not train."""
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """An outermost call that has begun, from `Observer.begin` to `Observer.end`.
 
@@ -60,23 +58,20 @@ class Call:
     None if it got its input itself.
     """
 
-    __slots__ = ("begun_ns", "callee", "count", "ended_ns", "iterator", "thread", "was_step")
-
-    def __init__(self, callee: Callee, count: int, thread: int) -> None:
-        self.callee = callee
-        self.count = count
-        self.thread = thread
-        self.was_step = False
-        self.begun_ns = self.ended_ns = 0
-        self.iterator: int | None = None
+    callee: Callee
+    count: int
+    thread: int
+    was_step: bool = False
+    begun_ns: int = 0
+    ended_ns: int = 0
+    iterator: int | None = None
 
 
 class EagerSteps:
-    """Recognizes steps that no call surrounds, of one thread: of a loop that computes gradients outside any function.
+    """Recognizes the steps of a loop that computes gradients outside any function.
 
     What comes next ends such a step: the next request for input, or the next `GradientTape`; where an optimizer of Keras is
     applied, what comes next after that. What runs between two requests for input and computes no gradient is evaluation.
-
     `count` is called at the end of each; it says whether steps like that count.
     """
 
@@ -120,11 +115,8 @@ class EagerSteps:
 
     def finish(self) -> None:
         """The run has ended: its last step has an unknown end."""
-        if self._has_gradient and self._is_counted:
-            if self._window.state == "recording":
-                self._window.abandon()
-            else:
-                self._end_step()
+        if self._has_gradient and self._is_counted and self._window.state != "recording":
+            self._end_step()
         self._has_gradient = False
 
     def _end_step(self) -> None:
@@ -136,7 +128,7 @@ class EagerSteps:
 
 
 class Observer(Recognizer):
-    """Follows the calls of all threads and reports the steps among them. `inputs` learns what the recorded ones are given."""
+    """Follows the calls of all threads. `inputs` learns what the recorded steps are given."""
 
     nothing_called = "no tf.function was called"
     how_to_mark = (
@@ -147,7 +139,6 @@ class Observer(Recognizer):
         super().__init__(window, names)
         self.inputs = inputs
         self._between: list[Call] = []
-        """What may have evaluated since the last step."""
         self.open: dict[int, Callee] = {}
         """What each thread has called, by the thread."""
         self._callees: list[Callee] = []
@@ -155,7 +146,6 @@ class Observer(Recognizer):
         self._elsewhere: Counter[str] = Counter()
         """Calls of step functions that overlapped with a step of another thread, by name."""
         self._of_function: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
-        self._executing_eagerly: Callable[[], bool] | None = None
         # Threads: the main one, and those of the last step, of the first one, of the step that runs, and the one whose calls are
         # the steps, where those of several overlap.
         self._main = self._last = main_thread().ident
@@ -163,11 +153,9 @@ class Observer(Recognizer):
         self._stepping: int | None = None
         self._only: int | None = None
         self._pair: tuple[Callee, Callee] | None = None
-        """Two functions that train in turn."""
         self._trained: deque[Callee] = deque(maxlen=3)
         """The last calls that train, by the functions."""
         self._of_replicas: Callee | None = None
-        """What has called `Strategy.run` last."""
 
     # What runs
 
@@ -180,9 +168,8 @@ class Observer(Recognizer):
     def is_idle(self) -> bool:
         """Whether a call that begins now in this thread is an outermost eager one."""
         ident = get_ident()
-        if ident in self.open or (ident != self._main and self._is_replica()):
-            return False
-        return self.is_eager()
+        is_replica = ident != self._main and self._is_replica()
+        return ident not in self.open and not is_replica and self.is_eager()
 
     @property
     def is_between_steps(self) -> bool:
@@ -192,12 +179,8 @@ class Observer(Recognizer):
 
     def is_eager(self) -> bool:
         """Whether TensorFlow executes here rather than building a graph."""
-        if self._executing_eagerly is None:
-            context = sys.modules.get("tensorflow.python.eager.context")
-            if context is None:
-                return True
-            self._executing_eagerly = context.executing_eagerly
-        return self._executing_eagerly()
+        context = sys.modules.get("tensorflow.python.eager.context")
+        return context is None or context.executing_eagerly()
 
     def _open_here(self) -> Callee | None:
         """What this thread has called; a replica works for what has called `Strategy.run`."""
@@ -216,10 +199,9 @@ class Observer(Recognizer):
         """The callee of a `tf.function` object, and of a concrete function, which may be one of it by its name."""
         callee = self._of_function.get(function)
         if callee is None:
-            if hasattr(function, "captured_inputs"):
-                callee = self._named(name_of_concrete(function), "function")
-            else:
-                callee = self._new(name_of(function), "function")
+            is_concrete = hasattr(function, "captured_inputs")
+            name = name_of_concrete(function) if is_concrete else name_of(function)
+            callee = (self._named if is_concrete else self._new)(name, "function")
             self._of_function[function] = callee
             callee.calls_function(function)
             callee.learns()
@@ -325,11 +307,8 @@ class Observer(Recognizer):
 
     def _find_parts(self) -> bool:
         """Something updates variables: make parts of the calls that compute gradients alone. Whether there are such calls."""
-        parts = [
-            each
-            for each in self._callees
-            if each.is_step and each.kind in ("function", "replicas") and not each.applies
-        ]
+        steps = (each for each in self._callees if each.is_step and not each.applies)
+        parts = [each for each in steps if each.kind in ("function", "replicas")]
         if not parts or self.names:
             return False
         for each in parts:
@@ -338,7 +317,6 @@ class Observer(Recognizer):
         return True
 
     def _begin_other(self, call: Call, given: tuple[object, ...]) -> None:
-        """The call is no step, as far as is known."""
         if not self.is_between_steps:
             return
         callee = call.callee
@@ -352,7 +330,6 @@ class Observer(Recognizer):
             self.window.abandon()
 
     def _step_called(self) -> None:
-        """A recorded step is called, and has its batch: report what was evaluated before it."""
         calls, self._between = self._between, []
         for call in calls:
             if call.iterator is None or call.iterator != self.inputs.last_asked:
@@ -361,7 +338,6 @@ class Observer(Recognizer):
                 self.window.evaluated(shown, call.begun_ns, call.ended_ns)
 
     def _may_step(self, ident: int) -> bool:
-        """Whether a call of a step function in this thread is a step."""
         if self._stepping is not None and self._stepping != ident:
             self._only = ident if ident == self._first else self._stepping
             return False
@@ -375,11 +351,7 @@ class Observer(Recognizer):
     # Inside of calls
 
     def function_inside(self, function: Any, *given: object) -> None:
-        """A `tf.function` is called inside another call.
-
-        `Strategy.run` calls copies of those that it is given, and these have the graphs. `train_on_batch` of Keras hands over
-        its batch in a generator, and so shows it only here.
-        """
+        """A `tf.function` is called inside another call, such as a copy of one that `Strategy.run` was given, which has the graphs."""
         outer = self._open_here()
         if outer is None or outer.kind == "function" or not self.is_eager():
             return
@@ -481,30 +453,20 @@ class Observer(Recognizer):
         for part in (callee for callee in self._callees if callee.is_part):
             times = round(part.calls / max(sum(step.step_count for step in steps), 1))
             calls = "a call" if times < 2 else f"about {times} calls"
-            end = f"one of {update}, which updates variables"
+            end = f"one of {update}" if update else "an update by the optimizer"
             if self._pair is not None and part is self._pair[0]:
                 end = f"one of {self._pair[1].name}, which train in turn"
-            elif update is None:
-                end = "an update by the optimizer"
             yield f"a step is {calls} of {part.name} and {end}; --step-function NAME counts the calls of one of them"
         for callee in steps:
-            times = round(self.eager_gradients / callee.step_count)
+            times, runs = round(self.eager_gradients / callee.step_count), callee.runs_per_call
             if callee.kind == "eager" and self.eager.ends_by_update and times > 1:
                 yield f"a step is about {times} gradients and an update by the optimizer"
-            if callee.runs_per_call > 1:
-                yield (
-                    f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in "
-                    "its graph"
-                )
+            if runs > 1:
+                yield f"a call of {callee.name} counts as one step, but calls strategy.run {runs} times in its graph"
         for name, count in self._elsewhere.items() if steps else ():
-            yield (
-                f"the steps are those of one thread; meanwhile other threads called {name} "
-                f"{'once' if count == 1 else f'{count} times'}, which are steps of the training too, but not counted here"
-            )
-        updates = (
-            callee
-            for callee in self._callees
-            if not callee.is_step
-            and any(updates_alone(traces(function)[-1]) for function in callee.step_graphs())
+            yield f"the steps are those of one thread; meanwhile other threads called {name} × {count}, which is not counted"
+        others = (callee for callee in self._callees if not callee.is_step)
+        newest = {each: [traces(one)[-1] for one in each.step_graphs()] for each in others}
+        yield from micro_batches(
+            steps, [e for e, made in newest.items() if any(map(updates_alone, made))]
         )
-        yield from micro_batches(steps, list(updates))

@@ -1,8 +1,4 @@
-"""Remembers what the recorded steps are given, and tells from it how many examples a step trains on.
-
-A step that is called with tensors shows its size. One that is called with an iterator reads the batches in its graph,
-where Python sees none of them; then the dataset of the iterator tells.
-"""
+"""Remembers what the recorded steps are given: tensors, or iterators with their datasets. These show how many examples a step has."""
 
 from __future__ import annotations
 
@@ -15,8 +11,6 @@ from typing import Any, Final
 from traceview.capture.sidecar.file import NoAnswerError
 
 _DEEPEST: Final = 8
-"""Levels of lists and dicts in which tensors are looked for."""
-_PER_REPLICA: Final = "PerReplica"
 _SOURCES: Final[dict[str, Callable[[Any], list[Any]]]] = {
     "OwnedIterator": lambda iterator: [iterator._dataset],
     "DistributedIterator": lambda iterator: [part._dataset for part in iterator._iterators],
@@ -32,9 +26,6 @@ _KEEP_BATCHES: Final = frozenset(
     )
 )  # fmt: skip
 """Datasets whose elements are the batches of the dataset before them, or parts of these for the replicas."""
-_SPLIT: Final = ("_RebatchDataset", "_LegacyRebatchDataset")
-"""Divide the batches of all replicas into one for each (`experimental_distribute_dataset`)."""
-
 Sizes = tuple[str, int, int | None]
 """What showed them, and the examples of a step: of all replicas, and of each."""
 
@@ -56,11 +47,10 @@ class StepInputs:
     def given(self, *arguments: object) -> None:
         """A recorded step is called with these."""
         with suppress(Exception):
-            sizes = []
-            for leaf in _leaves(arguments, _DEEPEST):
-                sizes.append(_sizes_of(leaf))
-                if not sizes[-1]:
-                    self._given.update(_sources(leaf))
+            leaves = list(_leaves(arguments, _DEEPEST))
+            sizes = list(map(_sizes_of, leaves))
+            for leaf in leaves:
+                self._given.update(_sources(leaf))
             of_replicas = {each for each in sizes if len(each) > 1}
             of_tensors = frozenset(each[0] for each in sizes if len(each) == 1)
             if len(of_replicas) == 1:
@@ -105,19 +95,16 @@ class StepInputs:
     def sizes(self, replicas: int, local_replicas: int) -> Sizes:
         """Examples of one step of `replicas`, of which this process runs `local_replicas`; raises `NoAnswerError`."""
         reason = None
-        ways: tuple[Callable[[], Sizes | None], ...] = (
-            lambda: _of_sources(self._given, replicas),
-            lambda: self._of_arguments(replicas, local_replicas),
-            lambda: _of_sources(self._asked, replicas),
-        )
-        for found in ways:
+        for way in ("given", "arguments", "asked"):
             try:
-                sizes = found()
+                if way == "arguments":
+                    sizes = self._of_arguments(replicas, local_replicas)
+                else:
+                    sizes = _of_sources(self._given if way == "given" else self._asked, replicas)
+                if sizes is not None:
+                    return sizes
             except NoAnswerError as absent:
                 reason = reason or absent
-                continue
-            if sizes is not None:
-                return sizes
         raise reason or NoAnswerError("no recorded step was given a tensor or an iterator")
 
     def _of_arguments(self, replicas: int, local_replicas: int) -> Sizes | None:
@@ -171,19 +158,17 @@ def _of_dataset(dataset: Any) -> tuple[int, bool]:
         inputs: Any = dataset._inputs() if kind in _KEEP_BATCHES else ()
         if len(inputs) != 1:
             raise NoAnswerError("the dataset of the step has no fixed batch size")
-        is_split |= kind in _SPLIT
+        is_split |= kind in ("_RebatchDataset", "_LegacyRebatchDataset")
         (dataset,) = inputs
 
 
 def _sources(value: Any) -> dict[int, tuple[Any, Any]]:
-    """The datasets of an iterator or a distributed dataset, and their strategy; none of anything else."""
     datasets = _SOURCES.get(type(value).__name__)
     strategy = getattr(value, "_strategy", None)
     return {id(each): (each, strategy) for each in (datasets(value) if datasets else ())}
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Any]:
-    """What a structure of lists and dicts holds."""
     if not isinstance(value, (list, tuple, dict)):
         yield value
     elif depth:
@@ -193,7 +178,7 @@ def _leaves(value: Any, depth: int) -> Iterator[Any]:
 
 def _sizes_of(value: Any) -> tuple[int, ...]:
     """The first dimension of a tensor, one for each replica; empty for scalars, for what is no tensor, and for variables."""
-    if type(value).__name__ == _PER_REPLICA:
+    if type(value).__name__ == "PerReplica":
         sizes = tuple(size for part in value.values for size in _sizes_of(part))
         return sizes if len(sizes) == len(value.values) else ()
     shape = getattr(value, "shape", None)

@@ -1,17 +1,17 @@
-"""Counts the steps of a run and decides when the profile starts and stops.
-
-The hooks report where the input of a step is fetched, where its call begins and where it returns. Outside the window
-this only counts and reads a clock; around the window it starts, marks and stops the profile.
+"""Counts the steps of a run, decides when the profile starts and stops, and compares step times with the profiler and without.
 
 A marker opens when the input of its step is first asked for and closes when the call returns. The profile itself
-starts at a call: that of the edge step, whose wait for input nobody asked about.
+starts at a call: that of the edge step, whose wait for input nobody asked about. Buffers of input fill while the first step is traced
+or the profile starts, so what is compared is without the wait for input.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from statistics import median, quantiles
 from threading import RLock
 from time import monotonic, perf_counter_ns
 from typing import Any, Final, Literal
@@ -19,10 +19,111 @@ from typing import Any, Final, Literal
 from traceview.base.errors import TraceviewError
 from traceview.capture.process.own_threads import Ticker
 from traceview.capture.window.ranges import StepRange
-from traceview.capture.window.step_times import Evaluation, RecordedCall, StepTimes, longest_ns
+
+
+@dataclass
+class RecordedCall:
+    """A call in the profile: `count` steps from `number` on; `begun_ns` by the monotonic clock.
+
+    `input_ns`: from asking for the input to the call, 0 where the call itself asks. `is_edge`: it is no requested step, or
+    no step followed it in time. `is_traced`: a `tf.function` was traced in it. `error`: the class of the exception by which it
+    ended.
+    """
+
+    number: int
+    count: int
+    function: str
+    begun_ns: int
+    input_ns: int
+    ended_ns: int
+    is_edge: bool = False
+    is_traced: bool = False
+    error: str | None = None
+
+
+@dataclass
+class Evaluation:
+    """What was evaluated in the profile after step `after`: calls by function, and when, by the monotonic clock."""
+
+    after: int
+    functions: dict[str, int]
+    begun_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Nanoseconds per step without and with the profiler, waits for input left out. `step_ns`: median of a whole step without it."""
+
+    step_ns: float | None
+    unprofiled: Sequence[float]
+    profiled: Sequence[float]
+
+    @classmethod
+    def of(cls, before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> StepTimes:
+        """Those of calls without the profile, and of those in it but the first, in which it starts; without those that traced."""
+        unprofiled, profiled = _followed([*before, *calls[:1]]), _followed(calls[1:])
+        whole = [ns / call.count for call, ns in unprofiled]
+        each = (
+            [(ns - call.input_ns) / call.count for call, ns in s] for s in (unprofiled, profiled)
+        )
+        return cls(median(whole) if whole else None, *each)
+
+    @property
+    def ratios(self) -> tuple[float, float] | None:
+        """What profiling adds to a step, and the mean of both interquartile ranges, as shares of the unprofiled step.
+
+        A difference within these ranges may be chance. None with fewer than three steps of either kind.
+        """
+        if not self.step_ns or min(len(self.unprofiled), len(self.profiled)) < 3:
+            return None
+        low, middle, high = _quartiles(self.unprofiled)
+        own_low, own_middle, own_high = _quartiles(self.profiled)
+        spread = (high - low + own_high - own_low) / 2
+        return (own_middle - middle) / self.step_ns, spread / self.step_ns
+
+    def as_json(self) -> dict[str, Any]:
+        """The group `overhead` of the sidecar."""
+        ratio, spread_ratio = self.ratios or (None, None)
+        counts = {"unprofiled_count": len(self.unprofiled), "profiled_count": len(self.profiled)}
+        return {"step_ns": self.step_ns, **counts, "ratio": ratio, "spread_ratio": spread_ratio}
+
+    def __str__(self) -> str:
+        if self.ratios is None:
+            return "note: too few steps to measure the overhead of the profiler"
+        ratio, spread = self.ratios
+        start = f"{ratio:+.0%} per step"
+        if ratio <= spread:
+            start = (
+                f"less than the spread of step times with and without it (mean IQR {spread:.0%})"
+            )
+        without, profiled = map(_words, (self.unprofiled, self.profiled))
+        medians = f"{without} without the profiler, {profiled} with it"
+        return f"overhead: {start}. Median step without its wait for input: {medians}"
+
+
+def longest_ns(before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> int:
+    """The longest of the same steps, with the Python up to the next one."""
+    followed = [*_followed([*before, *calls[:1]]), *_followed(calls[1:])]
+    return max([ns for _, ns in followed] + [call.ended_ns - call.begun_ns for call in calls])
+
+
+def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:
+    """The calls that another one follows, without those that traced, and the nanoseconds between their beginnings."""
+    pairs = pairwise(calls)
+    return [(call, after.begun_ns - call.begun_ns) for call, after in pairs if not call.is_traced]
+
+
+def _quartiles(times: Sequence[float]) -> list[float]:
+    return quantiles(times, n=4, method="inclusive")
+
+
+def _words(times: Sequence[float]) -> str:
+    low, middle, high = (ns / 1e6 for ns in _quartiles(times))
+    return f"{middle:.2f} ms (quartiles {low:.2f} to {high:.2f}, {len(times)} calls)"
+
 
 State = Literal["waiting", "recording", "closed"]
-
 _EDGE_TIMEOUT_NS: Final = 1_000_000_000
 _EDGE_TIMEOUT_STEPS: Final = 2
 """The profile stays open for the edge step at the end for a second, or twice the longest time between two steps."""
@@ -41,7 +142,7 @@ class StepWindow:
     """The part of a run in which `recording` records `steps`.
 
     `recording` does what the window decides: it can `open` the profile, `synchronise` the devices, `close`, which keeps the
-    profile, and open a `marker`, which ends by `finish(number)` or, as that of no step, by `abandon()`. All of them may raise.
+    profile, and open a `marker`, which ends by `finish(number)`, None for no step. All of them may raise.
     """
 
     def __init__(
@@ -66,7 +167,6 @@ class StepWindow:
         self._is_traced = False
         self._marker: Any = None
         self._edge_s: float | None = None
-        """Until when the edge step is waited for, by the monotonic clock."""
         # Starting a thread takes 0.2 ms, and tens of milliseconds when all cores are busy. So it starts before the first
         # recorded step, which does not pay for it.
         self._ticker = Ticker("edge-timeout", self._look_for_edge)
@@ -120,10 +220,7 @@ class StepWindow:
             self._record(call)
 
     def fail(self, function: str, error: BaseException, count: int = 1) -> None:
-        """The call has ended by an exception: it is no whole step, but keeps its number, which no other step gets.
-
-        At the end of the data none has begun.
-        """
+        """The call has ended by an exception, and keeps its number; at the end of the data none has begun."""
         if is_end_of_data(error):
             self.abandon()
             return
@@ -137,7 +234,7 @@ class StepWindow:
     def abandon(self) -> None:
         """What has begun was no step: evaluation, or the end of the data."""
         self._is_over()
-        self._abandon_marker()
+        self._finish_marker(None)
         if self.state == "recording" and self.calls and self.next_number >= self.steps.last:
             # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
             self._wait_for_edge()
@@ -177,7 +274,7 @@ class StepWindow:
     def begins_again(self) -> None:
         """What has run since belongs to the step before, and the next one begins now."""
         if self.state == "recording" and self._marker is not None:
-            self._abandon_marker()
+            self._finish_marker(None)
             self._begun_ns = self._clock_ns()
             self._mark()
 
@@ -198,17 +295,6 @@ class StepWindow:
         whole = [call for call in self.calls if not (call.is_edge or call.error)]
         return (whole[0].number, whole[-1].number + whole[-1].count) if whole else None
 
-    @property
-    def cut_calls(self) -> list[RecordedCall]:
-        """Requested calls that ended by an exception."""
-        return [call for call in self.calls if call.error and not call.is_edge]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all requested steps were recorded."""
-        first, last = self.got or (self.steps.last, 0)
-        return first <= self.steps.first and last >= self.steps.last and not self.cut_calls
-
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
         return StepTimes.of(self._before, self.calls)
@@ -219,7 +305,6 @@ class StepWindow:
         return {
             "asked": [self.steps.first, self.steps.last],
             "got": self.got,
-            "is_whole": self.is_whole,
             "edge_steps": [n for c in edges for n in range(c.number, c.number + c.count)],
             "traced_steps": [call.number for call in self.calls if call.is_traced],
             "cut_steps": [call.number for call in self.calls if call.error],
@@ -229,7 +314,6 @@ class StepWindow:
         }
 
     def _ended(self, function: str, count: int) -> RecordedCall:
-        """The call that has begun is over."""
         number, self.next_number = self.next_number, self.next_number + count
         begun_ns, input_ns = self._begun_ns, self._input_ns or 0
         call = RecordedCall(number, count, function, begun_ns, input_ns, begun_ns)
@@ -252,7 +336,6 @@ class StepWindow:
                 self._is_late = True
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
-        """Do it; a failure must not end the script that is being recorded, and gives None."""
         try:
             return action() or True
         except Exception as error:
@@ -265,15 +348,13 @@ class StepWindow:
         if self.state == "recording" and self._marker is None:
             self._marker = self._attempt(self._recording.marker)
 
-    def _abandon_marker(self) -> None:
+    def _finish_marker(self, number: int | None) -> None:
         marker, self._marker = self._marker, None
         if marker is not None:
-            marker.abandon()
+            marker.finish(number)
 
     def _record(self, call: RecordedCall) -> None:
-        marker, self._marker = self._marker, None
-        if marker is not None:
-            marker.finish(call.number)
+        self._finish_marker(call.number)
         is_late = not self.calls and self._is_late
         call.is_edge = is_late or not self.steps.overlaps(call.number, call.count)
         self.calls.append(call)
