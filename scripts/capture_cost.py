@@ -38,9 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.steps.observer import Observer
-from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.window.ranges import StepRange
-from traceview.capture.window.step_window import StepWindow
+from traceview.capture.window.step_window import StepRange, StepWindow
 
 CALLS = 300
 """Of one round, with hooks and without."""
@@ -183,7 +181,7 @@ def hooks(rounds: int) -> list[float]:
     costs = []
     for name, (show, step) in loops(tf).items():
         window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
-        observer = Observer(window, (), StepInputs())
+        observer = Observer(window, ())
 
         @contextmanager
         def hooked(observer: Observer = observer, show: Step = show) -> Iterator[None]:

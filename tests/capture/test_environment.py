@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.capture.fake_nvml import NvmlModule
-from traceview.capture.sidecar.cluster import own_place
 from traceview.capture.sidecar.environment import (
     EnvironmentListener,
     describe_links,
     listed_variables,
     loaded_versions,
+    own_place,
 )
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar
 

@@ -27,7 +27,7 @@ from traceview.capture.hang.watch import (
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.capture import Capture as OfProcess
 from traceview.capture.record.settings import Settings
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 
 LOOP = """
 import time

@@ -14,7 +14,7 @@ import pytest
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.process.saying import VARIABLE
-from traceview.capture.sampling import nvml, python_sampling
+from traceview.capture.sampling import nvml
 
 TRAIN = (
     SCRIPT_START
@@ -331,7 +331,7 @@ def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
     assert [f["name"] for f in captured.sidecar["steps"]["functions"] if f["is_step"]] == [
         "evaluate"
     ]
-    assert captured.sidecar["python"]["reason"] == python_sampling.NOT_ASKED
+    assert "python" not in captured.sidecar
     assert captured.sidecar["outside_view"]["reason"] == nvml.NOT_ASKED
 
 

@@ -15,7 +15,7 @@ from tests.capture.conftest import CAPTURE, environment_with, run_together
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError
 from traceview.capture.record.destination import KEPT, Destination, RunChoice
-from traceview.capture.sidecar.cluster import Task, own_place, rank_of
+from traceview.capture.sidecar.environment import Task, own_place, rank_of
 
 CONFIG = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})
 

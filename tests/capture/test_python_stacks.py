@@ -29,7 +29,6 @@ from tests.capture.conftest import environment_with, run_python
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
 from traceview.capture.sampling.python_sampling import (
-    NOT_ASKED,
     UNKNOWN,
     PythonListener,
     ThreadClocks,
@@ -48,11 +47,11 @@ def nothing_is_left() -> Iterator[None]:
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def window_around(work: Callable[[], object], *, is_wanted: bool = True) -> Sidecar:
+def window_around(work: Callable[[], object]) -> Sidecar:
     """The sidecar after a window in which the main thread does `work`."""
     sidecar = Sidecar(state="recording")
     sidecar.add("clock", {"started": {"wall_ns": time.time_ns()}})
-    listener = PythonListener(is_wanted=is_wanted)
+    listener = PythonListener()
     listener.opening(sidecar)
     listener.opened(sidecar)
     work()
@@ -321,11 +320,6 @@ def test_a_stack_ends_at_the_first_code_of_the_user() -> None:
     assert inside
     assert all(lines[-1].endswith("in <lambda>*") and HERE in lines[-1] for lines in inside)
     assert all(not line.endswith("*") for lines in inside for line in lines[:-1])
-
-
-def test_switched_off_nothing_runs_and_the_reason_is_said() -> None:
-    sidecar = window_around(lambda: time.sleep(0.01), is_wanted=False)
-    assert sidecar.groups["python"] == {"reason": NOT_ASKED}
 
 
 def test_a_window_of_milliseconds_costs_no_more_than_a_long_one() -> None:

@@ -23,8 +23,8 @@ from traceview.capture.record.destination import (
     run_name,
 )
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.cluster import Place, Task, place_of
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.sidecar.environment import Place, Task, place_of
+from traceview.capture.window.step_window import StepRange
 from traceview.trace.reading.locate import find_runs
 
 WINDOW = StepRange(10, 15)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 
 
 def test_a_window_is_half_open() -> None:

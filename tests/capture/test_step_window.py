@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from traceview.base.errors import CaptureError
-from traceview.capture.window.ranges import StepRange
-from traceview.capture.window.step_window import StepWindow
+from traceview.capture.window.step_window import StepRange, StepWindow
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 from traceview.base.errors import UsageError
 from traceview.capture.record import settings
 from traceview.capture.record.settings import Settings
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 from traceview.cli.app import app
 
 NOT_BELOW_A_LAUNCHER = {

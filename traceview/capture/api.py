@@ -20,9 +20,9 @@ from traceview.capture.record.capture import Capture, framework_in_use
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import Settings
-from traceview.capture.steps.callee import name_of_model
 from traceview.capture.steps.hooks import INPUT_PLACES, Place
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.steps.observer import name_of_model
+from traceview.capture.window.step_window import StepRange
 
 
 class CaptureWarning(UserWarning):
@@ -74,12 +74,9 @@ def capture_steps(
                 with session.step(number):
                     train_step(next(iterator))
 
-    Outside the window this costs a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python
-    stacks of the threads; `source` keeps the line that made each op.
-    One more step is recorded on each side where there is one, marked as edge in the sidecar. `session.run` is
-    the folder of the trace, None if nothing was recorded. A capture that records less than requested is a
-    `CaptureWarning` and no error, because training matters more than its profile.
-    `run` names the run; by default the workers of the cluster in TF_CONFIG share one.
+    `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python stacks of the threads; `source` keeps
+    the line that made each op. `session.run` is the folder of the trace, None if nothing was recorded. A capture that records
+    less than requested is a `CaptureWarning`. `run` names the run; by default the workers of the cluster in TF_CONFIG share one.
 
     Raises `UsageError` for a range that is empty or holds step 0, or a run name that cannot name a folder;
     `CaptureError` if `logdir` cannot be written or the run has this trace already.
@@ -103,7 +100,6 @@ def keras_callback(
 
         model.fit(dataset, epochs=3, callbacks=[traceview.keras_callback("logs", range(10, 15))])
 
-    With `steps_per_execution=k` a call runs k steps, and whole calls are recorded.
     `keras` is the Keras of the model, by default `tf.keras`, or `keras` where JAX is imported and TensorFlow is not. The other arguments and the errors are those of
     `capture_steps`; `CaptureError` comes when `fit` begins.
     """

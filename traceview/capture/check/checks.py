@@ -33,13 +33,7 @@ _AS_TEXT: Final[dict[str, Any]] = {
     "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"
 }  # fmt: skip
 _LIST_GPUS: Final = ("nvidia-smi", "-L")
-_LIST_TIMEOUT_S: Final = 20
-"""Without the persistence mode the driver is loaded first, which takes seconds per GPU."""
-_TRIAL_TIMEOUT_S: Final = 120.0
-"""Importing TensorFlow takes up to ten seconds, from a cold network file system several times as long."""
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
-COMFORTABLE_BYTES: Final = 1 << 30
-"""Room for several captures: a trace at the tracer's limits has about 100 MB."""
 _MARK: Final = "traceview-trial:"
 _START: Final = f"""
 import json, sys
@@ -80,7 +74,6 @@ _REASONS: Final = re.compile(
     re.I,
 )
 """Lines of the log that say why no GPU is seen or recorded (tsl/platform, stream_executor/cuda, profiler/backends/gpu)."""
-_MOST_REASONS: Final = 3
 
 
 class Check(NamedTuple):
@@ -93,10 +86,9 @@ class Check(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What the process answered that records a profile.
+    """What the process answered that records a profile: an empty `version` where the import failed, and a `reason` of its log.
 
-    `version`: empty where the import failed. `gpus`: how many the framework sees; `recorded_gpus`: how many have events in
-    the trace. `has_events`: whether it has any. `reason`: why something is missing, as far as the log says.
+    `gpus`: how many the framework sees; `recorded_gpus`: how many have events in the trace. `has_events`: whether it has any.
     """
 
     version: str = ""
@@ -162,7 +154,7 @@ def check_gpus(framework: str, trial: Trial) -> Check:
     count = 0
     try:
         done = subprocess.run(
-            _LIST_GPUS, stderr=subprocess.STDOUT, timeout=_LIST_TIMEOUT_S, check=True, **_AS_TEXT
+            _LIST_GPUS, stderr=subprocess.STDOUT, timeout=20, check=True, **_AS_TEXT
         )
         count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
     except FileNotFoundError:
@@ -217,14 +209,14 @@ def check_output(out: Path) -> Check:
         return Check("output", "failed", error.message, error.hint or "choose another --out")
     finally:
         destination.clean()
-    is_small = free < COMFORTABLE_BYTES
+    is_small = free < 1 << 30
     detail = f"{out} can be written, {free / 1e9:.1f} GB free"
     fix = "free some space: a trace may need more than 100 MB" if is_small else ""
     return Check("output", "warning" if is_small else "ok", detail, fix)
 
 
 def try_profile(
-    framework: str, *, program: Sequence[str] | None = None, timeout_s: float = _TRIAL_TIMEOUT_S
+    framework: str, *, program: Sequence[str] | None = None, timeout_s: float = 120.0
 ) -> Trial:
     """Import `framework` in another process, and profile it there; never raises. `program`: what does it instead."""
     program = program or (sys.executable, "-c", _START + _PROGRAMS[framework])
@@ -245,7 +237,7 @@ def _answer(out: str, lines: Sequence[str], code: int, folder: Path) -> Trial:
     reasons = dict.fromkeys(
         line.partition("] ")[2] or line for line in lines if _REASONS.search(line)
     )
-    reason = "; ".join(list(reasons)[:_MOST_REASONS])
+    reason = "; ".join(list(reasons)[:3])
     if code:
         ending = f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
         reason = reason or (lines[-1] if lines and code > 0 else ending)

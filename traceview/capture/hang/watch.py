@@ -1,7 +1,7 @@
 """Watches in a thread of its own whether steps end, and writes a report where none has for too long.
 
-The training goes on if it can; then the report is completed. Each hang has one report. It names what threads do: two looks a moment
-apart, at Python stacks and at what `/proc/self/task` (proc(5)) says each thread waits for; a system without it gives stacks alone.
+Each hang has one report, which is completed if the training goes on. It names what threads do: two looks a moment apart, at Python
+stacks and at what `/proc/self/task` (proc(5)) says each thread waits for.
 """
 
 from __future__ import annotations
@@ -30,15 +30,13 @@ from traceview.capture.process.own_threads import OWN_THREADS, Ticker, own_threa
 from traceview.capture.process.python_code import CodePlaces, callers
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import Rendezvous
-from traceview.capture.sidecar.cluster import Place, Task, own_place
-from traceview.capture.sidecar.environment import handles, opened_nvml
+from traceview.capture.sidecar.environment import Place, Task, handles, opened_nvml, own_place
 from traceview.capture.sidecar.file import reason_of, stat_fields, write_whole
 from traceview.capture.steps.graphs import ops_within, traces
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 
 MOST_FRAMES: Final = 60
 MOST_THREADS: Final = 200
-"""With a Python stack; a loader with that many has mostly equal ones."""
 _COMPUTES: Final = 0.05
 """Share of a core from which on a thread computes, whatever it waits for while it is looked at: as a look holds Python's
 lock, a thread that runs Python always waits for that."""
@@ -194,9 +192,8 @@ class Silence:
     """Notices, from `open` to `close`, where no Python can run because a native call holds Python's lock, while it lasts.
 
     `faulthandler.dump_traceback_later` has a thread in C that needs no lock. It is armed again and again by the thread that
-    watches, so it fires only where that thread does not run. It writes all stacks to a file in the output folder, which
-    `analyze` shows; another thread without the lock, in native code, says so on standard error. A script that uses the timer
-    keeps it.
+    watches, so it writes all stacks, to a file in the output folder, only where that thread does not run. Another thread
+    without the lock, in native code, says so on standard error. A script that uses the timer keeps it.
     """
 
     def __init__(self, folder: Path, after_s: float) -> None:
@@ -263,26 +260,17 @@ class Silence:
         self._file = None
 
     def _taken_by_script(self, *arguments: Any, **keywords: Any) -> Any:
-        """There is one timer per process, and it is the script's if it wants it."""
         self._is_taken = True
         return self._arm(*arguments, **keywords)
 
 
 _TICK_S: Final = 0.25
-_LOOK_S: Final = (0.5, 1.0)
-"""The kernel counts processor time in hundredths of a second: between these a hundredth of a core shows."""
-_BEATS: Final = 12
-_LONGEST_BEAT_S: Final = 5.0
-"""So a worker that stops is silent within 15 s, however long a step may take."""
 _STOP_TIMEOUT_S: Final = 2.0
 """A look ends at once; a report that is written to a file system that hangs is not waited for."""
 
 
 class HangWatch:
-    """Watches the steps of a `Capture` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user.
-
-    `write_up` makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now.
-    """
+    """Watches the steps of a `Capture` from `start` to `stop`. `write_up` makes files by suffix, and lines for the user, of facts."""
 
     def __init__(
         self, after_s: float, write_up: Any, steps: Capture, say: Callable[[str], None]
@@ -293,7 +281,7 @@ class HangWatch:
         self._say = say
         self._pid = os.getpid()
         out = steps.settings.out.absolute()
-        interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
+        interval_s = min(max(after_s / 12, _TICK_S), 5.0)
         self._peers = Peers(out, steps.settings.steps, interval_s)
         self._silence = Silence(out, after_s)
         self._ticker = Ticker("hang", self._looked)
@@ -323,8 +311,6 @@ class HangWatch:
             self._complete("ended" if self._steps.window.next_number == self._count else "went-on")
         self._beat()
         self._silence.close()
-
-    # In the thread
 
     def _looked(self) -> float | None:
         try:
@@ -363,8 +349,9 @@ class HangWatch:
         self._complete("went-on")
         known, stacks = self._known(paused_s, is_lock_held=True), self._silence.text()
         missing = {} if stacks else {"threads": "the stacks of that time were not written"}
+        known |= {"state": "went-on", "total_ns": int(paused_s * 1e9)}
         self._begin({**known, "stacks": stacks, "missing": missing})
-        self._complete("went-on", total_s=paused_s)
+        self._facts = None
         self._alarm_from_s = time.monotonic()
 
     def _report(self, waited_s: float) -> None:
@@ -372,24 +359,27 @@ class HangWatch:
             # So that the other workers know of this one, and so that ages count from now.
             self._beat()
         called, first = sum(self._other_calls().values()), look(CodePlaces())
-        time.sleep(min(max(self._after_s / 4, _LOOK_S[0]), _LOOK_S[1]))
+        # The kernel counts processor time in hundredths of a second.
+        time.sleep(min(max(self._after_s / 4, 0.5), 1.0))
         second = look(CodePlaces())
         facts = {
             **self._known(waited_s, is_lock_held=False),
             **described(first, second, without=get_native_id()),
             "calls_in_look": sum(self._other_calls().values()) - called,
             "workers": self._peers.read(),
-            "gpus": _gpus(),
+            "gpus": [],
             "missing": {},
         }
+        with suppress(Exception), opened_nvml() as nvml:
+            rates = map(nvml.nvmlDeviceGetUtilizationRates, handles(nvml))
+            gpus = [{"ordinal": n, "busy_ratio": rate.gpu / 100} for n, rate in enumerate(rates)]
+            facts["gpus"] = gpus
         with suppress(Exception):
             # While the graph is being made, it is not known.
             functions = self._steps.observer.functions_of(facts["step_function"] or "")
             graphs = [made[-1].graph for made in map(traces, functions) if made]
-            ops = (op.type for graph in graphs for op, _ in ops_within(graph))
-            facts["python_ops"] = sum(
-                type_ in ("PyFunc", "EagerPyFunc", "PyFuncStateless") for type_ in ops
-            )
+            ops = [op.type for graph in graphs for op, _ in ops_within(graph)]
+            facts["python_ops"] = sum(map(ops.count, ("PyFunc", "EagerPyFunc", "PyFuncStateless")))
         if not self._is_over and self._steps.window.next_number == self._count:
             self._begin(facts)
 
@@ -428,13 +418,13 @@ class HangWatch:
             self._say(line)
         self._facts = facts
 
-    def _complete(self, state: str, *, total_s: float | None = None) -> None:
+    def _complete(self, state: str) -> None:
         if self._facts is None:
             return
-        total_s = time.monotonic() - self._ended_s if total_s is None else total_s
+        total_s = time.monotonic() - self._ended_s
         self._facts |= {"state": state, "total_ns": int(total_s * 1e9)}
         self._write(self._facts)
-        if state == "went-on" and not self._facts["is_lock_held"]:
+        if state == "went-on":
             what = "training went on" if self._facts["step_count"] else "training began"
             self._say(f"{what} after {total_s:.0f} s without a step; the report says so")
         self._facts = None
@@ -460,13 +450,6 @@ class HangWatch:
             "waited_ns": int((time.monotonic() - self._ended_s) * 1e9),
             "line": main.user_line if main else None,
         })  # fmt: skip
-
-
-def _gpus() -> list[dict[str, Any]]:
-    with suppress(Exception), opened_nvml() as nvml:
-        rates = map(nvml.nvmlDeviceGetUtilizationRates, handles(nvml))
-        return [{"ordinal": n, "busy_ratio": rate.gpu / 100} for n, rate in enumerate(rates)]
-    return []
 
 
 class Peers:

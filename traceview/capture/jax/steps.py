@@ -6,12 +6,8 @@ that computes gradients; of several, and where none does, of the one whose calls
 Of a call only the return is seen. So a step begins where the call before returned or, while the window is open, where
 the script last got results after that: what it computes, logs or saves in between belongs to the step before.
 
-An execution passes exactly one of two places:
-
-- The C++ dispatch of what `jax.jit` and `jax.pmap` return, whose `__call__` no Python can replace. After each call it runs
-  the post hook of JAX's own state, if there is one; JAX itself has one while it looks for NaN.
-- `pxla.ExecuteReplicated.__call__`: the first call, and every call of a function that the C++ dispatch does not run.
-
+An execution passes either the C++ dispatch of what `jax.jit` and `jax.pmap` return, which runs the post hook of JAX's own state, if
+there is one, after each call; or `pxla.ExecuteReplicated.__call__`: the first call, and all that the C++ dispatch does not run.
 `pxla.lower_sharding_computation` is called once per compilation, and knows the function and its arguments.
 """
 
@@ -33,8 +29,8 @@ from traceview.capture.record.capture import Framework, Watched
 from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.file import Sidecar, WindowListener
-from traceview.capture.steps.callee import Recognizer, micro_batches
 from traceview.capture.steps.hooks import Place
+from traceview.capture.steps.observer import Recognizer, micro_batches
 from traceview.capture.window.step_window import StepWindow
 
 _LIBRARIES: Final = "jax._src.lib"
@@ -136,11 +132,7 @@ class JaxHooks(WindowListener):
         return around(function, self._safely(before), seen)
 
     def _put_post_hook(self) -> None:
-        """Put a post hook in front of the one that may be there.
-
-        From 0.8 on JAX sets the hook of a thread, None or its own, in front of that of all threads, whenever it or the script
-        changes where it looks for NaN; and it does so itself while it traces.
-        """
+        """Put a post hook before the one that is there; from 0.8 on JAX sets its own before all, as it traces or looks for NaN."""
         state = getattr(import_module("jax._src.api"), "_post_hook_state", None)
         if state is None:
             shared = import_module(_LIBRARIES).jax_jit.global_state()
@@ -266,8 +258,6 @@ def _pmapped(function: Any) -> str | None:
 
 _BACKWARD: Final = "transpose"
 """The transformation by which `jax.grad` makes the backward pass; JAX names its operations `transpose(jvp(...))`."""
-_MOST_EQUATIONS: Final = 100_000
-_MOST_ARGUMENTS: Final = 200
 _OWN: Final = ("/jax/_src/", "/jax/experimental/", "/jax/numpy/", "/jaxlib/")
 """Folders of JAX itself: operations that a script calls outside any function of its own."""
 
@@ -317,7 +307,7 @@ class CompiledFunction:
         # What takes gradients, and returns the weights.
         self.is_update = not self.computes_gradients and 0 < given <= 2 * made
         each = shardings if isinstance(shardings, tuple | list) else ()
-        meshes = (getattr(sharding, "mesh", None) for sharding in each[:_MOST_ARGUMENTS])
+        meshes = (getattr(sharding, "mesh", None) for sharding in each[:200])
         shapes = (getattr(mesh, "shape", None) or {} for mesh in meshes)
         axes = ({str(axis): int(size) for axis, size in shape.items()} for shape in shapes)
         self.arguments = [{"mesh": mesh or None} for mesh in axes]
@@ -331,7 +321,7 @@ def has_backward(program: Any) -> bool:
 
 def measured(jaxpr: Any) -> tuple[int, bool]:
     """About how many operations on numbers a computation makes, one round of an open loop, and whether it has a backward pass."""
-    waiting, left = [(jaxpr, 1)], _MOST_EQUATIONS
+    waiting, left = [(jaxpr, 1)], 100_000
     work, has_backward = 0, False
     while waiting and left > 0:
         inner, times = waiting.pop()
@@ -374,7 +364,6 @@ def _jaxprs(value: Any) -> Iterator[Any]:
 
 
 _NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
-"""How the names of annotations begin that mark something else."""
 _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
 
@@ -397,8 +386,6 @@ class JaxSteps(Recognizer, WindowListener):
         self._pmapped = CompiledFunction(PARALLEL)
         self._lock = RLock()
 
-    # What the rest of the capture asks
-
     @property
     def callees(self) -> Sequence[CompiledFunction]:
         """The functions of the script that were called, and the annotations."""
@@ -415,8 +402,6 @@ class JaxSteps(Recognizer, WindowListener):
         fields = ("name", "is_step", "arguments")
         functions = [{field: getattr(each, field) for field in fields} for each in called]
         sidecar.add("jax", {"functions": functions})
-
-    # Called by the hooks
 
     def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
         """A function is compiled; the call that it is compiled for returns later."""
@@ -438,7 +423,8 @@ class JaxSteps(Recognizer, WindowListener):
             called = self.functions[name] = replace(self._pmapped, name=name)
         elif called is None:
             called = self._function(name)
-            called.is_of_jax = _is_of_jax(function)
+            module = getattr(getattr(function, "__wrapped__", None), "__module__", None)
+            called.is_of_jax = str(module).partition(".")[0] in ("jax", "jaxlib")
         if called.is_of_jax:
             return
         self.begin_training()
@@ -450,9 +436,7 @@ class JaxSteps(Recognizer, WindowListener):
             if called.was_compiled:
                 called.was_compiled = False
                 window.traced()
-            called.is_step = True
-            called.step_count += 1
-            window.end(name)
+            self._counted(called)
             window.begins_after()
 
     def mark_begins(self, name: str) -> None:
@@ -461,11 +445,10 @@ class JaxSteps(Recognizer, WindowListener):
             return
         self.begin_training()
         with self._lock:
-            if not self._has_marks and self.window.state != "waiting":
-                return
             if not self._has_marks:
-                self._has_marks = True
-                self._function(name).is_mark = True
+                if self.window.state != "waiting":
+                    return
+                self._has_marks = self._function(name).is_mark = True
                 self.window.count_from(0)
             self.window.begin()
 
@@ -476,12 +459,8 @@ class JaxSteps(Recognizer, WindowListener):
         with self._lock:
             if error is not None:
                 self.window.fail(name, error)
-                return
-            marked = self._function(name)
-            marked.is_step = True
-            marked.calls += 1
-            marked.step_count += 1
-            self.window.end(name)
+            else:
+                self._counted(self._function(name))
 
     def fetched(self) -> None:
         """The script has got results: what follows belongs to the next step."""
@@ -489,13 +468,19 @@ class JaxSteps(Recognizer, WindowListener):
             with self._lock:
                 self.window.begins_again()
 
+    def _counted(self, step: CompiledFunction) -> None:
+        step.is_step = True
+        step.step_count += 1
+        # The calls of a mark are its steps.
+        step.calls = max(step.calls, step.step_count)
+        self.window.end(step.name)
+
     def _function(self, name: str) -> CompiledFunction:
         return self.functions.setdefault(name, CompiledFunction(name))
 
     def _is_mark(self, name: str) -> bool:
-        if self._are_elsewhere:
-            return False
-        return name in self.names if self.names else not name.lower().startswith(_NO_TRAINING)
+        is_step = name in self.names if self.names else not name.lower().startswith(_NO_TRAINING)
+        return is_step and not self._are_elsewhere
 
     def _is_step(self, called: CompiledFunction) -> bool:
         if self.names:
@@ -521,11 +506,6 @@ def _leads(called: CompiledFunction, leading: CompiledFunction) -> bool:
     return called.calls >= _FEWEST_CALLS and computes_more
 
 
-def _is_of_jax(function: Any) -> bool:
-    module = getattr(getattr(function, "__wrapped__", None), "__module__", None)
-    return str(module).partition(".")[0] in ("jax", "jaxlib")
-
-
 def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | None) -> Watched:
     """Programs of JAX hold their lines. Where `places` are given, the program itself says which its steps are."""
     steps = JaxSteps(window, settings.step_functions, are_marked=places is not None)
@@ -533,4 +513,3 @@ def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | Non
 
 
 JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)
-"""0.4.30 to 0.11, with flax, optax, or Keras 3."""

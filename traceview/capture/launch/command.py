@@ -53,10 +53,6 @@ def command_of(name: str, arguments: Sequence[str], *, is_module: bool = False) 
         if not name.endswith(".py") and all(part.isidentifier() for part in name.split(".")):
             hint = f"to run a module: traceview capture -m {name}; no program of this name is installed"
         raise UsageError(f"script not found: {name}", hint=hint)
-    if path.is_file() and not os.access(path, os.R_OK):
-        raise UsageError(f"script cannot be read: {name}")
-    if path.is_dir() and not (path / "__main__.py").is_file():
-        raise UsageError(f"{name} is a directory without a __main__.py")
     return [sys.executable, name, *arguments]
 
 

@@ -1,7 +1,6 @@
 """Runs the capture of a process, from the import of its framework to the end of the process.
 
-A process that imports TensorFlow may never train, so folders are made only when it first runs something. A child that the
-process forks has a capture of its own, because it may be the one that trains.
+Folders are made only when it first runs something. A child that the process forks has a capture of its own: it may train.
 """
 
 from __future__ import annotations
@@ -23,19 +22,12 @@ from traceview.capture.record.outcome import End, nothing_captured
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
-_LONGEST_WAIT_S = 5.0
-"""For the main thread to end what it is saving. Then it is taken to wait for devices in vain."""
 _UTIL = "multiprocessing.util"
-_FIRST = 1000
-"""Before the finalizers of Python's own library, which have at most 15, and end processes and queues of the script."""
 _captures: list[LaunchedCapture] = []
 
 
 def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
-    """Capture this process as the value of the variable asks; errors in it are reported.
-
-    `framework`: the name of the module that was imported. `wait_no_more`: called once the window has closed.
-    """
+    """Capture this process as the variable asks; errors in it are reported. `wait_no_more`: called once the window has closed."""
     try:
         settings = Settings.read(text)
     except UsageError as error:
@@ -60,8 +52,7 @@ def end_first(text: str, begun_s: float) -> None:
     name_runs(runs)
     if not runs and not _captures:
         say("nothing was captured: no process imported TensorFlow or JAX")
-        where = "in an environment without traceview, on another host or in a container"
-        say(f"hint: {where} nothing is captured")
+        say("hint: in an environment without traceview or a container nothing is captured")
     elif not runs and not _captures[-1].is_prepared:
         say_problem(_captures[-1].why_nothing())
 
@@ -116,8 +107,6 @@ class LaunchedCapture(WindowListener):
         _captures.remove(self)
         return True
 
-    # Called by the capture
-
     def opening(self, sidecar: Sidecar) -> None:
         """From here on no end of the process may lose the trace, and nothing may end before it."""
         self._endings.install()
@@ -147,8 +136,8 @@ class LaunchedCapture(WindowListener):
         self.is_prepared = True
         self._capture.start_clocks()
         if self._is_child and _UTIL in sys.modules:
-            # What `multiprocessing` forks ends without coming to the functions of `atexit`.
-            sys.modules[_UTIL].Finalize(None, self._finish, exitpriority=_FIRST)
+            # What `multiprocessing` forks ends without coming to the functions of `atexit`. Its own finalizers have 15 at most.
+            sys.modules[_UTIL].Finalize(None, self._finish, exitpriority=1000)
 
     def _begin_again(self) -> None:
         """This is a child: the capture so far is its parent's, and kept, because freeing it would stop its profile."""
@@ -172,8 +161,8 @@ class LaunchedCapture(WindowListener):
             self._end(_end())
 
     def _end_early(self, number: int | None) -> None:
-        """The process ends at once: by a signal, in another thread than the main one, or by a call, number None."""
-        has_lock = self._ending.acquire(timeout=_LONGEST_WAIT_S)
+        # The main thread may be saving, or wait for devices in vain.
+        has_lock = self._ending.acquire(timeout=5.0)
         self._end("interrupted" if number else "ended")
         if number:
             if self._capture.run is not None and is_first(os.environ.get(VARIABLE, "")):

@@ -1,9 +1,8 @@
 """Puts something before and after functions of others, if possible without a frame of its own on the stack, and before the end of this
 process, where no function of `atexit` sees that.
 
-A signal is noted in C (`native`), so that it is seen at once, whatever the main thread does, and so that Python's own table
-of handlers stays that of the script. A thread then saves, and lets the signal end the process as without traceview. Where a
-native call holds Python's lock, another thread, which needs no lock, ends it.
+A signal is noted in C (`native`): Python's own table of handlers stays that of the script. A thread then saves, and lets the signal
+end the process as without traceview. Where a native call holds Python's lock, another thread, which needs no lock, ends it.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ After = Callable[[Any, Any, BaseException | None], Any]
 
 
 def around(function: Callable[..., Any], before: Before, after: After) -> Any:
-    """A callable, and method, in place of `function`.
+    """A callable, and method, in place of `function`, that first calls `before` with the arguments.
 
-    `before` gets the arguments. What it returns is the first argument of `after`, which then gets the result and the
-    error, one of them None, and returns the result; without it, after None, `after` is not called.
+    What that returns, unless it is None, is given to `after` with the result and the error; it returns the result.
     """
     make = _in_python if NATIVE is None else NATIVE.Around
     return functools.wraps(function)(make(function, before, after))
@@ -68,11 +66,9 @@ class Patches:
         setattr(owner, name, replacement)
 
         def restore() -> None:
-            if vars(owner).get(name) is not replacement:
-                return
-            if is_own:
+            if vars(owner).get(name) is replacement and is_own:
                 setattr(owner, name, original)
-            else:
+            elif vars(owner).get(name) is replacement:
                 delattr(owner, name)
 
         self._restores.append(restore)
@@ -98,10 +94,9 @@ _LONGEST_SAVING_S: Final = 60.0
 
 
 class Endings:
-    """Calls `save` before the process ends, from `install` to `remove`.
+    """Calls `save` before the process ends, from `install` to `remove`: with None, in the thread that ends it, or with a signal.
 
-    `save` gets the number of a signal that nobody handles, in a thread of its own, and then has to call `NATIVE.end_by`, after
-    which the first process of a container goes on; or None, in the thread that ends the process.
+    With a signal that nobody handles it runs in a thread of its own, and has to call `NATIVE.end_by`.
     """
 
     def __init__(self, save: Callable[[int | None], None]) -> None:

@@ -8,8 +8,6 @@ from threading import Event, Thread, current_thread
 from typing import Any, Final
 
 OWN_THREADS: Final = "traceview-"
-_SIGNALS: Final = signal.valid_signals()
-"""Once: to list them takes longer than a sample of stacks."""
 
 
 def own_thread(name: str, run: Callable[..., object], *arguments: Any) -> Thread:
@@ -17,7 +15,7 @@ def own_thread(name: str, run: Callable[..., object], *arguments: Any) -> Thread
 
     def start() -> None:
         if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         run(*arguments)
 
     return Thread(target=start, name=f"{OWN_THREADS}{name}", daemon=True)

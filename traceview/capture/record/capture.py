@@ -21,22 +21,17 @@ from traceview.capture.record.outcome import End, no_step_watch, nothing_capture
 from traceview.capture.record.profiler import Profiler
 from traceview.capture.record.settings import Settings
 from traceview.capture.sampling.nvml import NvmlListener
-from traceview.capture.sampling.processor_times import MachineLoadListener, ThreadTimesListener
+from traceview.capture.sampling.processor_times import ProcessorTimesListener
 from traceview.capture.sampling.python_sampling import PythonListener
-from traceview.capture.sidecar.cluster import STOP_RISK, may_crash
-from traceview.capture.sidecar.environment import EnvironmentListener
+from traceview.capture.sidecar.environment import STOP_RISK, EnvironmentListener, may_crash
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
-from traceview.capture.steps.callee import Recognizer
 from traceview.capture.steps.hooks import Hooks, Place
-from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.observer import Observer, Recognizer
 from traceview.capture.steps.placement import PlacementListener
-from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow
 
-Say: TypeAlias = Callable[[str], None]
 Watched: TypeAlias = tuple[Recognizer, Any, Sequence[WindowListener]]
-"""What counts the steps; its hooks, with `install`, `remove`, and `missing`, the names of what this version lacks; and what
-adds groups to the sidecar."""
+"""What counts the steps; its hooks, with `install`, `remove`, and `missing`; and what adds groups to the sidecar."""
 
 
 class Framework(NamedTuple):
@@ -48,13 +43,12 @@ class Framework(NamedTuple):
 
 
 def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | None) -> Watched:
-    observer = Observer(window, settings.step_functions, StepInputs())
+    observer = Observer(window, settings.step_functions)
     placement = PlacementListener(observer, is_source_wanted="source" not in settings.without)
     return observer, Hooks(observer, places), (placement,)
 
 
 TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
-"""2.15 to 2.21, with its Keras, Keras 3 or tf_keras."""
 
 
 def framework_in_use() -> str:
@@ -63,11 +57,7 @@ def framework_in_use() -> str:
 
 
 class Capture:
-    """Captures the steps of this process that `settings` ask for. `say` gets one line per message for the user.
-
-    `listeners`: add groups to the sidecar. `places`: what to hook, by default all that could be a step. `framework`: the name
-    of the module that the script trains with, by default the one that is imported.
-    """
+    """Captures the steps of this process. `say` gets one line per message; `places`: what to hook, by default all that could be a step."""
 
     companion: Any = None
     """What watches the steps, too, once they may begin, and as long as the process runs; it has `start` and `stop`."""
@@ -75,7 +65,7 @@ class Capture:
     def __init__(
         self,
         settings: Settings,
-        say: Say,
+        say: Callable[[str], None],
         listeners: Sequence[WindowListener] = (),
         *,
         places: Sequence[Place] | None = None,
@@ -100,10 +90,9 @@ class Capture:
         self.clock = no_step_watch(self.window, self.observer, say)
         self._listeners = [
             # First, because sampling has to stop when the profile has.
-            PythonListener(is_wanted="python" not in settings.without),
+            *([] if "python" in settings.without else [PythonListener()]),
             NvmlListener(is_wanted="nvml" not in settings.without),
-            MachineLoadListener(),
-            ThreadTimesListener(),
+            ProcessorTimesListener(),
             EnvironmentListener(),
             *of_framework,
             *listeners,
@@ -120,8 +109,8 @@ class Capture:
             return
         self._choice.check()
         self._destination.prepare()
-        place = {"pid": os.getpid(), "host": socket.gethostname()}
-        self.sidecar.add("process", {**place, "launch": self.settings.launch})
+        launch, host = self.settings.launch, socket.gethostname()
+        self.sidecar.add("process", {"pid": os.getpid(), "host": host, "launch": launch})
         if hasattr(os, "sched_getaffinity"):
             # A quota of a container does not show in it.
             self.sidecar.add("cores", {"usable_count": len(os.sched_getaffinity(0))})
@@ -186,8 +175,6 @@ class Capture:
             return self._choice.folder(), f"{socket.gethostname()}{self._choice.suffix}"
         return self.kept.parent, self.kept.name.removesuffix(TRACE_SUFFIX)
 
-    # Called by the window
-
     def open(self) -> None:
         """Start the profile, after warming it up and waiting for the devices."""
         self.prepare()
@@ -251,8 +238,6 @@ class Capture:
 
     def _describe_functions(self) -> None:
         callees = [callee for callee in self.observer.callees if callee.calls]
-        if not callees:
-            return
         fields = ("name", "kind", "is_step", "calls")
         functions = [{field: getattr(each, field) for field in fields} for each in callees]
         self.sidecar.add("steps", {"functions": functions})

@@ -1,7 +1,6 @@
 """Writes a trace to a private folder and moves it to its run by a link, which fails if the name is taken.
 
-TensorFlow names runs by the second and files by the host, so that two captures into one folder may silently overwrite
-each other.
+TensorFlow names runs by the second and files by the host: two captures into one folder may silently overwrite each other.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from typing import Any, Final
 from uuid import uuid4
 
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture.sidecar.cluster import ROLE, Place, Task, own_place, rank_of
+from traceview.capture.sidecar.environment import ROLE, Place, Task, own_place, rank_of
 from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
 from traceview.capture.sidecar.file import is_running, stat_fields
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 
 DEFAULT_OUT: Final = Path("logs")
 TRACE_SUFFIX: Final = ".xplane.pb"
@@ -34,8 +33,6 @@ _INCOMPLETE: Final = f"{PRIVATE_PREFIX}incomplete-"
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z\d+.\-]+:/")
 """`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows."""
 _LONGEST_NAME: Final = 200
-_TAKEN_TO_RUN_S: Final = 3600
-"""How long after the last change of its folder a capture of another host is taken to run; a choice of ours."""
 FREE_BYTES: Final = 64 << 20
 """Enough for most traces; one at the limits of the tracer has 100 MB (measured 114 MB at 1.4 M events)."""
 
@@ -192,7 +189,7 @@ def _may_run(private: Path) -> bool:
         if process.get("host") == socket.gethostname() and isinstance(process.get("pid"), int):
             return is_running(process["pid"])
     with suppress(OSError):
-        return time.time() - private.stat().st_mtime < _TAKEN_TO_RUN_S
+        return time.time() - private.stat().st_mtime < 3600
     # It has been removed since, as at the end of every capture.
     return True
 
@@ -228,12 +225,8 @@ class Rendezvous:
 
     The file `<number>` names the run of one capture, and the file `<number>.<task>` says that a task has joined it. Nobody waits
     for another, so that a killed process holds nobody up. A task joins the newest meeting, or makes the next one if the newest
-
-    - has this task already: it captures again, and so do the others, which join the new one;
-    - is older than this process: workers that train together have run at the same time;
-    - is older than workers at the same step can be apart.
-
-    Times are those of the file system, because the hosts' clocks differ. `run`: the name of their run, once joined.
+    has this task already, is older than this process, or older than workers at the same step can be apart. Times are those of
+    the file system, because the hosts' clocks differ. `run`: the name of their run, once joined.
     """
 
     def __init__(self, out: Path, place: Place, steps: StepRange) -> None:
@@ -306,12 +299,7 @@ def process_age() -> float:
 
 
 class RunChoice:
-    """The run of one capture and the name of its files in it.
-
-    `run`: its name, given by the user or shared by the cluster in TF_CONFIG; None for a new one named by the time.
-    `suffix` follows the host's name, because several processes may share a host: `_w1` for a worker, `_r1` for a rank of
-    a launcher, and `_p2`, `_p3` … for processes that nothing else tells apart.
-    """
+    """The run of one capture, None for a new one, and the `suffix` of its files behind the host: `_w1` for a worker, `_r1` for a rank."""
 
     def __init__(
         self, destination: Destination, run: str | None, say: Callable[[str], None]

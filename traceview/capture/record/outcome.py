@@ -12,7 +12,7 @@ from traceview.capture.process.own_threads import Ticker
 from traceview.capture.process.saying import FRAMEWORKS
 from traceview.capture.record.profiler import SCRIPT_PROFILES
 from traceview.capture.sidecar.file import Sidecar
-from traceview.capture.steps.callee import Recognizer
+from traceview.capture.steps.observer import Recognizer
 from traceview.capture.window.step_window import StepWindow
 
 End = Literal["ended", "failed", "interrupted"]

@@ -31,7 +31,6 @@ INTERVAL_SECONDS: Final = 0.1
 """NVML updates utilization at most six times a second (nvml.h)."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
 """A driver that hangs must not hold up the script; others answer within milliseconds."""
-_PROC: Final = Path("/proc")
 
 
 class NvmlListener(WindowListener):
@@ -69,15 +68,15 @@ class NvmlListener(WindowListener):
         if not self._gpus or os.getpid() != self._pid:
             # A child that was forked in the window does not have the thread.
             return
+        reason, devices = None, []
         if self._ticker is not None and not self._ticker.stop(_STOP_TIMEOUT_SECONDS):
             # The thread is still inside NVML, which must not be used before it returns, or shut down: it holds the stack.
             reason = "NVML stopped answering while the profile ran"
-            sidecar.add("outside_view", {"reason": reason, "devices": []})
-            return
-        span = self._started_ns, sidecar.stopped_ns
-        with self._stack:
-            devices = [gpu.described(*span) for gpu in self._gpus]
-        sidecar.add("outside_view", {"reason": None, "devices": devices})
+        else:
+            span = self._started_ns, sidecar.stopped_ns
+            with self._stack:
+                devices = [gpu.described(*span) for gpu in self._gpus]
+        sidecar.add("outside_view", {"reason": reason, "devices": devices})
 
     def _tick(self, sidecar: Sidecar) -> float | None:
         if not sidecar.is_recording:
@@ -89,7 +88,7 @@ class NvmlListener(WindowListener):
         except Exception as error:
             sidecar.note("listeners", f"nvml: {reason_of(error)}")
             return None
-        # With a slow driver, half of the time is still left to the script.
+        # A slow driver leaves half of the time to the script.
         return max(INTERVAL_SECONDS - (perf_counter() - begun_s), INTERVAL_SECONDS / 2)
 
 
@@ -192,7 +191,7 @@ def is_own(pid: int) -> bool:
     while pid > 1 and pid not in visited and pid != os.getpid():
         visited.add(pid)
         try:
-            pid = int(stat_fields(_PROC / str(pid))[1])
+            pid = int(stat_fields(Path("/proc") / str(pid))[1])
         except (OSError, ValueError, IndexError):
             return False
     return pid == os.getpid()

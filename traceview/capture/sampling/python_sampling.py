@@ -1,13 +1,10 @@
 """Adds to the sidecar samples of the Python stacks of all threads, taken about every millisecond in a thread of its own.
 
-A sample is taken with the GIL held, so that no stack changes meanwhile; it costs tens of microseconds. Of a stack only
-the frames from the innermost to the first one in code of the user are read, and equal stacks are kept once.
-
-A thread that runs Python keeps the GIL for 5 ms where others want it, and lets go of it before where it calls
-TensorFlow: most samples would lie at such calls, however short they are. So while no thread but the main one was seen
-to run Python, or to wait in code of the script, the sampling thread gets the GIL sooner (`SOON_SECONDS`). Where several
-threads share the GIL, that would change who waits for whom, and the 5 ms stay. A signal could interrupt Python without
-the GIL, but code that TensorFlow generates for the CPU does not stand signals: with a timer of 1 ms, five of six runs
+A sample is taken with the GIL held, so that no stack changes meanwhile; it costs tens of microseconds. A thread that runs
+Python keeps the GIL for 5 ms where others want it, and lets go of it before where it calls TensorFlow: most samples would lie
+at such calls, however short they are. So while no thread but the main one was seen to run Python, or to wait in code of the
+script, the sampling thread gets the GIL sooner (`SOON_SECONDS`). Where several threads share the GIL, that would change who
+waits for whom. Code that TensorFlow generates for the CPU does not stand signals: with a timer of 1 ms, five of six runs
 without a graph died of a broken heap (TensorFlow 2.21).
 """
 
@@ -36,7 +33,6 @@ from traceview.capture.process.python_code import CodePlaces, Origin, callers
 from traceview.capture.sidecar.environment import masked_thread
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 
-NOT_ASKED: Final = "switched off (--without python, or python=False)"
 INTERVAL_NS: Final = 1_000_000
 MOST_SAMPLES: Final = 1 << 19
 """Of all threads, in 7 MB; beyond that every second round is dropped, and the interval doubles."""
@@ -53,7 +49,6 @@ GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
 """A round takes milliseconds, with hundreds of threads tens of them."""
-LATEST_US: Final = (1 << 31) - 1
 NOT_KEPT: Final = -1
 """Instead of the number of a stack."""
 
@@ -99,10 +94,7 @@ class Stacks:
         return number
 
     def described(self) -> dict[str, list[Any]]:
-        """Tables of texts, frames and stacks, by their numbers.
-
-        `frames`: file, function, line and whether it is code of the user; `stacks`: frames, the innermost first.
-        """
+        """Tables by number; `frames`: file, function, line and whether it is the user's; `stacks`: frames, the innermost first."""
         files: dict[str, int] = {}
         functions: dict[str, int] = {}
         frames: dict[tuple[int, int, int, int], int] = {}
@@ -119,10 +111,10 @@ class Stacks:
             return frames.setdefault(frame, len(frames))
 
         # In the order of their numbers.
-        stacks = [list(map(number_of, zip(key[::2], key[1::2], strict=True))) for key in self.keys]
-        return {
-            "files": list(files), "functions": list(functions), "frames": list(frames), "stacks": stacks
-        }  # fmt: skip
+        keys = list(self.keys)
+        stacks = [list(map(number_of, zip(key[::2], key[1::2], strict=True))) for key in keys]
+        texts = {"files": list(files), "functions": list(functions)}
+        return {**texts, "frames": list(frames), "stacks": stacks}
 
 
 def _line_of(code: CodeType, instruction: int) -> int:
@@ -144,8 +136,7 @@ _DISABLE: Final = gc.disable
 class Collections:
     """The garbage collections from `start` to `stop`, which keep the lock, and are kept out of the thread that samples.
 
-    Python collects in the thread that makes one object too many, and runs finalizers of the script there, of which some wait
-    for other threads. While collections are held, the script sees, and gets afterwards, what it has chosen.
+    Finalizers of the script, which run where an object too many is made, may wait for other threads.
     """
 
     def __init__(self) -> None:
@@ -175,12 +166,8 @@ class Collections:
             gc.callbacks.remove(self._called)
         self._patches.undo()
 
-    def hold(self) -> None:
-        """From here on none begins."""
-        _DISABLE()
-
     def release(self) -> None:
-        """They begin again as the script has chosen."""
+        """After `_DISABLE` they begin again as the script has chosen."""
         is_on = False
         while is_on != self._is_wanted:
             # Another thread may choose meanwhile.
@@ -188,7 +175,6 @@ class Collections:
             (_ENABLE if is_on else _DISABLE)()
 
     def _forked(self) -> None:
-        """This is a child, without the thread that holds them."""
         if self._is_on:
             self.stop()
             self.release()
@@ -212,8 +198,7 @@ class PythonListener(WindowListener):
     and stacks, `samples`, three columns, `cpu` and `late`. `collections`: `Collections.spans`.
     """
 
-    def __init__(self, *, is_wanted: bool = True) -> None:
-        self._is_wanted = is_wanted
+    def __init__(self) -> None:
         self._thread: Thread | None = None
         # Of each sample: Unix nanoseconds, number of the thread, number of the stack; microseconds of processor time that the
         # thread has taken so far, negative where that is not known; and microseconds by which the round came late, because
@@ -240,9 +225,6 @@ class PythonListener(WindowListener):
 
     def opening(self, sidecar: Sidecar) -> None:
         """Learn the threads and the code that runs now, which takes longer than a sample."""
-        if not self._is_wanted:
-            sidecar.add("python", {"reason": NOT_ASKED})
-            return
         self._sidecar = sidecar
         self._stacks = Stacks(CodePlaces())
         self._garbage = Collections()
@@ -261,7 +243,7 @@ class PythonListener(WindowListener):
         self._started_ns, self._begun_ns = time.time_ns(), time.monotonic_ns()
         self._garbage.start()
         # Not in the thread: what it does to begin makes objects.
-        self._garbage.hold()
+        _DISABLE()
         self._thread.start()
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
@@ -303,9 +285,9 @@ class PythonListener(WindowListener):
                 for ident, name, native_id in names
             ],
             "stacks": _compressed(json.dumps(self._stacks.described()).encode()),
-            "samples": _compressed(*map(_little_endian, (distances, thread, stack))),
-            "cpu": _compressed(_little_endian(cpu_us)),
-            "late": _compressed(_little_endian(late_us)),
+            "samples": _compressed(distances.tobytes(), thread.tobytes(), stack.tobytes()),
+            "cpu": _compressed(cpu_us.tobytes()),
+            "late": _compressed(late_us.tobytes()),
             "collections": self._garbage.spans,
         }
 
@@ -365,15 +347,14 @@ class PythonListener(WindowListener):
         # Between the rounds the thread makes no object that could begin a collection.
         self._garbage.release()
         time.sleep(rest_s)
-        self._garbage.hold()
+        _DISABLE()
 
     def _sample(self) -> None:
-        """Sample every thread once. The frames are let go at the end, with what the script's variables hold."""
         frames = sys._current_frames()
         # This frame holds them: with it among them they would be a cycle, and the variables would stay until a collection.
         del frames[get_ident()]
         t_ns = time.time_ns()
-        late_us = min(max(t_ns - self._due_ns, 0) // 1000, LATEST_US)
+        late_us = min(max(t_ns - self._due_ns, 0) // 1000, (1 << 31) - 1)
         columns, threads = self._columns.values(), self._threads
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
@@ -408,8 +389,7 @@ class ThreadClocks:
 
     Python gives the clock of a thread by the address that pthread_self returns, and reads memory there: of a thread that has
     ended it may be gone. A thread with a Python frame cannot end while another one holds the GIL. So the frames are listed and
-    the clocks asked for in one call of native code, in which the GIL stays where it is. The clock itself is a number in the
-    kernel: reading that of a thread that has ended is an error and no more.
+    the clocks asked for in one call of native code, in which the GIL stays where it is.
     """
 
     def __init__(self) -> None:
@@ -436,12 +416,6 @@ def _clocks_now() -> dict[int, int]:
     # Nothing of this runs before `dict` does, and nothing in it is code of Python.
     idents, same_idents = tee(chain.from_iterable(starmap(sys._current_frames, ((),))))
     return dict(zip(idents, map(time.pthread_getcpuclockid, same_idents), strict=False))
-
-
-def _little_endian(column: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
 
 
 def _compressed(*contents: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Describes what the script runs in: its command, versions, settings and devices, its GPUs and their links.
+"""Describes what the script runs in: its command, place in a cluster, versions, settings and devices, its GPUs and their links.
 
 The process is asked when the window opens, so that what the script itself has set counts. Nothing is loaded that is not loaded
 already, except NVML, because loading a library changes the process.
@@ -11,17 +11,18 @@ class alone (`file.reason_of`).
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.sidecar.cluster import own_place
 from traceview.capture.sidecar.file import (
     NoAnswerError,
     Sidecar,
@@ -195,11 +196,7 @@ def opened_nvml() -> Iterator[Any]:
 
 
 def bus_ids() -> list[str]:
-    """The PCI bus id of each CUDA device, in CUDA's order; raises `NoAnswerError` where this process uses no GPU.
-
-    That order is also the trace's. It follows `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` as they were when CUDA
-    started, which only CUDA itself knows later.
-    """
+    """The PCI bus id of each CUDA device, in the order of CUDA and of the trace; raises `NoAnswerError` where no GPU is used."""
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=_LOADED_ONLY)
     except OSError as error:
@@ -281,3 +278,118 @@ def _active_nvlinks(nvml: Any, handle: Any) -> int:
                 raise
             break
     return active
+
+
+_EVALUATOR: Final = "evaluator"
+"""Evaluates checkpoints by itself, at steps of its own."""
+_SERVER: Final = "ps"
+"""Where there are parameter servers, only the chief runs steps; workers do what it sends them."""
+_SHORT: Final = {"worker": "w", "rank": "r", "process": "p"}
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]")
+STOP_RISK: Final = (
+    "TensorFlow can crash a worker when its profile ends (seen with 2.19 to 2.21, see docs/capture.md): save a "
+    "checkpoint before the window, or preload jemalloc"
+)
+"""`TraceMeRecorder::Consume` frees what an activity that ends in another thread than it began in, such as `CollectiveExecutor::CompleteParams`,
+has left in a `std::vector` that has grown since. With jemalloc the freed memory still holds what it did."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One process of a cluster."""
+
+    role: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.index}"
+
+    @property
+    def label(self) -> str:
+        """Distinguishes its files from those of the other tasks: `w1` for worker 1, `r1` for rank 1, `chief0`."""
+        role = _SHORT.get(self.role) or _NOT_IN_NAMES.sub("-", self.role[:40])
+        return f"{role}{self.index}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of this process in a `cluster`, a text that is equal in all, with the `partners` at the same steps, and its `sizes`."""
+
+    task: Task
+    cluster: str
+    partners: tuple[Task, ...]
+    sizes: Mapping[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """The group `cluster` of the sidecar, without addresses."""
+        sizes = {"sizes": self.sizes} if self.sizes else {}
+        return {"role": self.task.role, "index": self.task.index, **sizes}
+
+
+def place_of(environment: Mapping[str, str]) -> Place | None:
+    """The place that TF_CONFIG gives; None where it is not set, names one process alone, or is invalid."""
+    try:
+        config = json.loads(environment.get("TF_CONFIG", ""))
+        cluster, task = config["cluster"], config["task"]
+        own = Task(str(task["type"]), int(task["index"]))
+        # A cluster that leaves tasks out is an object, with the index as key.
+        indices = {
+            str(role): [
+                *map(int, addresses if isinstance(addresses, dict) else range(len(addresses)))
+            ]
+            for role, addresses in sorted(cluster.items())
+        }
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None
+    tasks = [Task(role, index) for role, numbers in indices.items() for index in numbers]
+    if own.index < 0 or not {own, *tasks} - {own}:
+        return None
+    partners = tuple(task for task in tasks if task.role != _EVALUATOR)
+    is_alone = own not in partners or len(partners) < 2 or _SERVER in cluster
+    sizes = {role: len(numbers) for role, numbers in indices.items()}
+    return Place(own, json.dumps(cluster, sort_keys=True), () if is_alone else partners, sizes)
+
+
+def may_crash(environment: Mapping[str, str]) -> bool:
+    """Whether TF_CONFIG names several workers, and jemalloc is not preloaded: see `STOP_RISK`."""
+    place = place_of(environment)
+    return bool(place and place.partners) and "jemalloc" not in environment.get("LD_PRELOAD", "")
+
+
+ROLE: Final = "rank"
+PROCESS: Final = "process"
+_VARIABLES: Final = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    # Not SLURM_NTASKS, which sbatch sets in its own script too.
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("RANK", "WORLD_SIZE"),
+)
+"""Rank and number of ranks by launcher: the closest to the script first, because srun may start mpirun."""
+_RANK: Final = re.compile(r"\d{1,6}", re.ASCII)
+"""No cluster has a million ranks."""
+
+
+def rank_of(environment: Mapping[str, str]) -> tuple[int, int] | None:
+    """The rank of this process, counted from 0, and the number of ranks; None if it is alone."""
+    for names in _VARIABLES:
+        texts = [environment.get(name, "") for name in names]
+        if all(map(_RANK.fullmatch, texts)):
+            number, count = map(int, texts)
+            if max(number, 1) < count:
+                return number, count
+    return None
+
+
+def own_place(environment: Mapping[str, str]) -> Place | None:
+    """The place of this process in the cluster of JAX or TF_CONFIG, else among the ranks of its launcher."""
+    # The processes of `jax.distributed` run the same programs at the same time.
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    count = getattr(state, "num_processes", None) or 1
+    if state is not None and state.client is not None and count > 1:
+        partners = tuple(Task(PROCESS, number) for number in range(count))
+        job = f"{count} processes of {state.coordinator_address}"
+        return Place(partners[state.process_id], job, partners, {PROCESS: count})
+    rank = rank_of(environment)
+    alone = None if rank is None else Place(Task(ROLE, rank[0]), "", (), {})
+    return place_of(environment) or alone

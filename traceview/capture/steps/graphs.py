@@ -1,8 +1,7 @@
 """Walks the graphs of functions and those that they call: counts ops by requested device, and finds gradients, updates and
 training loops, ops that compute in float64, those that compute the same in every step, and the floating-point operations of products.
 
-A product of two numbers and its sum are two operations. An op that has a dimension that is not known is left out, unless that
-is the first of a tensor and follows from the examples of a replica.
+A product of two numbers and its sum are two operations. An unknown dimension may follow from the examples of a replica.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from math import prod
@@ -63,9 +63,6 @@ def inner_graphs(op: Any, graph: Any) -> Iterator[tuple[str, Any]]:
             own = (getattr(op, each, None) for each in _OWN_GRAPHS)
             known = (each for each in own if each is not None and each.name == name)
             yield name, next(known, None) or graph._get_function(name).graph
-
-
-# Each function once
 
 
 def ops_within(graph: Any, known: set[str] | None = None) -> Iterator[tuple[Any, Any]]:
@@ -130,26 +127,23 @@ def _training_parts(graph: Any) -> set[str]:
     return parts
 
 
-# Each call of a function
-
-
 _MOST_VISITED: Final = 300_000
 """Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
 
 
+@dataclass(eq=False)
 class Call:
     """A graph as it is called by `op` of the graph of `outer`, None for that of a step. `inner`: calls by the name of the op."""
 
-    def __init__(
-        self, graph: Any, ops: Sequence[Any], outer: Call | None = None, op: Any = None
-    ) -> None:
-        self.graph = graph
-        self.ops = ops
-        self.outer = outer
-        self.op = op
-        self.path: tuple[str, ...] = () if outer is None else (*outer.path, op.name)
-        """The ops that led to it, by their names."""
-        self.inner: dict[str, list[Call]] = {}
+    graph: Any
+    ops: Sequence[Any]
+    outer: Call | None = None
+    op: Any = None
+    inner: dict[str, list[Call]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        outer = self.outer
+        self.path: tuple[str, ...] = () if outer is None else (*outer.path, self.op.name)
 
     def arguments(self) -> list[tuple[Any, Any]]:
         """The arguments of the graph, and what is given for them; a branch gets less than its condition."""
@@ -164,16 +158,13 @@ class Call:
 
 
 def calls_of(
-    graphs: Iterable[Any],
-    is_seen: Callable[[Any], bool] = lambda _: True,
-    most: int | None = None,
+    graphs: Iterable[Any], is_seen: Callable[[Any], bool] = lambda _: True
 ) -> Iterator[Call]:
     """The graphs of steps and all calls in them, an outer one first; each knows the calls in it.
 
     `is_seen`: whether an op is one of `ops`, and its calls are followed. Raises `NoAnswerError` where calls lead to more than
     `most` ops: what is left of these might have the same names.
     """
-    most = _MOST_VISITED if most is None else most
     ops_of: dict[int, list[Any]] = {}
 
     def called(graph: Any, *by: Any) -> Call:
@@ -181,12 +172,12 @@ def calls_of(
             ops_of[id(graph)] = list(filter(is_seen, graph.get_operations()))
         return Call(graph, ops_of[id(graph)], *by)
 
-    waiting, left = [called(graph) for graph in graphs], most
+    waiting, left = [called(graph) for graph in graphs], _MOST_VISITED
     while waiting:
         call = waiting.pop()
         left -= len(call.ops)
         if left < 0:
-            raise NoAnswerError(f"its calls lead to more than {most:,} ops")
+            raise NoAnswerError(f"its calls lead to more than {_MOST_VISITED:,} ops")
         for op in call.ops if len(call.path) < _DEEPEST else ():
             inner = [called(graph, call, op) for _, graph in inner_graphs(op, call.graph)]
             if inner:
@@ -195,8 +186,6 @@ def calls_of(
         yield call
 
 
-MOST_VALUES: Final = 1_000
-"""Of each kind; a model whose float64 is meant has them all in it."""
 _NO_WORK: Final = frozenset(
     (
         "Const", "Identity", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
@@ -207,11 +196,7 @@ HANDLES: Final = ("resource", "variant")
 
 
 def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
-    """The fields of the sidecar: names of ops in float64, and names of those that compute the same in every step.
-
-    All that these read is constant, or a tensor that the script made before the graph: such a tensor never changes. An op of
-    another kind that has a name, too, takes it away.
-    """
+    """The names of ops in float64, and of those that read only constants and tensors made before the graph, none for names of others."""
     kinds: dict[str, set[str]] = {}
     constants: dict[Call, set[str]] = {}
     is_stateful: dict[str, bool] = {}
@@ -235,7 +220,7 @@ def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
                 for name in call.names_of(op):
                     kinds[name] = kinds.get(name, own) & own
     return {
-        f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:MOST_VALUES]
+        f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
         for kind in ("float64", "constant")
     }
 
@@ -255,12 +240,6 @@ def _given_constants(call: Call, constants: dict[Call, set[str]]) -> set[str]:
     return {argument.name for argument, given in call.arguments() if given.name in known}
 
 
-MOST_OPS: Final = 20_000
-"""Names; what a graph has beyond is left out."""
-_MOST_BEFORE: Final = 100
-"""Ops in a row of which the size of a batch is handed on."""
-_MOST_FUSED: Final = 4
-"""Ops after a product that the runtime may run together with it, under the name of the last of them."""
 _FUSED: Final = frozenset(
     (
         "BiasAdd", "Add", "AddV2", "FusedBatchNormV3", "Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid",
@@ -289,24 +268,19 @@ def describe_flops(graphs: Iterable[Any], examples: int | None) -> dict[str, int
     # All of them first: shapes follow from what outer and inner calls give each other.
     for call in list(calls_of(graphs)):
         for op in (op for op in call.ops if op.type in _FLOPS_OF):
-            flops = _flops(op, partial(shapes.of, call))
+            flops = None
+            with suppress(TypeError, ValueError, IndexError, KeyError):
+                flops = _FLOPS_OF[op.type](op, partial(shapes.of, call))
+            flops = flops if flops and 0 < flops <= _LARGEST else None
             for name in (name for each in _fused(op) for name in call.names_of(each)):
-                if name in found or len(found) < MOST_OPS:
+                if name in found or len(found) < 20_000:
                     found[name] = flops if found.setdefault(name, flops) == flops else None
     return {name: flops for name, flops in found.items() if flops is not None}
 
 
-def _flops(op: Any, shape: _Shape) -> int | None:
-    with suppress(TypeError, ValueError, IndexError, KeyError):
-        counted = _FLOPS_OF[op.type](op, shape)
-        if 0 < counted <= _LARGEST:
-            return counted
-    return None
-
-
 def _fused(op: Any) -> Iterator[Any]:
     yield op
-    for _ in range(_MOST_FUSED):
+    for _ in range(4):
         op = next((each for each in op.outputs[0].consumers() if each.type in _FUSED), None)
         if op is None:
             return
@@ -341,7 +315,7 @@ class _Shapes:
                     yield sizes
 
     def _completed(self, call: Call, op: Any, sizes: list[Any], before: int) -> _Sizes:
-        if sizes.count(None) > 1 or before > _MOST_BEFORE:
+        if sizes.count(None) > 1 or before > 100:
             return None
         of = partial(self.of, call, before=before)
         inputs = list(op.inputs)
@@ -370,7 +344,8 @@ class _Shapes:
         is_part |= op.type == "ConcatV2" and _static(inputs[0])[1:] != sizes[1:]
         if sizes[0] is not None or (op.type in _OTHER_FIRST and not is_part):
             return None
-        firsts = {known[0] for each in inputs if _is_open(each) and (known := of(each))}
+        open_ = (each for each in inputs if _static(each)[:1] == [None])
+        firsts = {known[0] for each in open_ if (known := of(each))}
         # What reads an iterator or an optional gives the examples.
         is_source = all(tensor.dtype.name in HANDLES for tensor in inputs)
         if not firsts and (is_source or op.type in _OF_BATCH):
@@ -381,16 +356,9 @@ class _Shapes:
         return None if self._examples is None else [self._examples, *sizes[1:]]
 
 
-def _is_open(tensor: Any) -> bool:
-    return _static(tensor)[:1] == [None]
-
-
 def _static(tensor: Any) -> list[Any]:
     """The dimensions that are known before a step, None for others; empty where not even their number is."""
     return [] if tensor.shape.rank is None else list(tensor.shape.as_list())
-
-
-# Products
 
 
 def _matrices(op: Any, shape: _Shape) -> int:

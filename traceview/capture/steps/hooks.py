@@ -59,26 +59,22 @@ class Hooks:
         self.missing: list[str] = []
         self._observer = observer
         self._surplus = 0
-        """How many steps the next call of Keras has less than a whole one."""
         self._trained_by: WeakSet[Callable[..., Any]] = WeakSet()
-        trains = (lambda model, *_, **__: model), self._made_train_function
+        inputs = (lambda it: observer.input_begins(it) or None), self._answered
+        applies = (lambda *_, **__: observer.optimizer_reached()), self._ended
         pairs: dict[Place, tuple[Before, After]] = {
             FUNCTION_CALL: (self._calls, self._ended),
             CONCRETE_CALL: (self._calls, self._ended),
             STRATEGY_RUN: (self._runs, self._ended),
             GRADIENT: (lambda *_, **__: observer.gradient_reached(), self._ended),
             TAPE: (lambda *_: observer.tape_begins(), self._ended),
-            **dict.fromkeys(
-                INPUT_PLACES, (lambda it: observer.input_begins(it) or None, self._answered)
-            ),
+            **dict.fromkeys(INPUT_PLACES, inputs),
             KERAS_EPOCH: (
                 lambda it: it if observer.is_between_steps else None,
                 self._epoch_answered,
             ),
-            **dict.fromkeys(TRAINERS, trains),
-            **dict.fromkeys(
-                OPTIMIZERS, (lambda *_, **__: observer.optimizer_reached(), self._ended)
-            ),
+            **dict.fromkeys(TRAINERS, (lambda model, *_, **__: model, self._made_train_function)),
+            **dict.fromkeys(OPTIMIZERS, applies),
         }
         self._pending = {place: pairs[place] for place in places or pairs}
         self._patches = Patches()
@@ -142,11 +138,7 @@ class Hooks:
         return result
 
     def _steps_of_call(self, model: Any) -> int:
-        """How many steps the call of this model runs that begins now.
-
-        It runs `steps_per_execution` steps, and fewer where the data of an epoch ends before. Keras 2 sets its variable
-        to what is left, the epoch iterator of Keras 3 counts the batches (keras 3.15, `EpochIterator._enumerate_iterator`).
-        """
+        """How many steps the call runs that begins now: `steps_per_execution`, or what is left of an epoch (keras 3.15, `EpochIterator`)."""
         surplus, self._surplus = self._surplus, 0
         try:
             # Keras 2 keeps it in a variable, which its own tuner may change; to read it once takes 15 µs.

@@ -27,7 +27,6 @@ _PARTS: Final = {
 """What frames are, by a part of the path of their file (TensorFlow 2.21)."""
 _WITHOUT_WORK: Final = frozenset(("Const", "NoOp", "Placeholder"))
 _NAMED: Final = re.compile(r"(?:^|/)(?:(?P<tape>gradient_tape)|update_\d+(?:_\d+)*)/")
-_MOST_OPS: Final = 100_000
 _SEVERAL: Final = ""
 """Instead of a line, where ops have several."""
 _OF_ALL: Final = "\0"
@@ -41,7 +40,7 @@ def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
     with a slash and the calls that lead to it in front it is the name of one. Raises `NoAnswerError` where calls lead to too many ops.
     """
     found = _Found()
-    for call in calls_of(graphs, _is_own, _MOST_OPS):
+    for call in calls_of(graphs, _is_own):
         found.add(call)
     place: dict[str, int] = {}
     line_of = {
@@ -74,10 +73,8 @@ class _Found:
             self._of_graph[graph] = call, self._lines_of(call.ops)
         for op, line in zip(call.ops, self._of_graph[graph][1], strict=True):
             if line != _OF_ALL:
-                lines, path = (
-                    self._lines.setdefault(op.name, {}),
-                    "/".join(("", *call.path, op.name)),
-                )
+                lines = self._lines.setdefault(op.name, {})
+                path = "/".join(("", *call.path, op.name))
                 # Both branches of a condition have the same path.
                 lines[path] = line if lines.get(path, line) == line else _SEVERAL
 
@@ -85,8 +82,14 @@ class _Found:
         line_of: dict[str, str | None] = {}
         for op in ops:
             around = op.name.rpartition("/")[0]
-            if op.name not in line_of:
-                line_of[op.name] = line_of[around] if around in line_of else self._line(op)
+            if op.name not in line_of and around in line_of:
+                line_of[op.name] = line_of[around]
+            elif op.name not in line_of:
+                stack = op.traceback
+                # Replicas and layers of one kind have the same stack; a graph from a file has none.
+                if stack is not None and stack not in self._of_stack:
+                    self._of_stack[stack] = self._line_of_stack(stack)
+                line_of[op.name] = self._of_stack.get(stack)
             if op.type == "ReadVariableOp":
                 # `MatMul/ReadVariableOp` comes before `MatMul`, which asked for it.
                 line_of.setdefault(around, line_of[op.name])
@@ -148,13 +151,6 @@ class _Found:
                 return inside
             inside = frame.name
         return ""
-
-    def _line(self, op: Any) -> str | None:
-        stack = op.traceback
-        # TensorFlow may have read the graph from a file, or made it anew. Replicas and layers of one kind have the same stack.
-        if stack is not None and stack not in self._of_stack:
-            self._of_stack[stack] = self._line_of_stack(stack)
-        return self._of_stack.get(stack)
 
     def _line_of_stack(self, stack: Any) -> str | None:
         found: Any = None

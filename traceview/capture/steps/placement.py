@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from traceview.capture.sidecar.file import Facts, Sidecar, WindowListener, answers
-from traceview.capture.steps.callee import name_of_concrete
 from traceview.capture.steps.graphs import (
     count_ops,
     describe_flops,
@@ -21,7 +20,7 @@ from traceview.capture.steps.graphs import (
     traces,
     training_loop,
 )
-from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.observer import Observer, name_of_concrete
 from traceview.capture.steps.op_lines import describe_lines
 from traceview.capture.steps.step_inputs import Sizes, StepInputs
 
@@ -43,12 +42,10 @@ class PlacementListener(WindowListener):
             sidecar.add(group, values)
         single = {call["function"] for call in calls if call["count"] == 1}
         for each in described["placement"]["functions"]:
-            if each.get("training_loop") is not None and each["step"] in single:
-                loop = (
-                    f"one call of {each['step']} counts as one step, but runs a whole training loop inside its "
-                    f"graph ({each['training_loop']})"
-                )
-                sidecar.note("steps", loop)
+            step, loop = each["step"], each.get("training_loop")
+            if loop is not None and step in single:
+                runs = f"runs a whole training loop inside its graph ({loop})"
+                sidecar.note("steps", f"one call of {step} counts as one step, but {runs}")
 
     def finished(self) -> None:
         """Let go of the datasets, also where the profile failed."""
@@ -124,10 +121,7 @@ def _describe_function(made: Sequence[Any], uses: Iterable[_Use]) -> dict[str, A
 
 
 class _Use(NamedTuple):
-    """A variable on one device, as a graph uses it. `owner`: as the script knows it, however many devices mirror it.
-
-    `is_frozen`: a Keras model says that it is not trainable, which TensorFlow's own variable need not know.
-    """
+    """A variable on one device, as a graph uses it. `owner`: what the script knows; `is_frozen`: not trainable, says Keras."""
 
     variable: Any
     owner: Any
@@ -215,37 +209,29 @@ def describe_strategy(
             facts.missing["class"] = f"several strategies: {names}"
             return facts.as_group(), None
         if strategies:
-            facts.values["found_by"] = found_by
-            _describe(facts, strategies[0])
-            return facts.as_group(), strategies[0]
+            return {"found_by": found_by, **_described(strategies[0])}, strategies[0]
     facts.missing["class"] = "no strategy of tf.distribute is in use"
     return facts.as_group(), None
 
 
-def _describe(facts: Facts, strategy: Any) -> None:
-    def first_of(thing: Any, *names: str) -> Any:
-        values = (getattr(thing, name, None) for name in names)
-        return next((value for value in values if value is not None), None)
-
+def _described(strategy: Any) -> dict[str, Any]:
     extended = strategy.extended
-    facts.values["class"] = type(strategy).__name__
-    facts.ask("replicas", lambda: int(strategy.num_replicas_in_sync))
-    facts.ask("devices", lambda: list(extended.worker_devices))
-    facts.ask("parameter_devices", lambda: list(extended.parameter_devices))
     names = ("_cross_device_ops", "_inferred_cross_device_ops", "_collective_ops")
-    operations = first_of(extended, *names)
-    if operations is None:
-        facts.missing["cross_device_ops"] = "this strategy has no cross-device ops so far"
-        return
-    facts.values["cross_device_ops"] = type(operations).__name__
-    packs = first_of(operations, "_num_packs", "num_packs")
-    if packs is None:
-        facts.missing["packs"] = f"{type(operations).__name__} packs by bytes"
-    else:
-        facts.values["packs"] = int(packs)
-    options = first_of(operations, "_options") or first_of(extended, "_communication_options")
-    # 0: TensorFlow chooses.
-    facts.ask("bytes_per_pack", lambda: getattr(options, "bytes_per_pack", None))
+    found = (getattr(extended, name, None) for name in names)
+    operations = next((each for each in found if each is not None), None)
+    packs = getattr(operations, "_num_packs", getattr(operations, "num_packs", None))
+    options = getattr(operations, "_options", None)
+    options = options or (operations and getattr(extended, "_communication_options", None))
+    return answers({
+        "class": lambda: type(strategy).__name__,
+        "replicas": lambda: int(strategy.num_replicas_in_sync),
+        "devices": lambda: list(extended.worker_devices),
+        "parameter_devices": lambda: list(extended.parameter_devices),
+        "cross_device_ops": lambda: operations and type(operations).__name__,
+        "packs": lambda: packs and int(packs),
+        # 0: TensorFlow chooses.
+        "bytes_per_pack": lambda: getattr(options, "bytes_per_pack", None),
+    })  # fmt: skip
 
 
 def _in_memory() -> list[Any]:

@@ -31,7 +31,7 @@ Sizes = tuple[str, int, int | None]
 
 
 class StepInputs:
-    """What the recorded steps are given, until `forget`."""
+    """What the recorded steps are given, until `forget`; whatever that is, nothing is raised into the script."""
 
     def __init__(self) -> None:
         self._of_replicas: Counter[tuple[int, ...]] = Counter()
@@ -41,8 +41,6 @@ class StepInputs:
         # Datasets with the strategy that distributes them, or None, by their `id`.
         self._given: dict[int, tuple[Any, Any]] = {}
         self._asked: dict[int, tuple[Any, Any]] = {}
-
-    # Called by the hooks; whatever the script hands over, nothing may be raised
 
     def given(self, *arguments: object) -> None:
         """A recorded step is called with these."""
@@ -85,8 +83,6 @@ class StepInputs:
         self._given.clear()
         self._asked.clear()
 
-    # Results
-
     def strategies(self) -> list[Any]:
         """The strategies that distribute what the steps read."""
         sources = (*self._given.values(), *self._asked.values())
@@ -94,18 +90,19 @@ class StepInputs:
 
     def sizes(self, replicas: int, local_replicas: int) -> Sizes:
         """Examples of one step of `replicas`, of which this process runs `local_replicas`; raises `NoAnswerError`."""
-        reason = None
-        for way in ("given", "arguments", "asked"):
+        reasons: list[NoAnswerError] = []
+        ways: tuple[Callable[[], Sizes | None], ...] = (
+            lambda: _of_sources(self._given, replicas),
+            lambda: self._of_arguments(replicas, local_replicas),
+            lambda: _of_sources(self._asked, replicas),
+        )
+        for way in ways:
             try:
-                if way == "arguments":
-                    sizes = self._of_arguments(replicas, local_replicas)
-                else:
-                    sizes = _of_sources(self._given if way == "given" else self._asked, replicas)
-                if sizes is not None:
+                if sizes := way():
                     return sizes
             except NoAnswerError as absent:
-                reason = reason or absent
-        raise reason or NoAnswerError("no recorded step was given a tensor or an iterator")
+                reasons.append(absent)
+        raise [*reasons, NoAnswerError("no recorded step was given a tensor or an iterator")][0]
 
     def _of_arguments(self, replicas: int, local_replicas: int) -> Sizes | None:
         if self._of_replicas:

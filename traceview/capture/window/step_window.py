@@ -1,12 +1,13 @@
-"""Counts the steps of a run, decides when the profile starts and stops, and compares step times with the profiler and without.
+"""Reads the range of steps that a user asks for, counts the steps of a run, and decides when the profile starts and stops.
 
-A marker opens when the input of its step is first asked for and closes when the call returns. The profile itself
-starts at a call: that of the edge step, whose wait for input nobody asked about. Buffers of input fill while the first step is traced
-or the profile starts, so what is compared is without the wait for input.
+Only whole calls can be recorded, plus one edge call on each side: work of the step before may still be on the devices when the
+profile starts, and work of the last step when it stops. A marker opens when the input of its step is first asked for and closes
+when the call returns. The profile itself starts at a call: that of the edge step, whose wait for input nobody asked about.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,9 +17,62 @@ from threading import RLock
 from time import monotonic, perf_counter_ns
 from typing import Any, Final, Literal
 
-from traceview.base.errors import TraceviewError
+from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.process.own_threads import Ticker
-from traceview.capture.window.ranges import StepRange
+
+DEFAULT_STEPS: Final = "10:15"
+_RANGE: Final = re.compile(r"(\d{0,18})\s*:\s*(\d{1,18})", re.ASCII)
+_EXAMPLE: Final = "10:15 records steps 10 to 14"
+
+
+@dataclass(frozen=True)
+class StepRange:
+    """Steps `first` up to but not including `last`; the first step of a run is 0."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> StepRange:
+        """Read `10:15`; raises `UsageError` with the reason for anything else."""
+        match = _RANGE.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"--steps {text}: not a range A:B", hint=_EXAMPLE)
+        first, last = int(match[1] or 0), int(match[2])
+        return cls._checked(first, last, f"--steps {text}", f"--steps 1:{max(last, 2)}")
+
+    @classmethod
+    def of(cls, steps: range) -> StepRange:
+        """Read `range(10, 15)`; raises `UsageError` for a range that cannot be captured."""
+        hint = "range(10, 15) records steps 10 to 14"
+        wrong = UsageError(f"steps={steps!r} is not a range of steps", hint=hint)
+        if not isinstance(steps, range):
+            raise wrong
+        if steps.step != 1 or steps.start < 0:
+            raise wrong
+        return cls._checked(steps.start, steps.stop, str(steps), f"range(1, {max(steps.stop, 2)})")
+
+    @classmethod
+    def _checked(cls, first: int, last: int, shown: str, without_0: str) -> StepRange:
+        if first >= last:
+            raise UsageError(f"{shown}: an empty range", hint=f"the end is excluded: {_EXAMPLE}")
+        if first == 0:
+            reason = "it traces and compiles, and until it ends no step function is known"
+            raise UsageError(f"{shown}: step 0 cannot be captured: {reason}", hint=without_0)
+        return cls(first, last)
+
+    def __str__(self) -> str:
+        return f"{self.first}:{self.last}"
+
+    def overlaps(self, number: int, count: int) -> bool:
+        """Whether a call of `count` steps from `number` on holds a requested step."""
+        return number < self.last and number + count > self.first
+
+    def opens_at(self, number: int, count: int) -> bool:
+        """Whether the profile must run when this call begins: it or the next one holds a requested step; step 0 is no edge."""
+        if self.overlaps(number, count):
+            return True
+        return 0 < number < self.first and number + 2 * count > self.first
 
 
 @dataclass
@@ -26,8 +80,7 @@ class RecordedCall:
     """A call in the profile: `count` steps from `number` on; `begun_ns` by the monotonic clock.
 
     `input_ns`: from asking for the input to the call, 0 where the call itself asks. `is_edge`: it is no requested step, or
-    no step followed it in time. `is_traced`: a `tf.function` was traced in it. `error`: the class of the exception by which it
-    ended.
+    no step followed it in time. `error`: the class of the exception by which it ended.
     """
 
     number: int
@@ -102,12 +155,6 @@ class StepTimes:
         return f"overhead: {start}. Median step without its wait for input: {medians}"
 
 
-def longest_ns(before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> int:
-    """The longest of the same steps, with the Python up to the next one."""
-    followed = [*_followed([*before, *calls[:1]]), *_followed(calls[1:])]
-    return max([ns for _, ns in followed] + [call.ended_ns - call.begun_ns for call in calls])
-
-
 def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:
     """The calls that another one follows, without those that traced, and the nanoseconds between their beginnings."""
     pairs = pairwise(calls)
@@ -125,12 +172,7 @@ def _words(times: Sequence[float]) -> str:
 
 State = Literal["waiting", "recording", "closed"]
 _EDGE_TIMEOUT_NS: Final = 1_000_000_000
-_EDGE_TIMEOUT_STEPS: Final = 2
 """The profile stays open for the edge step at the end for a second, or twice the longest time between two steps."""
-_TICK_S: Final = 0.1
-"""How exactly that time is known: few looks in a window of seconds."""
-_TIMED_STEPS: Final = 51
-"""Unprofiled calls that are kept: the median of 50 is steady, and older ones are warm-up."""
 
 
 def is_end_of_data(error: BaseException) -> bool:
@@ -139,11 +181,7 @@ def is_end_of_data(error: BaseException) -> bool:
 
 
 class StepWindow:
-    """The part of a run in which `recording` records `steps`.
-
-    `recording` does what the window decides: it can `open` the profile, `synchronise` the devices, `close`, which keeps the
-    profile, and open a `marker`, which ends by `finish(number)`, None for no step. All of them may raise.
-    """
+    """The part of a run in which `recording` records `steps`: it can `open`, `synchronise`, `close`, and open a `marker`."""
 
     def __init__(
         self, steps: StepRange, recording: Any, clock_ns: Callable[[], int] = perf_counter_ns
@@ -171,11 +209,9 @@ class StepWindow:
         # recorded step, which does not pay for it.
         self._ticker = Ticker("edge-timeout", self._look_for_edge)
         self._lock = RLock()
-        self._before: deque[RecordedCall] = deque(maxlen=_TIMED_STEPS)
+        self._before: deque[RecordedCall] = deque(maxlen=51)
         self._is_late = False
         self._largest_count = 1
-
-    # Called by the hooks
 
     def input_begins(self) -> None:
         """The script asks for input: the step of that input begins here."""
@@ -254,8 +290,6 @@ class StepWindow:
         """A `tf.function` is being traced in the call that has begun."""
         self._is_traced = True
 
-    # Called where only the return of a call is seen
-
     def count_from(self, number: int) -> None:
         """The steps are other calls than those so far, and `number` of them have ended."""
         self.next_number = number
@@ -286,8 +320,6 @@ class StepWindow:
                 self.abandon()
                 self._close(is_synchronised=is_synchronised)
             self.state = "closed"
-
-    # Results
 
     @property
     def got(self) -> tuple[int, int] | None:
@@ -364,8 +396,11 @@ class StepWindow:
             self._wait_for_edge()
 
     def _wait_for_edge(self) -> None:
-        steps_ns = _EDGE_TIMEOUT_STEPS * longest_ns(self._before, self.calls)
-        self._edge_s = monotonic() + max(_EDGE_TIMEOUT_NS, steps_ns) / 1e9
+        # With the Python up to the next one.
+        followed = [*_followed([*self._before, *self.calls[:1]]), *_followed(self.calls[1:])]
+        own_ns = [call.ended_ns - call.begun_ns for call in self.calls]
+        longest_ns = max([ns for _, ns in followed] + own_ns)
+        self._edge_s = monotonic() + max(_EDGE_TIMEOUT_NS, 2 * longest_ns) / 1e9
 
     def _look_for_edge(self) -> float:
         # In a thread of its own: the script may be busy with anything but steps.
@@ -380,7 +415,7 @@ class StepWindow:
                         # Nothing shows where the last call ends; if it is the only one, it is better than nothing.
                         self.unfollowed, last.is_edge = last, True
                     self._close(is_synchronised=False)
-        return _TICK_S
+        return 0.1
 
     def _close(self, *, is_synchronised: bool = True) -> None:
         self._edge_s = None
