@@ -146,15 +146,6 @@ def test_an_interruption_before_the_window_is_called_one(start: Start, tmp_path:
     assert "the script was interrupted after 12 steps, before the window 20:25" in done.said[-1]
 
 
-def test_a_handler_of_the_script_stays(start: Start, tmp_path: Path) -> None:
-    handler = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
-    ends = TRAIN.replace("pass  # ENDS", "os.kill(os.getpid(), signal.SIGTERM)")
-    write(tmp_path, "train.py", handler + ends)
-    done = start(sys.executable, "train.py")
-    assert done.code == 9
-    assert done.captured().numbers() == [9, 10, 11]
-
-
 @pytest.mark.parametrize(
     ("value", "said"),
     [

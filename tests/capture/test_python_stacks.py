@@ -208,15 +208,6 @@ def test_a_switch_interval_that_the_script_sets_stays() -> None:
         sys.setswitchinterval(before)
 
 
-def test_a_signal_never_interrupts_the_script() -> None:
-    """Code that TensorFlow generates for the CPU does not stand signals."""
-    before = signal.getsignal(signal.SIGALRM)
-    timers: list[tuple[float, float]] = []
-    window_around(lambda: timers.append(signal.getitimer(signal.ITIMER_REAL)))
-    assert timers == [(0.0, 0.0)]
-    assert signal.getsignal(signal.SIGALRM) is before
-
-
 def test_no_finalizer_of_the_script_runs_in_the_sampling_thread() -> None:
     """Garbage is collected by the thread that makes one object too many."""
     threads: list[str] = []
@@ -509,10 +500,19 @@ def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
             True,
             "traceview/demo/training.py",
         ),
+        # An installed package that is the script, and an environment in the folder of the script.
+        ("/v/lib/python3.11/site-packages/job/train.py", True, "train.py"),
+        ("/home/me/job/.venv/lib/python3.11/site-packages/keras/src/x.py", False, "keras/src/x.py"),
+        ("/home/me/job/env/lib/python3.11/queue.py", False, "queue.py"),
     ],
 )
-def test_code_of_the_user_is_what_is_not_installed(file: str, is_user: bool, shown: str) -> None:
-    places = CodePlaces([Path("/home/me/job")])
+def test_code_of_the_user_is_what_is_not_installed(
+    file: str, is_user: bool, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "/env/" in file:
+        monkeypatch.setattr(sysconfig, "get_path", lambda _: "/home/me/job/env/lib/python3.11")
+    scripts = [Path("/home/me/job"), Path("/v/lib/python3.11/site-packages/job")]
+    places = CodePlaces(scripts)
     assert (places.is_user(file), places.shown(file)) == (is_user, shown)
 
 
@@ -528,31 +528,3 @@ def test_packages_that_were_installed_into_any_folder_are_no_code_of_the_user(
     is_installed = metadata.endswith(".dist-info")
     assert places.is_user(file) != is_installed
     assert places.shown(file) == ("numpy/lib.py" if is_installed else "lib.py")
-
-
-def test_an_installed_package_that_is_the_script_is_the_users() -> None:
-    places = CodePlaces([Path("/v/lib/python3.11/site-packages/job")])
-    file = "/v/lib/python3.11/site-packages/job/train.py"
-    assert (places.is_user(file), places.shown(file)) == (True, "train.py")
-
-
-@pytest.mark.parametrize(
-    ("file", "is_user", "shown"),
-    [
-        ("/home/me/job/train.py", True, "train.py"),
-        ("/home/me/job/models/resnet.py", True, "models/resnet.py"),
-        (
-            "/home/me/job/.venv/lib/python3.11/site-packages/keras/src/layer.py",
-            False,
-            "keras/src/layer.py",
-        ),
-        ("/home/me/job/env/lib/python3.11/queue.py", False, "queue.py"),
-    ],
-)
-def test_an_environment_in_the_folder_of_the_script_is_no_code_of_the_user(
-    file: str, is_user: bool, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    standard = "/home/me/job/env/lib/python3.11"
-    monkeypatch.setattr(sysconfig, "get_path", lambda _: standard)
-    places = CodePlaces([Path("/home/me/job")])
-    assert (places.is_user(file), places.shown(file)) == (is_user, shown)

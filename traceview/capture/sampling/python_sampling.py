@@ -41,8 +41,6 @@ MOST_STACKS: Final = 1 << 16
 MOST_FRAMES: Final = 64
 LARGEST_COST_RATIO: Final = 0.045
 """The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
-_FIRST_COST_NS: Final = 200_000
-"""Of the first round, in a process that has other things in its caches."""
 SOON_SECONDS: Final = 1e-4
 """The switch interval of Python while only the main thread runs Python: a tenth of the time between samples."""
 GOLDEN_RATIO: Final = 0.6180339887498949
@@ -127,8 +125,6 @@ def _line_of(code: CodeType, instruction: int) -> int:
     return known
 
 
-_LEAST_NS: Final = 100_000
-"""Young collections are shorter, and come after every few hundred new objects."""
 _ENABLE: Final = gc.enable
 _DISABLE: Final = gc.disable
 
@@ -186,7 +182,7 @@ class Collections:
         now_ns = time.time_ns()
         if phase == "start":
             self._started_ns = now_ns
-        elif self._started_ns and now_ns - self._started_ns >= _LEAST_NS:
+        elif self._started_ns and now_ns - self._started_ns >= 100_000:
             self.spans.append((self._started_ns, now_ns - self._started_ns, info["generation"]))
 
 
@@ -335,7 +331,7 @@ class PythonListener(WindowListener):
     def _rest(self) -> None:
         # With what falling asleep and waking up cost after the last sample, which is more than the sample itself.
         spent_ns = time.thread_time_ns()
-        cost_ns = spent_ns - self._spent_ns if self._round_count else _FIRST_COST_NS
+        cost_ns = spent_ns - self._spent_ns if self._round_count else 200_000
         self._spent_ns = spent_ns
         # After the next round this thread has taken the largest share of the time so far, at most, and since this round.
         due_ns = self._begun_ns + (spent_ns + cost_ns) / LARGEST_COST_RATIO

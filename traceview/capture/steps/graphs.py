@@ -254,8 +254,6 @@ _OTHER_FIRST: Final = frozenset(
     )
 )  # fmt: skip
 """Ops whose first dimension may be another than that of what they are given."""
-_LARGEST: Final = 1 << 53
-"""Readers of a sidecar take no larger number."""
 _Sizes: TypeAlias = "list[int] | None"
 _Shape: TypeAlias = Callable[[Any], _Sizes]
 _Count: TypeAlias = Callable[[Any, _Shape], int]
@@ -271,7 +269,7 @@ def describe_flops(graphs: Iterable[Any], examples: int | None) -> dict[str, int
             flops = None
             with suppress(TypeError, ValueError, IndexError, KeyError):
                 flops = _FLOPS_OF[op.type](op, partial(shapes.of, call))
-            flops = flops if flops and 0 < flops <= _LARGEST else None
+            flops = flops if flops and 0 < flops <= 1 << 53 else None
             for name in (name for each in _fused(op) for name in call.names_of(each)):
                 if name in found or len(found) < 20_000:
                     found[name] = flops if found.setdefault(name, flops) == flops else None

@@ -63,6 +63,7 @@ class _Found:
         self._of_graph: dict[int, tuple[Call, list[str | None]]] = {}
         """By graph its first call, and the lines of the ops."""
         self._of_stack: dict[Any, str | None] = {}
+        self._latest: dict[str, tuple[Any, str | None]] = {}
         self._code = CodePlaces()
         self._parts: dict[str, int] = {}
 
@@ -82,14 +83,8 @@ class _Found:
         line_of: dict[str, str | None] = {}
         for op in ops:
             around = op.name.rpartition("/")[0]
-            if op.name not in line_of and around in line_of:
-                line_of[op.name] = line_of[around]
-            elif op.name not in line_of:
-                stack = op.traceback
-                # Replicas and layers of one kind have the same stack; a graph from a file has none.
-                if stack is not None and stack not in self._of_stack:
-                    self._of_stack[stack] = self._line_of_stack(stack)
-                line_of[op.name] = self._of_stack.get(stack)
+            if op.name not in line_of:
+                line_of[op.name] = line_of[around] if around in line_of else self._line(op)
             if op.type == "ReadVariableOp":
                 # `MatMul/ReadVariableOp` comes before `MatMul`, which asked for it.
                 line_of.setdefault(around, line_of[op.name])
@@ -151,6 +146,16 @@ class _Found:
                 return inside
             inside = frame.name
         return ""
+
+    def _line(self, op: Any) -> str | None:
+        stack, latest = op.traceback, self._latest.get(op.type)
+        # Replicas and layers of one kind have the same stack, which takes less time to compare than to hash.
+        if latest is None or latest[0] != stack:
+            line = None if stack is None else self._of_stack.get(stack, _SEVERAL)
+            if line == _SEVERAL:
+                line = self._of_stack[stack] = self._line_of_stack(stack)
+            latest = self._latest[op.type] = stack, line
+        return latest[1]
 
     def _line_of_stack(self, stack: Any) -> str | None:
         found: Any = None
