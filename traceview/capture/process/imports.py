@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from threading import get_ident
@@ -46,16 +47,19 @@ class ImportWatch(MetaPathFinder):
         finally:
             self._searching.discard(thread)
         loader: Any = spec and spec.loader
-        if hasattr(loader, "exec_module"):
+        if hasattr(loader, "exec_module") and not isinstance(loader, type):
 
             def exec_module(module: ModuleType) -> None:
                 del loader.exec_module
                 loader.exec_module(module)
                 self._loaded(module)
 
-            loader.exec_module = exec_module
+            # A loader that lets nobody do that is left alone.
+            with suppress(AttributeError, TypeError):
+                loader.exec_module = exec_module
         return spec
 
     def _loaded(self, module: ModuleType) -> None:
-        self._names.discard(module.__name__)
-        self._imported(module)
+        if module.__name__ in self._names:
+            self._names.discard(module.__name__)
+            self._imported(module)

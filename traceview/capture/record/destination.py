@@ -211,7 +211,6 @@ _RENDEZVOUS_PREFIX: Final = f"{PRIVATE_PREFIX}cluster-"
 _LONGEST_APART_S: Final = 15 * 60
 """Workers that open the same window are at most a step and its compilation apart."""
 _COARSE_S: Final = 2
-"""The resolution of file times on the coarsest file system (FAT)."""
 _MOST_ATTEMPTS: Final = 100
 """Each is lost to another process that begins a capture at the same moment."""
 _MEETING: Final = re.compile(r"\d{1,9}", re.ASCII)

@@ -28,7 +28,6 @@ _PARTS: Final = {
 _WITHOUT_WORK: Final = frozenset(("Const", "NoOp", "Placeholder"))
 _NAMED: Final = re.compile(r"(?:^|/)(?:(?P<tape>gradient_tape)|update_\d+(?:_\d+)*)/")
 _SEVERAL: Final = ""
-"""Instead of a line, where ops have several."""
 _OF_ALL: Final = "\0"
 """Instead of a line, where an op was made for all replicas at once: it has that of its scope."""
 
