@@ -38,9 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.steps.observer import Observer
-from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.window.ranges import StepRange
-from traceview.capture.window.step_window import StepWindow
+from traceview.capture.window.step_window import StepRange, StepWindow
 
 CALLS = 300
 """Of one round, with hooks and without."""
@@ -183,7 +181,7 @@ def hooks(rounds: int) -> list[float]:
     costs = []
     for name, (show, step) in loops(tf).items():
         window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
-        observer = Observer(window, (), StepInputs())
+        observer = Observer(window, ())
 
         @contextmanager
         def hooked(observer: Observer = observer, show: Step = show) -> Iterator[None]:
@@ -203,7 +201,7 @@ def jax_hooks(rounds: int) -> list[float]:
     """The hooks of JAX; microseconds of a call."""
     jax = import_module("jax")
     jax_steps = import_module("traceview.capture.jax.steps")
-    jax_hooks = import_module("traceview.capture.jax.hooks")
+    jax_hooks = import_module("traceview.capture.jax.steps")
     weights, batch = jax.numpy.ones((32, 32)), jax.numpy.ones((8, 32))
     update = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w))
     window = StepWindow(StepRange(FAR, FAR + 1), Nothing())
@@ -310,7 +308,7 @@ def graphs(rounds: int) -> list[float]:
     described = {
         "values of a graph": ("graphs", "describe_values", ()),
         "lines of its ops": ("op_lines", "describe_lines", ()),
-        "operations of its products": ("graph_flops", "describe_flops", (32,)),
+        "operations of its products": ("graphs", "describe_flops", (32,)),
     }
     count = f"{len(traced.get_operations()):,} ops"
     for what, (module, function, rest) in described.items():

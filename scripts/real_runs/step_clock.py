@@ -25,7 +25,7 @@ from typing import Final
 
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.settings import Settings
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 
 STEPS: Final = 48
 WINDOW: Final = (8, 20)

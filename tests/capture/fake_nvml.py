@@ -37,6 +37,7 @@ class Nvml(NvmlModule):
     def __init__(self) -> None:
         super().__init__()
         self.is_open = False
+        self.bus_ids = BUS_IDS
         self.asked: dict[str, int] = {}
         self.processes: list[tuple[int, int | None]] = [(os.getpid(), 10**9)]
         self.uses: list[tuple[int, int, int]] = []
@@ -83,12 +84,10 @@ class Nvml(NvmlModule):
 
     def device_get_power_usage(self, handle: str) -> int:
         if handle == BUS_IDS[1]:
-            self._count("power of the second")
             raise NvmlError("Not Supported")
         return 651_250
 
     def device_get_compute_running_processes(self, handle: str) -> list[Any]:
-        self._count("processes")
         return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in self.processes]
 
     def device_get_graphics_running_processes(self, handle: str) -> list[Any]:

@@ -17,7 +17,7 @@ from traceview.capture.record.capture import Capture
 from traceview.capture.record.outcome import End
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.file import WindowListener
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 
 
 @dataclass

@@ -13,7 +13,7 @@ from tests.capture.fake_tensorflow import SCRIPT_START
 from tests.capture.in_process import Script, captured_scripts
 from tests.command import Command
 from traceview.base.errors import UsageError
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 from traceview.demo import run as demo_run
 from traceview.demo.run import Slowdown, demo_command
 from traceview.ledger.states import IDLE_STATES

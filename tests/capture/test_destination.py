@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ from typing import Any
 import pytest
 
 from traceview.base.errors import CaptureError
-from traceview.capture.record.destination import Destination, has_trace
-from traceview.capture.record.run_choice import RunChoice
+from traceview.capture.record.destination import Destination, RunChoice, has_trace
 from traceview.capture.sidecar.file import SCHEMA_VERSION, Sidecar
 
 
@@ -112,10 +110,14 @@ def test_the_output_folder_is_checked_first(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> str:
-        raise PermissionError(13, "Permission denied")
+    mkdir = Path.mkdir
 
-    monkeypatch.setattr("tempfile.mkdtemp", refused)
+    def refused(path: Path, *arguments: Any) -> None:
+        if path.parent.name == "new":
+            raise PermissionError(13, "Permission denied")
+        mkdir(path, *arguments)
+
+    monkeypatch.setattr(Path, "mkdir", refused)
     with pytest.raises(CaptureError, match="Permission denied"):
         prepared(tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
@@ -124,14 +126,15 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_folder_that_another_capture_removes_meanwhile_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = tempfile.mkdtemp
+    mkdir = Path.mkdir
 
-    def removed_once(**options: Any) -> str:
-        monkeypatch.setattr("tempfile.mkdtemp", make)
-        (tmp_path / "new").rmdir()
-        return str(make(**options))
+    def removed_once(path: Path, *arguments: Any) -> None:
+        if path.parent.name == "new":
+            monkeypatch.setattr(Path, "mkdir", mkdir)
+            (tmp_path / "new").rmdir()
+        mkdir(path, *arguments)
 
-    monkeypatch.setattr("tempfile.mkdtemp", removed_once)
+    monkeypatch.setattr(Path, "mkdir", removed_once)
     assert prepared(tmp_path / "new").private.is_dir()
 
 

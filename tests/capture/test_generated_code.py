@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.hang.threads import python_threads
+from traceview.capture.hang.watch import python_threads
 from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces
 from traceview.capture.sampling.python_sampling import Stacks
 

@@ -15,7 +15,7 @@ PROGRAM = """
 import json
 import tensorflow as tf
 from traceview.capture.steps import graphs as graph_values
-from traceview.capture.steps.graph_flops import describe_flops
+from traceview.capture.steps.graphs import describe_flops
 
 table = tf.random.normal([40, 40])
 weight = tf.Variable(tf.ones([40, 40]))

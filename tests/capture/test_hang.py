@@ -14,19 +14,20 @@ import pytest
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.stack_dump import FILE_PREFIX
-from traceview.capture.hang.threads import (
+from traceview.capture.hang.watch import (
+    HangWatch,
     KernelThread,
     Look,
+    Peers,
     PythonThread,
     Silence,
     described,
     python_threads,
 )
-from traceview.capture.hang.watch import HangWatch, Peers
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.record.capture import Capture as OfProcess
 from traceview.capture.record.settings import Settings
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 
 LOOP = """
 import time
@@ -167,23 +168,6 @@ def test_a_script_keeps_the_timer_that_it_uses(tmp_path: Path) -> None:
         silence.close()
     assert "Timeout" in (tmp_path / "own.txt").read_text()
     assert faulthandler.dump_traceback_later is original
-
-
-def test_empty_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    import socket
-
-    host = socket.gethostname()
-    names = [f"{host}-999999999-a", f"{host}-{os.getpid()}-a", "elsewhere-999999999-a"]
-    names.append(f"{host}-²-a")
-    for name in names:
-        (tmp_path / f"{FILE_PREFIX}{name}.txt").touch()
-    kept = tmp_path / f"{FILE_PREFIX}{host}-999999998-a.txt"
-    kept.write_text("stacks")
-    silence = Silence(tmp_path, 9)
-    silence.open()
-    silence.close()
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == sorted([kept.name, *(f"{FILE_PREFIX}{name}.txt" for name in names[1:])])
 
 
 # Workers

@@ -14,7 +14,7 @@ import pytest
 from tests.capture.conftest import Captured, environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.process.saying import VARIABLE
-from traceview.capture.sampling import nvml, python_sampling
+from traceview.capture.sampling import nvml
 
 TRAIN = (
     SCRIPT_START
@@ -107,7 +107,7 @@ def test_a_process_that_trains_captures_itself(start: Start) -> None:
     done = start(sys.executable, "train.py", "a")
     assert (done.code, done.out) == (0, "trained a\n")
     assert done.captured().numbers() == [*range(9, 16)]
-    assert done.captured().window["is_whole"]
+    assert done.captured().window["got"] == [10, 15]
     assert done.said[-1] == f"the trace is in {done.runs[0]}; the script goes on"
     assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
 
@@ -144,15 +144,6 @@ def test_an_interruption_before_the_window_is_called_one(start: Start, tmp_path:
     write(tmp_path, "train.py", TRAIN.replace("pass  # ENDS", "raise KeyboardInterrupt"))
     done = start(sys.executable, "train.py", value="--steps 20:25")
     assert "the script was interrupted after 12 steps, before the window 20:25" in done.said[-1]
-
-
-def test_a_handler_of_the_script_stays(start: Start, tmp_path: Path) -> None:
-    handler = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
-    ends = TRAIN.replace("pass  # ENDS", "os.kill(os.getpid(), signal.SIGTERM)")
-    write(tmp_path, "train.py", handler + ends)
-    done = start(sys.executable, "train.py")
-    assert done.code == 9
-    assert done.captured().numbers() == [9, 10, 11]
 
 
 @pytest.mark.parametrize(
@@ -331,7 +322,7 @@ def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
     assert [f["name"] for f in captured.sidecar["steps"]["functions"] if f["is_step"]] == [
         "evaluate"
     ]
-    assert captured.sidecar["python"]["reason"] == python_sampling.NOT_ASKED
+    assert "python" not in captured.sidecar
     assert captured.sidecar["outside_view"]["reason"] == nvml.NOT_ASKED
 
 

@@ -14,11 +14,13 @@ import pytest
 from tests.capture.conftest import CAPTURE, environment_with, run_together
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError
-from traceview.capture.record.destination import Destination
-from traceview.capture.record.run_choice import KEPT, RunChoice
-from traceview.capture.sidecar.cluster import Task, own_place, rank_of
+from traceview.capture.record.destination import KEPT, Destination, RunChoice
+from traceview.capture.sidecar.environment import own_place, rank_of
 
-CONFIG = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})
+CONFIG = (
+    '{"cluster": {"worker": ["me:hunter2@a:1", "b:1"], "ps": {"0": "c:1"}}, '
+    '"task": {"type": "worker", "index": "1"}}'
+)
 
 
 @pytest.mark.parametrize(
@@ -53,18 +55,20 @@ def test_ranks(environment: Mapping[str, str], rank: tuple[int, int] | None) -> 
     assert rank_of(environment) == rank
 
 
-def test_tf_config_comes_first() -> None:
-    place = own_place(
-        {"TF_CONFIG": CONFIG, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
-    )
+@pytest.mark.parametrize(
+    ("config", "group"),
+    [
+        (None, {"role": "rank", "index": 2}),
+        (CONFIG, {"role": "worker", "index": 1, "sizes": {"worker": 2, "ps": 1}}),
+    ],
+)
+def test_the_sidecar_has_the_place_without_addresses_and_tf_config_comes_first(
+    config: str | None, group: dict[str, Any]
+) -> None:
+    rank = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8"}
+    place = own_place(rank if config is None else {**rank, "TF_CONFIG": config})
     assert place is not None
-    assert place.task == Task("worker", 1)
-
-
-def test_the_sidecar_has_the_rank() -> None:
-    slurm = own_place({"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "8"})
-    assert slurm is not None
-    assert slurm.as_json() == {"role": "rank", "index": 2}
+    assert place.as_json() == group
 
 
 # Whole captures, with a TensorFlow that trains nothing

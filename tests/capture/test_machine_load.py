@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.sampling import processor_times as machine_load
-from traceview.capture.sampling.processor_times import MachineLoadListener
+from traceview.capture.sampling import processor_times
+from traceview.capture.sampling.processor_times import ProcessorTimesListener
 from traceview.capture.sidecar.file import Sidecar
 
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
@@ -21,8 +21,8 @@ def group(
 ) -> Mapping[str, Any] | None:
     """The group of a window that opens and closes at counters of these texts."""
     stat = folder / "stat"
-    monkeypatch.setattr(machine_load, "_STAT", stat)
-    sidecar, listener = Sidecar(), MachineLoadListener()
+    monkeypatch.setattr(processor_times, "_STAT", stat)
+    sidecar, listener = Sidecar(), ProcessorTimesListener()
     stat.write_text(before, encoding="ascii")
     listener.opened(sidecar)
     stat.write_text(after, encoding="ascii")

@@ -68,7 +68,7 @@ def test_a_module_runs_as_python_runs_it(folder: Path) -> None:
     [
         ("nosuch", "to run a module: traceview capture -m nosuch"),
         ("nosuch.py", "give the path of a Python file"),
-        ("--steps=3", "put options of traceview capture before the script"),
+        ("--steps=3", "give the path of a Python file; put options of traceview capture before it"),
     ],
 )
 def test_what_is_not_there_is_an_error(folder: Path, name: str, hint: str) -> None:

@@ -29,7 +29,6 @@ from tests.capture.conftest import environment_with, run_python
 from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sampling import python_sampling
 from traceview.capture.sampling.python_sampling import (
-    NOT_ASKED,
     UNKNOWN,
     PythonListener,
     ThreadClocks,
@@ -48,11 +47,11 @@ def nothing_is_left() -> Iterator[None]:
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def window_around(work: Callable[[], object], *, is_wanted: bool = True) -> Sidecar:
+def window_around(work: Callable[[], object]) -> Sidecar:
     """The sidecar after a window in which the main thread does `work`."""
     sidecar = Sidecar(state="recording")
     sidecar.add("clock", {"started": {"wall_ns": time.time_ns()}})
-    listener = PythonListener(is_wanted=is_wanted)
+    listener = PythonListener()
     listener.opening(sidecar)
     listener.opened(sidecar)
     work()
@@ -209,15 +208,6 @@ def test_a_switch_interval_that_the_script_sets_stays() -> None:
         sys.setswitchinterval(before)
 
 
-def test_a_signal_never_interrupts_the_script() -> None:
-    """Code that TensorFlow generates for the CPU does not stand signals."""
-    before = signal.getsignal(signal.SIGALRM)
-    timers: list[tuple[float, float]] = []
-    window_around(lambda: timers.append(signal.getitimer(signal.ITIMER_REAL)))
-    assert timers == [(0.0, 0.0)]
-    assert signal.getsignal(signal.SIGALRM) is before
-
-
 def test_no_finalizer_of_the_script_runs_in_the_sampling_thread() -> None:
     """Garbage is collected by the thread that makes one object too many."""
     threads: list[str] = []
@@ -323,11 +313,6 @@ def test_a_stack_ends_at_the_first_code_of_the_user() -> None:
     assert all(not line.endswith("*") for lines in inside for line in lines[:-1])
 
 
-def test_switched_off_nothing_runs_and_the_reason_is_said() -> None:
-    sidecar = window_around(lambda: time.sleep(0.01), is_wanted=False)
-    assert sidecar.groups["python"] == {"reason": NOT_ASKED}
-
-
 def test_a_window_of_milliseconds_costs_no_more_than_a_long_one() -> None:
     def work() -> None:
         time.sleep(0.006)
@@ -357,12 +342,12 @@ def test_a_profile_that_fails_ends_the_sampling() -> None:
 def test_an_error_of_the_sampler_is_a_problem_of_the_sidecar(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail() -> None:
+    def fail(_: object) -> None:
         raise RuntimeError("no frames")
 
-    monkeypatch.setattr(sys, "_current_frames", fail)
+    monkeypatch.setattr(PythonListener, "_sample", fail)
     group = window_around(lambda: time.sleep(0.02)).groups["python"]
-    assert group["problem"] == group["reason"] == "RuntimeError"
+    assert group["reason"] == "RuntimeError"
 
 
 def test_a_forked_child_keeps_nothing() -> None:
@@ -515,10 +500,19 @@ def test_a_thread_that_has_ended_is_not_asked_for_its_clock() -> None:
             True,
             "traceview/demo/training.py",
         ),
+        # An installed package that is the script, and an environment in the folder of the script.
+        ("/v/lib/python3.11/site-packages/job/train.py", True, "train.py"),
+        ("/home/me/job/.venv/lib/python3.11/site-packages/keras/src/x.py", False, "keras/src/x.py"),
+        ("/home/me/job/env/lib/python3.11/queue.py", False, "queue.py"),
     ],
 )
-def test_code_of_the_user_is_what_is_not_installed(file: str, is_user: bool, shown: str) -> None:
-    places = CodePlaces([Path("/home/me/job")])
+def test_code_of_the_user_is_what_is_not_installed(
+    file: str, is_user: bool, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "/env/" in file:
+        monkeypatch.setattr(sysconfig, "get_path", lambda _: "/home/me/job/env/lib/python3.11")
+    scripts = [Path("/home/me/job"), Path("/v/lib/python3.11/site-packages/job")]
+    places = CodePlaces(scripts)
     assert (places.is_user(file), places.shown(file)) == (is_user, shown)
 
 
@@ -534,31 +528,3 @@ def test_packages_that_were_installed_into_any_folder_are_no_code_of_the_user(
     is_installed = metadata.endswith(".dist-info")
     assert places.is_user(file) != is_installed
     assert places.shown(file) == ("numpy/lib.py" if is_installed else "lib.py")
-
-
-def test_an_installed_package_that_is_the_script_is_the_users() -> None:
-    places = CodePlaces([Path("/v/lib/python3.11/site-packages/job")])
-    file = "/v/lib/python3.11/site-packages/job/train.py"
-    assert (places.is_user(file), places.shown(file)) == (True, "train.py")
-
-
-@pytest.mark.parametrize(
-    ("file", "is_user", "shown"),
-    [
-        ("/home/me/job/train.py", True, "train.py"),
-        ("/home/me/job/models/resnet.py", True, "models/resnet.py"),
-        (
-            "/home/me/job/.venv/lib/python3.11/site-packages/keras/src/layer.py",
-            False,
-            "keras/src/layer.py",
-        ),
-        ("/home/me/job/env/lib/python3.11/queue.py", False, "queue.py"),
-    ],
-)
-def test_an_environment_in_the_folder_of_the_script_is_no_code_of_the_user(
-    file: str, is_user: bool, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    standard = "/home/me/job/env/lib/python3.11"
-    monkeypatch.setattr(sysconfig, "get_path", lambda _: standard)
-    places = CodePlaces([Path("/home/me/job")])
-    assert (places.is_user(file), places.shown(file)) == (is_user, shown)

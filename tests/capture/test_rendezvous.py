@@ -13,13 +13,18 @@ import pytest
 from tests.capture.conftest import Capture
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture.record import run_choice as module
+from traceview.capture.record import destination as module
 from traceview.capture.record.capture import Capture as OfProcess
-from traceview.capture.record.destination import Destination, run_name
-from traceview.capture.record.run_choice import Rendezvous, RunChoice, process_age
+from traceview.capture.record.destination import (
+    Destination,
+    Rendezvous,
+    RunChoice,
+    process_age,
+    run_name,
+)
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.cluster import Place, Task, place_of
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.sidecar.environment import Place, Task, place_of
+from traceview.capture.window.step_window import StepRange
 from traceview.trace.reading.locate import find_runs
 
 WINDOW = StepRange(10, 15)
@@ -153,19 +158,6 @@ def test_a_folder_without_links_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OSError, match="not supported"):
         meet(tmp_path, 0)
     assert runs(tmp_path) == []
-
-
-def test_what_is_old_goes_and_what_is_new_stays(tmp_path: Path) -> None:
-    meet(tmp_path, 0, addresses=["gone:1", "gone:2"])
-    gone = made(tmp_path).parent
-    meet(tmp_path, 0)
-    (own,) = set(tmp_path.glob(".traceview-cluster-*")) - {gone}
-    for path in (*gone.iterdir(), gone, *own.iterdir()):
-        aged(path, module._FORGOTTEN_S + 60)
-    newest = meet(tmp_path, 0)
-    assert newest.number == 2
-    assert sorted(path.name for path in own.iterdir()) == ["2", "2.w0"]
-    assert not gone.exists()
 
 
 def test_the_age_of_a_process() -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from traceview.base.errors import CaptureError
-from traceview.capture.window.ranges import StepRange
-from traceview.capture.window.step_window import StepWindow
+from traceview.capture.window.step_window import StepRange, StepWindow
 
 
 @dataclass
@@ -51,11 +50,8 @@ class Log:
 class LogMarker:
     events: list[str]
 
-    def finish(self, number: int) -> None:
-        self.events.append(f"{number}]")
-
-    def abandon(self) -> None:
-        self.events.append("x]")
+    def finish(self, number: int | None) -> None:
+        self.events.append("x]" if number is None else f"{number}]")
 
 
 @dataclass
@@ -133,9 +129,8 @@ def test_step_times_leave_out_tracing_and_the_start(loop: Make) -> None:
     run.steps(1, cost=900)  # 7 is traced again
     run.steps(1, cost=15)
     times = run.window.times()
-    assert (times.unprofiled.ns, times.unprofiled.count, times.step_ns) == (10, 4, 20)
-    assert (times.profiled.ns, times.profiled.count) == (15, 1)
-    assert times.ratio is None  # one step is no median
+    assert (times.unprofiled, times.profiled, times.step_ns) == ([10] * 4, [15], 20)
+    assert times.ratios is None  # one step is no median
     assert [call.number for call in run.window.calls if call.is_traced] == [7]
 
 
@@ -179,7 +174,7 @@ def test_the_wait_for_a_following_step_is_as_long_as_the_python_between_steps(
     time.sleep(0.15)
     assert run.window.state == "recording"
     run.steps(1)
-    assert run.window.is_whole
+    assert run.window.got == (6, 8)
 
 
 def test_the_end_of_the_data_behind_the_last_step_ends_the_profile_soon(

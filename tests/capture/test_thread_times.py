@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.sampling.processor_times import ThreadTimesListener
+from traceview.capture.sampling.processor_times import ProcessorTimesListener
 from traceview.capture.sidecar.file import Sidecar
 from traceview.trace.sidecar.sidecar import ThreadsRecord, ThreadTimes, thread_times
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def noted(during: Any) -> ThreadTimes:
-    sidecar, listener = Sidecar(state="recording"), ThreadTimesListener()
+    sidecar, listener = Sidecar(state="recording"), ProcessorTimesListener()
     listener.opened(sidecar)
     try:
         during()
@@ -89,7 +89,7 @@ def test_no_descriptor_stays_open() -> None:
 
 def test_a_fork_has_no_clocks() -> None:
     """The thread that notes is not in it."""
-    listener, sidecar = ThreadTimesListener(), Sidecar(state="recording")
+    listener, sidecar = ProcessorTimesListener(), Sidecar(state="recording")
     listener.opened(sidecar)
     child = os.fork()
     if not child:
@@ -102,7 +102,7 @@ def test_a_fork_has_no_clocks() -> None:
 
 
 def test_it_can_be_ended_twice_and_begin_again() -> None:
-    listener = ThreadTimesListener()
+    listener = ProcessorTimesListener()
     for _ in range(2):
         sidecar = Sidecar(state="recording")
         listener.opened(sidecar)

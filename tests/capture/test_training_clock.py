@@ -10,9 +10,7 @@ import pytest
 
 from traceview.capture.record.outcome import no_step_watch
 from traceview.capture.steps.observer import Observer
-from traceview.capture.steps.step_inputs import StepInputs
-from traceview.capture.window.ranges import StepRange
-from traceview.capture.window.step_window import StepWindow
+from traceview.capture.window.step_window import StepRange, StepWindow
 
 NO_STEP = 0.2
 
@@ -29,7 +27,7 @@ class Scene:
         self.said: list[str] = []
         recording: Any = Nothing()
         self.window = StepWindow(StepRange(10, 15), recording)
-        self.observer = Observer(self.window, (), StepInputs())
+        self.observer = Observer(self.window, ())
         self.clock = no_step_watch(self.window, self.observer, self.said.append, NO_STEP)
 
     def function(self) -> None:

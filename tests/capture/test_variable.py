@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.capture.record.settings import Settings, option_names
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.record import settings
+from traceview.capture.record.settings import Settings
+from traceview.capture.window.step_window import StepRange
 from traceview.cli.app import app
 
 NOT_BELOW_A_LAUNCHER = {
@@ -27,7 +28,8 @@ def test_the_variable_takes_the_options_of_the_command() -> None:
     names = {
         name for option in command.params for name in (*option.opts, *option.secondary_opts)
     } - NOT_BELOW_A_LAUNCHER
-    assert {name for name in names if name.startswith("-")} == option_names()
+    read = {name for action in settings._parser()._actions for name in action.option_strings}
+    assert {name for name in names if name.startswith("-")} == read - {"--launch"}
 
 
 def test_defaults_are_those_of_the_command() -> None:
@@ -66,7 +68,7 @@ def test_a_launcher_passes_absolute_folders(
         ("--steps 1OO:110", "--steps 1OO:110: not a range A:B"),
         ("--steps 0:3", "step 0 cannot be captured"),
         ("--out 'logs", "no closing quotation"),
-        ("--run ../x", "the name must not be a path"),
+        ("--run ../x", "run '../x': give a plain name"),
         ("--on-hang soon", "--on-hang soon: not a duration"),
         ("--on-hang 169h", "--on-hang 169h: must be between 1 ms and 168 hours"),
         ("--without sync", "--without sync: no such choice"),

@@ -21,7 +21,7 @@ from scripts.xspace import XSpace
 from tests.capture.conftest import QUIET, run_together
 from tests.capture.recorded_markers import markers_of
 from tests.oracle import run_answer
-from traceview.capture.sidecar.cluster import STOP_RISK
+from traceview.capture.sidecar.environment import STOP_RISK
 from traceview.trace.reading.locate import find_runs
 
 pytestmark = [

@@ -20,13 +20,13 @@ from traceview.capture.record.capture import Capture, framework_in_use
 from traceview.capture.record.destination import output_folder
 from traceview.capture.record.outcome import End, shortcomings
 from traceview.capture.record.settings import Settings
-from traceview.capture.steps.callee import name_of_model
 from traceview.capture.steps.hooks import INPUT_PLACES, Place
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.steps.observer import name_of_model
+from traceview.capture.window.step_window import StepRange
 
 
 class CaptureWarning(UserWarning):
-    """A capture in a training loop recorded less than requested, or nothing. The loop itself goes on."""
+    """A capture in a training loop recorded less than requested, or nothing."""
 
 
 class Session:
@@ -42,10 +42,7 @@ class Session:
 
     @contextmanager
     def step(self, number: int) -> Iterator[None]:
-        """Step `number` of the loop. Fetch the batch inside, so that the wait for input belongs to the step.
-
-        Outside the window this only counts.
-        """
+        """Step `number` of the loop. Fetch the batch inside, so that the wait for input belongs to the step."""
         window = self._watch.window
         window.next_number = number
         window.begin()
@@ -77,12 +74,9 @@ def capture_steps(
                 with session.step(number):
                     train_step(next(iterator))
 
-    Outside the window this costs a few microseconds. `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python
-    stacks of the threads; `source` keeps the line that made each op.
-    One more step is recorded on each side where there is one, marked as edge in the sidecar. `session.run` is
-    the folder of the trace, None if nothing was recorded. A capture that records less than requested is a
-    `CaptureWarning` and no error, because training matters more than its profile.
-    `run` names the run; by default the workers of the cluster in TF_CONFIG share one.
+    `nvml` samples clocks, power and load of the GPUs in the window, `python` the Python stacks of the threads; `source` keeps
+    the line that made each op. `session.run` is the folder of the trace, None if nothing was recorded. A capture that records
+    less than requested is a `CaptureWarning`. `run` names the run; by default the workers of the cluster in TF_CONFIG share one.
 
     Raises `UsageError` for a range that is empty or holds step 0, or a run name that cannot name a folder;
     `CaptureError` if `logdir` cannot be written or the run has this trace already.
@@ -106,7 +100,6 @@ def keras_callback(
 
         model.fit(dataset, epochs=3, callbacks=[traceview.keras_callback("logs", range(10, 15))])
 
-    With `steps_per_execution=k` a call runs k steps, and whole calls are recorded.
     `keras` is the Keras of the model, by default `tf.keras`, or `keras` where JAX is imported and TensorFlow is not. The other arguments and the errors are those of
     `capture_steps`; `CaptureError` comes when `fit` begins.
     """
@@ -144,9 +137,7 @@ class _StepCapture:
         fit = next((frame for frame in frames if frame.f_code.co_name == "fit"), None)
 
         def look() -> None:
-            """Close the window where `fit` has ended by an exception: Keras calls nothing then. An exception that is kept
-            keeps the frame alive, but not on the stack.
-            """
+            """Close the window where `fit` has ended by an exception: Keras calls nothing then."""
             if fit is not None and fit not in callers(sys._current_frames().get(thread)):
                 self._close()
 
@@ -164,7 +155,6 @@ class _StepCapture:
 def _settings(
     logdir: str | PathLike[str], steps: range, run: str | None, **parts: bool
 ) -> Settings:
-    """`parts`: which of `PARTS` are wanted."""
     without = frozenset(part for part, is_wanted in parts.items() if not is_wanted)
     return Settings(output_folder(logdir), StepRange.of(steps), run, without)
 
@@ -184,8 +174,9 @@ def _watched(
     finally:
         watch.finish(end)
         window = watch.window
-        reason = "; ".join(window.failures) or (
-            f"the last step of the loop was {window.next_number - 1}, and no step was in the window {window.steps}"
+        last = f"the last step of the loop was {window.next_number - 1}"
+        reason = (
+            "; ".join(window.failures) or f"{last}, and no step was in the window {window.steps}"
         )
         nothing = (f"nothing was captured: {reason}",)
         lacks = shortcomings(window, watch.sidecar, watch.observer)
@@ -194,18 +185,8 @@ def _watched(
 
 
 def _warner() -> Callable[[str], None]:
-    """What warns at the line of the user's code that runs; without one, at the line that makes the capture."""
-    made_at = _line_of_user() or ("traceview", 1)
-
-    def warn(text: str) -> None:
-        text = text.removeprefix("note: ")
-        warnings.warn_explicit(text, CaptureWarning, *(_line_of_user() or made_at))
-
-    return warn
-
-
-def _line_of_user() -> tuple[str, int] | None:
-    """The file and line of the user's code that runs in this thread, the innermost one."""
+    """What warns at the line of the user's code that makes the capture."""
     places = CodePlaces()
     lines = ((frame.f_code.co_filename, frame.f_lineno) for frame in callers(sys._getframe(1)))
-    return next((line for line in lines if places.is_user(line[0])), None)
+    line = next((line for line in lines if places.is_user(line[0])), ("traceview", 1))
+    return lambda text: warnings.warn_explicit(text.removeprefix("note: "), CaptureWarning, *line)

@@ -1,8 +1,4 @@
-"""Checks the framework that a script imports, its GPUs, a profile of it, and the folder of the traces.
-
-The profile is one of a product on each device, in another process: whether CUPTI loads, whether the driver permits profiles and
-whether another tool is in the way need not be guessed then.
-"""
+"""Checks the framework that a script imports, its GPUs, a profile of a product on each in another process, and the folder of traces."""
 
 from __future__ import annotations
 
@@ -29,7 +25,6 @@ _GPU_PACKAGES: Final = {
     "tensorflow": "pip install 'tensorflow[and-cuda]'",
     "jax": "pip install 'jax[cuda12]'",
 }
-"""What installs each with all that it needs for GPUs."""
 _IMPORTS: Final = {
     "tensorflow": re.compile(r"^\s*(?:import|from)\s+(?:tensorflow|keras|tf_keras)\b", re.M),
     "jax": re.compile(r"^\s*(?:import|from)\s+(?:jax|flax|optax|equinox)\b", re.M),
@@ -38,13 +33,7 @@ _AS_TEXT: Final[dict[str, Any]] = {
     "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"
 }  # fmt: skip
 _LIST_GPUS: Final = ("nvidia-smi", "-L")
-_LIST_TIMEOUT_S: Final = 20
-"""Without the persistence mode the driver is loaded first, which takes seconds per GPU."""
-_TRIAL_TIMEOUT_S: Final = 120.0
-"""Importing TensorFlow takes up to ten seconds, from a cold network file system several times as long."""
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
-COMFORTABLE_BYTES: Final = 1 << 30
-"""Room for several captures: a trace at the tracer's limits has about 100 MB."""
 _MARK: Final = "traceview-trial:"
 _START: Final = f"""
 import json, sys
@@ -85,15 +74,10 @@ _REASONS: Final = re.compile(
     re.I,
 )
 """Lines of the log that say why no GPU is seen or recorded (tsl/platform, stream_executor/cuda, profiler/backends/gpu)."""
-_MOST_REASONS: Final = 3
 
 
 class Check(NamedTuple):
-    """The result of one check: what the machine has, and how to fix it.
-
-    `failed`: a capture here would fail, or lack its main content. `warning`: it may, or its numbers would mislead.
-    `not applicable`: there is nothing to check here.
-    """
+    """The result of one check. `failed`: a capture would fail, or lack its main content; `warning`: it may, or its numbers mislead."""
 
     name: str
     status: Literal["ok", "warning", "failed", "not applicable"]
@@ -102,10 +86,9 @@ class Check(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What the process answered that records a profile.
+    """What the process answered that records a profile: an empty `version` where the import failed, and a `reason` of its log.
 
-    `version`: empty where the import failed. `gpus`: how many the framework sees; `recorded_gpus`: how many have events in
-    the trace. `has_events`: whether it has any. `reason`: why something is missing, as far as the log says.
+    `gpus`: how many the framework sees; `recorded_gpus`: how many have events in the trace. `has_events`: whether it has any.
     """
 
     version: str = ""
@@ -116,11 +99,7 @@ class Trial(NamedTuple):
 
 
 def examine(script: Path | None, out: Path) -> Iterator[Check]:
-    """Run every check.
-
-    The framework of the script is imported in another process, which records a profile (4 to 15 s). The script is read and
-    never run. A problem is a failed check, never an error.
-    """
+    """Run every check, which takes 4 to 15 s. The script is read and never run. A problem is a failed check, never an error."""
     text = ""
     if script is not None:
         file = script / "__main__.py" if script.is_dir() else script
@@ -153,9 +132,7 @@ def check_framework(framework: str, installed: Mapping[str, str], trial: Trial) 
     oldest, newest = _TESTED[framework]
     if not installed:
         detail = f"not installed for {sys.executable}"
-        fix = (
-            f"install {name} there, or traceview where {name} is; `traceview analyze` needs neither"
-        )
+        fix = f"install {name} there, or traceview where {name} is"
         return Check(framework, "failed", detail, fix)
     if not trial.version:
         detail = f"{packages}: the import fails: {trial.reason}"
@@ -177,23 +154,17 @@ def check_gpus(framework: str, trial: Trial) -> Check:
     count = 0
     try:
         done = subprocess.run(
-            _LIST_GPUS, stderr=subprocess.STDOUT, timeout=_LIST_TIMEOUT_S, check=True, **_AS_TEXT
+            _LIST_GPUS, stderr=subprocess.STDOUT, timeout=20, check=True, **_AS_TEXT
         )
         count = sum(line.startswith("GPU ") for line in done.stdout.splitlines())
     except FileNotFoundError:
         if not trial.gpus:
             detail = "no NVIDIA GPU: nvidia-smi is not installed"
-            fix = (
-                "none needed to train on the CPU: the trace then has host events but no GPU rows. In a container: "
-                "docker run --gpus all"
-            )
+            fix = "none needed to train on the CPU; in a container: docker run --gpus all"
             return Check("gpus", "warning", detail, fix)
     except (OSError, subprocess.SubprocessError) as error:
         detail = f"nvidia-smi: {getattr(error, 'stdout', '') or error}"
-        fix = (
-            "run nvidia-smi: the driver and its library may not match (restart the machine, or start the container with "
-            "GPUs)"
-        )
+        fix = "restart the machine, or the container with GPUs: driver and library may not match"
         return Check("gpus", "failed", detail, fix)
     if not trial.version:
         return Check("gpus", "ok", f"{count} by nvidia-smi ({framework} could not be asked)")
@@ -238,20 +209,18 @@ def check_output(out: Path) -> Check:
         return Check("output", "failed", error.message, error.hint or "choose another --out")
     finally:
         destination.clean()
+    is_small = free < 1 << 30
     detail = f"{out} can be written, {free / 1e9:.1f} GB free"
-    if free < COMFORTABLE_BYTES:
-        fix = "free some space: a trace may need more than 100 MB"
-        return Check("output", "warning", detail, fix)
-    return Check("output", "ok", detail)
+    fix = "free some space: a trace may need more than 100 MB" if is_small else ""
+    return Check("output", "warning" if is_small else "ok", detail, fix)
 
 
 def try_profile(
-    framework: str, *, program: Sequence[str] | None = None, timeout_s: float = _TRIAL_TIMEOUT_S
+    framework: str, *, program: Sequence[str] | None = None, timeout_s: float = 120.0
 ) -> Trial:
     """Import `framework` in another process, and profile it there; never raises. `program`: what does it instead."""
     program = program or (sys.executable, "-c", _START + _PROGRAMS[framework])
-    variables = {**os.environ, **_ENVIRONMENT}
-    variables.pop(VARIABLE, None)
+    variables = {**os.environ, **_ENVIRONMENT, VARIABLE: ""}
     with tempfile.TemporaryDirectory(prefix="traceview-check-") as folder:
         try:
             command, pipe = [*program, folder], subprocess.PIPE
@@ -260,8 +229,6 @@ def try_profile(
             )
         except subprocess.TimeoutExpired:
             return Trial(reason=f"importing it and one profile took longer than {timeout_s:g} s")
-        except OSError as error:
-            return Trial(reason=f"no process could be started for it: {error}")
         return _answer(done.stdout, done.stderr.splitlines(), done.returncode, Path(folder))
 
 
@@ -270,7 +237,7 @@ def _answer(out: str, lines: Sequence[str], code: int, folder: Path) -> Trial:
     reasons = dict.fromkeys(
         line.partition("] ")[2] or line for line in lines if _REASONS.search(line)
     )
-    reason = "; ".join(list(reasons)[:_MOST_REASONS])
+    reason = "; ".join(list(reasons)[:3])
     if code:
         ending = f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
         reason = reason or (lines[-1] if lines and code > 0 else ending)

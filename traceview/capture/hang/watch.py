@@ -1,55 +1,276 @@
 """Watches in a thread of its own whether steps end, and writes a report where none has for too long.
 
-The thread only reads: the count of steps, the call that runs, stacks, `/proc`, NVML. The training is not touched, and goes
-on if it can; then the report is completed. Each hang has one report.
+Each hang has one report, which is completed if the training goes on. It names what threads do: two looks a moment apart, at Python
+stacks and at what `/proc/self/task` (proc(5)) says each thread waits for.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import platform
 import socket
+import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import get_native_id
-from typing import Any, Final
+from time import monotonic_ns
+from types import FrameType
+from typing import IO, Any, Final, NamedTuple
 
+from traceview.base.stack_dump import FILE_PREFIX
 from traceview.base.version import VERSION
-from traceview.capture.hang import threads
-from traceview.capture.process.own_threads import Ticker
-from traceview.capture.process.python_code import CodePlaces
+from traceview.capture.process.around import NATIVE, Patches
+from traceview.capture.process.own_threads import OWN_THREADS, Ticker, own_thread
+from traceview.capture.process.python_code import CodePlaces, callers
 from traceview.capture.record.capture import Capture
-from traceview.capture.record.run_choice import Rendezvous
-from traceview.capture.sidecar.cluster import Place, Task, own_place
-from traceview.capture.sidecar.file import reason_of, write_whole
-from traceview.capture.sidecar.gpu_libraries import opened_nvml
+from traceview.capture.record.destination import Rendezvous
+from traceview.capture.sidecar.environment import Place, Task, handles, opened_nvml, own_place
+from traceview.capture.sidecar.file import reason_of, stat_fields, write_whole
 from traceview.capture.steps.graphs import ops_within, traces
-from traceview.capture.window.ranges import StepRange
+from traceview.capture.window.step_window import StepRange
 
-_PYTHON: Final = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
+MOST_FRAMES: Final = 60
+MOST_THREADS: Final = 200
+_COMPUTES: Final = 0.05
+"""Share of a core from which on a thread computes, whatever it waits for while it is looked at: as a look holds Python's
+lock, a thread that runs Python always waits for that."""
+_SWITCHES_PER_S: Final = 50
+"""A thread that is woken more often hands work to others, as a loop of operations does; one that hangs sleeps on."""
+_CALLS: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = {
+    "x86_64": {
+        "lock": (202,),
+        "sleep": (35, 230),
+        "poll": (7, 23, 232, 270, 271, 281),
+        "read": (0, 17, 19, 45, 47, 43, 288),
+        "write": (1, 18, 20, 44, 46, 74, 75, 162, 306),
+        "child": (61, 247),
+    },
+    "aarch64": {
+        "lock": (98,),
+        "sleep": (101, 115),
+        "poll": (22, 72, 73),
+        "read": (63, 65, 67, 207, 212, 202, 242),
+        "write": (64, 66, 68, 206, 211, 81, 82, 83, 267),
+        "child": (95, 260),
+    },
+}
+"""Numbers of system calls by what a thread in them does, as in the kernel's tables (`unistd_64.h`, `unistd.h`)."""
+_STATES: Final = {"R": "computing", "D": "disk", "T": "stopped", "t": "stopped"}
+
+
+class KernelThread(NamedTuple):
+    """A thread as the kernel lists it: what it waits for, its processor time so far, and how often it went to sleep."""
+
+    wait: str
+    cpu_ns: int
+    switches: int
+
+
+class PythonThread(NamedTuple):
+    """A thread with a Python stack, the innermost line first. `native_id`: None unless Python started it."""
+
+    ident: int
+    name: str
+    native_id: int | None
+    frames: tuple[str, ...]
+    user_line: str | None
+
+
+class Look(NamedTuple):
+    """Everything at one moment, by the monotonic clock; kernel threads by their number."""
+
+    t_ns: int
+    python: tuple[PythonThread, ...]
+    kernel: Mapping[int, KernelThread]
+
+
+def look(places: CodePlaces) -> Look:
+    """Look now."""
+    return Look(monotonic_ns(), tuple(python_threads(places)), _kernel_threads())
+
+
+def python_threads(places: CodePlaces) -> Iterator[PythonThread]:
+    """The Python stack of every thread but ours, the main thread first."""
+    main = threading.main_thread().ident
+    # Not `threading.enumerate`: its lock may be what the process hangs on.
+    known: dict[int, Any] = dict(getattr(threading, "_active", {}))
+    frames = sys._current_frames()
+    for ident in sorted(frames, key=lambda ident: (ident != main, ident))[:MOST_THREADS]:
+        thread = known.get(ident)
+        name = str(getattr(thread, "name", "")) or "thread of a library"
+        lines, user_line = _stack(places, frames[ident])
+        if lines and not name.startswith(OWN_THREADS):
+            number = os.getpid() if ident == main else None
+            native_id = getattr(thread, "native_id", None) or number
+            yield PythonThread(ident, name, native_id, tuple(lines[:MOST_FRAMES]), user_line)
+
+
+def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], str | None]:
+    """The lines of a stack without frames of traceview, and the innermost in code of the user; of those of an import the innermost."""
+    lines: list[str] = []
+    user_line = None
+    for frame in callers(innermost):
+        is_import = bool(lines) and frame.f_code.co_filename.startswith("<frozen importlib")
+        origin = places.origin_of(frame.f_code)
+        if not is_import and origin.kind != "own":
+            line = f"{origin.file}:{origin.line_of(frame.f_lineno)} in {origin.function}"
+            if user_line is None and origin.kind == "user":
+                user_line = line
+            lines.append(line)
+    return lines, user_line
+
+
+def _kernel_threads() -> dict[int, KernelThread]:
+    threads: dict[int, KernelThread] = {}
+    for folder in Path("/proc/self/task").glob("*"):
+        # A thread may end meanwhile.
+        with suppress(OSError, IndexError, ValueError):
+            fields = stat_fields(folder)
+            cpu_ns = (int(fields[11]) + int(fields[12])) * 10**9 // os.sysconf("SC_CLK_TCK")
+            status = (folder / "status").read_text("utf-8", "replace")
+            switches = status.partition("\nvoluntary_ctxt_switches:")[2].partition("\n")[0]
+            wait = _STATES.get(fields[0]) or _wait(folder)
+            threads[int(folder.name)] = KernelThread(wait, cpu_ns, int(switches or 0))
+    return threads
+
+
+def _wait(folder: Path) -> str:
+    try:
+        first = (folder / "syscall").read_text("ascii", "replace").partition(" ")[0]
+    except OSError:
+        return "other"
+    calls = _CALLS.get(platform.machine(), {}).items()
+    return next((wait for wait, numbers in calls if first in map(str, numbers)), "other")
+
+
+def described(first: Look, second: Look, *, without: int | None = None) -> dict[str, Any]:
+    """Both looks as fields of the report. `without`: the native id of a thread whose processor time does not count."""
+    length_ns = max(second.t_ns - first.t_ns, 1)
+    before = {thread.ident: thread.frames for thread in first.python}
+    main = threading.main_thread().ident
+    # Of a core, and how often a second it went to sleep.
+    ratios, switches = {}, {}
+    for number, now in second.kernel.items():
+        was = first.kernel.get(number, KernelThread("", 0, now.switches))
+        ratios[number] = max(now.cpu_ns - was.cpu_ns, 0) / length_ns
+        switches[number] = (now.switches - was.switches) * 1e9 / length_ns
+    cores = sum(ratio for number, ratio in ratios.items() if number != without)
+
+    def wait(number: int | None) -> str | None:
+        """What a thread does: what the kernel says, unless two looks show that it works."""
+        if number is None or number not in ratios:
+            return None
+        hands_over = switches[number] >= _SWITCHES_PER_S and cores >= _COMPUTES
+        works = ratios[number] >= _COMPUTES or hands_over
+        return "computing" if works else second.kernel[number].wait
+
+    return {
+        "look_ns": length_ns,
+        "cores": cores if ratios else None,
+        "threads": [
+            {
+                "name": thread.name,
+                "is_main": thread.ident == main,
+                "is_moving": before.get(thread.ident) != thread.frames,
+                "wait": wait(thread.native_id),
+                "computing_ratio": ratios.get(thread.native_id or 0),
+                "user_line": thread.user_line,
+                "frames": list(thread.frames),
+            }
+            for thread in second.python
+        ],
+    }
+
+
+class Silence:
+    """Notices, from `open` to `close`, where no Python can run because a native call holds Python's lock, while it lasts.
+
+    `faulthandler.dump_traceback_later` has a thread in C that needs no lock. It is armed again and again by the thread that
+    watches, so it writes all stacks, to a file in the output folder, only where that thread does not run. Another thread
+    without the lock, in native code, says so on standard error. A script that uses the timer keeps it.
+    """
+
+    def __init__(self, folder: Path, after_s: float) -> None:
+        self.problem: str | None = None
+        self._folder = folder
+        self._after_s = after_s
+        self._file: IO[Any] | None = None
+        self._arm = faulthandler.dump_traceback_later
+        self._patches = Patches()
+        self._is_taken = False
+
+    def open(self) -> None:
+        """Make the file. Without it nothing is noticed, and `problem` says why."""
+        prefix = f"{FILE_PREFIX}{socket.gethostname()}-{os.getpid()}-"
+        try:
+            descriptor, name = tempfile.mkstemp(".txt", prefix, self._folder)
+        except OSError as error:
+            self.problem = f"{error.strerror or error}"
+            return
+        self._file = os.fdopen(descriptor, "w", encoding="utf-8")
+        self._path = Path(name)
+        self._patches.put(faulthandler, "dump_traceback_later", self._taken_by_script)
+        text = (
+            f"traceview: no Python has run for {self._after_s:g} s: a native call holds Python's lock (GIL), or the process "
+            f"was stopped. All stacks are in {name}:\n"
+        )
+        if hasattr(NATIVE, "watch_silence"):
+            watch = NATIVE.new_watch(), self._after_s, text.encode(), os.fsencode(name)
+            own_thread("silence", NATIVE.watch_silence, *watch).start()
+
+    def beat(self) -> None:
+        """Python runs."""
+        if self._file is None or self._is_taken:
+            return
+        if hasattr(NATIVE, "beat"):
+            NATIVE.beat()
+        try:
+            self._arm(self._after_s, repeat=False, file=self._file)
+        except (OSError, RuntimeError, ValueError) as error:
+            self.problem, self._is_taken = str(error), True
+
+    def text(self) -> str:
+        """The stacks that were written, which are forgotten; empty where Python ran all the time."""
+        text = ""
+        if self._file is not None:
+            with suppress(OSError, ValueError):
+                text = self._path.read_text("utf-8", "replace")
+                self._file.seek(0)
+                self._file.truncate()
+        return text
+
+    def close(self) -> None:
+        """End, and remove the file."""
+        if self._file is None:
+            return
+        if hasattr(NATIVE, "new_watch"):
+            NATIVE.new_watch()
+        if not self._is_taken:
+            faulthandler.cancel_dump_traceback_later()
+        self._patches.undo()
+        with suppress(OSError):
+            self._file.close()
+            self._path.unlink()
+        self._file = None
+
+    def _taken_by_script(self, *arguments: Any, **keywords: Any) -> Any:
+        self._is_taken = True
+        return self._arm(*arguments, **keywords)
+
+
 _TICK_S: Final = 0.25
-"""How exactly the time without a step is known."""
-_LOOK_S: Final = (0.5, 1.0)
-"""The kernel counts processor time in hundredths of a second: between these a hundredth of a core shows."""
-_BEATS: Final = 12
-"""Of a worker within the time without a step."""
-_LONGEST_BEAT_S: Final = 5.0
-"""So a worker that stops is silent within 15 s, however long a step may take."""
 _STOP_TIMEOUT_S: Final = 2.0
 """A look ends at once; a report that is written to a file system that hangs is not waited for."""
-_SILENT_BEATS: Final = 3
-"""A worker that misses one or two is slow, or its file system is."""
-_LARGEST_BYTES: Final = 1 << 16
-"""Of a worker's file, which has a few hundred."""
 
 
 class HangWatch:
-    """Watches the steps of one `Capture` from `start` to `stop`; reports after `after_s`. `say` gets lines for the user.
-
-    `write_up` makes a report of the facts: its files by the suffix of their names, and the lines that the user should see now.
-    """
+    """Watches the steps of a `Capture` from `start` to `stop`. `write_up` makes files by suffix, and lines for the user, of facts."""
 
     def __init__(
         self, after_s: float, write_up: Any, steps: Capture, say: Callable[[str], None]
@@ -60,9 +281,9 @@ class HangWatch:
         self._say = say
         self._pid = os.getpid()
         out = steps.settings.out.absolute()
-        interval_s = min(max(after_s / _BEATS, _TICK_S), _LONGEST_BEAT_S)
+        interval_s = min(max(after_s / 12, _TICK_S), 5.0)
         self._peers = Peers(out, steps.settings.steps, interval_s)
-        self._silence = threads.Silence(out, after_s)
+        self._silence = Silence(out, after_s)
         self._ticker = Ticker("hang", self._looked)
         self._is_over = True
         self._count = self._hang_count = 0
@@ -91,10 +312,7 @@ class HangWatch:
         self._beat()
         self._silence.close()
 
-    # In the thread
-
     def _looked(self) -> float | None:
-        """Look; seconds until the next time."""
         try:
             self._notice_silence()
             # Before the rest: a native call may take the lock in the middle of it.
@@ -131,37 +349,41 @@ class HangWatch:
         self._complete("went-on")
         known, stacks = self._known(paused_s, is_lock_held=True), self._silence.text()
         missing = {} if stacks else {"threads": "the stacks of that time were not written"}
+        known |= {"state": "went-on", "total_ns": int(paused_s * 1e9)}
         self._begin({**known, "stacks": stacks, "missing": missing})
-        self._complete("went-on", total_s=paused_s)
+        self._facts = None
         self._alarm_from_s = time.monotonic()
 
     def _report(self, waited_s: float) -> None:
-        """Write the report of a hang, unless it turns out to be none."""
         if self._peers.find(os.environ):
             # So that the other workers know of this one, and so that ages count from now.
             self._beat()
-        called, first = sum(self._other_calls().values()), threads.look(CodePlaces())
-        time.sleep(min(max(self._after_s / 4, _LOOK_S[0]), _LOOK_S[1]))
-        second = threads.look(CodePlaces())
+        called, first = sum(self._other_calls().values()), look(CodePlaces())
+        # The kernel counts processor time in hundredths of a second.
+        time.sleep(min(max(self._after_s / 4, 0.5), 1.0))
+        second = look(CodePlaces())
         facts = {
             **self._known(waited_s, is_lock_held=False),
-            **threads.described(first, second, without=get_native_id()),
+            **described(first, second, without=get_native_id()),
             "calls_in_look": sum(self._other_calls().values()) - called,
             "workers": self._peers.read(),
-            "gpus": _gpus(),
+            "gpus": [],
             "missing": {},
         }
+        with suppress(Exception), opened_nvml() as nvml:
+            rates = map(nvml.nvmlDeviceGetUtilizationRates, handles(nvml))
+            gpus = [{"ordinal": n, "busy_ratio": rate.gpu / 100} for n, rate in enumerate(rates)]
+            facts["gpus"] = gpus
         with suppress(Exception):
             # While the graph is being made, it is not known.
             functions = self._steps.observer.functions_of(facts["step_function"] or "")
             graphs = [made[-1].graph for made in map(traces, functions) if made]
-            ops = (op.type for graph in graphs for op, _ in ops_within(graph))
-            facts["python_ops"] = sum(type_ in _PYTHON for type_ in ops)
+            ops = [op.type for graph in graphs for op, _ in ops_within(graph)]
+            facts["python_ops"] = sum(map(ops.count, ("PyFunc", "EagerPyFunc", "PyFuncStateless")))
         if not self._is_over and self._steps.window.next_number == self._count:
             self._begin(facts)
 
     def _known(self, waited_s: float, *, is_lock_held: bool) -> dict[str, Any]:
-        """What the watch and the hooks know."""
         callee = None if is_lock_held else self._steps.observer.current
         others, place = self._other_calls(), self._peers.place
         return {
@@ -185,46 +407,42 @@ class HangWatch:
         }
 
     def _other_calls(self) -> dict[str, int]:
-        """How often the functions were called that are no step, by name."""
         others = [each for each in list(self._steps.observer.callees) if not each.is_step]
         return {each.name: each.calls for each in others}
 
     def _begin(self, facts: dict[str, Any]) -> None:
-        self._facts = facts
         self._hang_count += 1
         if self._silence.problem is not None:
             facts["missing"]["silence"] = self._silence.problem
-        for line in self._write():
+        for line in self._write(facts):
             self._say(line)
+        self._facts = facts
 
-    def _complete(self, state: str, *, total_s: float | None = None) -> None:
-        """The hang is over: say so in its report."""
+    def _complete(self, state: str) -> None:
         if self._facts is None:
             return
-        total_s = time.monotonic() - self._ended_s if total_s is None else total_s
+        total_s = time.monotonic() - self._ended_s
         self._facts |= {"state": state, "total_ns": int(total_s * 1e9)}
-        self._write()
-        if state == "went-on" and not self._facts["is_lock_held"]:
+        self._write(self._facts)
+        if state == "went-on":
             what = "training went on" if self._facts["step_count"] else "training began"
             self._say(f"{what} after {total_s:.0f} s without a step; the report says so")
         self._facts = None
 
-    def _write(self) -> Sequence[str]:
+    def _write(self, facts: dict[str, Any]) -> Sequence[str]:
         """Write the files of the report, and return the lines that the user should see now."""
-        assert self._facts is not None
         if self._place is None:
             self._place = self._steps.report_place()
         folder, host = self._place
         stem = f"{host}.hang{self._hang_count if self._hang_count > 1 else ''}"
-        files, lines = self._write_up(self._facts)
+        files, lines = self._write_up(facts)
         for ending, content in files.items():
             write_whole(folder / f"{stem}{ending}", content)
         return [*lines, f"all stacks: {folder / stem}.md"]
 
     def _beat(self) -> None:
-        """Tell the other workers what this one does."""
         callee = self._steps.observer.current
-        main = None if self._is_over else next(threads.python_threads(CodePlaces()), None)
+        main = None if self._is_over else next(python_threads(CodePlaces()), None)
         self._peers.write({
             "is_ended": self._is_over,
             "is_in_step": callee is not None and callee.is_step,
@@ -232,15 +450,6 @@ class HangWatch:
             "waited_ns": int((time.monotonic() - self._ended_s) * 1e9),
             "line": main.user_line if main else None,
         })  # fmt: skip
-
-
-def _gpus() -> list[dict[str, Any]]:
-    """Load of each GPU now; without a driver there is none to tell about."""
-    with suppress(Exception), opened_nvml() as nvml:
-        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(int(nvml.nvmlDeviceGetCount())))
-        busy = [float(nvml.nvmlDeviceGetUtilizationRates(each).gpu) / 100 for each in handles]
-        return [{"ordinal": number, "busy_ratio": ratio} for number, ratio in enumerate(busy)]
-    return []
 
 
 class Peers:
@@ -291,8 +500,8 @@ class Peers:
         with suppress(KeyError, OSError, RecursionError, TypeError, ValueError, OverflowError):
             silent_s = max(now_s - path.stat().st_mtime, 0.0)
             with path.open("rb") as file:
-                beat = json.loads(file.read(_LARGEST_BYTES))
-            is_silent = silent_s > _SILENT_BEATS * max(float(beat["interval_s"]), 1.0)
+                beat = json.loads(file.read(1 << 16))
+            is_silent = silent_s > 3 * max(float(beat["interval_s"]), 1.0)
             state = "in-step" if beat["is_in_step"] is True else "elsewhere"
             worker |= {
                 "host": str(beat["host"]),

@@ -5,38 +5,371 @@ that computes gradients; of several, and where none does, of the one whose calls
 
 Of a call only the return is seen. So a step begins where the call before returned or, while the window is open, where
 the script last got results after that: what it computes, logs or saves in between belongs to the step before.
+
+An execution passes either the C++ dispatch of what `jax.jit` and `jax.pmap` return, which runs the post hook of JAX's own state, if
+there is one, after each call; or `pxla.ExecuteReplicated.__call__`: the first call, and all that the C++ dispatch does not run.
+`pxla.lower_sharding_computation` is called once per compilation, and knows the function and its arguments.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from threading import RLock
-from typing import Any, Final
+from threading import RLock, local
+from typing import Any, Final, TypeAlias
+from weakref import ref
 
-from traceview.capture.jax.functions import CompiledFunction, has_backward
-from traceview.capture.jax.hooks import PARALLEL, PMAP, JaxHooks, is_pmapped
+from traceview.capture.process.around import Before, Patches, around
+from traceview.capture.process.imports import ImportWatch
 from traceview.capture.record.capture import Framework, Watched
 from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
-from traceview.capture.steps.callee import Recognizer, micro_batches
+from traceview.capture.sidecar.file import Sidecar, WindowListener
 from traceview.capture.steps.hooks import Place
+from traceview.capture.steps.observer import Recognizer, micro_batches
 from traceview.capture.window.step_window import StepWindow
 
+_LIBRARIES: Final = "jax._src.lib"
+_KERAS_STEP: Final = "train_step"
+PMAP: Final = ("call_wrapped", "_fun")
+"""What `jax.pmap` names all that it compiles: in 0.8, and since then."""
+PARALLEL: Final = "parallel computation"
+"""What `jax.pmap` named all its programs before 0.8."""
+_After: TypeAlias = Callable[[Any, BaseException | None], None]
+
+
+class _Thread(local):
+    depth = 0
+
+
+class JaxHooks(WindowListener):
+    """The hooks of one capture, from `install` to `remove`. `steps`: a `JaxSteps`. What goes wrong in one of them ends them all."""
+
+    def __init__(self, steps: Any) -> None:
+        self.missing: list[str] = []
+        self._steps = steps
+        self._thread = _Thread()
+        self._patches = Patches()
+        self._fetches = Patches()
+        self._imports = ImportWatch(
+            ("keras.src.backend.jax.trainer",), self._safely(self._hook_keras)
+        )
+        self._is_over = False
+
+    def install(self) -> None:
+        """Hook JAX, which is imported."""
+        steps, put = self._steps, partial(self._put, self._patches)
+        pxla = import_module("jax._src.interpreters.pxla")
+        annotation = import_module("jax._src.profiler").StepTraceAnnotation
+        put(pxla.ExecuteReplicated, "__call__", self._executes, self._executed)
+        put(
+            pxla,
+            "lower_sharding_computation",
+            lambda jaxpr, _, name, shardings, *__, **___: steps.compiles(name, jaxpr, shardings),
+        )
+        put(annotation, "__init__", lambda own, name, **_: setattr(own, "traceview_name", name))
+        put(annotation, "__enter__", lambda own: steps.mark_begins(own.traceview_name))
+        put(annotation, "__exit__", lambda own, _, e, __: steps.mark_ends(own.traceview_name, e))
+        self._put_post_hook()
+        self._imports.install()
+
+    def remove(self) -> None:
+        """Unhook everything."""
+        self._is_over = True
+        self._imports.remove()
+        self._fetches.undo()
+        self._patches.undo()
+
+    def opened(self, sidecar: Sidecar) -> None:
+        """Tell from here on where the script waits for results: `float(loss)`, `jax.device_get`, `block_until_ready`."""
+        array = import_module("jax._src.array").ArrayImpl
+        put = partial(self._put, self._fetches)
+        put(array, "_value", lambda *_: True, self._fetched)
+        put(array, "block_until_ready", lambda *_: True, self._fetched)
+        client = import_module(_LIBRARIES).xla_client
+        put(client, "batched_block_until_ready", lambda *_: True, self._fetched)
+
+    def finished(self) -> None:
+        """Tell it no longer."""
+        self._fetches.undo()
+
+    def _safely(self, action: Callable[..., Any]) -> Callable[..., Any]:
+        """What does the same, and where it fails unhooks everything: this version of JAX is not as expected."""
+
+        def safe(*arguments: Any, **keywords: Any) -> Any:
+            try:
+                return action(*arguments, **keywords)
+            except Exception as error:
+                self.remove()
+                failure = f"this version of JAX is not as expected: {error!r}"
+                self._steps.window.failures.append(failure)
+            return None
+
+        return safe
+
+    def _put(self, patches: Patches, owner: Any, name: str, before: Before, *after: _After) -> None:
+        original = vars(owner).get(name, getattr(owner, name, None))
+        if original is None:
+            self.missing.append(f"{owner.__name__}.{name}")
+        elif isinstance(original, property) and original.fget is not None:
+            patches.put(owner, name, property(self._hooked(original.fget, before, *after)))
+        else:
+            patches.put(owner, name, self._hooked(original, before, *after))
+
+    def _hooked(self, function: Callable[..., Any], before: Before, *after: _After) -> Any:
+        """`after` gets what `before` returned, unless that is None, and the error."""
+        ends = [*map(self._safely, after)]
+
+        def seen(token: Any, result: Any, error: BaseException | None) -> Any:
+            for end in ends:
+                end(token, error)
+            return result
+
+        return around(function, self._safely(before), seen)
+
+    def _put_post_hook(self) -> None:
+        """Put a post hook before the one that is there; from 0.8 on JAX sets its own before all, as it traces or looks for NaN."""
+        state = getattr(import_module("jax._src.api"), "_post_hook_state", None)
+        if state is None:
+            shared = import_module(_LIBRARIES).jax_jit.global_state()
+            before = shared.post_hook
+            shared.post_hook = self._post_hook(before)
+            self._patches.then(lambda: setattr(shared, "post_hook", before))
+            return
+        before = state.get_global()
+        hook = self._post_hook(before)
+
+        def keep() -> None:
+            own = state.get_local()
+            if own is None:
+                state.set_local(hook)
+            elif callable(own) and own is not hook:
+                state.set_local(self._post_hook(own))
+
+        state.set_global(hook)
+        self._patches.then(lambda: state.set_global(before))
+        config, name = import_module("jax._src.config"), "_update_thread_local_hook"
+        for flag in (config.debug_nans, config.debug_infs):
+            original = getattr(flag, name)
+            setattr(flag, name, self._hooked(original, lambda _: True, lambda *_: keep()))
+            self._patches.then(partial(setattr, flag, name, original))
+        keep()
+        # Other threads keep a hook that does nothing.
+        self._patches.then(lambda: state.set_local(None) if callable(state.get_local()) else None)
+
+    def _post_hook(self, before: Callable[..., None] | None) -> Callable[..., None]:
+        thread, returned = self._thread, self._steps.returned
+        called = self._safely(lambda function: returned(name_of(function), function))
+
+        def hook(function: Any, args: Any, kwargs: Any, output: Any) -> None:
+            if not (self._is_over or thread.depth):
+                called(function)
+            if before is not None:
+                before(function, args, kwargs, output)
+
+        return hook
+
+    def _executes(self, program: Any, *_args: Any) -> Any:
+        # A callback to Python that it makes may run functions of its own.
+        self._thread.depth += 1
+        return program
+
+    def _executed(self, program: Any, error: BaseException | None) -> None:
+        self._thread.depth -= 1
+        if error is None and not self._thread.depth:
+            self._steps.returned(program_name(program.name), program)
+
+    def _fetched(self, _: bool, _error: BaseException | None) -> None:
+        if not self._thread.depth:
+            self._steps.fetched()
+
+    def _hook_keras(self, module: Any) -> None:
+        trainer, made = module.JAXTrainer, self._made_train_function
+        self._put(
+            self._patches, trainer, "make_train_function", lambda model, *_, **__: model, made
+        )
+
+    def _made_train_function(self, model: Any, error: BaseException | None) -> None:
+        train = model.train_function
+        is_compiled = model.jit_compile and not model.run_eagerly
+        if error is not None or self._is_over or is_compiled or hasattr(train, "traceview_marks"):
+            return
+        steps, model_ref = self._steps, ref(model)
+
+        def begins(*_: Any, **__: Any) -> Any:
+            steps.mark_begins(_KERAS_STEP)
+            return True
+
+        def ends(_: bool, error: BaseException | None) -> None:
+            if isinstance(error, StopIteration):  # the data of an epoch has ended
+                steps.window.abandon()
+            else:
+                steps.mark_ends(_KERAS_STEP, error)
+
+        def restore() -> None:
+            trained = model_ref()
+            if trained is not None and hasattr(trained.train_function, "traceview_marks"):
+                trained.train_function = train
+
+        model.train_function = self._hooked(train, begins, ends)
+        model.train_function.traceview_marks = True
+        self._patches.then(restore)
+
+
+def name_of(function: Any) -> str:
+    """The name by which JAX records the calls of a compiled function, or that of the function given to `jax.pmap`."""
+    name = getattr(function, "__name__", None)
+    if name is None:
+        # What `lower(...).compile()` returns, and gradients that are taken outside any `jax.jit`.
+        return program_name(str(function.__getstate__()["function_name"]))
+    return (_pmapped(function) if is_pmapped(function) else None) or str(name)
+
+
+def program_name(name: str) -> str:
+    """`step` for `jit(step)`."""
+    inner = name[4:-1] if name.startswith("jit(") and name.endswith(")") else name
+    return inner.replace("unnamed wrapped function", "unnamed function")
+
+
+def is_pmapped(function: Any) -> bool:
+    """Whether a compiled function is one that `jax.pmap` returned."""
+    if type(function).__name__ == "PmapFunction":
+        return True
+    return getattr(function, "__name__", None) in PMAP and function.__module__ in (
+        "jax._src.pmap",
+        "jax._src.linear_util",
+    )
+
+
+def _pmapped(function: Any) -> str | None:
+    """The name of the function that `jax.pmap` has wrapped in one of its own (0.8 and newer)."""
+    for _ in range(4):
+        function = getattr(function, "__wrapped__", None)
+        cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+        for holder in (getattr(function, "__self__", None), *cells):
+            if hasattr(holder, "call_wrapped"):
+                return str(holder.__name__)
+    return None
+
+
+_BACKWARD: Final = "transpose"
+"""The transformation by which `jax.grad` makes the backward pass; JAX names its operations `transpose(jvp(...))`."""
+_OWN: Final = ("/jax/_src/", "/jax/experimental/", "/jax/numpy/", "/jaxlib/")
+"""Folders of JAX itself: operations that a script calls outside any function of its own."""
+
+
+@dataclass(eq=False)
+class CompiledFunction:
+    """A function that JAX compiled. `work`: about how many operations a call makes. `arguments`: their meshes, of the last compilation."""
+
+    name: str
+    calls: int = 0
+    step_count: int = 0
+    work: int = 0
+    computes_gradients: bool = False
+    is_update: bool = False
+    is_of_jax: bool = False
+    is_step: bool = False
+    is_mark: bool = False
+    was_compiled: bool = False
+    arguments: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def kind(self) -> str:
+        """What it is in the sidecar."""
+        return "annotation" if self.is_mark else "jit"
+
+    @property
+    def words(self) -> str:
+        """What it is in a list of what was called."""
+        if self.is_mark:
+            return "marked steps"
+        return "computes gradients" if self.computes_gradients else "computes no gradients"
+
+    def compiled(self, jaxpr: Any, shardings: Any) -> None:
+        """Learn from what is compiled now."""
+        self.was_compiled = True
+        # Whether a computation is an operation of JAX alone; one whose place is not known is none.
+        place = str(getattr(jaxpr.jaxpr.debug_info, "func_src_info", None)).rpartition(" at ")[2]
+        is_of_jax = any(folder in place for folder in _OWN)
+        self.is_of_jax = is_of_jax and not self.calls
+        if not is_of_jax:
+            self.learn(jaxpr, shardings)
+
+    def learn(self, jaxpr: Any, shardings: Any) -> None:
+        """What it computes, and of what."""
+        self.work, self.computes_gradients = measured(jaxpr.jaxpr)
+        given, made = (sum(map(_numbers, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))
+        # What takes gradients, and returns the weights.
+        self.is_update = not self.computes_gradients and 0 < given <= 2 * made
+        each = shardings if isinstance(shardings, tuple | list) else ()
+        meshes = (getattr(sharding, "mesh", None) for sharding in each[:200])
+        shapes = (getattr(mesh, "shape", None) or {} for mesh in meshes)
+        axes = ({str(axis): int(size) for axis, size in shape.items()} for shape in shapes)
+        self.arguments = [{"mesh": mesh or None} for mesh in axes]
+
+
+def has_backward(program: Any) -> bool:
+    """Whether a program of which only the compiled form is known has a backward pass."""
+    modules = program.xla_executable.hlo_modules()
+    return any(f"{_BACKWARD}(jvp" in module.to_string() for module in modules)
+
+
+def measured(jaxpr: Any) -> tuple[int, bool]:
+    """About how many operations on numbers a computation makes, one round of an open loop, and whether it has a backward pass."""
+    waiting, left = [(jaxpr, 1)], 100_000
+    work, has_backward = 0, False
+    while waiting and left > 0:
+        inner, times = waiting.pop()
+        left -= len(inner.eqns)
+        for equation in inner.eqns:
+            parts = [part for value in equation.params.values() for part in _jaxprs(value)]
+            rounds = equation.params.get("length", 1) if parts else 1
+            waiting += [(part, times * rounds) for part in parts]
+            work += 0 if parts else times * _operations(equation)
+            # A script may name a scope like that.
+            has_backward |= any(
+                part.name == _BACKWARD and type(part).__name__ == "Transform"
+                for part in equation.source_info.name_stack.stack
+            )
+    return work, has_backward
+
+
+def _numbers(aval: Any) -> int:
+    shape: Sequence[int] = getattr(aval, "shape", (0,))
+    return math.prod(shape)
+
+
+def _operations(equation: Any) -> int:
+    """Of a product of matrices or a convolution those of each sum; of all else one per number."""
+    made = sum(_numbers(variable.aval) for variable in equation.outvars)
+    numbers = equation.params.get("dimension_numbers")
+    if equation.primitive.name == "dot_general":
+        shape: Sequence[int] = equation.invars[0].aval.shape
+        return int(made * math.prod([shape[axis] for axis in numbers[0][0]]))
+    if equation.primitive.name == "conv_general_dilated":
+        kernel: Sequence[int] = equation.invars[1].aval.shape
+        return int(made * math.prod(kernel) // max(kernel[numbers.rhs_spec[0]], 1))
+    return made
+
+
+def _jaxprs(value: Any) -> Iterator[Any]:
+    parts = value if isinstance(value, tuple | list) else (value,)
+    inner = (getattr(part, "jaxpr", part) for part in parts)
+    return (part for part in inner if hasattr(part, "eqns"))
+
+
 _NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
-"""How the names of annotations begin that mark something else."""
 _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
 
 
 class JaxSteps(Recognizer, WindowListener):
-    """The functions and annotations whose calls are steps. Of a call only the return is seen, so none is `current`.
-
-    Adds devices, processes, and functions with their arguments to the sidecar.
-    """
+    """The functions and annotations whose calls are steps. Adds the functions with the meshes of their arguments to the sidecar."""
 
     nothing_called = "no function of jax.jit or jax.pmap was called"
     how_to_mark = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number)"
@@ -53,8 +386,6 @@ class JaxSteps(Recognizer, WindowListener):
         self._pmapped = CompiledFunction(PARALLEL)
         self._lock = RLock()
 
-    # What the rest of the capture asks
-
     @property
     def callees(self) -> Sequence[CompiledFunction]:
         """The functions of the script that were called, and the annotations."""
@@ -65,27 +396,12 @@ class JaxSteps(Recognizer, WindowListener):
         updates = [other for other in self.callees if other.is_update and not other.is_step]
         return micro_batches(self.step_functions, updates)
 
-    def opening(self, sidecar: Sidecar) -> None:
-        """Note all that does not change."""
-        jax = sys.modules["jax"]
-        described = answers({
-            "backend": jax.default_backend,
-            "process_count": jax.process_count,
-            "devices": lambda: [
-                {"id": each.id, "platform": each.platform, "kind": each.device_kind}
-                for each in jax.local_devices()
-            ],
-        })  # fmt: skip
-        sidecar.add("jax", described)
-
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""
-        fields = ("name", "is_step", "calls", "computes_gradients", "arguments")
-        called = [each for each in self.callees if each.calls and not each.is_mark]
+        called = (each for each in self.callees if each.calls and not each.is_mark)
+        fields = ("name", "is_step", "arguments")
         functions = [{field: getattr(each, field) for field in fields} for each in called]
         sidecar.add("jax", {"functions": functions})
-
-    # Called by the hooks
 
     def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
         """A function is compiled; the call that it is compiled for returns later."""
@@ -107,7 +423,8 @@ class JaxSteps(Recognizer, WindowListener):
             called = self.functions[name] = replace(self._pmapped, name=name)
         elif called is None:
             called = self._function(name)
-            called.is_of_jax = _is_of_jax(function)
+            module = getattr(getattr(function, "__wrapped__", None), "__module__", None)
+            called.is_of_jax = str(module).partition(".")[0] in ("jax", "jaxlib")
         if called.is_of_jax:
             return
         self.begin_training()
@@ -119,9 +436,7 @@ class JaxSteps(Recognizer, WindowListener):
             if called.was_compiled:
                 called.was_compiled = False
                 window.traced()
-            called.is_step = True
-            called.step_count += 1
-            window.end(name)
+            self._counted(called)
             window.begins_after()
 
     def mark_begins(self, name: str) -> None:
@@ -130,11 +445,10 @@ class JaxSteps(Recognizer, WindowListener):
             return
         self.begin_training()
         with self._lock:
-            if not self._has_marks and self.window.state != "waiting":
-                return
             if not self._has_marks:
-                self._has_marks = True
-                self._function(name).is_mark = True
+                if self.window.state != "waiting":
+                    return
+                self._has_marks = self._function(name).is_mark = True
                 self.window.count_from(0)
             self.window.begin()
 
@@ -145,12 +459,8 @@ class JaxSteps(Recognizer, WindowListener):
         with self._lock:
             if error is not None:
                 self.window.fail(name, error)
-                return
-            marked = self._function(name)
-            marked.is_step = True
-            marked.calls += 1
-            marked.step_count += 1
-            self.window.end(name)
+            else:
+                self._counted(self._function(name))
 
     def fetched(self) -> None:
         """The script has got results: what follows belongs to the next step."""
@@ -158,16 +468,21 @@ class JaxSteps(Recognizer, WindowListener):
             with self._lock:
                 self.window.begins_again()
 
+    def _counted(self, step: CompiledFunction) -> None:
+        step.is_step = True
+        step.step_count += 1
+        # The calls of a mark are its steps.
+        step.calls = max(step.calls, step.step_count)
+        self.window.end(step.name)
+
     def _function(self, name: str) -> CompiledFunction:
         return self.functions.setdefault(name, CompiledFunction(name))
 
     def _is_mark(self, name: str) -> bool:
-        if self._are_elsewhere:
-            return False
-        return name in self.names if self.names else not name.lower().startswith(_NO_TRAINING)
+        is_step = name in self.names if self.names else not name.lower().startswith(_NO_TRAINING)
+        return is_step and not self._are_elsewhere
 
     def _is_step(self, called: CompiledFunction) -> bool:
-        """Whether the calls of this function are the steps, as far as is known by now."""
         if self.names:
             return called.name in self.names
         leading = self._leading
@@ -185,17 +500,10 @@ class JaxSteps(Recognizer, WindowListener):
 
 
 def _leads(called: CompiledFunction, leading: CompiledFunction) -> bool:
-    """Whether this function is the step, and not the one that was taken for it."""
     if called.computes_gradients is not leading.computes_gradients:
         return called.computes_gradients
     computes_more = called.calls * called.work > leading.calls * leading.work
     return called.calls >= _FEWEST_CALLS and computes_more
-
-
-def _is_of_jax(function: Any) -> bool:
-    """Whether this is an operation of JAX, and no function of the script."""
-    module = getattr(getattr(function, "__wrapped__", None), "__module__", None)
-    return str(module).partition(".")[0] in ("jax", "jaxlib")
 
 
 def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | None) -> Watched:
@@ -205,4 +513,3 @@ def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | Non
 
 
 JAX: Final = Framework(("jax", "jaxlib", "flax", "optax", "keras", "numpy"), JaxProfiler, _watch)
-"""0.4.30 to 0.11, with flax, optax, or Keras 3."""

@@ -1,13 +1,11 @@
-"""Becomes the script or the command that is to be captured, or runs it and analyzes what it recorded.
+"""Becomes the script or the command that is to be captured, or runs it to its end.
 
-That may be a Python script, a module, or a program that starts one, such as a shell.
 All that a capture needs is in the environment: TRACEVIEW_CAPTURE says what to capture in each Python that starts.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import signal
 import site
@@ -20,25 +18,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
-from traceview.base.errors import CaptureError, TraceviewError, UsageError
+from traceview.base.errors import CaptureError, UsageError
 from traceview.base.text import shell_path
 from traceview.capture.process.saying import VARIABLE
 from traceview.capture.record.destination import Destination, runs_of_launch
-from traceview.capture.record.settings import Settings, option_names
+from traceview.capture.record.settings import Settings
 
 STARTUP_FILE: Final = "traceview.pth"
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGXCPU", "SIGCONT")
-_IGNORED_BY_PYTHON: Final = ("SIGPIPE", "SIGXFSZ")
-"""At its start, and so by all programs that it becomes."""
-_SHELL_SUFFIXES: Final = (".sh", ".bash")
-_PYTHON_SUFFIXES: Final = (".py", ".pyw", ".pyz")
 
 
 def command_of(name: str, arguments: Sequence[str], *, is_module: bool = False) -> list[str]:
-    """The command to run for `name` and its arguments. `is_module`: it is the name of a Python module.
-
-    Raises `UsageError` if there is nothing of this name, and for a notebook, with the command that runs it.
-    """
+    """The command to run for a script, program or module and its arguments; raises `UsageError` where there is none, and for a notebook."""
     if is_module:
         return [sys.executable, "-m", name, *arguments]
     path = Path(name)
@@ -48,38 +39,29 @@ def command_of(name: str, arguments: Sequence[str], *, is_module: bool = False) 
             hint=f"traceview capture -- jupyter execute {shell_path(name)}; or, in the notebook, %load_ext traceview and "
             "%%traceview in the cell that trains",
         )
-    if path.suffix not in _PYTHON_SUFFIXES:
+    if path.suffix not in (".py", ".pyw", ".pyz"):
         file = str(Path.cwd() / path)
         if path.is_file() and os.access(path, os.X_OK):
             # Also where it is Python: a launcher such as `bin/torchrun`, with an environment of its own.
             return [file, *arguments]
-        if path.is_file() and path.suffix in _SHELL_SUFFIXES:
+        if path.is_file() and path.suffix in (".sh", ".bash"):
             return ["bash", file, *arguments]
         if not path.is_file() and not (path / "__main__.py").is_file() and shutil.which(name):
             return [name, *arguments]
     if not path.exists():
-        hint = "give the path of a Python file"
-        if name.startswith("-"):
-            hint = "put options of traceview capture before the script"
-        elif not name.endswith(".py") and all(part.isidentifier() for part in name.split(".")):
+        hint = "give the path of a Python file; put options of traceview capture before it"
+        if not name.endswith(".py") and all(part.isidentifier() for part in name.split(".")):
             hint = f"to run a module: traceview capture -m {name}; no program of this name is installed"
         raise UsageError(f"script not found: {name}", hint=hint)
-    if path.is_file() and not os.access(path, os.R_OK):
-        raise UsageError(f"script cannot be read: {name}")
-    if path.is_dir() and not (path / "__main__.py").is_file():
-        raise UsageError(f"{name} is a directory without a __main__.py")
     return [sys.executable, name, *arguments]
 
 
 def become(command: Sequence[str], settings: Settings) -> NoReturn:
-    """Let `command` take the place of this process; what trains in or below it captures itself as `settings` ask.
-
-    Raises `UsageError` if there is no such command, `CaptureError` if nothing can be written to the folder of the traces.
-    """
-    environment = _environment(command, replace(settings, launch=_launch(os.getpid())))
+    """Let `command` take the place of this process; raises `UsageError` if there is none, `CaptureError` if `out` cannot be written."""
+    environment = _environment(command, settings, os.getpid())[1]
     sys.stdout.flush()
     sys.stderr.flush()
-    for name in _IGNORED_BY_PYTHON:
+    for name in ("SIGPIPE", "SIGXFSZ"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
@@ -88,42 +70,12 @@ def become(command: Sequence[str], settings: Settings) -> NoReturn:
         raise _no_command(command, error) from error
 
 
-def become_at_once(words: Sequence[str]) -> None:
-    """Become what the words after `traceview capture` name, if only options of a capture stand before it.
-
-    Returns where there are others, or where something is wrong with them: then the command line reads them all.
-    """
-    names = option_names()
-    options: list[str] = []
-    rest = list(words)
-    is_module = False
-    while rest and rest[0].startswith("-"):
-        word = rest.pop(0)
-        name, _, value = word.partition("=")
-        if word in ("-m", "--module"):
-            is_module = True
-        elif word == "--":
-            break
-        elif name not in names or not (value or rest):
-            return
-        else:
-            options += [name, value or rest.pop(0)]
-    if not rest:
-        return
-    with suppress(TraceviewError):
-        settings = Settings.read(shlex.join(options))
-        become(command_of(rest[0], rest[1:], is_module=is_module), settings)
-
-
 def run(command: Sequence[str], settings: Settings) -> tuple[int, list[Path]]:
-    """Run `command` to its end: its exit code, negative for the signal that ended it, and the runs of its processes.
-
-    Raises what `become` raises.
-    """
+    """Run `command` to its end: its exit code, negative for a signal, and the runs of its processes; raises what `become` raises."""
     import subprocess
 
-    launch, begun_s = _launch(0), time.time()
-    environment = _environment(command, replace(settings, launch=launch))
+    begun_s = time.time()
+    launch, environment = _environment(command, settings, 0)
     try:
         process = subprocess.Popen(list(command), env=environment)
     except OSError as error:
@@ -153,15 +105,16 @@ def end_as(code: int) -> NoReturn:
 
             # The core that matters is that of the command.
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with suppress(OSError, ValueError):
             # SIGKILL has no handler to replace.
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
 
 
-def _environment(command: Sequence[str], settings: Settings) -> dict[str, str]:
-    """The environment of the command, after all that can be checked before."""
+def _environment(
+    command: Sequence[str], settings: Settings, pid: int
+) -> tuple[str, dict[str, str]]:
+    """What all processes below the command have in common, and its environment, after all that can be checked before."""
     if not any(Path(folder, STARTUP_FILE).is_file() for folder in _site_folders()):
         raise CaptureError(
             f"traceview is not installed for {sys.executable}: no site folder has {STARTUP_FILE}, by which each Python captures itself",
@@ -178,7 +131,8 @@ def _environment(command: Sequence[str], settings: Settings) -> dict[str, str]:
     destination = Destination(settings.out)
     destination.prepare()
     destination.clean()
-    return {**os.environ, VARIABLE: settings.written()}
+    launch = f"{pid}-{os.urandom(6).hex()}"
+    return launch, {**os.environ, VARIABLE: replace(settings, launch=launch).written()}
 
 
 def _site_folders() -> list[str]:
@@ -187,10 +141,6 @@ def _site_folders() -> list[str]:
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     others = {Path(folder).resolve() for folder in (*given, "")}
     return [path for path in sys.path if path in sites or Path(path).resolve() not in others]
-
-
-def _launch(pid: int) -> str:
-    return f"{pid}-{os.urandom(6).hex()}"
 
 
 def _no_command(command: Sequence[str], error: OSError) -> UsageError:

@@ -1,7 +1,6 @@
 """Captures the steps of any Python process that imports a framework while TRACEVIEW_CAPTURE is set.
 
-`arm` is called at every start of Python by `traceview.pth`, which is installed beside the package. It only looks at the
-variable and waits for the import. Nothing here raises into the process, or changes how it ends.
+`arm` is called at every start of Python by `traceview.pth`. Nothing here raises into the process, or changes how it ends.
 """
 
 from __future__ import annotations

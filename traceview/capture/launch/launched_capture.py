@@ -1,8 +1,6 @@
 """Runs the capture of a process, from the import of its framework to the end of the process.
 
-A process that imports TensorFlow may never train, so folders are made only when it first runs something. A child that the
-process forks has a capture of its own, because it may be the one that trains. What there is to say is said as soon as the
-window has closed, because the process may end in any way after that.
+Folders are made only when it first runs something. A child that the process forks has a capture of its own: it may train.
 """
 
 from __future__ import annotations
@@ -16,30 +14,20 @@ from importlib.util import find_spec
 from threading import Lock
 
 from traceview.base.errors import CaptureError, UsageError
-from traceview.capture.process.around import NATIVE
-from traceview.capture.process.endings import Endings
+from traceview.capture.process.around import NATIVE, Endings
 from traceview.capture.process.saying import VARIABLE, is_first, name_runs, say, say_problem
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import runs_of_launch
-from traceview.capture.record.outcome import End
+from traceview.capture.record.outcome import End, nothing_captured
 from traceview.capture.record.settings import Settings
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
-_LONGEST_WAIT_S = 5.0
-"""For the main thread to end what it is saving. Then it is taken to wait for devices in vain."""
 _UTIL = "multiprocessing.util"
-_FIRST = 1000
-"""Before the finalizers of Python's own library, which have at most 15, and end processes and queues of the script."""
-
 _captures: list[LaunchedCapture] = []
 
 
 def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
-    """Capture this process as the value of the variable asks; errors in it are reported.
-
-    `framework`: the name of the module that was imported. `wait_no_more`: called once the window has closed, after which no
-    other framework is of interest.
-    """
+    """Capture this process as the variable asks; errors in it are reported. `wait_no_more`: called once the window has closed."""
     try:
         settings = Settings.read(text)
     except UsageError as error:
@@ -64,8 +52,7 @@ def end_first(text: str, begun_s: float) -> None:
     name_runs(runs)
     if not runs and not _captures:
         say("nothing was captured: no process imported TensorFlow or JAX")
-        where = "in an environment without traceview, on another host or in a container"
-        say(f"hint: {where} nothing is captured")
+        say("hint: in an environment without traceview or a container nothing is captured")
     elif not runs and not _captures[-1].is_prepared:
         say_problem(_captures[-1].why_nothing())
 
@@ -95,12 +82,9 @@ class LaunchedCapture(WindowListener):
             # Not at the top: most captures watch for no hang.
             from traceview.capture.hang.watch import HangWatch
 
-            try:
-                # Now: a script that hangs in an import must not stop reports. By name: a capture does without the analysis.
-                write_up = import_module("traceview.analysis.machine.hang").write_up
-                capture.companion = HangWatch(settings.on_hang_s, write_up, capture, say)
-            except ImportError as error:
-                say(f"note: --on-hang is off in this process: {error}")
+            # Now: a script that hangs in an import must not stop reports. By name: a capture does without the analysis.
+            write_up = import_module("traceview.analysis.machine.hang").write_up
+            capture.companion = HangWatch(settings.on_hang_s, write_up, capture, say)
         capture.observer.on_begin.append(self._prepare)
 
     def begin(self) -> None:
@@ -112,7 +96,7 @@ class LaunchedCapture(WindowListener):
 
     def why_nothing(self) -> CaptureError:
         """Why there is no trace."""
-        return self._capture.why_nothing(_end())
+        return nothing_captured(self._capture.window, self._capture.observer, _end())
 
     def give_way(self) -> bool:
         """Let the capture of another framework go on alone, which runs something; False if this one has counted steps."""
@@ -122,8 +106,6 @@ class LaunchedCapture(WindowListener):
         self._capture.finish("ended")
         _captures.remove(self)
         return True
-
-    # Called by the capture
 
     def opening(self, sidecar: Sidecar) -> None:
         """From here on no end of the process may lose the trace, and nothing may end before it."""
@@ -139,7 +121,6 @@ class LaunchedCapture(WindowListener):
             self._report(None)
 
     def _prepare(self) -> None:
-        """The framework runs something for the first time."""
         others = [other for other in _captures if other is not self]
         # TensorFlow may run something for a script that trains with JAX; JAX runs nothing for one that does not.
         if self._framework == "jax" and not all(other.give_way() for other in others):
@@ -155,8 +136,8 @@ class LaunchedCapture(WindowListener):
         self.is_prepared = True
         self._capture.start_clocks()
         if self._is_child and _UTIL in sys.modules:
-            # What `multiprocessing` forks ends without coming to the functions of `atexit`.
-            sys.modules[_UTIL].Finalize(None, self._finish, exitpriority=_FIRST)
+            # What `multiprocessing` forks ends without coming to the functions of `atexit`. Its own finalizers have 15 at most.
+            sys.modules[_UTIL].Finalize(None, self._finish, exitpriority=1000)
 
     def _begin_again(self) -> None:
         """This is a child: the capture so far is its parent's, and kept, because freeing it would stop its profile."""
@@ -166,7 +147,7 @@ class LaunchedCapture(WindowListener):
             return
         self._is_over = True
         self._capture.hooks.remove()
-        self._endings.leave()
+        self._endings.remove()
         # A copy of a profile that runs is of no use, and cannot be stopped.
         if not self._capture.is_profiling:
             own = LaunchedCapture(
@@ -176,14 +157,12 @@ class LaunchedCapture(WindowListener):
             own.begin()
 
     def _finish(self) -> None:
-        """The process ends, after its last line and before other functions of `atexit`."""
         with self._ending:
             self._end(_end())
 
     def _end_early(self, number: int | None) -> None:
-        """The process ends at once: by a signal, in another thread than the main one, or by a call, number None."""
-        # The main thread may be saving too, or wait for the devices in vain.
-        has_lock = self._ending.acquire(timeout=_LONGEST_WAIT_S)
+        # The main thread may be saving, or wait for devices in vain.
+        has_lock = self._ending.acquire(timeout=5.0)
         self._end("interrupted" if number else "ended")
         if number:
             if self._capture.run is not None and is_first(os.environ.get(VARIABLE, "")):
@@ -202,7 +181,7 @@ class LaunchedCapture(WindowListener):
                 self._report(end)
             elif self._settings.launch is None and _captures[-1:] == [self]:
                 # Nobody else says so.
-                say(self._capture.why_nothing(end).message)
+                say(self.why_nothing().message)
         except Exception as error:
             say(f"the capture failed: {error!r}")
 
@@ -219,7 +198,6 @@ class LaunchedCapture(WindowListener):
 
 
 def _end() -> End:
-    """How this process comes to its end, where functions of `atexit` run."""
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is None or isinstance(error, SystemExit):
         return "ended"

@@ -8,9 +8,6 @@ from threading import Event, Thread, current_thread
 from typing import Any, Final
 
 OWN_THREADS: Final = "traceview-"
-"""How their names begin."""
-_SIGNALS: Final = signal.valid_signals()
-"""Once: to list them takes longer than a sample of stacks."""
 
 
 def own_thread(name: str, run: Callable[..., object], *arguments: Any) -> Thread:
@@ -18,17 +15,14 @@ def own_thread(name: str, run: Callable[..., object], *arguments: Any) -> Thread
 
     def start() -> None:
         if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         run(*arguments)
 
     return Thread(target=start, name=f"{OWN_THREADS}{name}", daemon=True)
 
 
 class Ticker:
-    """Calls `tick` in a thread of its own: at once, and each time after as many seconds as it returned.
-
-    It ends when that is None, or by `stop`.
-    """
+    """Calls `tick` in a thread of its own: at once, and each time after as many seconds as it returned, until that is None, or `stop`."""
 
     def __init__(self, name: str, tick: Callable[[], float | None]) -> None:
         self._tick = tick

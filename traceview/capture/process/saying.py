@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 VARIABLE = "TRACEVIEW_CAPTURE"
 FRAMEWORKS = ("tensorflow", "jax")
-"""Modules whose import begins a capture."""
 OFF = ("", "0")
 """Values that switch the capture off, as unsetting the variable does."""
 

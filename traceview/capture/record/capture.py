@@ -15,36 +15,27 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from traceview.base.errors import CaptureError
-from traceview.capture.process.endings import interrupts_held
-from traceview.capture.record.destination import TRACE_SUFFIX, Destination, has_trace
+from traceview.capture.process.around import interrupts_held
+from traceview.capture.record.destination import TRACE_SUFFIX, Destination, RunChoice, has_trace
 from traceview.capture.record.outcome import End, no_step_watch, nothing_captured, shortcomings
 from traceview.capture.record.profiler import Profiler
-from traceview.capture.record.run_choice import RunChoice
 from traceview.capture.record.settings import Settings
 from traceview.capture.sampling.nvml import NvmlListener
-from traceview.capture.sampling.processor_times import MachineLoadListener, ThreadTimesListener
+from traceview.capture.sampling.processor_times import ProcessorTimesListener
 from traceview.capture.sampling.python_sampling import PythonListener
-from traceview.capture.sidecar.cluster import STOP_RISK, may_crash
-from traceview.capture.sidecar.environment import EnvironmentListener
+from traceview.capture.sidecar.environment import STOP_RISK, EnvironmentListener, may_crash
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
-from traceview.capture.steps.callee import Recognizer
 from traceview.capture.steps.hooks import Hooks, Place
-from traceview.capture.steps.observer import Observer
+from traceview.capture.steps.observer import Observer, Recognizer
 from traceview.capture.steps.placement import PlacementListener
-from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow
 
-Say: TypeAlias = Callable[[str], None]
 Watched: TypeAlias = tuple[Recognizer, Any, Sequence[WindowListener]]
-"""What counts the steps; its hooks, with `install`, `remove`, and `missing`, the names of what this version lacks; and what
-adds groups to the sidecar."""
+"""What counts the steps; its hooks, with `install`, `remove`, and `missing`; and what adds groups to the sidecar."""
 
 
 class Framework(NamedTuple):
-    """What a capture needs of a framework: whose versions are noted, its profiler, and what sees the steps of a window.
-
-    `watch` gets settings, and places to hook, by default all that could be a step.
-    """
+    """Whose versions are noted, a profiler, and what sees the steps of a window, by the places to hook (None: all)."""
 
     modules: Sequence[str]
     profiler: type[Profiler]
@@ -52,13 +43,12 @@ class Framework(NamedTuple):
 
 
 def _watch(window: StepWindow, settings: Settings, places: Sequence[Place] | None) -> Watched:
-    observer = Observer(window, settings.step_functions, StepInputs())
+    observer = Observer(window, settings.step_functions)
     placement = PlacementListener(observer, is_source_wanted="source" not in settings.without)
     return observer, Hooks(observer, places), (placement,)
 
 
 TENSORFLOW: Final = Framework(("tensorflow", "keras", "tf_keras", "numpy"), Profiler, _watch)
-"""2.15 to 2.21, with its Keras, Keras 3 or tf_keras."""
 
 
 def framework_in_use() -> str:
@@ -67,11 +57,7 @@ def framework_in_use() -> str:
 
 
 class Capture:
-    """Captures the steps of this process that `settings` ask for. `say` gets one line per message for the user.
-
-    `listeners`: add groups to the sidecar. `places`: what to hook, by default all that could be a step. `framework`: the name
-    of the module that the script trains with, by default the one that is imported.
-    """
+    """Captures the steps of this process. `say` gets one line per message; `places`: what to hook, by default all that could be a step."""
 
     companion: Any = None
     """What watches the steps, too, once they may begin, and as long as the process runs; it has `start` and `stop`."""
@@ -79,7 +65,7 @@ class Capture:
     def __init__(
         self,
         settings: Settings,
-        say: Say,
+        say: Callable[[str], None],
         listeners: Sequence[WindowListener] = (),
         *,
         places: Sequence[Place] | None = None,
@@ -88,7 +74,6 @@ class Capture:
         self.settings = settings
         self.sidecar = Sidecar()
         self.kept: Path | None = None
-        """The trace in its run."""
         self._say = say
         self._is_prepared = False
         self._destination = Destination(settings.out)
@@ -105,10 +90,9 @@ class Capture:
         self.clock = no_step_watch(self.window, self.observer, say)
         self._listeners = [
             # First, because sampling has to stop when the profile has.
-            PythonListener(is_wanted="python" not in settings.without),
+            *([] if "python" in settings.without else [PythonListener()]),
             NvmlListener(is_wanted="nvml" not in settings.without),
-            MachineLoadListener(),
-            ThreadTimesListener(),
+            ProcessorTimesListener(),
             EnvironmentListener(),
             *of_framework,
             *listeners,
@@ -120,16 +104,13 @@ class Capture:
         return self.kept.parent if self.kept else None
 
     def prepare(self) -> None:
-        """Check all that can be checked before the run, once; raises `CaptureError`.
-
-        A capture that nobody has prepared prepares itself when its window is near.
-        """
+        """Check all that can be checked before the run, once, at the latest when the window opens; raises `CaptureError`."""
         if self._is_prepared:
             return
         self._choice.check()
         self._destination.prepare()
-        process = {"pid": os.getpid(), "host": socket.gethostname()}
-        self.sidecar.add("process", {**process, "launch": self.settings.launch})
+        launch, host = self.settings.launch, socket.gethostname()
+        self.sidecar.add("process", {"pid": os.getpid(), "host": host, "launch": launch})
         if hasattr(os, "sched_getaffinity"):
             # A quota of a container does not show in it.
             self.sidecar.add("cores", {"usable_count": len(os.sched_getaffinity(0))})
@@ -153,10 +134,7 @@ class Capture:
             self.companion.start()
 
     def finish(self, end: End) -> None:
-        """The run has ended: unhook everything, close the window, keep what there is, and leave nothing else behind.
-
-        What went wrong is in `window.failures`.
-        """
+        """The run has ended: unhook everything, close the window, keep what there is, and leave nothing else behind."""
         if self.companion is not None:
             self.companion.stop()
         self.remove()
@@ -169,9 +147,8 @@ class Capture:
         self._finished()
         if self.kept is None:
             self._choice.abandon()
-        private = getattr(self._destination, "private", None)
-        if self.kept is None and has_trace(private):
-            self._say(f"note: the unfinished trace is in {private}")
+        if self.kept is None and has_trace(self._destination.private):
+            self._say(f"note: the unfinished trace is in {self._destination.private}")
         else:
             self._destination.clean()
 
@@ -180,15 +157,11 @@ class Capture:
         if self.hooks.missing:
             self._say(f"note: this TensorFlow or Keras lacks {', '.join(self.hooks.missing)}")
         if self.run is None:
-            return self.why_nothing(end)
+            return nothing_captured(self.window, self.observer, end)
         for line in shortcomings(self.window, self.sidecar, self.observer):
             self._say(f"note: {line}")
         self._say(str(self.window.times()))
         return None
-
-    def why_nothing(self, end: End) -> CaptureError:
-        """Why there is no trace."""
-        return nothing_captured(self.window, self.observer, end)
 
     def remove(self) -> None:
         """Unhook everything, and look no more."""
@@ -196,16 +169,11 @@ class Capture:
         self.hooks.remove()
 
     def report_place(self) -> tuple[Path, str]:
-        """The folder of the run and the name of this host's files in it, for what is written beside a trace.
-
-        A run that the window has not begun yet begins here, and the trace follows into it. Raises `OSError`.
-        """
+        """The folder of the run and the name of this host's files in it; the trace follows into it. Raises `OSError`."""
         if self.kept is None:
             self._choice.settle(self.settings.steps)
             return self._choice.folder(), f"{socket.gethostname()}{self._choice.suffix}"
         return self.kept.parent, self.kept.name.removesuffix(TRACE_SUFFIX)
-
-    # Called by the window
 
     def open(self) -> None:
         """Start the profile, after warming it up and waiting for the devices."""
@@ -222,8 +190,8 @@ class Capture:
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
         self.sidecar.add("clock", {"starting": starting, "started": _clock()})
         # Of what the script has imported; an installed package need not be the one that runs.
-        imported = {name: sys.modules[name] for name in self._modules if name in sys.modules}
-        versions = {name: getattr(each, "__version__", None) for name, each in imported.items()}
+        imported = [name for name in self._modules if name in sys.modules]
+        versions = {name: getattr(sys.modules[name], "__version__", None) for name in imported}
         self.sidecar.add("versions", {"python": platform.python_version(), **versions})
         self._notify("opened", self.sidecar)
 
@@ -263,17 +231,13 @@ class Capture:
         self._destination.clean()
 
     def _finished(self) -> None:
-        """Nothing more will be recorded: from here on the script runs as without traceview."""
         self.clock.stop()
         if self.companion is None:
             self._attempt("hooks", self.hooks.remove)
         self._notify("finished")
 
     def _describe_functions(self) -> None:
-        """Describe the functions that the hooks saw; a loop of the user's own names its steps itself."""
         callees = [callee for callee in self.observer.callees if callee.calls]
-        if not callees:
-            return
         fields = ("name", "kind", "is_step", "calls")
         functions = [{field: getattr(each, field) for field in fields} for each in callees]
         self.sidecar.add("steps", {"functions": functions})
@@ -286,7 +250,6 @@ class Capture:
             self._attempt(f"{type(each).__name__}.{moment}", getattr(each, moment), *arguments)
 
     def _attempt(self, what: str, action: Callable[..., None], *arguments: Any) -> None:
-        """Do it; a failure is noted, and stops nothing."""
         try:
             action(*arguments)
         except Exception as error:

@@ -12,48 +12,37 @@ from traceview.capture.process.own_threads import Ticker
 from traceview.capture.process.saying import FRAMEWORKS
 from traceview.capture.record.profiler import SCRIPT_PROFILES
 from traceview.capture.sidecar.file import Sidecar
-from traceview.capture.steps.callee import Recognizer
+from traceview.capture.steps.observer import Recognizer
 from traceview.capture.window.step_window import StepWindow
 
 End = Literal["ended", "failed", "interrupted"]
 """How a script ends: by itself, by an error, or by a signal."""
 _MOST_CALLEES: Final = 8
-"""The most frequent ones, of which one is the step; the message stays a few lines long."""
 
 
 def shortcomings(window: StepWindow, sidecar: Sidecar, observer: Recognizer) -> Iterator[str]:
     """What the user should know about a capture that was kept, one line each."""
-    steps, got = window.steps, window.got
+    steps, got, unfollowed = window.steps, window.got, window.unfollowed
     if got is None:
         yield f"no step of {steps} was recorded completely"
     elif got[0] > steps.first or got[1] < steps.last:
         yield f"only steps {got[0]}:{got[1]} of the requested {steps} were recorded"
     elif got != (steps.first, steps.last):
-        count = max(call.count for call in window.calls)
-        yield (
-            f"steps {got[0]}:{got[1]} were recorded instead of {steps}: one call of "
-            f"{window.calls[0].function} runs {count} steps"
-        )
-    unfollowed = window.unfollowed
+        runs = f"one call of {window.calls[0].function} runs {max(c.count for c in window.calls)}"
+        yield f"steps {got[0]}:{got[1]} were recorded instead of {steps}: {runs} steps"
     if unfollowed is not None:
-        yield (
-            f"step {unfollowed.number + unfollowed.count - 1} is left out: no step followed it in time, so nothing "
-            "shows where it ends"
-        )
-    for call in window.cut_calls:
+        last = unfollowed.number + unfollowed.count - 1
+        yield f"step {last} is left out: no step followed it in time, so nothing shows where it ends"
+    for call in (call for call in window.calls if call.error and not call.is_edge):
         yield f"{_listed(range(call.number, call.number + call.count))} is left out: it ended with {call.error}"
     traced = [call.number for call in window.calls if call.is_traced and not call.is_edge]
     if traced:
-        are_included = "its time includes" if len(traced) == 1 else "their times include"
-        yield f"the step function was retraced in {_listed(traced)}; {are_included} the tracing"
+        yield f"the step function was retraced in {_listed(traced)}, which includes the tracing"
     yield from window.failures
-    functions = observer.step_functions
+    functions = [f"{callee.name} × {callee.step_count}" for callee in observer.step_functions]
     if len(functions) > 1:
-        counts = ", ".join(f"{callee.name} × {callee.step_count}" for callee in functions)
-        yield (
-            f"calls of {len(functions)} functions were counted as steps ({counts}); choose one with "
-            "--step-function NAME"
-        )
+        counted = f"calls of {len(functions)} functions were counted as steps"
+        yield f"{counted} ({', '.join(functions)}); choose one with --step-function NAME"
     yield from sidecar.groups.get("notes", {}).get("steps", ())
 
 
@@ -75,14 +64,12 @@ def nothing_captured(window: StepWindow, observer: Recognizer, end: End) -> Capt
         reason = "the script did not import TensorFlow or JAX"
     elif count:
         reason = f"the script ran {ran}, and the window {steps} opens at step {steps.first}"
-        length = steps.last - steps.first
-        last = count if count <= length + 1 else count - 1
-        hint = f"--steps {max(1, last - length)}:{last}, or let the script run more steps"
-        if count < 2:
-            hint = "let the script run more steps: the first one traces and compiles"
+        # Without the last one, which may be the edge.
+        last = max(count - 1, 1)
+        earlier = f"--steps {max(1, last - steps.last + steps.first)}:{last}, or "
+        hint = f"{earlier if last > 1 else ''}let the script run more steps"
     elif not observer.summary():
-        reason = observer.nothing_called
-        hint = observer.how_to_mark
+        reason, hint = observer.nothing_called, observer.how_to_mark
     else:
         names = ", ".join(sorted(observer.names))
         absent = f"{names} was not" if names else "no function that computes gradients was"
@@ -92,11 +79,10 @@ def nothing_captured(window: StepWindow, observer: Recognizer, end: End) -> Capt
 
 
 def described_calls(observer: Recognizer) -> str:
-    """What was called how often, in one sentence."""
+    """What was called how often, in one sentence; of many the most frequent."""
     lines = observer.summary()
-    more = len(lines) - _MOST_CALLEES
-    shown = [*lines[:_MOST_CALLEES], *([f"and {more} more"] if more > 0 else ())]
-    return f"Called: {'; '.join(shown)}"
+    more = "; …" if len(lines) > _MOST_CALLEES else ""
+    return f"Called: {'; '.join(lines[:_MOST_CALLEES])}{more}"
 
 
 def candidates(observer: Recognizer) -> str:
@@ -112,17 +98,8 @@ def _listed(numbers: Sequence[int]) -> str:
     return f"{word} {', '.join(map(str, numbers))}"
 
 
-NO_STEP_S: Final = 60.0
-"""After this time without a step the user should know, while the run can still be changed."""
-_LONGEST_COMPILATION: Final = 5
-"""A first call that takes this many times as long does more than compile."""
-
-
 def no_step_watch(
-    window: StepWindow,
-    observer: Recognizer,
-    say: Callable[[str], None],
-    no_step_s: float = NO_STEP_S,
+    window: StepWindow, observer: Recognizer, say: Callable[[str], None], no_step_s: float = 60.0
 ) -> Ticker:
     """A thread that says once that no step is recognized, a minute after the framework first ran something for the script."""
 
@@ -132,11 +109,10 @@ def no_step_watch(
         waited_s = monotonic() - (observer.began_s or monotonic())
         current = observer.current
         compiles = current is not None and current.calls < 2
-        if waited_s < no_step_s * (_LONGEST_COMPILATION if compiles else 1):
+        if waited_s < no_step_s * (5 if compiles else 1):
             return no_step_s / 60
-        say(
-            f"note: after {no_step_s:g} s of training, no step is recognized. {described_calls(observer)}"
-        )
+        since = f"note: after {no_step_s:g} s of training, no step is recognized"
+        say(f"{since}. {described_calls(observer)}")
         say(f"hint: {candidates(observer)}")
         return None
 

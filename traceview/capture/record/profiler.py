@@ -1,9 +1,8 @@
-"""Starts and stops the profiler of TensorFlow or JAX, which the script or a tool may be using too.
+"""Starts and stops the profiler of TensorFlow or JAX, of which one profile can run per process.
 
-One profile can run per process. The session object is made here. After a `tf.profiler.experimental.start` that failed
-because of a remote request, that module believes forever that its own profile is running (TensorFlow 2.21), and the Python
-tracer of `jax.profiler.start_trace`, on by default, makes steps several times as long. While ours runs, a profile that the
-script starts is accepted but not recorded, because the real one would end the script with `AlreadyExistsError`.
+The session object is made here: after a `tf.profiler.experimental.start` that failed because of a remote request, that module
+believes forever that its own profile is running (TensorFlow 2.21). While ours runs, a profile that the script starts is accepted
+but not recorded, because the real one would end the script with `AlreadyExistsError`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from traceview.base.errors import CaptureError
 from traceview.capture.process.around import Patches
 
 _TRACE: Final = "tensorflow.python.profiler.trace"
-_CONTEXT: Final = "tensorflow.python.eager.context"
 _CONCURRENT_KERNELS: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
 SCRIPT_PROFILES: Final = "the script's own profile is running"
 SCRIPT_UNRECORDED: Final = "the script's own profile was not recorded: it began inside the window"
@@ -31,18 +29,15 @@ MARKER: Final = "train"
 
 
 class Marker:
-    """An open step marker. It gets its number when it is finished, so that an abandoned one has none."""
+    """An open step marker."""
 
     def __init__(self, annotation: Any) -> None:
         self._annotation = annotation
 
-    def finish(self, number: int) -> None:
-        """End it as the marker of step `number`."""
-        self._annotation.set_metadata(step_num=number, _r=1)
-        self.abandon()
-
-    def abandon(self) -> None:
-        """End it as an event that marks nothing."""
+    def finish(self, number: int | None) -> None:
+        """End it as the marker of a step, or, without a number, as an event that marks nothing."""
+        if number is not None:
+            self._annotation.set_metadata(step_num=number, _r=1)
         self._annotation.__exit__(None, None, None)
 
 
@@ -67,7 +62,9 @@ class Profiler:
         """Start and drop a profile: the first one of a process loads and initialises CUPTI."""
         self.start(Path())
         session, self._session = self._session, None
-        self._drop(session)
+        # Where that fails it ends with its object.
+        with suppress(Exception):
+            session.stop()
         self._patches.undo()
 
     def start(self, directory: Path) -> None:
@@ -104,18 +101,15 @@ class Profiler:
         """Open a step marker."""
         return Marker(import_module(_TRACE).Trace(MARKER))
 
-    # As this framework does it
-
     def _native(self, module: Any) -> Any:
         return module._pywrap_profiler
 
     def synchronise(self) -> None:
-        """Wait for this process's devices: run the op of `tf.test.experimental.sync_devices` on each device of this task.
-
-        The function itself also asks those of the other tasks of a `MultiWorkerMirroredStrategy`, which always fails (TensorFlow
-        2.21: `InternalError`, no remote eager worker).
-        """
-        tensorflow, context = sys.modules["tensorflow"], import_module(_CONTEXT)
+        """Wait for this process's devices, each by the op of `tf.test.experimental.sync_devices`, which fails on those of other tasks."""
+        tensorflow, context = (
+            sys.modules["tensorflow"],
+            import_module("tensorflow.python.eager.context"),
+        )
         if not context.executing_eagerly():
             raise RuntimeError("not in eager mode")
         # Without a requested device, an op runs on one of this task.
@@ -152,9 +146,6 @@ class Profiler:
     def _export(self, session: Any) -> None:
         session.export_to_tb()
 
-    def _drop(self, _session: Any) -> None:
-        """Do nothing: a session of TensorFlow ends with its object."""
-
 
 class JaxProfiler(Profiler):
     """JAX's profiler."""
@@ -182,7 +173,7 @@ class JaxProfiler(Profiler):
 
     def _begin(self, native: Any, directory: str) -> Any:
         options = native.ProfileOptions()
-        # That of the devices is on in all versions, and some have no option for it.
+        # The Python tracer makes steps several times as long. That of the devices is on, and some versions have no option for it.
         options.host_tracer_level, options.python_tracer_level = 2, 0
         self._directory = directory
         return native.ProfilerSession(options)
@@ -200,10 +191,6 @@ class JaxProfiler(Profiler):
             session.stop_and_export(self._directory)
         else:
             session.export(session.stop(), self._directory)
-
-    def _drop(self, session: Any) -> None:
-        with suppress(Exception):
-            session.stop()
 
 
 class _StandIn:
@@ -230,15 +217,8 @@ class _UnrecordedProfile:
         if directory:
             self._say(SCRIPT_UNRECORDED)
 
-    def stop(self) -> bytes:
-        return b""
-
-    def export_to_tb(self) -> None:
-        return
-
-    def stop_and_export(self, _directory: str) -> None:
-        # There is no trace to make one for Perfetto of.
-        self._module._profile_state.create_perfetto_trace = False
-
-    def export(self, _profile: bytes, directory: str) -> None:
-        self.stop_and_export(directory)
+    def __getattr__(self, _name: str) -> Callable[..., bytes]:
+        # There is no trace to stop and to export, nor to make one for Perfetto of.
+        if hasattr(self._module, "_profile_state"):
+            self._module._profile_state.create_perfetto_trace = False
+        return lambda *_: b""

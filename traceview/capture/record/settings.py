@@ -1,7 +1,6 @@
 """Defines what a capture is asked to record, and reads and writes it as the value of the variable TRACEVIEW_CAPTURE.
 
-The value holds options of `traceview capture`, as on a command line. It is read in the process that trains, which may
-lack the libraries of the command line, so only the standard library is used here.
+The value is read in the process that trains, which may lack the libraries of the command line.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from traceview.base.errors import UsageError
 from traceview.base.units import parse_duration
 from traceview.capture.process.saying import VARIABLE
 from traceview.capture.record.destination import DEFAULT_OUT, run_name
-from traceview.capture.window.ranges import DEFAULT_STEPS, StepRange
+from traceview.capture.window.step_window import DEFAULT_STEPS, StepRange
 
 PARTS: Final = ("nvml", "python", "source")
 """What a capture can do without: samples of the GPUs, samples of Python stacks, lines of ops."""
@@ -26,12 +25,10 @@ _EXAMPLE: Final = f'for example {VARIABLE}="--steps 100:110 --out logs"'
 
 @dataclass(frozen=True)
 class Settings:
-    """What to capture.
+    """What to capture; raises `UsageError` for a `run` that cannot name a folder.
 
-    `run`: the name of the run, by default that of the cluster, or the time. Raises `UsageError` if it cannot name a folder.
-    `without`: those of `PARTS` that are switched off. `step_functions`: names of the functions whose calls are steps, by
-    default all that compute gradients. `on_hang_s`: report if no step ends for that many seconds. `launch`: what all processes
-    below one command have in common: the process that became the command, a dash, and a random word.
+    `without`: those of `PARTS` that are switched off. `step_functions`: by default all that compute gradients. `on_hang_s`: report
+    if no step ends for that many seconds. `launch`: the process that became the command, a dash, and a random word.
     """
 
     out: Path
@@ -77,24 +74,14 @@ class Settings:
 
     def written(self) -> str:
         """The value that `read` reads as these settings, with absolute paths."""
-        hang_s = self.on_hang_s
-        values: dict[str, object] = {
-            "steps": self.steps,
-            "out": self.out.absolute(),
-            "run": self.run,
-            "without": ",".join(sorted(self.without)) or None,
-            "on-hang": None if hang_s is None else f"{round(hang_s * 1000)}ms",
-            "launch": self.launch,
-        }
-        words = [f"--{name}={value}" for name, value in values.items() if value is not None]
+        words = [f"--steps={self.steps}", f"--out={self.out.absolute()}"]
+        words += [f"--without={name}" for name in sorted(self.without)]
         words += [f"--step-function={name}" for name in self.step_functions]
+        words += [] if self.run is None else [f"--run={self.run}"]
+        words += [] if self.launch is None else [f"--launch={self.launch}"]
+        if self.on_hang_s is not None:
+            words.append(f"--on-hang={round(self.on_hang_s * 1000)}ms")
         return shlex.join(words)
-
-
-def option_names() -> set[str]:
-    """The options that a user may write into the variable."""
-    names = {name for action in _parser()._actions for name in action.option_strings}
-    return names - {"--launch"}
 
 
 class _Parser(ArgumentParser):

@@ -1,20 +1,11 @@
 """Adds to the sidecar samples of the Python stacks of all threads, taken about every millisecond in a thread of its own.
 
-A sample is taken with the GIL held, so that no stack changes meanwhile; it costs tens of microseconds. Waiting for the
-GIL comes before the reading of the clock: a sample says what ran at its time. Of a stack only the frames from the
-innermost to the first one in code of the user are read, and equal stacks are kept once.
-
-A thread that runs Python keeps the GIL for 5 ms where others want it, and lets go of it before where it calls
-TensorFlow: most samples would lie at such calls, however short they are. So while no thread but the main one was seen
-to run Python, or to wait in code of the script, the sampling thread gets the GIL sooner (`SOON_SECONDS`). Where several
-threads share the GIL, that would change who waits for whom, and the 5 ms stay. A signal could interrupt Python without
-the GIL, but code that TensorFlow generates for the CPU does not stand signals: with a timer of 1 ms, five of six runs
+A sample is taken with the GIL held, so that no stack changes meanwhile; it costs tens of microseconds. A thread that runs
+Python keeps the GIL for 5 ms where others want it, and lets go of it before where it calls TensorFlow: most samples would lie
+at such calls, however short they are. So while no thread but the main one was seen to run Python, or to wait in code of the
+script, the sampling thread gets the GIL sooner (`SOON_SECONDS`). Where several threads share the GIL, that would change who
+waits for whom. Code that TensorFlow generates for the CPU does not stand signals: with a timer of 1 ms, five of six runs
 without a graph died of a broken heap (TensorFlow 2.21).
-
-Python gives the clock of a thread by the address that pthread_self returns, and reads memory there: of a thread that has
-ended it may be gone. A thread with a Python frame cannot end while another one holds the GIL, because it has to leave the
-frame first. So the frames are listed and the clocks asked for in one call of native code, in which the GIL stays where it
-is. The clock itself is a number in the kernel: reading that of a thread that has ended is an error and no more.
 """
 
 from __future__ import annotations
@@ -29,7 +20,7 @@ import zlib
 from array import array
 from base64 import b64encode
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import chain, compress, pairwise, starmap, tee
 from pathlib import Path
 from threading import Thread, get_ident, main_thread
@@ -42,26 +33,20 @@ from traceview.capture.process.python_code import CodePlaces, Origin, callers
 from traceview.capture.sidecar.environment import masked_thread
 from traceview.capture.sidecar.file import Sidecar, WindowListener, reason_of
 
-NOT_ASKED: Final = "switched off (--without python, or python=False)"
 INTERVAL_NS: Final = 1_000_000
-"""Shows what a device waits for from a few milliseconds on."""
 MOST_SAMPLES: Final = 1 << 19
 """Of all threads, in 7 MB; beyond that every second round is dropped, and the interval doubles."""
 MOST_STACKS: Final = 1 << 16
 """Different ones; beyond that new stacks are not sampled."""
 MOST_FRAMES: Final = 64
-"""Of one stack, the innermost ones."""
 LARGEST_COST_RATIO: Final = 0.045
 """The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
-_FIRST_COST_NS: Final = 200_000
-"""Of a round, as long as none was taken: of the first in a process that has other things in its caches."""
 SOON_SECONDS: Final = 1e-4
 """The switch interval of Python while only the main thread runs Python: a tenth of the time between samples."""
 GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
 """A round takes milliseconds, with hundreds of threads tens of them."""
-LATEST_US: Final = (1 << 31) - 1
 NOT_KEPT: Final = -1
 """Instead of the number of a stack."""
 
@@ -85,10 +70,7 @@ class Stacks:
         return known
 
     def number_of(self, frame: FrameType | None) -> int:
-        """The number of a stack; `NOT_KEPT` if there are too many, or if it says nothing.
-
-        It says nothing if all of it is in the standard library: the thread serves, or waits for work.
-        """
+        """The number of a stack; `NOT_KEPT` if there are too many, or all of it is in the standard library: it waits for work."""
         key: list[int] = []
         is_user, is_all_standard = False, True
         while frame is not None and len(key) < 2 * MOST_FRAMES and not is_user:
@@ -110,33 +92,27 @@ class Stacks:
         return number
 
     def described(self) -> dict[str, list[Any]]:
-        """Tables of texts, frames and stacks, by their numbers.
-
-        `frames`: file, function, line and whether it is code of the user; `stacks`: frames, the innermost first.
-        """
+        """Tables by number; `frames`: file, function, line and whether it is the user's; `stacks`: frames, the innermost first."""
         files: dict[str, int] = {}
         functions: dict[str, int] = {}
         frames: dict[tuple[int, int, int, int], int] = {}
-        number_of: dict[tuple[int, int], int] = {}
-        stacks: list[list[int]] = [[] for _ in self.keys]
-        for key, number in list(self.keys.items()):
-            for place in zip(key[::2], key[1::2], strict=True):
-                if place not in number_of:
-                    code, origin = self._known[place[0]]
-                    frame = (
-                        files.setdefault(origin.file, len(files)),
-                        functions.setdefault(origin.function, len(functions)),
-                        origin.line_of(_line_of(code, place[1])),
-                        int(origin.kind == "user"),
-                    )
-                    number_of[place] = frames.setdefault(frame, len(frames))
-                stacks[number].append(number_of[place])
-        return {
-            "files": list(files),
-            "functions": list(functions),
-            "frames": [list(frame) for frame in frames],
-            "stacks": stacks,
-        }
+
+        @cache
+        def number_of(place: tuple[int, int]) -> int:
+            code, origin = self._known[place[0]]
+            frame = (
+                files.setdefault(origin.file, len(files)),
+                functions.setdefault(origin.function, len(functions)),
+                origin.line_of(_line_of(code, place[1])),
+                int(origin.kind == "user"),
+            )
+            return frames.setdefault(frame, len(frames))
+
+        # In the order of their numbers.
+        keys = list(self.keys)
+        stacks = [list(map(number_of, zip(key[::2], key[1::2], strict=True))) for key in keys]
+        texts = {"files": list(files), "functions": list(functions)}
+        return {**texts, "frames": list(frames), "stacks": stacks}
 
 
 def _line_of(code: CodeType, instruction: int) -> int:
@@ -149,25 +125,19 @@ def _line_of(code: CodeType, instruction: int) -> int:
     return known
 
 
-_LEAST_NS: Final = 100_000
-"""Young collections are shorter, and come after every few hundred new objects."""
-_SWITCH: Final = gc.enable, gc.disable
+_ENABLE: Final = gc.enable
+_DISABLE: Final = gc.disable
 
 
 class Collections:
     """The garbage collections from `start` to `stop`, which keep the lock, and are kept out of the thread that samples.
 
-    Python collects in the thread that makes one object too many, and runs finalizers of the script there, of which some wait
-    for other threads.
-
-    While they are held, what the script switches on or off is remembered: it sees, and gets afterwards, what it has chosen.
-
-    Attributes:
-        spans: Of each that took long: Unix time of its start, its length, both in nanoseconds, and its generation.
+    Finalizers of the script, which run where an object too many is made, may wait for other threads.
     """
 
     def __init__(self) -> None:
         self.spans: list[tuple[int, int, int]] = []
+        """Of each that took long: Unix time of its start, its length, both in nanoseconds, and its generation."""
         self._started_ns = 0
         self._patches = Patches()
         self._is_on = False
@@ -176,7 +146,7 @@ class Collections:
             os.register_at_fork(after_in_child=self._forked)
 
     def start(self) -> None:
-        """Be called at the start and the end of every collection, and where the script switches them."""
+        """Note them from here on, and what the script chooses."""
         self._is_on, self._is_wanted = True, gc.isenabled()
         gc.callbacks.append(self._called)
         for name, is_on in (("enable", True), ("disable", False)):
@@ -186,26 +156,21 @@ class Collections:
         self._patches.put(gc, "isenabled", around(gc.isenabled, lambda: True, self._seen))
 
     def stop(self) -> None:
-        """Be called no longer."""
+        """Note them no longer."""
         self._is_on = False
         with suppress(ValueError):
             gc.callbacks.remove(self._called)
         self._patches.undo()
 
-    def hold(self) -> None:
-        """From here on none begins."""
-        _SWITCH[1]()
-
     def release(self) -> None:
-        """They begin again as the script has chosen."""
+        """After `_DISABLE` they begin again as the script has chosen."""
         is_on = False
         while is_on != self._is_wanted:
             # Another thread may choose meanwhile.
             is_on = self._is_wanted
-            _SWITCH[0 if is_on else 1]()
+            (_ENABLE if is_on else _DISABLE)()
 
     def _forked(self) -> None:
-        """This is a child, without the thread that holds them."""
         if self._is_on:
             self.stop()
             self.release()
@@ -217,7 +182,7 @@ class Collections:
         now_ns = time.time_ns()
         if phase == "start":
             self._started_ns = now_ns
-        elif self._started_ns and now_ns - self._started_ns >= _LEAST_NS:
+        elif self._started_ns and now_ns - self._started_ns >= 100_000:
             self.spans.append((self._started_ns, now_ns - self._started_ns, info["generation"]))
 
 
@@ -225,57 +190,47 @@ class PythonListener(WindowListener):
     """Samples Python stacks from the start of the profile to its stop.
 
     The group holds `reason` (null where samples were taken), `interval_ns`, `round_count`, `window_ns`, `cost_ns` (processor
-    time that the sampling took), `threads`, and two compressed texts: `stacks`, JSON with tables of files, functions, frames
-    and stacks, and `samples`, three columns. `cpu` and `late` are two more. `collections`: the garbage
-    collections, see `Collections`.
+    time that the sampling took), `threads`, and compressed texts: `stacks`, JSON with tables of files, functions, frames
+    and stacks, `samples`, three columns, `cpu` and `late`. `collections`: `Collections.spans`.
     """
 
-    def __init__(self, *, is_wanted: bool = True) -> None:
-        self._is_wanted = is_wanted
+    def __init__(self) -> None:
         self._thread: Thread | None = None
         # Of each sample: Unix nanoseconds, number of the thread, number of the stack; microseconds of processor time that the
         # thread has taken so far, negative where that is not known; and microseconds by which the round came late, because
         # something else had the GIL, or the core.
         types = {"t_ns": "q", "thread": "i", "stack": "i", "cpu_us": "q", "late_us": "i"}
         self._columns: dict[str, array[int]] = {name: array(code) for name, code in types.items()}
+        # By the identifier of a thread, which is the address that pthread_self returns: its number; and its name and native
+        # identifier, where Python itself started it.
         self._threads: dict[int, int] = {}
-        """Number of each thread by its identifier, which is the address that pthread_self returns."""
         self._names: dict[int, tuple[str, int | None]] = {}
-        """Name and native identifier of each thread that Python itself started, by identifier."""
         self._interval_ns = INTERVAL_NS
-        self._round_count = 0
-        self._cost_ns = 0
-        """Processor time of the sampling thread."""
+        self._round_count = self._cost_ns = 0
         self._problem: str | None = None
         self._is_stopping = False
         self._spent_ns = 0
         self._phase = 0.0
         self._interval_of_script: float | None = None
         """The switch interval that the script has chosen, while another one is set."""
+        # Whether a thread beside the main one was seen in code of the script, or at two places of other code.
         self._is_shared = False
-        """Whether a thread beside the main one was seen in code of the script, or at two places of other code."""
         self._seen_at: dict[int, tuple[int, int]] = {}
         self._main = main_thread().ident
         self._clocks = ThreadClocks()
 
     def opening(self, sidecar: Sidecar) -> None:
         """Learn the threads and the code that runs now, which takes longer than a sample."""
-        if not self._is_wanted:
-            sidecar.add("python", {"reason": NOT_ASKED})
-            return
         self._sidecar = sidecar
         self._stacks = Stacks(CodePlaces())
         self._garbage = Collections()
         self._pid = os.getpid()
         self._thread = own_thread("python", self._run)
-        try:
-            for ident, frame in sys._current_frames().items():
-                if self._is_of_script(ident):
-                    for caller in callers(frame):
-                        self._stacks.learn(caller.f_code)
-                    self._clocks.cpu_us(ident)
-        except Exception as error:
-            self._problem = reason_of(error)
+        for ident, frame in sys._current_frames().items():
+            if self._is_of_script(ident):
+                for caller in callers(frame):
+                    self._stacks.learn(caller.f_code)
+                self._clocks.cpu_us(ident)
 
     def opened(self, sidecar: Sidecar) -> None:
         """Begin; the first sample is taken as soon as it is a small share of the time since now."""
@@ -284,7 +239,7 @@ class PythonListener(WindowListener):
         self._started_ns, self._begun_ns = time.time_ns(), time.monotonic_ns()
         self._garbage.start()
         # Not in the thread: what it does to begin makes objects.
-        self._garbage.hold()
+        _DISABLE()
         self._thread.start()
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
@@ -300,14 +255,13 @@ class PythonListener(WindowListener):
 
     def _stopped(self) -> bool:
         """Take no more samples; whether some may be here: not in a child that was forked in the window, without the thread."""
-        if self._thread is None:
+        if self._thread is None or os.getpid() != self._pid:
             return False
         self._is_stopping = True
-        is_own = os.getpid() == self._pid
-        if self._thread.ident is not None and is_own:
+        if self._thread.ident is not None:
             self._thread.join(_STOP_TIMEOUT_SECONDS)
         self._garbage.stop()
-        return is_own
+        return True
 
     def _described(self, stopped_ns: int) -> dict[str, Any]:
         t_ns, thread, stack, cpu_us, late_us = self._columns.values()
@@ -318,7 +272,6 @@ class PythonListener(WindowListener):
         names = [(ident, *self._names.get(ident, (None, None))) for ident in self._threads]
         return {
             "reason": None if t_ns else self._problem or reason,
-            **({"problem": self._problem} if self._problem else {}),
             "interval_ns": self._interval_ns,
             "round_count": self._round_count,
             "window_ns": max(stopped_ns - self._started_ns, 0),
@@ -328,9 +281,9 @@ class PythonListener(WindowListener):
                 for ident, name, native_id in names
             ],
             "stacks": _compressed(json.dumps(self._stacks.described()).encode()),
-            "samples": _compressed(*map(_little_endian, (distances, thread, stack))),
-            "cpu": _compressed(_little_endian(cpu_us)),
-            "late": _compressed(_little_endian(late_us)),
+            "samples": _compressed(distances.tobytes(), thread.tobytes(), stack.tobytes()),
+            "cpu": _compressed(cpu_us.tobytes()),
+            "late": _compressed(late_us.tobytes()),
             "collections": self._garbage.spans,
         }
 
@@ -356,18 +309,15 @@ class PythonListener(WindowListener):
         self._switch(is_soon=not self._is_shared)
         times = self._columns["t_ns"]
         if len(times) >= MOST_SAMPLES:
-            # Drop every second round; samples of one round have the same time.
-            rounds = {t_ns: number for number, t_ns in enumerate(dict.fromkeys(times))}
-            is_kept = [not rounds[t_ns] % 2 for t_ns in times]
+            # Samples of one round have the same time.
+            kept = set([*dict.fromkeys(times)][::2])
+            is_kept = [t_ns in kept for t_ns in times]
             for name, column in self._columns.items():
                 self._columns[name] = array(column.typecode, compress(column, is_kept))
             self._interval_ns *= 2
 
     def _switch(self, *, is_soon: bool) -> None:
-        """Let a thread keep the GIL for `SOON_SECONDS` where others want it, or again as the script has chosen.
-
-        What the script chooses meanwhile stays.
-        """
+        """Let a thread keep the GIL for `SOON_SECONDS` where others want it, or again as the script has chosen, also meanwhile."""
         now, chosen = sys.getswitchinterval(), self._interval_of_script
         if is_soon and chosen is None and now > SOON_SECONDS:
             self._interval_of_script = now
@@ -379,10 +329,9 @@ class PythonListener(WindowListener):
                 sys.setswitchinterval(chosen)
 
     def _rest(self) -> None:
-        """Wait for the next round."""
         # With what falling asleep and waking up cost after the last sample, which is more than the sample itself.
         spent_ns = time.thread_time_ns()
-        cost_ns = spent_ns - self._spent_ns if self._round_count else _FIRST_COST_NS
+        cost_ns = spent_ns - self._spent_ns if self._round_count else 200_000
         self._spent_ns = spent_ns
         # After the next round this thread has taken the largest share of the time so far, at most, and since this round.
         due_ns = self._begun_ns + (spent_ns + cost_ns) / LARGEST_COST_RATIO
@@ -390,20 +339,18 @@ class PythonListener(WindowListener):
         # Equal distances would meet a loop of the same length always in the same line.
         self._phase = (self._phase + GOLDEN_RATIO) % 1
         rest_ns = max(self._interval_ns * (0.5 + self._phase) - cost_ns, least_ns, 0)
-        rest_s = rest_ns / 1e9
-        self._due_ns = time.time_ns() + int(rest_ns)
+        rest_s, self._due_ns = rest_ns / 1e9, time.time_ns() + int(rest_ns)
         # Between the rounds the thread makes no object that could begin a collection.
         self._garbage.release()
         time.sleep(rest_s)
-        self._garbage.hold()
+        _DISABLE()
 
     def _sample(self) -> None:
-        """Sample every thread once. The frames are let go at the end, with what the script's variables hold."""
         frames = sys._current_frames()
         # This frame holds them: with it among them they would be a cycle, and the variables would stay until a collection.
         del frames[get_ident()]
         t_ns = time.time_ns()
-        late_us = min(max(t_ns - self._due_ns, 0) // 1000, LATEST_US)
+        late_us = min(max(t_ns - self._due_ns, 0) // 1000, (1 << 31) - 1)
         columns, threads = self._columns.values(), self._threads
         for ident, frame in frames.items():
             if not self._is_of_script(ident):
@@ -434,7 +381,12 @@ UNKNOWN: Final = -1
 
 
 class ThreadClocks:
-    """The clocks of threads by identifier, each asked for once."""
+    """The clocks of threads by identifier, each asked for once.
+
+    Python gives the clock of a thread by the address that pthread_self returns, and reads memory there: of a thread that has
+    ended it may be gone. A thread with a Python frame cannot end while another one holds the GIL. So the frames are listed and
+    the clocks asked for in one call of native code, in which the GIL stays where it is.
+    """
 
     def __init__(self) -> None:
         self._clocks: dict[int, int] = {}
@@ -457,15 +409,9 @@ def _clocks_now() -> dict[int, int]:
     has_lock = getattr(sys, "_is_gil_enabled", lambda: True)()
     if not hasattr(time, "pthread_getcpuclockid") or not has_lock:
         return {}
-    # Nothing of this runs before `dict` does, and nothing in it is code of Python, which could let go of the GIL.
+    # Nothing of this runs before `dict` does, and nothing in it is code of Python.
     idents, same_idents = tee(chain.from_iterable(starmap(sys._current_frames, ((),))))
     return dict(zip(idents, map(time.pthread_getcpuclockid, same_idents), strict=False))
-
-
-def _little_endian(column: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
 
 
 def _compressed(*contents: bytes) -> str:

@@ -1,44 +1,54 @@
-"""Describes what the script runs in: its command, versions, settings and devices.
+"""Describes what the script runs in: its command, place in a cluster, versions, settings and devices, its GPUs and their links.
 
-The process is asked when the window opens, so that what the script itself has set counts. The groups are `command`,
-`cluster`, `variables`, `versions`, `precision`, `xla`, `devices` and `links`.
+The process is asked when the window opens, so that what the script itself has set counts. Nothing is loaded that is not loaded
+already, except NVML, because loading a library changes the process.
 
-Of command lines, variables and names of threads it has what can be no credential: of a command line names of options, numbers,
-booleans and names of scripts; every other value is masked. Messages of exceptions may hold anything, so the sidecar has their
+Of command lines, variables and names of threads the sidecar has what can be no credential: of a command line names of options,
+numbers, booleans and names of scripts; every other value is masked. Messages of exceptions may hold anything, so it has their
 class alone (`file.reason_of`).
 """
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from traceview.capture.sidecar.cluster import own_place
-from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar, WindowListener, answers
-from traceview.capture.sidecar.gpu_libraries import describe_links, loaded_versions, opened_nvml
+from traceview.capture.sidecar.file import (
+    NoAnswerError,
+    Sidecar,
+    WindowListener,
+    answers,
+    reason_of,
+)
 
-VARIABLES: Final = (
-    "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "CUDA_VISIBLE_DEVICES", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_DISABLE_JIT",
-    "JAX_ENABLE_X64", "JAX_PLATFORMS", "KERAS_BACKEND",
-    "NCCL_ALGO", "NCCL_BUFFSIZE", "NCCL_COLLNET_ENABLE", "NCCL_CROSS_NIC", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS",
-    "NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_TC",
-    "NCCL_IB_TIMEOUT", "NCCL_LAUNCH_MODE", "NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS",
-    "NCCL_MIN_NCHANNELS", "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_NSOCKS_PERTHREAD",
-    "NCCL_NTHREADS", "NCCL_NVLS_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_PROTO", "NCCL_SHM_DISABLE",
-    "NCCL_SOCKET_FAMILY", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_NTHREADS", "NVIDIA_TF32_OVERRIDE",
-    "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "TF_CPP_MIN_LOG_LEVEL", "TF_CUDNN_DETERMINISTIC",
-    "TF_CUDNN_USE_AUTOTUNE", "TF_DETERMINISTIC_OPS", "TF_ENABLE_AUTO_MIXED_PRECISION", "TF_ENABLE_ONEDNN_OPTS",
-    "TF_FORCE_GPU_ALLOW_GROWTH", "TF_FORCE_UNIFIED_MEMORY", "TF_GPU_ALLOCATOR",
-    "TF_GPU_CUPTI_ENABLE_ACTIVITY_HW_TRACING", "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL", "TF_GPU_THREAD_COUNT",
-    "TF_GPU_THREAD_MODE", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS",
-    "TF_XLA_FLAGS", "XLA_FLAGS", "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_MEM_FRACTION",
-    "XLA_PYTHON_CLIENT_PREALLOCATE",
-)  # fmt: skip
+_BY_PREFIX: Final = {
+    "CUDA": "DEVICE_ORDER LAUNCH_BLOCKING MODULE_LOADING VISIBLE_DEVICES",
+    "JAX": "DEFAULT_MATMUL_PRECISION DISABLE_JIT ENABLE_X64 PLATFORMS",
+    "KERAS": "BACKEND",
+    "NCCL": "ALGO BUFFSIZE COLLNET_ENABLE CROSS_NIC DEBUG DEBUG_SUBSYS LAUNCH_MODE MAX_CTAS MAX_NCHANNELS MIN_CTAS "
+    "MIN_NCHANNELS NET NET_GDR_LEVEL NET_GDR_READ NSOCKS_PERTHREAD NTHREADS NVLS_ENABLE P2P_DISABLE P2P_LEVEL PROTO SHM_DISABLE",
+    "NCCL_IB": "DISABLE GID_INDEX HCA QPS_PER_CONNECTION TC TIMEOUT",
+    "NCCL_SOCKET": "FAMILY IFNAME NTHREADS",
+    "NVIDIA": "TF32_OVERRIDE VISIBLE_DEVICES",
+    "OMP": "NUM_THREADS",
+    "TF": "CPP_MIN_LOG_LEVEL CUDNN_DETERMINISTIC CUDNN_USE_AUTOTUNE DETERMINISTIC_OPS ENABLE_AUTO_MIXED_PRECISION ENABLE_ONEDNN_OPTS "
+    "FORCE_GPU_ALLOW_GROWTH FORCE_UNIFIED_MEMORY GPU_ALLOCATOR GPU_CUPTI_ENABLE_ACTIVITY_HW_TRACING GPU_CUPTI_FORCE_CONCURRENT_KERNEL "
+    "GPU_THREAD_COUNT GPU_THREAD_MODE NUM_INTEROP_THREADS NUM_INTRAOP_THREADS USE_LEGACY_KERAS XLA_FLAGS",
+    "XLA": "FLAGS PYTHON_CLIENT_ALLOCATOR PYTHON_CLIENT_MEM_FRACTION PYTHON_CLIENT_PREALLOCATE",
+}
+VARIABLES: Final = tuple(
+    f"{start}_{end}" for start, ends in _BY_PREFIX.items() for end in ends.split()
+)
 """The only variables that are noted: settings and flags, of which none holds a credential by its purpose."""
 
 
@@ -60,25 +70,19 @@ class EnvironmentListener(WindowListener):
             sidecar.add("precision", answers({"policy": lambda: _policies(sys.modules)}))
             sidecar.add("xla", answers({"auto_jit": lambda: str(jit() or "off")}))
             # Those of the machine, those visible to TensorFlow, and those made of them.
-            devices = answers({
+            sidecar.add("devices", answers({
                 "physical": lambda: [_device(config, d) for d in config.list_physical_devices()],
                 "visible": lambda: [device.name for device in config.get_visible_devices()],
                 "logical": lambda: [device.name for device in config.list_logical_devices()],
-            })  # fmt: skip
-            sidecar.add("devices", devices)
+            }))  # fmt: skip
 
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Ask the driver and the loaded libraries."""
-        versions = loaded_versions()
-        try:
-            with opened_nvml() as nvml:
-                driver = answers({"driver": lambda: str(nvml.nvmlSystemGetDriverVersion())})
-                sidecar.add("links", describe_links(nvml))
-        except NoAnswerError as reason:
-            sidecar.add("links", {"missing": {"gpus": str(reason)}})
-            driver = {"missing": {"driver": str(reason)}}
-        missing = {**versions.get("missing", {}), **driver.get("missing", {})}
-        sidecar.add("versions", {**versions, **driver, **({"missing": missing} if missing else {})})
+        sidecar.add("versions", loaded_versions())
+        with suppress(NoAnswerError), opened_nvml() as nvml:
+            driver = answers({"driver": lambda: str(nvml.nvmlSystemGetDriverVersion())})
+            sidecar.add("versions", driver)
+            sidecar.add("links", describe_links(nvml))
 
 
 def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -87,19 +91,18 @@ def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _device(config: Any, device: Any) -> dict[str, Any]:
-    facts = Facts()
-    facts.values["type"] = device.device_type
+    experimental, configured = config.experimental, config.get_logical_device_configuration
+    details = experimental.get_device_details
+    questions: dict[str, Callable[[], Any]] = {
+        "logical_devices": lambda: len(configured(device) or [device])
+    }
     if device.device_type == "GPU":
-        details = config.experimental.get_device_details
-        facts.ask("details", lambda: {"device_name": details(device)["device_name"]})
-        facts.ask("memory_growth", lambda: config.experimental.get_memory_growth(device))
-    configured = config.get_logical_device_configuration
-    facts.ask("logical_devices", lambda: len(configured(device) or [device]))
-    return facts.as_group()
+        questions["details"] = lambda: {"device_name": details(device)["device_name"]}
+        questions["memory_growth"] = lambda: experimental.get_memory_growth(device)
+    return {"type": device.device_type, **answers(questions)}
 
 
-def _policies(modules: Mapping[str, Any]) -> dict[str, str]:
-    """The default mixed-precision policy of each Keras."""
+def _policies(modules: Mapping[str, Any]) -> dict[str, str] | None:
     policies = {}
     for name in ("keras", "tf_keras"):
         module: Any = modules.get(name)
@@ -107,19 +110,15 @@ def _policies(modules: Mapping[str, Any]) -> dict[str, str]:
             policies[name] = str(module.config.dtype_policy().name)
         elif module is not None:
             policies[name] = str(module.mixed_precision.global_policy().name)
-    if not policies:
-        raise NoAnswerError("Keras is not imported")
-    return policies
+    return policies or None
 
 
 MASK: Final = "***"
-
 _OPTION: Final = re.compile(
     r"(?P<name>--[A-Za-z][\w.\-]{0,63}|-[A-Za-z])(?:=(?P<value>.*))?", re.DOTALL
 )
 _GLUED: Final = re.compile(r"(?P<name>-[A-Za-z])(?P<value>.+)", re.DOTALL)
 """A short option and its value in one word, `-j8`; or a long option with one dash, which looks the same."""
-
 _SETTING: Final = re.compile(r"(?P<name>[+~]{0,2}[A-Za-z_][\w.\-]{0,63})=(?P<value>.*)", re.DOTALL)
 _HARMLESS: Final = re.compile(
     r"|--?|[-+]?[\d.,:_]{1,20}(?:[eE][-+]?\d{1,3})?%?|true|false|yes|no|on|off|none|null"
@@ -127,7 +126,6 @@ _HARMLESS: Final = re.compile(
     re.IGNORECASE,
 )
 """A number, several, or a range; a boolean; a script; nothing, or what ends the options."""
-
 _WORDS: Final = re.compile(r"[\w.:^\-]{1,20}(?:[,;][\w.:^\-]{1,20})*")
 _DEVICE_IDS: Final = re.compile(r"(?:GPU|MIG)-[\da-f\-]+(?:,(?:GPU|MIG)-[\da-f\-]+)*")
 _THREAD: Final = re.compile(r"[\w .:()<>\-]{1,60}")
@@ -167,3 +165,231 @@ def _masked_argument(argument: str) -> str:
     # The padding of a word in base64 looks like a setting to nothing.
     is_shown = setting is not None and setting["value"] and _HARMLESS.fullmatch(setting["value"])
     return argument if is_shown else MASK
+
+
+_MAPS: Final = Path("/proc/self/maps")
+_LOADED_ONLY: Final = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_LAZY", 0)
+_BUS_ID_BYTES: Final = 32
+"""Room for `domain:bus:device.function`, which takes 13; cuda.h, cuDeviceGetPCIBusId."""
+
+
+def handles(nvml: Any) -> list[Any]:
+    """What NVML knows each GPU of the host by, in its order."""
+    return [nvml.nvmlDeviceGetHandleByIndex(each) for each in range(nvml.nvmlDeviceGetCount())]
+
+
+@contextmanager
+def opened_nvml() -> Iterator[Any]:
+    """NVML, through nvidia-ml-py (the `capture` extra); raises `NoAnswerError` where it is missing or does not start."""
+    try:
+        nvml = import_module("pynvml")
+    except ImportError as error:
+        raise NoAnswerError("nvidia-ml-py is not installed") from error
+    try:
+        nvml.nvmlInit()
+    except Exception as error:
+        raise NoAnswerError(f"NVML does not start: {reason_of(error)}") from error
+    try:
+        yield nvml
+    finally:
+        nvml.nvmlShutdown()
+
+
+def bus_ids() -> list[str]:
+    """The PCI bus id of each CUDA device, in the order of CUDA and of the trace; raises `NoAnswerError` where no GPU is used."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=_LOADED_ONLY)
+    except OSError as error:
+        raise NoAnswerError("this process uses no GPU: CUDA is not loaded") from error
+
+    def call(function: str, *arguments: Any) -> None:
+        status = getattr(driver, function)(*arguments)
+        if status != 0:
+            raise NoAnswerError(f"this process uses no GPU: {function} returns {status}")
+
+    count = ctypes.c_int(0)
+    call("cuDeviceGetCount", ctypes.byref(count))
+    found = []
+    for ordinal in range(count.value):
+        device, text = ctypes.c_int(0), ctypes.create_string_buffer(_BUS_ID_BYTES)
+        call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
+        call("cuDeviceGetPCIBusId", text, ctypes.c_int(_BUS_ID_BYTES), device)
+        found.append(text.value.decode("ascii", "replace"))
+    return found
+
+
+def loaded_versions(maps: Path = _MAPS) -> dict[str, Any]:
+    """Versions of the CUDA libraries that this process has loaded, as they report them."""
+
+    def reported(stem: str, name: str) -> int:
+        """What a function of a library answers: by a pointer, or as its result, where no pointer is asked for."""
+        text = maps.read_text(encoding="utf-8", errors="surrogateescape")
+        paths = {line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line}
+        loaded = (path for path in sorted(paths) if Path(path).name.startswith(stem))
+        path = next(path for path in loaded if path.startswith("/"))
+        function = ctypes.CDLL(path, mode=_LOADED_ONLY)[name]
+        if name == "cudnnGetVersion":
+            return int(function())
+        version = ctypes.c_int(0)
+        if function(ctypes.byref(version)) != 0:
+            raise NoAnswerError
+        return version.value
+
+    return answers({
+        # 12040 for 12.4.
+        "cuda": lambda: "{}.{}".format(*divmod(reported("libcudart.so", "cudaRuntimeGetVersion") // 10, 100)),
+        # cudnn_version.h: major × 1000 + minor × 100 + patch up to 8, × 10000 since 9.
+        "cudnn": lambda: _dotted(reported("libcudnn.so", "cudnnGetVersion"), 90_000),
+        # nccl.h: the same up to 2.8, and since 2.9.
+        "nccl": lambda: _dotted(reported("libnccl.so", "ncclGetVersion"), 10_000),
+    })  # fmt: skip
+
+
+def _dotted(number: int, least: int) -> str:
+    """`2.21.5` from 22105, and `2.8.4` from 2804, which is below the `least` number of the newer form."""
+    major = 10_000 if number >= least else 1000
+    return f"{number // major}.{number % major // 100}.{number % 100}"
+
+
+def describe_links(nvml: Any) -> dict[str, Any]:
+    """How each GPU of the host is attached, visible to TensorFlow or not."""
+
+    def described(handle: Any) -> dict[str, Any]:
+        return answers({
+            "pcie_generation": lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle),
+            "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
+            "pcie_generation_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+            "pcie_width_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+            "nvlinks": lambda: {"active": _active_nvlinks(nvml, handle)},
+        })  # fmt: skip
+
+    return answers({"gpus": lambda: [described(handle) for handle in handles(nvml)]})
+
+
+def _active_nvlinks(nvml: Any, handle: Any) -> int:
+    active = 0
+    # nvml.h, since Hopper.
+    for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
+        try:
+            active += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
+        except nvml.NVMLError:
+            # Beyond its last link an NVLink GPU returns "invalid argument"; one without returns "not supported".
+            if link == 0:
+                raise
+            break
+    return active
+
+
+_EVALUATOR: Final = "evaluator"
+"""Evaluates checkpoints by itself, at steps of its own."""
+_SERVER: Final = "ps"
+"""Where there are parameter servers, only the chief runs steps; workers do what it sends them."""
+_SHORT: Final = {"worker": "w", "rank": "r", "process": "p"}
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]")
+STOP_RISK: Final = (
+    "TensorFlow can crash a worker when its profile ends (seen with 2.19 to 2.21, see docs/capture.md): save a "
+    "checkpoint before the window, or preload jemalloc"
+)
+"""`TraceMeRecorder::Consume` frees what an activity that ends in another thread than it began in, such as `CollectiveExecutor::CompleteParams`,
+has left in a `std::vector` that has grown since. With jemalloc the freed memory still holds what it did."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One process of a cluster."""
+
+    role: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.index}"
+
+    @property
+    def label(self) -> str:
+        """Distinguishes its files from those of the other tasks: `w1` for worker 1, `r1` for rank 1, `chief0`."""
+        role = _SHORT.get(self.role) or _NOT_IN_NAMES.sub("-", self.role[:40])
+        return f"{role}{self.index}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of this process in a `cluster`, a text that is equal in all, with the `partners` at the same steps, and its `sizes`."""
+
+    task: Task
+    cluster: str
+    partners: tuple[Task, ...]
+    sizes: Mapping[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """The group `cluster` of the sidecar, without addresses."""
+        sizes = {"sizes": self.sizes} if self.sizes else {}
+        return {"role": self.task.role, "index": self.task.index, **sizes}
+
+
+def place_of(environment: Mapping[str, str]) -> Place | None:
+    """The place that TF_CONFIG gives; None where it is not set, names one process alone, or is invalid."""
+    try:
+        config = json.loads(environment.get("TF_CONFIG", ""))
+        cluster, task = config["cluster"], config["task"]
+        own = Task(str(task["type"]), int(task["index"]))
+        # A cluster that leaves tasks out is an object, with the index as key.
+        indices = {
+            str(role): [
+                *map(int, addresses if isinstance(addresses, dict) else range(len(addresses)))
+            ]
+            for role, addresses in sorted(cluster.items())
+        }
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+        return None
+    tasks = [Task(role, index) for role, numbers in indices.items() for index in numbers]
+    if own.index < 0 or not {own, *tasks} - {own}:
+        return None
+    partners = tuple(task for task in tasks if task.role != _EVALUATOR)
+    is_alone = own not in partners or len(partners) < 2 or _SERVER in cluster
+    sizes = {role: len(numbers) for role, numbers in indices.items()}
+    return Place(own, json.dumps(cluster, sort_keys=True), () if is_alone else partners, sizes)
+
+
+def may_crash(environment: Mapping[str, str]) -> bool:
+    """Whether TF_CONFIG names several workers, and jemalloc is not preloaded: see `STOP_RISK`."""
+    place = place_of(environment)
+    return bool(place and place.partners) and "jemalloc" not in environment.get("LD_PRELOAD", "")
+
+
+ROLE: Final = "rank"
+PROCESS: Final = "process"
+_VARIABLES: Final = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    # Not SLURM_NTASKS, which sbatch sets in its own script too.
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("RANK", "WORLD_SIZE"),
+)
+"""Rank and number of ranks by launcher: the closest to the script first, because srun may start mpirun."""
+_RANK: Final = re.compile(r"\d{1,6}", re.ASCII)
+"""No cluster has a million ranks."""
+
+
+def rank_of(environment: Mapping[str, str]) -> tuple[int, int] | None:
+    """The rank of this process, counted from 0, and the number of ranks; None if it is alone."""
+    for names in _VARIABLES:
+        texts = [environment.get(name, "") for name in names]
+        if all(map(_RANK.fullmatch, texts)):
+            number, count = map(int, texts)
+            if max(number, 1) < count:
+                return number, count
+    return None
+
+
+def own_place(environment: Mapping[str, str]) -> Place | None:
+    """The place of this process in the cluster of JAX or TF_CONFIG, else among the ranks of its launcher."""
+    # The processes of `jax.distributed` run the same programs at the same time.
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    count = getattr(state, "num_processes", None) or 1
+    if state is not None and state.client is not None and count > 1:
+        partners = tuple(Task(PROCESS, number) for number in range(count))
+        job = f"{count} processes of {state.coordinator_address}"
+        return Place(partners[state.process_id], job, partners, {PROCESS: count})
+    rank = rank_of(environment)
+    alone = None if rank is None else Place(Task(ROLE, rank[0]), "", (), {})
+    return place_of(environment) or alone

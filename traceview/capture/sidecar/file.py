@@ -1,8 +1,4 @@
-"""Writes the sidecar: a JSON file beside the trace with what the trace itself does not say.
-
-`<host>.traceview.json` is one object with `schema_version`, `state` and named groups of fields. Any group may be
-missing, and readers ignore groups they do not know.
-"""
+"""Writes the sidecar `<host>.traceview.json`: groups of fields with what the trace itself does not say, each of which may be missing."""
 
 from __future__ import annotations
 
@@ -16,13 +12,12 @@ from typing import Any, Final, Literal
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".traceview.json"
-
 State = Literal["waiting", "recording", "saved", "failed"]
 
 
 @dataclass
 class Sidecar:
-    """The fields so far, and whether the profile waits for its window, runs, or is over."""
+    """The fields so far."""
 
     state: State = "waiting"
     groups: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -47,22 +42,15 @@ class Sidecar:
         known = self.groups.get("notes", {}).get(about, ())
         self.add("notes", {about: list(dict.fromkeys((*known, text)))})
 
-    def as_json(self) -> dict[str, Any]:
-        """The whole object."""
-        return {"schema_version": SCHEMA_VERSION, "state": self.state, **self.groups}
-
     def write(self, path: Path) -> None:
         """Replace a file by the current fields; raises `OSError`."""
-        text = json.dumps(self.as_json(), indent=2, ensure_ascii=False, default=str)
+        fields = {"schema_version": SCHEMA_VERSION, "state": self.state, **self.groups}
+        text = json.dumps(fields, indent=2, ensure_ascii=False, default=str)
         write_whole(path, f"{text}\n".encode("utf-8", "replace"))
 
 
 class WindowListener:
-    """Adds groups to the sidecar of a capture; a subclass overrides the moments it needs.
-
-    The methods run in the script's process, where TensorFlow is imported. What they raise is noted in the sidecar
-    (`notes.listeners`) and stops nothing.
-    """
+    """Adds groups to the sidecar at the moments that a subclass overrides. What they raise is noted there (`notes.listeners`)."""
 
     def opening(self, sidecar: Sidecar) -> None:
         """The window is about to open; what happens here is not recorded."""
@@ -82,7 +70,7 @@ class NoAnswerError(Exception):
 
 
 class Facts:
-    """The fields of one group. A field without a value is never guessed: `missing` names it with the reason."""
+    """The fields of a group whose reader wants to know why one has no value: `missing` names it with the reason."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -93,11 +81,6 @@ class Facts:
         answer = self.find(field, question)
         if answer is not None:
             self.values[field] = answer
-
-    def ask_each(self, questions: Mapping[str, Callable[[], Any]]) -> None:
-        """Ask one question per field."""
-        for name, question in questions.items():
-            self.ask(name, question)
 
     def find(self, field: str, question: Callable[[], Any]) -> Any:
         """The answer, without setting the field; None, with the reason in `missing`, without an answer."""
@@ -118,10 +101,11 @@ class Facts:
 
 
 def answers(questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
-    """A group with a field for each question."""
+    """A group with a field for each question that has an answer."""
     facts = Facts()
-    facts.ask_each(questions)
-    return facts.as_group()
+    for name, question in questions.items():
+        facts.ask(name, question)
+    return facts.values
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -135,18 +119,16 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this host runs; so do those of other users, of which nothing else is known."""
+    """Whether a process of this host runs, perhaps that of another user."""
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True
+    except (OSError, OverflowError) as error:
+        return isinstance(error, PermissionError)
     return True
 
 
 def stat_fields(process: Path) -> list[str]:
-    """The fields of `stat` in a folder of `/proc` after the name of the program, which may hold any character (proc(5))."""
+    """The fields of `stat` in a folder of `/proc` behind the name of the program, which may hold any character (proc(5))."""
     return (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
 
 

@@ -1,8 +1,7 @@
 """Walks the graphs of functions and those that they call: counts ops by requested device, and finds gradients, updates and
-training loops, ops that compute in float64, and those that compute the same in every step.
+training loops, ops that compute in float64, those that compute the same in every step, and the floating-point operations of products.
 
-An op computes the same in every step if all that it reads is constant, or a tensor that the script made before the graph:
-such a tensor never changes. Ops that read a variable, an argument of the function or random numbers do not.
+A product of two numbers and its sum are two operations. An unknown dimension may follow from the examples of a replica.
 """
 
 from __future__ import annotations
@@ -10,7 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import zip_longest
+from math import prod
+from typing import Any, Final, TypeAlias
 
 from traceview.capture.sidecar.file import NoAnswerError
 
@@ -35,15 +38,14 @@ _DEEPEST: Final = 8
 """Calls within calls; a function that calls itself has no end."""
 _GRADIENT_SCOPE: Final = "gradient_tape/"
 """The name scope of gradient ops (`GradientTape.gradient`, tensorflow/python/eager/backprop.py)."""
-_UPDATES: Final = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
 
 
 def traces(function: Any) -> list[Any]:
     """The graphs of a `tf.function` as concrete functions, oldest first; of a concrete function itself. Nothing is traced."""
     cache = getattr(function, "_function_cache", None)
-    if cache is not None:
-        return list(cache.values())
-    return [function] if hasattr(function, "captured_inputs") else []
+    if cache is None:
+        return [function] if hasattr(function, "captured_inputs") else []
+    return list(cache.values())
 
 
 def trace_count(function: Any) -> int:
@@ -63,9 +65,6 @@ def inner_graphs(op: Any, graph: Any) -> Iterator[tuple[str, Any]]:
             yield name, next(known, None) or graph._get_function(name).graph
 
 
-# Each function once
-
-
 def ops_within(graph: Any, known: set[str] | None = None) -> Iterator[tuple[Any, Any]]:
     """The ops of a graph and of the functions that it calls, each function once, with the graph that each op is in."""
     known = set() if known is None else known
@@ -78,11 +77,7 @@ def ops_within(graph: Any, known: set[str] | None = None) -> Iterator[tuple[Any,
 
 
 def count_ops(graph: Any, known: dict[str, Counter[str]] | None = None) -> Counter[str]:
-    """The ops of a graph and of those it calls by requested device, "" where none is requested.
-
-    An op without one has that of its call. The body of a loop counts once, and so do both sides of a branch. `known`: the
-    counts of functions that were counted.
-    """
+    """The ops of a graph and of all that it calls by requested device, else that of the call, or "". `known`: those of functions."""
     known = {} if known is None else known
     devices: Counter[str] = Counter()
     for op in graph.get_operations():
@@ -98,11 +93,7 @@ def count_ops(graph: Any, known: dict[str, Counter[str]] | None = None) -> Count
 
 
 def training_loop(graph: Any) -> str | None:
-    """The type of the op that repeats whole training steps inside a graph; None without one.
-
-    The body of such a loop computes a gradient and updates a variable. A loop in a layer updates no variable from
-    gradients, and one that accumulates gradients updates none either.
-    """
+    """The type of the op that repeats whole training steps inside a graph: a gradient and an update of a variable; None without one."""
     loops = ((op, outer) for op, outer in ops_within(graph) if op.type in _LOOPS)
     bodies = ((op.type, inner) for op, outer in loops for _, inner in inner_graphs(op, outer))
     return next((str(kind) for kind, body in bodies if len(_training_parts(body)) > 1), None)
@@ -125,39 +116,34 @@ def updates_alone(function: Any) -> bool:
 
 
 def _training_parts(graph: Any) -> set[str]:
-    """Which of `gradient` and `update` a graph and those that it calls compute."""
     parts = set()
     for op, _ in ops_within(graph):
         if _GRADIENT_SCOPE in op.name:
             parts.add("gradient")
-        if op.type.startswith(_UPDATES):
+        if op.type.startswith(
+            ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
+        ):
             parts.add("update")
     return parts
-
-
-# Each call of a function
 
 
 _MOST_VISITED: Final = 300_000
 """Ops, each as often as calls lead to it: 14,469 of a ResNet50 took 0.3 s on a busy core."""
 
 
+@dataclass(eq=False)
 class Call:
-    """A graph as it is called: `op` of the graph of `outer` led to it, both None for the graph of a step.
+    """A graph as it is called by `op` of the graph of `outer`, None for that of a step. `inner`: calls by the name of the op."""
 
-    `inner`: the calls that each of its ops leads to, by the name of the op.
-    """
+    graph: Any
+    ops: Sequence[Any]
+    outer: Call | None = None
+    op: Any = None
+    inner: dict[str, list[Call]] = field(default_factory=dict)
 
-    def __init__(
-        self, graph: Any, ops: Sequence[Any], outer: Call | None = None, op: Any = None
-    ) -> None:
-        self.graph = graph
-        self.ops = ops
-        self.outer = outer
-        self.op = op
-        self.path: tuple[str, ...] = () if outer is None else (*outer.path, op.name)
-        """The ops that led to it, by their names."""
-        self.inner: dict[str, list[Call]] = {}
+    def __post_init__(self) -> None:
+        outer = self.outer
+        self.path: tuple[str, ...] = () if outer is None else (*outer.path, self.op.name)
 
     def arguments(self) -> list[tuple[Any, Any]]:
         """The arguments of the graph, and what is given for them; a branch gets less than its condition."""
@@ -172,16 +158,13 @@ class Call:
 
 
 def calls_of(
-    graphs: Iterable[Any],
-    is_seen: Callable[[Any], bool] = lambda _: True,
-    most: int | None = None,
+    graphs: Iterable[Any], is_seen: Callable[[Any], bool] = lambda _: True
 ) -> Iterator[Call]:
     """The graphs of steps and all calls in them, an outer one first; each knows the calls in it.
 
     `is_seen`: whether an op is one of `ops`, and its calls are followed. Raises `NoAnswerError` where calls lead to more than
     `most` ops: what is left of these might have the same names.
     """
-    most = _MOST_VISITED if most is None else most
     ops_of: dict[int, list[Any]] = {}
 
     def called(graph: Any, *by: Any) -> Call:
@@ -189,12 +172,12 @@ def calls_of(
             ops_of[id(graph)] = list(filter(is_seen, graph.get_operations()))
         return Call(graph, ops_of[id(graph)], *by)
 
-    waiting, left = [called(graph) for graph in graphs], most
+    waiting, left = [called(graph) for graph in graphs], _MOST_VISITED
     while waiting:
         call = waiting.pop()
         left -= len(call.ops)
         if left < 0:
-            raise NoAnswerError(f"its calls lead to more than {most:,} ops")
+            raise NoAnswerError(f"its calls lead to more than {_MOST_VISITED:,} ops")
         for op in call.ops if len(call.path) < _DEEPEST else ():
             inner = [called(graph, call, op) for _, graph in inner_graphs(op, call.graph)]
             if inner:
@@ -203,25 +186,17 @@ def calls_of(
         yield call
 
 
-MOST_VALUES: Final = 1_000
-"""Of each kind; a model whose float64 is meant has them all in it."""
-
-_IN_64_BITS: Final = ("float64", "complex128")
 _NO_WORK: Final = frozenset(
     (
         "Const", "Identity", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
     )
 )  # fmt: skip
 """Ops that hand on what they are given, or take no time."""
-
 HANDLES: Final = ("resource", "variant")
 
 
 def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
-    """The fields of the sidecar: names of ops in float64, and names of constant ops.
-
-    An op of another kind that has a name, too, takes it away.
-    """
+    """The names of ops in float64, and of those that read only constants and tensors made before the graph, none for names of others."""
     kinds: dict[str, set[str]] = {}
     constants: dict[Call, set[str]] = {}
     is_stateful: dict[str, bool] = {}
@@ -237,13 +212,15 @@ def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
             if is_constant:
                 constant.update(tensor.name for tensor in op.outputs)
             if op.type not in _NO_WORK and not has_inner:
-                in_64_bits = any(tensor.dtype.name in _IN_64_BITS for tensor in op.outputs)
+                in_64_bits = any(
+                    tensor.dtype.name in ("float64", "complex128") for tensor in op.outputs
+                )
                 of_op = (("float64", in_64_bits), ("constant", is_constant))
                 own = {kind for kind, is_so in of_op if is_so}
                 for name in call.names_of(op):
                     kinds[name] = kinds.get(name, own) & own
     return {
-        f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:MOST_VALUES]
+        f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
         for kind in ("float64", "constant")
     }
 
@@ -261,3 +238,182 @@ def _given_constants(call: Call, constants: dict[Call, set[str]]) -> set[str]:
         return set()
     known = constants[call.outer]
     return {argument.name for argument, given in call.arguments() if given.name in known}
+
+
+_FUSED: Final = frozenset(
+    (
+        "BiasAdd", "Add", "AddV2", "FusedBatchNormV3", "Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid",
+    )
+)  # fmt: skip
+_OF_BATCH: Final = frozenset(("Fill", "TensorListGetItem", "TensorListPopBack"))
+"""Ops whose results have a dimension that no input shows: in a step it is that of the examples."""
+_OTHER_FIRST: Final = frozenset(
+    (
+        "BatchToSpaceND", "BroadcastTo", "Concat", "ConcatV2", "Range", "SpaceToBatchND", "StridedSlice", "Tile",
+        "Unique", "UniqueV2", "Where",
+    )
+)  # fmt: skip
+"""Ops whose first dimension may be another than that of what they are given."""
+_Sizes: TypeAlias = "list[int] | None"
+_Shape: TypeAlias = Callable[[Any], _Sizes]
+_Count: TypeAlias = Callable[[Any, _Shape], int]
+
+
+def describe_flops(graphs: Iterable[Any], examples: int | None) -> dict[str, int]:
+    """The operations of products by name of the op, none for names of several; raises `NoAnswerError` for too many ops."""
+    found: dict[str, int | None] = {}
+    shapes = _Shapes(examples)
+    # All of them first: shapes follow from what outer and inner calls give each other.
+    for call in list(calls_of(graphs)):
+        for op in (op for op in call.ops if op.type in _FLOPS_OF):
+            flops = None
+            with suppress(TypeError, ValueError, IndexError, KeyError):
+                flops = _FLOPS_OF[op.type](op, partial(shapes.of, call))
+            flops = flops if flops and 0 < flops <= 1 << 53 else None
+            for name in (name for each in _fused(op) for name in call.names_of(each)):
+                if name in found or len(found) < 20_000:
+                    found[name] = flops if found.setdefault(name, flops) == flops else None
+    return {name: flops for name, flops in found.items() if flops is not None}
+
+
+def _fused(op: Any) -> Iterator[Any]:
+    yield op
+    for _ in range(4):
+        op = next((each for each in op.outputs[0].consumers() if each.type in _FUSED), None)
+        if op is None:
+            return
+        yield op
+
+
+class _Shapes:
+    def __init__(self, examples: int | None) -> None:
+        self._examples = examples
+        self._known: dict[tuple[Call, str], _Sizes] = {}
+
+    def of(self, call: Call, tensor: Any, before: int = 0) -> _Sizes:
+        """The dimensions of a tensor; None where one is not known."""
+        key = call, tensor.name
+        if key not in self._known:
+            sizes: Any = [None, None] if tensor.shape.rank is None else _static(tensor)
+            if None in sizes:
+                found = next(self._elsewhere(call, tensor, before + 1), None)
+                sizes = found or self._completed(call, tensor.op, sizes, before + 1)
+            self._known[key] = sizes
+        return self._known[key]
+
+    def _elsewhere(self, call: Call, tensor: Any, before: int) -> Iterator[list[int]]:
+        """The sizes of what an argument is given, and of what a call returns."""
+        if call.outer is not None and tensor.op.type == "Placeholder":
+            for argument, given in call.arguments():
+                if argument.name == tensor.name and (sizes := self.of(call.outer, given, before)):
+                    yield sizes
+        for inner in call.inner.get(tensor.op.name, ()):
+            for result in inner.graph.outputs[tensor.value_index :][:1]:
+                if (sizes := self.of(inner, result, before)) is not None:
+                    yield sizes
+
+    def _completed(self, call: Call, op: Any, sizes: list[Any], before: int) -> _Sizes:
+        if sizes.count(None) > 1 or before > 100:
+            return None
+        of = partial(self.of, call, before=before)
+        inputs = list(op.inputs)
+        if op.type in ("BroadcastTo", "Tile") and inputs[1].op.type == "Shape":
+            # A gradient as large as the tensor whose shape it is given: `Tile` repeats that of a sum, all of whose dimensions are 1.
+            is_other = op.type == "Tile" and set(_static(inputs[0])) != {1}
+            return None if is_other else of(inputs[1].op.inputs[0])
+        is_part = op.type == "StridedSlice" and inputs[0].shape.rank == len(sizes) + 1
+        if is_part and _static(inputs[0])[1:] == sizes:
+            # One of the steps of a sequence, whichever dimension that is.
+            whole = of(inputs[0])
+            return whole[1:] if whole else self._of_examples(sizes)
+        made_by: Any = inputs[0].op if inputs else None
+        is_sum = op.type == "Reshape" and made_by.type == "Sum"
+        if is_sum and made_by.inputs[1].op.type == "BroadcastGradientArgs":
+            # The gradient of what may have been broadcast, and here was not.
+            whole = of(made_by.inputs[0])
+            return whole if whole and whole[1:] == sizes[1:] else None
+        if op.type in ("Reshape", "Transpose"):
+            whole = of(inputs[0])
+            rest = prod(size for size in sizes if size is not None)
+            if whole is None or not rest or prod(whole) % rest:
+                return None
+            return [prod(whole) // rest if size is None else size for size in sizes]
+        # What is put together along another dimension is longer in that.
+        is_part |= op.type == "ConcatV2" and _static(inputs[0])[1:] != sizes[1:]
+        if sizes[0] is not None or (op.type in _OTHER_FIRST and not is_part):
+            return None
+        open_ = (each for each in inputs if _static(each)[:1] == [None])
+        firsts = {known[0] for each in open_ if (known := of(each))}
+        # What reads an iterator or an optional gives the examples.
+        is_source = all(tensor.dtype.name in HANDLES for tensor in inputs)
+        if not firsts and (is_source or op.type in _OF_BATCH):
+            return self._of_examples(sizes)
+        return [firsts.pop(), *sizes[1:]] if len(firsts) == 1 else None
+
+    def _of_examples(self, sizes: list[Any]) -> _Sizes:
+        return None if self._examples is None else [self._examples, *sizes[1:]]
+
+
+def _static(tensor: Any) -> list[Any]:
+    """The dimensions that are known before a step, None for others; empty where not even their number is."""
+    return [] if tensor.shape.rank is None else list(tensor.shape.as_list())
+
+
+def _matrices(op: Any, shape: _Shape) -> int:
+    """`MatMul` and its batched kin: the elements of the result, times what each sums over."""
+    left, right = (shape(tensor) or [] for tensor in op.inputs[:2])
+    rows, summed = left[-2:]
+    of_left, of_right = (
+        ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
+    )
+    if op.get_attr(of_left):
+        rows, summed = summed, rows
+    columns = right[-2 if op.get_attr(of_right) else -1]
+    # The innermost dimensions of the batches belong together; one of 1, or none, is the same for each of the other's.
+    batches = zip_longest(reversed(left[:-2]), reversed(right[:-2]), fillvalue=1)
+    return 2 * prod(map(max, batches)) * rows * summed * columns
+
+
+def _einsum(op: Any, shape: _Shape) -> int:
+    first, second = op.get_attr("equation").decode().partition("->")[0].split(",")
+    sizes: dict[str, int] = {}
+    for letters, tensor in zip((first, second), op.inputs, strict=True):
+        dimensions = shape(tensor) or []
+        before, dots, after = letters.partition("...")
+        end = len(dimensions) - len(after)
+        if end < len(before) or (end > len(before) and not dots):
+            raise ValueError(letters)
+        sizes["..."] = max(sizes.get("...", 1), prod(dimensions[len(before) : end]))
+        sizes.update(zip(before, dimensions, strict=False))
+        sizes.update(zip(reversed(after), reversed(dimensions), strict=False))
+    return 2 * prod(sizes.values())
+
+
+def _convolution(kernel: str, result: str) -> _Count:
+    """Both gradients take as many products as the forward pass. `kernel`, `result`: which tensors have these shapes: `input 1`."""
+
+    def count(op: Any, shape: _Shape) -> int:
+        words = (place.split() for place in (kernel, result))
+        sizes, places = (shape(getattr(op, f"{kind}s")[int(n)]) or [] for kind, n in words)
+        summed = prod(sizes[:-2] if op.type.startswith("Depthwise") else sizes[:-1])
+        return 2 * prod(places) * summed if sizes and places else 0
+
+    return count
+
+
+_FORWARD: Final = _convolution("input 1", "output 0")
+_OF_INPUT: Final = _convolution("input 1", "input 2")
+_OF_KERNEL: Final = _convolution("output 0", "input 2")
+_FLOPS_OF: Final[dict[str, _Count]] = {
+    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matrices),
+    "Einsum": _einsum,
+    "Conv2D": _FORWARD,
+    "Conv2DBackpropInput": _OF_INPUT,
+    "Conv2DBackpropFilter": _OF_KERNEL,
+    "Conv3D": _FORWARD,
+    "Conv3DBackpropInputV2": _OF_INPUT,
+    "Conv3DBackpropFilterV2": _OF_KERNEL,
+    "DepthwiseConv2dNative": _FORWARD,
+    "DepthwiseConv2dNativeBackpropInput": _OF_INPUT,
+    "DepthwiseConv2dNativeBackpropFilter": _OF_KERNEL,
+}

@@ -1,8 +1,4 @@
-"""Hooks the methods of TensorFlow and Keras through which steps can be seen, and unhooks them again.
-
-All of them are private. Each is looked up by itself when its module is imported; one that a version lacks is named in
-`missing`, and the others still work. A module is patched after its import, and never imported from here.
-"""
+"""Hooks the methods of TensorFlow and Keras through which steps can be seen, each when the script has imported its module."""
 
 from __future__ import annotations
 
@@ -57,32 +53,28 @@ OPTIMIZERS: Final = (
 
 
 class Hooks:
-    """The hooks of one observer, from `install` to `remove`."""
+    """The hooks of one observer, from `install` to `remove`. `missing`: those that this version lacks."""
 
     def __init__(self, observer: Observer, places: Sequence[Place] | None = None) -> None:
         self.missing: list[str] = []
         self._observer = observer
         self._surplus = 0
-        """How many steps the next call of Keras has less than a whole one."""
         self._trained_by: WeakSet[Callable[..., Any]] = WeakSet()
-        trains = (lambda model, *_, **__: model), self._made_train_function
+        inputs = (lambda it: observer.input_begins(it) or None), self._answered
+        applies = (lambda *_, **__: observer.optimizer_reached()), self._ended
         pairs: dict[Place, tuple[Before, After]] = {
             FUNCTION_CALL: (self._calls, self._ended),
             CONCRETE_CALL: (self._calls, self._ended),
             STRATEGY_RUN: (self._runs, self._ended),
             GRADIENT: (lambda *_, **__: observer.gradient_reached(), self._ended),
             TAPE: (lambda *_: observer.tape_begins(), self._ended),
-            **dict.fromkeys(
-                INPUT_PLACES, (lambda it: observer.input_begins(it) or None, self._answered)
-            ),
+            **dict.fromkeys(INPUT_PLACES, inputs),
             KERAS_EPOCH: (
                 lambda it: it if observer.is_between_steps else None,
                 self._epoch_answered,
             ),
-            **dict.fromkeys(TRAINERS, trains),
-            **dict.fromkeys(
-                OPTIMIZERS, (lambda *_, **__: observer.optimizer_reached(), self._ended)
-            ),
+            **dict.fromkeys(TRAINERS, (lambda model, *_, **__: model, self._made_train_function)),
+            **dict.fromkeys(OPTIMIZERS, applies),
         }
         self._pending = {place: pairs[place] for place in places or pairs}
         self._patches = Patches()
@@ -99,7 +91,6 @@ class Hooks:
         self._patches.undo()
 
     def _patch(self, module: ModuleType) -> None:
-        """Hook the places of a module that was just imported."""
         for place in [place for place in self._pending if place.module == module.__name__]:
             before, after = self._pending.pop(place)
             owner = getattr(module, place.class_name, None)
@@ -147,19 +138,12 @@ class Hooks:
         return result
 
     def _steps_of_call(self, model: Any) -> int:
-        """How many steps the call of this model runs that begins now.
-
-        It runs `steps_per_execution` steps, and fewer where the data of an epoch ends before. Keras 2 sets its variable
-        to what is left. Keras 3 tells not even its callbacks, but its epoch iterator counts the batches (keras 3.15,
-        `EpochIterator._enumerate_iterator`). Where it does not know how many there are, a short call counts as a whole one.
-        """
+        """How many steps the call runs that begins now: `steps_per_execution`, or what is left of an epoch (keras 3.15, `EpochIterator`)."""
         surplus, self._surplus = self._surplus, 0
         try:
             # Keras 2 keeps it in a variable, which its own tuner may change; to read it once takes 15 µs.
             whole = getattr(model, "_steps_per_execution", None)
-            if whole is None:
-                whole = model.steps_per_execution
-            return max((1 if whole is None else int(whole)) - surplus, 1)
+            return max(int(model.steps_per_execution if whole is None else whole) - surplus, 1)
         except (AttributeError, TypeError, ValueError):
             return 1
 

@@ -1,46 +1,195 @@
 """Recognizes the calls of the script that are training steps.
 
 An outermost eager call is a step if a graph that it runs computes gradients, or if `GradientTape.gradient` was reached while
-it ran, in whatever thread it runs. If only `Strategy.run` was reached, it is evaluation. Other calls are counted too, so that a message that no step was
-recognized can name what was called. Gradients computed outside any call are the steps of a loop of their own
-(`eager_steps`).
-
+it ran. If only `Strategy.run` was reached, it is evaluation. Gradients computed outside any call are the steps of a loop of their own.
 Where calls of step functions in several threads overlap in time, the steps are those of the thread that came first.
 
-A call between two recorded steps that gets an iterator or a distributed dataset has other input than the steps, and so has
-one after a batch of another iterator than theirs: that is evaluation. If the next step takes its batch from that iterator
-too, the call only prepared this batch.
-
-Two functions that train in turn, as those of a GAN, make one step together. So do calls that compute gradients and apply no
-optimizer, together with what applies one: micro-batches.
+A call between two recorded steps that gets an iterator or a distributed dataset, or follows a batch of another iterator than
+theirs, is evaluation, unless the next step takes its batch from that iterator too. Two functions that train in turn, as those of a
+GAN, make one step together. So do calls that compute gradients, together with what applies an optimizer: micro-batches.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from threading import current_thread, get_ident, main_thread
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import product
+from threading import Lock, current_thread, get_ident, main_thread
 from threading import enumerate as threads
-from time import perf_counter_ns
-from typing import Any, Final
+from time import monotonic, perf_counter_ns
+from typing import Any, ClassVar, Final, Literal
 from weakref import WeakKeyDictionary, ref
 
-from traceview.capture.steps.callee import (
-    Callee,
-    Kind,
-    Recognizer,
-    micro_batches,
-    name_of,
-    name_of_concrete,
-    name_of_model,
-)
-from traceview.capture.steps.graphs import traces, updates_alone
+from traceview.capture.steps.graphs import computes_gradients, trace_count, traces, updates_alone
 from traceview.capture.steps.step_inputs import StepInputs
 from traceview.capture.window.step_window import StepWindow, is_end_of_data
 
+Kind = Literal["function", "replicas", "keras", "eager"]
+_KINDS: Final[dict[Kind, str]] = {
+    "function": "tf.function",
+    "replicas": "strategy.run",
+    "keras": "Keras",
+    "eager": "outside any function",
+}
+
+
+@dataclass(eq=False)
+class Callee:
+    """Something that may be a step: a `tf.function`, a replica function, the training of a Keras model, which `model` gives.
+
+    `is_chosen`: whether the user names it as a step, None where none is named. `applies`: whether an optimizer of Keras was
+    applied in it. `is_part`: whether something else ends the step that it begins, `is_update`: whether it ends micro-batches.
+    """
+
+    name: str
+    kind: Kind
+    is_train: bool = False
+    has_replicas: bool = False
+    is_chosen: bool | None = None
+    applies: bool = False
+    is_part: bool = False
+    is_update: bool = False
+    calls: int = 0
+    step_count: int = 0
+    is_of_keras: bool = False
+    model: Callable[[], Any] = lambda: None
+    functions: WeakKeyDictionary[Any, None] = field(default_factory=WeakKeyDictionary)
+    """The `tf.function` that it is, or those that it calls eagerly."""
+    graph_count: int = 0
+    runs_in_graph: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
+    """Calls of `Strategy.run` while each graph was made."""
+
+    def calls_function(self, function: Any) -> None:
+        """It is this `tf.function`, or calls it."""
+        with suppress(TypeError):  # what cannot be referred to weakly is forgotten
+            self.functions[function] = None
+
+    def learns(self) -> bool:
+        """Whether graphs were made since the last time, from which it learns whether it trains."""
+        functions = list(self.functions)
+        count = sum(map(trace_count, functions))
+        if count == self.graph_count:
+            return False
+        self.graph_count = count
+        graphs = (graph for function in functions for graph in traces(function))
+        self.is_train = self.is_train or any(map(computes_gradients, graphs))
+        return True
+
+    def step_graphs(self) -> list[Any]:
+        """The traced functions of a step; of Keras, which calls others too, those that train."""
+        traced = {each: graphs for each in list(self.functions) if (graphs := traces(each))}
+        are_all = self.kind != "keras"
+        return [each for each in traced if are_all or any(map(computes_gradients, traced[each]))]
+
+    @property
+    def runs_per_call(self) -> int:
+        """How often the graph of one call has `Strategy.run`, one after the other; 0 if Python calls it."""
+        return max(self.runs_in_graph.values(), default=0)
+
+    @property
+    def is_step(self) -> bool:
+        """Whether each call is one step or more, or the last part of one."""
+        if self.is_chosen is None:
+            return self.is_update or (self.is_train and not self.is_part)
+        return self.is_chosen
+
+    @property
+    def words(self) -> str:
+        """What it is and does: `tf.function, trains`."""
+        does = ", trains" if self.is_train else ", evaluates" if self.has_replicas else ""
+        return f"{_KINDS[self.kind]}{does}"
+
+
+def name_of(function: Any) -> str:
+    """The name of a function, or of its class without one."""
+    name = getattr(function, "__name__", None) or getattr(function, "_name", None)
+    return name if isinstance(name, str) else type(function).__name__
+
+
+def name_of_model(model: Any) -> str:
+    """The name of a Keras model, or of its class without one."""
+    return str(getattr(model, "name", type(model).__name__))
+
+
+def name_of_concrete(function: Any) -> str:
+    """`train_step` for the concrete function `__inference_train_step_123`."""
+    name = function.name
+    text = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+    return re.sub(r"^__inference_(.+?)_\d+$", r"\1", text)
+
+
+def micro_batches(steps: Iterable[Any], updates: Iterable[Any]) -> Iterator[str]:
+    """A line for each function that updates variables and ran half as often as a step. Both have a name and `calls`."""
+    for step, update in product(steps, updates):
+        if 0 < update.calls * 2 <= step.calls:
+            yield (
+                f"the steps are the calls of {step.name}; {update.name}, which updates variables, ran once for about "
+                f"{step.calls // update.calls} of them: --step-function {update.name} counts its calls"
+            )
+
+
+class Recognizer(ABC):
+    """Counts the steps of a process, and reports them to `window`. `names`: what counts as a step, by default recognized."""
+
+    nothing_called: ClassVar[str]
+    how_to_mark: ClassVar[str]
+    eager_gradients = 0
+    """How many gradients were computed outside of functions, as only TensorFlow does."""
+
+    def __init__(self, window: StepWindow, names: Iterable[str]) -> None:
+        self.window = window
+        self.names = frozenset(names)
+        self.began_s: float | None = None
+        """When the framework first ran something, by the monotonic clock; `on_begin` is called once, then."""
+        self.on_begin: list[Callable[[], None]] = []
+        self._beginning = Lock()
+
+    @property
+    @abstractmethod
+    def callees(self) -> Sequence[Any]:
+        """What the script has called: `name`, `kind`, `words`, `calls`, `step_count` and `is_step` of each."""
+
+    @property
+    def current(self) -> Any:
+        """What was called and has not returned, where that is seen."""
+        return None
+
+    @abstractmethod
+    def remarks(self) -> Iterator[str]:
+        """What the user should know about what counts as a step, one line each."""
+
+    def finish(self) -> None:
+        """The run has ended."""
+        self.on_begin.clear()
+
+    def functions_of(self, _name: str) -> list[Any]:
+        """The traced `tf.function`s that the steps of this name call, where the framework has some."""
+        return []
+
+    def begin_training(self) -> None:
+        """The framework runs something, perhaps for the first time."""
+        if self.began_s is None and self._beginning.acquire(blocking=False):
+            self.began_s = monotonic()
+            for action in self.on_begin:
+                action()
+
+    @property
+    def step_functions(self) -> list[Any]:
+        """The callees whose calls were counted as steps."""
+        return [callee for callee in self.callees if callee.step_count]
+
+    def summary(self) -> list[str]:
+        """What was called how often, most frequent first, one line each."""
+        called = sorted(self.callees, key=lambda callee: -callee.calls)
+        return [f"{each.name} ({each.words}) × {each.calls}" for each in called if each.calls]
+
+
 EAGER_STEP: Final = "GradientTape"
-"""The name of steps that no call surrounds."""
 _REPLICA_THREAD: Final = "_MirroredReplicaThread"
 """MirroredStrategy runs and traces the replicas in threads of this class, one at a time."""
 _OF_KERAS: Final = {
@@ -53,32 +202,21 @@ _OF_KERAS: Final = {
 """What the functions inside Keras do for the user where they do not train."""
 
 
+@dataclass(slots=True, eq=False)
 class Call:
-    """An outermost call that has begun, from `Observer.begin` to `Observer.end`.
+    """An outermost call that has begun. `iterator`: what was asked before it, by its `id`, where it may be evaluation."""
 
-    Where it may be evaluation, it has a time at which it began, and as `iterator` the one asked before it, by its `id`, or
-    None if it got its input itself.
-    """
-
-    __slots__ = ("begun_ns", "callee", "count", "ended_ns", "iterator", "thread", "was_step")
-
-    def __init__(self, callee: Callee, count: int, thread: int) -> None:
-        self.callee = callee
-        self.count = count
-        self.thread = thread
-        self.was_step = False
-        self.begun_ns = self.ended_ns = 0
-        self.iterator: int | None = None
+    callee: Callee
+    count: int
+    thread: int
+    was_step: bool = False
+    begun_ns: int = 0
+    ended_ns: int = 0
+    iterator: int | None = None
 
 
 class EagerSteps:
-    """Recognizes steps that no call surrounds, of one thread: of a loop that computes gradients outside any function.
-
-    What comes next ends such a step: the next request for input, or the next `GradientTape`; where an optimizer of Keras is
-    applied, what comes next after that. What runs between two requests for input and computes no gradient is evaluation.
-
-    `count` is called at the end of each; it says whether steps like that count.
-    """
+    """The steps of a loop outside any function: each ends with the next request for input or tape, after an update where there are."""
 
     def __init__(self, window: StepWindow, count: Callable[[], bool]) -> None:
         self.is_off = False
@@ -120,11 +258,8 @@ class EagerSteps:
 
     def finish(self) -> None:
         """The run has ended: its last step has an unknown end."""
-        if self._has_gradient and self._is_counted:
-            if self._window.state == "recording":
-                self._window.abandon()
-            else:
-                self._end_step()
+        if self._has_gradient and self._is_counted and self._window.state != "recording":
+            self._end_step()
         self._has_gradient = False
 
     def _end_step(self) -> None:
@@ -136,18 +271,17 @@ class EagerSteps:
 
 
 class Observer(Recognizer):
-    """Follows the calls of all threads and reports the steps among them. `inputs` learns what the recorded ones are given."""
+    """Follows the calls of all threads."""
 
     nothing_called = "no tf.function was called"
     how_to_mark = (
         "mark the steps yourself with traceview.capture_steps(...) and session.step(number)"
     )
 
-    def __init__(self, window: StepWindow, names: Iterable[str], inputs: StepInputs) -> None:
+    def __init__(self, window: StepWindow, names: Iterable[str]) -> None:
         super().__init__(window, names)
-        self.inputs = inputs
+        self.inputs = StepInputs()
         self._between: list[Call] = []
-        """What may have evaluated since the last step."""
         self.open: dict[int, Callee] = {}
         """What each thread has called, by the thread."""
         self._callees: list[Callee] = []
@@ -155,7 +289,6 @@ class Observer(Recognizer):
         self._elsewhere: Counter[str] = Counter()
         """Calls of step functions that overlapped with a step of another thread, by name."""
         self._of_function: WeakKeyDictionary[Any, Callee] = WeakKeyDictionary()
-        self._executing_eagerly: Callable[[], bool] | None = None
         # Threads: the main one, and those of the last step, of the first one, of the step that runs, and the one whose calls are
         # the steps, where those of several overlap.
         self._main = self._last = main_thread().ident
@@ -163,13 +296,8 @@ class Observer(Recognizer):
         self._stepping: int | None = None
         self._only: int | None = None
         self._pair: tuple[Callee, Callee] | None = None
-        """Two functions that train in turn."""
         self._trained: deque[Callee] = deque(maxlen=3)
-        """The last calls that train, by the functions."""
         self._of_replicas: Callee | None = None
-        """What has called `Strategy.run` last."""
-
-    # What runs
 
     @property
     def current(self) -> Callee | None:
@@ -180,9 +308,8 @@ class Observer(Recognizer):
     def is_idle(self) -> bool:
         """Whether a call that begins now in this thread is an outermost eager one."""
         ident = get_ident()
-        if ident in self.open or (ident != self._main and self._is_replica()):
-            return False
-        return self.is_eager()
+        is_replica = ident != self._main and self._is_replica()
+        return ident not in self.open and not is_replica and self.is_eager()
 
     @property
     def is_between_steps(self) -> bool:
@@ -192,12 +319,8 @@ class Observer(Recognizer):
 
     def is_eager(self) -> bool:
         """Whether TensorFlow executes here rather than building a graph."""
-        if self._executing_eagerly is None:
-            context = sys.modules.get("tensorflow.python.eager.context")
-            if context is None:
-                return True
-            self._executing_eagerly = context.executing_eagerly
-        return self._executing_eagerly()
+        context = sys.modules.get("tensorflow.python.eager.context")
+        return context is None or context.executing_eagerly()
 
     def _open_here(self) -> Callee | None:
         """What this thread has called; a replica works for what has called `Strategy.run`."""
@@ -210,16 +333,13 @@ class Observer(Recognizer):
     def _is_replica(self) -> bool:
         return type(current_thread()).__name__ == _REPLICA_THREAD
 
-    # Callees
-
     def function(self, function: Any) -> Callee:
         """The callee of a `tf.function` object, and of a concrete function, which may be one of it by its name."""
         callee = self._of_function.get(function)
         if callee is None:
-            if hasattr(function, "captured_inputs"):
-                callee = self._named(name_of_concrete(function), "function")
-            else:
-                callee = self._new(name_of(function), "function")
+            is_concrete = hasattr(function, "captured_inputs")
+            name = name_of_concrete(function) if is_concrete else name_of(function)
+            callee = (self._named if is_concrete else self._new)(name, "function")
             self._of_function[function] = callee
             callee.calls_function(function)
             callee.learns()
@@ -247,8 +367,6 @@ class Observer(Recognizer):
         callee = Callee(name, kind, is_chosen=name in self.names if self.names else None)
         self._callees.append(callee)
         return callee
-
-    # Outermost calls
 
     def begin(self, callee: Callee, count: int, *given: object) -> Call:
         """An outermost call begins, which is `count` steps if the callee is a step function. `given`: its arguments."""
@@ -325,11 +443,8 @@ class Observer(Recognizer):
 
     def _find_parts(self) -> bool:
         """Something updates variables: make parts of the calls that compute gradients alone. Whether there are such calls."""
-        parts = [
-            each
-            for each in self._callees
-            if each.is_step and each.kind in ("function", "replicas") and not each.applies
-        ]
+        steps = (each for each in self._callees if each.is_step and not each.applies)
+        parts = [each for each in steps if each.kind in ("function", "replicas")]
         if not parts or self.names:
             return False
         for each in parts:
@@ -338,7 +453,6 @@ class Observer(Recognizer):
         return True
 
     def _begin_other(self, call: Call, given: tuple[object, ...]) -> None:
-        """The call is no step, as far as is known."""
         if not self.is_between_steps:
             return
         callee = call.callee
@@ -352,7 +466,6 @@ class Observer(Recognizer):
             self.window.abandon()
 
     def _step_called(self) -> None:
-        """A recorded step is called, and has its batch: report what was evaluated before it."""
         calls, self._between = self._between, []
         for call in calls:
             if call.iterator is None or call.iterator != self.inputs.last_asked:
@@ -361,7 +474,6 @@ class Observer(Recognizer):
                 self.window.evaluated(shown, call.begun_ns, call.ended_ns)
 
     def _may_step(self, ident: int) -> bool:
-        """Whether a call of a step function in this thread is a step."""
         if self._stepping is not None and self._stepping != ident:
             self._only = ident if ident == self._first else self._stepping
             return False
@@ -372,14 +484,8 @@ class Observer(Recognizer):
         self._only = None
         return True
 
-    # Inside of calls
-
     def function_inside(self, function: Any, *given: object) -> None:
-        """A `tf.function` is called inside another call.
-
-        `Strategy.run` calls copies of those that it is given, and these have the graphs. `train_on_batch` of Keras hands over
-        its batch in a generator, and so shows it only here.
-        """
+        """A `tf.function` is called inside another call, such as a copy of one that `Strategy.run` was given, which has the graphs."""
         outer = self._open_here()
         if outer is None or outer.kind == "function" or not self.is_eager():
             return
@@ -423,8 +529,6 @@ class Observer(Recognizer):
             if self.eager.applied():
                 self._named(EAGER_STEP, "eager").step_count = 0
 
-    # Between calls
-
     def tape_begins(self) -> None:
         """`GradientTape.__enter__` is called."""
         if self.is_between_steps:
@@ -453,8 +557,6 @@ class Observer(Recognizer):
         """The run has ended."""
         self.eager.finish()
 
-    # Results
-
     @property
     def callees(self) -> Sequence[Callee]:
         """Functions, replicas and models, and what is outside of them, in the order in which they were first called."""
@@ -481,30 +583,24 @@ class Observer(Recognizer):
         for part in (callee for callee in self._callees if callee.is_part):
             times = round(part.calls / max(sum(step.step_count for step in steps), 1))
             calls = "a call" if times < 2 else f"about {times} calls"
-            end = f"one of {update}, which updates variables"
+            end = (
+                f"one of {update}, which updates variables"
+                if update
+                else "an update by the optimizer"
+            )
             if self._pair is not None and part is self._pair[0]:
                 end = f"one of {self._pair[1].name}, which train in turn"
-            elif update is None:
-                end = "an update by the optimizer"
             yield f"a step is {calls} of {part.name} and {end}; --step-function NAME counts the calls of one of them"
         for callee in steps:
-            times = round(self.eager_gradients / callee.step_count)
+            times, runs = round(self.eager_gradients / callee.step_count), callee.runs_per_call
             if callee.kind == "eager" and self.eager.ends_by_update and times > 1:
                 yield f"a step is about {times} gradients and an update by the optimizer"
-            if callee.runs_per_call > 1:
-                yield (
-                    f"one call of {callee.name} counts as one step, but calls strategy.run {callee.runs_per_call} times in "
-                    "its graph"
-                )
+            if runs > 1:
+                yield f"one call of {callee.name} counts as one step, but calls strategy.run {runs} times in its graph"
         for name, count in self._elsewhere.items() if steps else ():
-            yield (
-                f"the steps are those of one thread; meanwhile other threads called {name} "
-                f"{'once' if count == 1 else f'{count} times'}, which are steps of the training too, but not counted here"
-            )
-        updates = (
-            callee
-            for callee in self._callees
-            if not callee.is_step
-            and any(updates_alone(traces(function)[-1]) for function in callee.step_graphs())
+            yield f"the steps are those of one thread; meanwhile other threads called {name} {count} times, which is not counted"
+        others = (callee for callee in self._callees if not callee.is_step)
+        newest = {each: [traces(one)[-1] for one in each.step_graphs()] for each in others}
+        yield from micro_batches(
+            steps, [e for e, made in newest.items() if any(map(updates_alone, made))]
         )
-        yield from micro_batches(steps, list(updates))

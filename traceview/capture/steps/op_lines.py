@@ -2,8 +2,8 @@
 
 What calls a function so that it is traced, as a line with `fit` does, made all of its ops alike and is the line of none. Left out,
 for stacks take time to read, are constants, and ops whose name says more: what is inside of another op, gradients, which belong to
-the op that they are the gradient of, and updates of variables. Updates run outside of the code of any replica, in the scope in which
-replicas asked for them. Of gradients whose name shows no op the stack shows the function of its type, `_MeanGrad`.
+the op that they are the gradient of, and updates of variables. Of gradients whose name shows no op the stack shows the function of
+its type, `_MeanGrad`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,9 @@ _PARTS: Final = {
     "/__autograph_generated_file": _LIBRARY,
 }
 """What frames are, by a part of the path of their file (TensorFlow 2.21)."""
-
 _WITHOUT_WORK: Final = frozenset(("Const", "NoOp", "Placeholder"))
 _NAMED: Final = re.compile(r"(?:^|/)(?:(?P<tape>gradient_tape)|update_\d+(?:_\d+)*)/")
-_TAPE_SCOPE: Final = "gradient_tape/"
-
-_MOST_OPS: Final = 100_000
-"""Ops, each as often as calls lead to it."""
-
 _SEVERAL: Final = ""
-"""Instead of a line, where ops have several."""
-
 _OF_ALL: Final = "\0"
 """Instead of a line, where an op was made for all replicas at once: it has that of its scope."""
 
@@ -44,12 +36,10 @@ def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
     """The fields of the sidecar: `lines`, each once, and `line_of`, the place of the line among them by name of op.
 
     A name that ends with a slash is that of a scope whose ops all have the line. The place is None where several ops have the name;
-    with a slash and the calls that lead to it in front it is the name of one.
-
-    Raises `NoAnswerError` where calls lead to too many ops.
+    with a slash and the calls that lead to it in front it is the name of one. Raises `NoAnswerError` where calls lead to too many ops.
     """
     found = _Found()
-    for call in calls_of(graphs, _is_own, _MOST_OPS):
+    for call in calls_of(graphs, _is_own):
         found.add(call)
     place: dict[str, int] = {}
     line_of = {
@@ -60,7 +50,6 @@ def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
 
 
 def _is_own(op: Any) -> bool:
-    """Whether the stack of an op is read: its name does not say more."""
     return op.type not in _WITHOUT_WORK and _NAMED.search(op.name) is None
 
 
@@ -84,10 +73,8 @@ class _Found:
             self._of_graph[graph] = call, self._lines_of(call.ops)
         for op, line in zip(call.ops, self._of_graph[graph][1], strict=True):
             if line != _OF_ALL:
-                lines, path = (
-                    self._lines.setdefault(op.name, {}),
-                    "/".join(("", *call.path, op.name)),
-                )
+                lines = self._lines.setdefault(op.name, {})
+                path = "/".join(("", *call.path, op.name))
                 # Both branches of a condition have the same path.
                 lines[path] = line if lines.get(path, line) == line else _SEVERAL
 
@@ -125,10 +112,7 @@ class _Found:
         return {**result, **dict(self._of_gradients(known))}
 
     def _of_gradients(self, known: set[str]) -> Iterator[tuple[str, str | None]]:
-        """The lines of gradients in whose name is neither an op nor a scope of one line, which `known` has.
-
-        It is that of the ops of the type in the scope of the gradient, or of those of them that it has a tensor of.
-        """
+        """The lines of gradients whose name holds no `known` op or scope: that of ops of the type in their scope, or near them."""
         types = _gradient_functions()
         for call, lines in self._of_graph.values():
             taped = [op for op in call.graph.get_operations() if _is_taped(op)]
@@ -137,7 +121,7 @@ class _Found:
                 key = op.name.rpartition("/")[0], op.type
                 forward.setdefault(key, []).append((op.name, line))
             for op in taped:
-                inside = op.name.rpartition(_TAPE_SCOPE)[2]
+                inside = op.name.rpartition("gradient_tape/")[2]
                 scope, base = inside.rpartition("/")[0], op.type.removesuffix("Grad")
                 if any(each in known for each in _scopes(inside)):
                     continue
@@ -163,20 +147,14 @@ class _Found:
         return ""
 
     def _line(self, op: Any) -> str | None:
-        stack = op.traceback
-        if stack is None:
-            # TensorFlow has read the graph from a file, or made it anew.
-            return None
-        # Replicas and layers of one kind have the same. To compare stacks takes less time than to hash them, and that less than to
-        # read them.
-        latest = self._latest.get(op.type)
-        if latest is not None and latest[0] == stack:
-            return latest[1]
-        line = self._of_stack.get(stack, _SEVERAL)
-        if line == _SEVERAL:
-            line = self._of_stack[stack] = self._line_of_stack(stack)
-        self._latest[op.type] = stack, line
-        return line
+        stack, latest = op.traceback, self._latest.get(op.type)
+        # Replicas and layers of one kind have the same stack, which takes less time to compare than to hash.
+        if latest is None or latest[0] != stack:
+            line = None if stack is None else self._of_stack.get(stack, _SEVERAL)
+            if line == _SEVERAL:
+                line = self._of_stack[stack] = self._line_of_stack(stack)
+            latest = self._latest[op.type] = stack, line
+        return latest[1]
 
     def _line_of_stack(self, stack: Any) -> str | None:
         found: Any = None
@@ -210,7 +188,6 @@ class _Found:
 
 
 def _scopes(name: str) -> Iterator[str]:
-    """The scopes around an op, from the innermost."""
     while name := name.rpartition("/")[0]:
         yield name
 

@@ -1,8 +1,4 @@
-"""Remembers what the recorded steps are given, and tells from it how many examples a step trains on.
-
-A step that is called with tensors shows its size. One that is called with an iterator reads the batches in its graph,
-where Python sees none of them; then the dataset of the iterator tells.
-"""
+"""Remembers what the recorded steps are given: tensors, or iterators with their datasets. These show how many examples a step has."""
 
 from __future__ import annotations
 
@@ -15,8 +11,6 @@ from typing import Any, Final
 from traceview.capture.sidecar.file import NoAnswerError
 
 _DEEPEST: Final = 8
-"""Levels of lists and dicts in which tensors are looked for."""
-_PER_REPLICA: Final = "PerReplica"
 _SOURCES: Final[dict[str, Callable[[Any], list[Any]]]] = {
     "OwnedIterator": lambda iterator: [iterator._dataset],
     "DistributedIterator": lambda iterator: [part._dataset for part in iterator._iterators],
@@ -32,15 +26,12 @@ _KEEP_BATCHES: Final = frozenset(
     )
 )  # fmt: skip
 """Datasets whose elements are the batches of the dataset before them, or parts of these for the replicas."""
-_SPLIT: Final = ("_RebatchDataset", "_LegacyRebatchDataset")
-"""Divide the batches of all replicas into one for each (`experimental_distribute_dataset`)."""
-
 Sizes = tuple[str, int, int | None]
 """What showed them, and the examples of a step: of all replicas, and of each."""
 
 
 class StepInputs:
-    """What the recorded steps are given, until `forget`."""
+    """What the recorded steps are given, until `forget`; whatever that is, nothing is raised into the script."""
 
     def __init__(self) -> None:
         self._of_replicas: Counter[tuple[int, ...]] = Counter()
@@ -51,16 +42,13 @@ class StepInputs:
         self._given: dict[int, tuple[Any, Any]] = {}
         self._asked: dict[int, tuple[Any, Any]] = {}
 
-    # Called by the hooks; whatever the script hands over, nothing may be raised
-
     def given(self, *arguments: object) -> None:
         """A recorded step is called with these."""
         with suppress(Exception):
-            sizes = []
-            for leaf in _leaves(arguments, _DEEPEST):
-                sizes.append(_sizes_of(leaf))
-                if not sizes[-1]:
-                    self._given.update(_sources(leaf))
+            leaves = list(_leaves(arguments, _DEEPEST))
+            sizes = list(map(_sizes_of, leaves))
+            for leaf in leaves:
+                self._given.update(_sources(leaf))
             of_replicas = {each for each in sizes if len(each) > 1}
             of_tensors = frozenset(each[0] for each in sizes if len(each) == 1)
             if len(of_replicas) == 1:
@@ -95,8 +83,6 @@ class StepInputs:
         self._given.clear()
         self._asked.clear()
 
-    # Results
-
     def strategies(self) -> list[Any]:
         """The strategies that distribute what the steps read."""
         sources = (*self._given.values(), *self._asked.values())
@@ -104,21 +90,19 @@ class StepInputs:
 
     def sizes(self, replicas: int, local_replicas: int) -> Sizes:
         """Examples of one step of `replicas`, of which this process runs `local_replicas`; raises `NoAnswerError`."""
-        reason = None
+        reasons: list[NoAnswerError] = []
         ways: tuple[Callable[[], Sizes | None], ...] = (
             lambda: _of_sources(self._given, replicas),
             lambda: self._of_arguments(replicas, local_replicas),
             lambda: _of_sources(self._asked, replicas),
         )
-        for found in ways:
+        for way in ways:
             try:
-                sizes = found()
+                if sizes := way():
+                    return sizes
             except NoAnswerError as absent:
-                reason = reason or absent
-                continue
-            if sizes is not None:
-                return sizes
-        raise reason or NoAnswerError("no recorded step was given a tensor or an iterator")
+                reasons.append(absent)
+        raise [*reasons, NoAnswerError("no recorded step was given a tensor or an iterator")][0]
 
     def _of_arguments(self, replicas: int, local_replicas: int) -> Sizes | None:
         if self._of_replicas:
@@ -171,19 +155,17 @@ def _of_dataset(dataset: Any) -> tuple[int, bool]:
         inputs: Any = dataset._inputs() if kind in _KEEP_BATCHES else ()
         if len(inputs) != 1:
             raise NoAnswerError("the dataset of the step has no fixed batch size")
-        is_split |= kind in _SPLIT
+        is_split |= kind in ("_RebatchDataset", "_LegacyRebatchDataset")
         (dataset,) = inputs
 
 
 def _sources(value: Any) -> dict[int, tuple[Any, Any]]:
-    """The datasets of an iterator or a distributed dataset, and their strategy; none of anything else."""
     datasets = _SOURCES.get(type(value).__name__)
     strategy = getattr(value, "_strategy", None)
     return {id(each): (each, strategy) for each in (datasets(value) if datasets else ())}
 
 
 def _leaves(value: Any, depth: int) -> Iterator[Any]:
-    """What a structure of lists and dicts holds."""
     if not isinstance(value, (list, tuple, dict)):
         yield value
     elif depth:
@@ -193,7 +175,7 @@ def _leaves(value: Any, depth: int) -> Iterator[Any]:
 
 def _sizes_of(value: Any) -> tuple[int, ...]:
     """The first dimension of a tensor, one for each replica; empty for scalars, for what is no tensor, and for variables."""
-    if type(value).__name__ == _PER_REPLICA:
+    if type(value).__name__ == "PerReplica":
         sizes = tuple(size for part in value.values for size in _sizes_of(part))
         return sizes if len(sizes) == len(value.values) else ()
     shape = getattr(value, "shape", None)

@@ -1,35 +1,178 @@
-"""Counts the steps of a run and decides when the profile starts and stops.
+"""Reads the range of steps that a user asks for, counts the steps of a run, and decides when the profile starts and stops.
 
-The hooks report where the input of a step is fetched, where its call begins and where it returns. Outside the window
-this only counts and reads a clock; around the window it starts, marks and stops the profile.
-
-A marker opens when the input of its step is first asked for and closes when the call returns. The profile itself
-starts at a call: that of the edge step, whose wait for input nobody asked about.
+Only whole calls can be recorded, plus one edge call on each side: work of the step before may still be on the devices when the
+profile starts, and work of the last step when it stops. A marker opens when the input of its step is first asked for and closes
+when the call returns. The profile itself starts at a call: that of the edge step, whose wait for input nobody asked about.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from statistics import median, quantiles
 from threading import RLock
 from time import monotonic, perf_counter_ns
 from typing import Any, Final, Literal
 
-from traceview.base.errors import TraceviewError
+from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.process.own_threads import Ticker
-from traceview.capture.window.ranges import StepRange
-from traceview.capture.window.step_times import Evaluation, RecordedCall, StepTimes, longest_ns
+
+DEFAULT_STEPS: Final = "10:15"
+_RANGE: Final = re.compile(r"(\d{0,18})\s*:\s*(\d{1,18})", re.ASCII)
+_EXAMPLE: Final = "10:15 records steps 10 to 14"
+
+
+@dataclass(frozen=True)
+class StepRange:
+    """Steps `first` up to but not including `last`; the first step of a run is 0."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> StepRange:
+        """Read `10:15`; raises `UsageError` with the reason for anything else."""
+        match = _RANGE.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"--steps {text}: not a range A:B", hint=_EXAMPLE)
+        first, last = int(match[1] or 0), int(match[2])
+        return cls._checked(first, last, f"--steps {text}", f"--steps 1:{max(last, 2)}")
+
+    @classmethod
+    def of(cls, steps: range) -> StepRange:
+        """Read `range(10, 15)`; raises `UsageError` for a range that cannot be captured."""
+        hint = "range(10, 15) records steps 10 to 14"
+        wrong = UsageError(f"steps={steps!r} is not a range of steps", hint=hint)
+        if not isinstance(steps, range):
+            raise wrong
+        if steps.step != 1 or steps.start < 0:
+            raise wrong
+        return cls._checked(steps.start, steps.stop, str(steps), f"range(1, {max(steps.stop, 2)})")
+
+    @classmethod
+    def _checked(cls, first: int, last: int, shown: str, without_0: str) -> StepRange:
+        if first >= last:
+            raise UsageError(f"{shown}: an empty range", hint=f"the end is excluded: {_EXAMPLE}")
+        if first == 0:
+            reason = "it traces and compiles, and until it ends no step function is known"
+            raise UsageError(f"{shown}: step 0 cannot be captured: {reason}", hint=without_0)
+        return cls(first, last)
+
+    def __str__(self) -> str:
+        return f"{self.first}:{self.last}"
+
+    def overlaps(self, number: int, count: int) -> bool:
+        """Whether a call of `count` steps from `number` on holds a requested step."""
+        return number < self.last and number + count > self.first
+
+    def opens_at(self, number: int, count: int) -> bool:
+        """Whether the profile must run when this call begins: it or the next one holds a requested step; step 0 is no edge."""
+        if self.overlaps(number, count):
+            return True
+        return 0 < number < self.first and number + 2 * count > self.first
+
+
+@dataclass
+class RecordedCall:
+    """A call in the profile: `count` steps from `number` on; `begun_ns` by the monotonic clock.
+
+    `input_ns`: from asking for the input to the call, 0 where the call itself asks. `is_edge`: it is no requested step, or
+    no step followed it in time. `error`: the class of the exception by which it ended.
+    """
+
+    number: int
+    count: int
+    function: str
+    begun_ns: int
+    input_ns: int
+    ended_ns: int
+    is_edge: bool = False
+    is_traced: bool = False
+    error: str | None = None
+
+
+@dataclass
+class Evaluation:
+    """What was evaluated in the profile after step `after`: calls by function, and when, by the monotonic clock."""
+
+    after: int
+    functions: dict[str, int]
+    begun_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Nanoseconds per step without and with the profiler, waits for input left out. `step_ns`: median of a whole step without it."""
+
+    step_ns: float | None
+    unprofiled: Sequence[float]
+    profiled: Sequence[float]
+
+    @classmethod
+    def of(cls, before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> StepTimes:
+        """Those of calls without the profile, and of those in it but the first, in which it starts; without those that traced."""
+        unprofiled, profiled = _followed([*before, *calls[:1]]), _followed(calls[1:])
+        whole = [ns / call.count for call, ns in unprofiled]
+        each = (
+            [(ns - call.input_ns) / call.count for call, ns in s] for s in (unprofiled, profiled)
+        )
+        return cls(median(whole) if whole else None, *each)
+
+    @property
+    def ratios(self) -> tuple[float, float] | None:
+        """What profiling adds to a step, and the mean of both interquartile ranges, as shares of the unprofiled step.
+
+        A difference within these ranges may be chance. None with fewer than three steps of either kind.
+        """
+        if not self.step_ns or min(len(self.unprofiled), len(self.profiled)) < 3:
+            return None
+        low, middle, high = _quartiles(self.unprofiled)
+        own_low, own_middle, own_high = _quartiles(self.profiled)
+        spread = (high - low + own_high - own_low) / 2
+        return (own_middle - middle) / self.step_ns, spread / self.step_ns
+
+    def as_json(self) -> dict[str, Any]:
+        """The group `overhead` of the sidecar."""
+        ratio, spread_ratio = self.ratios or (None, None)
+        counts = {"unprofiled_count": len(self.unprofiled), "profiled_count": len(self.profiled)}
+        return {"step_ns": self.step_ns, **counts, "ratio": ratio, "spread_ratio": spread_ratio}
+
+    def __str__(self) -> str:
+        if self.ratios is None:
+            return "note: too few steps to measure the overhead of the profiler"
+        ratio, spread = self.ratios
+        start = f"{ratio:+.0%} per step"
+        if ratio <= spread:
+            start = (
+                f"less than the spread of step times with and without it (mean IQR {spread:.0%})"
+            )
+        without, profiled = map(_words, (self.unprofiled, self.profiled))
+        medians = f"{without} without the profiler, {profiled} with it"
+        return f"overhead: {start}. Median step without its wait for input: {medians}"
+
+
+def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:
+    """The calls that another one follows, without those that traced, and the nanoseconds between their beginnings."""
+    pairs = pairwise(calls)
+    return [(call, after.begun_ns - call.begun_ns) for call, after in pairs if not call.is_traced]
+
+
+def _quartiles(times: Sequence[float]) -> list[float]:
+    return quantiles(times, n=4, method="inclusive")
+
+
+def _words(times: Sequence[float]) -> str:
+    low, middle, high = (ns / 1e6 for ns in _quartiles(times))
+    return f"{middle:.2f} ms (quartiles {low:.2f} to {high:.2f}, {len(times)} calls)"
+
 
 State = Literal["waiting", "recording", "closed"]
-
 _EDGE_TIMEOUT_NS: Final = 1_000_000_000
-_EDGE_TIMEOUT_STEPS: Final = 2
 """The profile stays open for the edge step at the end for a second, or twice the longest time between two steps."""
-_TICK_S: Final = 0.1
-"""How exactly that time is known: few looks in a window of seconds."""
-_TIMED_STEPS: Final = 51
-"""Unprofiled calls that are kept: the median of 50 is steady, and older ones are warm-up."""
 
 
 def is_end_of_data(error: BaseException) -> bool:
@@ -38,11 +181,7 @@ def is_end_of_data(error: BaseException) -> bool:
 
 
 class StepWindow:
-    """The part of a run in which `recording` records `steps`.
-
-    `recording` does what the window decides: it can `open` the profile, `synchronise` the devices, `close`, which keeps the
-    profile, and open a `marker`, which ends by `finish(number)` or, as that of no step, by `abandon()`. All of them may raise.
-    """
+    """The part of a run in which `recording` records `steps`: it can `open`, `synchronise`, `close`, and open a `marker`."""
 
     def __init__(
         self, steps: StepRange, recording: Any, clock_ns: Callable[[], int] = perf_counter_ns
@@ -66,16 +205,13 @@ class StepWindow:
         self._is_traced = False
         self._marker: Any = None
         self._edge_s: float | None = None
-        """Until when the edge step is waited for, by the monotonic clock."""
         # Starting a thread takes 0.2 ms, and tens of milliseconds when all cores are busy. So it starts before the first
         # recorded step, which does not pay for it.
         self._ticker = Ticker("edge-timeout", self._look_for_edge)
         self._lock = RLock()
-        self._before: deque[RecordedCall] = deque(maxlen=_TIMED_STEPS)
+        self._before: deque[RecordedCall] = deque(maxlen=51)
         self._is_late = False
         self._largest_count = 1
-
-    # Called by the hooks
 
     def input_begins(self) -> None:
         """The script asks for input: the step of that input begins here."""
@@ -120,10 +256,7 @@ class StepWindow:
             self._record(call)
 
     def fail(self, function: str, error: BaseException, count: int = 1) -> None:
-        """The call has ended by an exception: it is no whole step, but keeps its number, which no other step gets.
-
-        At the end of the data none has begun.
-        """
+        """The call has ended by an exception, and keeps its number; at the end of the data none has begun."""
         if is_end_of_data(error):
             self.abandon()
             return
@@ -137,7 +270,7 @@ class StepWindow:
     def abandon(self) -> None:
         """What has begun was no step: evaluation, or the end of the data."""
         self._is_over()
-        self._abandon_marker()
+        self._finish_marker(None)
         if self.state == "recording" and self.calls and self.next_number >= self.steps.last:
             # Evaluation, a checkpoint or the next epoch may take long, and nobody asked for it.
             self._wait_for_edge()
@@ -157,8 +290,6 @@ class StepWindow:
         """A `tf.function` is being traced in the call that has begun."""
         self._is_traced = True
 
-    # Called where only the return of a call is seen
-
     def count_from(self, number: int) -> None:
         """The steps are other calls than those so far, and `number` of them have ended."""
         self.next_number = number
@@ -177,7 +308,7 @@ class StepWindow:
     def begins_again(self) -> None:
         """What has run since belongs to the step before, and the next one begins now."""
         if self.state == "recording" and self._marker is not None:
-            self._abandon_marker()
+            self._finish_marker(None)
             self._begun_ns = self._clock_ns()
             self._mark()
 
@@ -190,24 +321,11 @@ class StepWindow:
                 self._close(is_synchronised=is_synchronised)
             self.state = "closed"
 
-    # Results
-
     @property
     def got(self) -> tuple[int, int] | None:
         """The recorded range: first step and first step left out, without edges and calls that were cut."""
         whole = [call for call in self.calls if not (call.is_edge or call.error)]
         return (whole[0].number, whole[-1].number + whole[-1].count) if whole else None
-
-    @property
-    def cut_calls(self) -> list[RecordedCall]:
-        """Requested calls that ended by an exception."""
-        return [call for call in self.calls if call.error and not call.is_edge]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all requested steps were recorded."""
-        first, last = self.got or (self.steps.last, 0)
-        return first <= self.steps.first and last >= self.steps.last and not self.cut_calls
 
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
@@ -219,7 +337,6 @@ class StepWindow:
         return {
             "asked": [self.steps.first, self.steps.last],
             "got": self.got,
-            "is_whole": self.is_whole,
             "edge_steps": [n for c in edges for n in range(c.number, c.number + c.count)],
             "traced_steps": [call.number for call in self.calls if call.is_traced],
             "cut_steps": [call.number for call in self.calls if call.error],
@@ -229,7 +346,6 @@ class StepWindow:
         }
 
     def _ended(self, function: str, count: int) -> RecordedCall:
-        """The call that has begun is over."""
         number, self.next_number = self.next_number, self.next_number + count
         begun_ns, input_ns = self._begun_ns, self._input_ns or 0
         call = RecordedCall(number, count, function, begun_ns, input_ns, begun_ns)
@@ -252,7 +368,6 @@ class StepWindow:
                 self._is_late = True
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
-        """Do it; a failure must not end the script that is being recorded, and gives None."""
         try:
             return action() or True
         except Exception as error:
@@ -265,15 +380,13 @@ class StepWindow:
         if self.state == "recording" and self._marker is None:
             self._marker = self._attempt(self._recording.marker)
 
-    def _abandon_marker(self) -> None:
+    def _finish_marker(self, number: int | None) -> None:
         marker, self._marker = self._marker, None
         if marker is not None:
-            marker.abandon()
+            marker.finish(number)
 
     def _record(self, call: RecordedCall) -> None:
-        marker, self._marker = self._marker, None
-        if marker is not None:
-            marker.finish(call.number)
+        self._finish_marker(call.number)
         is_late = not self.calls and self._is_late
         call.is_edge = is_late or not self.steps.overlaps(call.number, call.count)
         self.calls.append(call)
@@ -283,8 +396,11 @@ class StepWindow:
             self._wait_for_edge()
 
     def _wait_for_edge(self) -> None:
-        steps_ns = _EDGE_TIMEOUT_STEPS * longest_ns(self._before, self.calls)
-        self._edge_s = monotonic() + max(_EDGE_TIMEOUT_NS, steps_ns) / 1e9
+        # With the Python up to the next one.
+        followed = [*_followed([*self._before, *self.calls[:1]]), *_followed(self.calls[1:])]
+        own_ns = [call.ended_ns - call.begun_ns for call in self.calls]
+        longest_ns = max([ns for _, ns in followed] + own_ns)
+        self._edge_s = monotonic() + max(_EDGE_TIMEOUT_NS, 2 * longest_ns) / 1e9
 
     def _look_for_edge(self) -> float:
         # In a thread of its own: the script may be busy with anything but steps.
@@ -299,7 +415,7 @@ class StepWindow:
                         # Nothing shows where the last call ends; if it is the only one, it is better than nothing.
                         self.unfollowed, last.is_edge = last, True
                     self._close(is_synchronised=False)
-        return _TICK_S
+        return 0.1
 
     def _close(self, *, is_synchronised: bool = True) -> None:
         self._edge_s = None

@@ -17,7 +17,7 @@ from traceview.capture.launch.command import become, command_of, end_as, run
 from traceview.capture.process.saying import VARIABLE, name_runs, say
 from traceview.capture.record.destination import DEFAULT_OUT, output_folder
 from traceview.capture.record.settings import Settings
-from traceview.capture.window.ranges import DEFAULT_STEPS
+from traceview.capture.window.step_window import DEFAULT_STEPS
 from traceview.cli.options import (
     argument,
     check_mode,
