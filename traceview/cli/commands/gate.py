@@ -152,7 +152,8 @@ def _problems_beside(
     result: GateResult, junit: Location | None, sources: list[Location], *, has_summary: bool
 ) -> Iterator[TraceviewError]:
     """Write the verdict to the files that are asked for beside the output, and say which cannot be written."""
-    from traceview.comparison.gate_document import junit_xml, summary
+    from traceview.comparison.gate_document import gate_section, junit_xml
+    from traceview.document.markdown import render_section
 
     if junit is not None:
         try:
@@ -163,7 +164,7 @@ def _problems_beside(
     if has_summary and (place := os.environ.get("GITHUB_STEP_SUMMARY")):
         try:
             with writing(place), Path(place).open("a", encoding="utf-8") as file:
-                file.write(summary(result))
+                file.write(render_section(gate_section(result)))
         except TraceviewError as error:
             yield error
 
