@@ -33,7 +33,7 @@ from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Names, Number, Rate, Time
 from traceview.base.ids import is_in, unique_ids
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
