@@ -31,6 +31,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.facts.core_waits import CoreWaits, Floats, core_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
@@ -72,7 +73,6 @@ from traceview.ledger.build import (
     recast,
     recast_ends,
     recast_rows,
-    with_values,
 )
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.path import clocks_agree
@@ -316,7 +316,7 @@ def _with_side_work(
     shared_rows, place, _ = cut_at(cut, from_ps[inside], inside)
     of_side = (length > 0)[place] & (shared_rows.start_ps >= from_ps[place])
     event = np.append(side, NONE)[running[place]].astype(np.int32)
-    return with_values(
+    return replace(
         shared_rows,
         event=np.where(of_side, event, shared_rows.event),
         by=np.where(of_side, events.op[event], shared_rows.by),
@@ -529,7 +529,7 @@ def _with_lines(columns: Columns, python: HostPython, caller: int, lines: list[s
         if line is not None:
             by_kind[row], by[row] = By.PYTHON, number.setdefault(str(line), len(number))
     lines[:] = number
-    return with_values(columns, by_kind=by_kind, by=by)
+    return replace(columns, by_kind=by_kind, by=by)
 
 
 def _lines_of_gaps(
@@ -707,7 +707,7 @@ def _met(columns: Columns, length: Int64Array, trace: Trace) -> Columns:
         return columns
     by = changed.by.copy()
     by[rows] = trace.device_columns.op[changed.event[rows]]
-    return with_values(changed, by=by)
+    return replace(changed, by=by)
 
 
 def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:
