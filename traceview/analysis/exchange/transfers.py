@@ -232,7 +232,7 @@ def _sources(trace: Trace, device: int, copies: Copies, exposed: Int64Array) -> 
         sources.append(
             CopySource(
                 device=trace.device_key(device),
-                direction=trace.class_name(int(class_[first])),
+                direction=CLASS_KEYS[class_[first]],
                 op=name,
                 op_type=type_,
                 thread=None if thread == NONE else trace.lines[thread].name,

@@ -25,7 +25,6 @@ from traceview.ledger.columns import IDLE
 from traceview.ledger.table import totals
 from traceview.trace.device.op_names import op_labels, op_names, read_once
 from traceview.trace.model import NONE, Recording, Trace
-from traceview.xplane.columns import SmallIntArray
 from traceview.xplane.planes import CLASS_KEYS
 
 MOST_OPS: Final = 100
@@ -180,7 +179,7 @@ class _Numbering:
         self._names = trace.once(op_names)
         self._stems = trace.once(_kernel_stems)
 
-    def of(self, rows: SmallIntArray) -> Int32Array:
+    def of(self, rows: Int64Array) -> Int32Array:
         """The number of the op of each of these events, int32."""
         columns = self._columns
         if not rows.size:

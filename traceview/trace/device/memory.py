@@ -107,7 +107,8 @@ def allocators(recording: Recording) -> Allocators:
             for index in recording.devices_of_host[host]
             if (device := recording.device_list[index]).memory_held_bytes is not None
         }
-        for name, allocator in _of_host(recording, host):
+        events = recording.host_columns
+        for name, allocator in _named(events, recording.names, events.rows_of_host(host)):
             if name in known:
                 of_device[known[name]] = allocator
             elif _OF_PINNED.fullmatch(name):
@@ -115,10 +116,9 @@ def allocators(recording: Recording) -> Allocators:
     return Allocators(of_device, of_host)
 
 
-def _of_host(recording: Recording, host: int) -> Iterator[tuple[bytes, Allocator]]:
-    """The allocators of a host that are of a GPU or of pinned memory, by name."""
-    columns, names = recording.host_columns, recording.names
-    of_rows = columns.stat("allocator_name").among(columns.rows_of_host(host))
+def _named(columns: HostColumns, names: Names, rows: slice) -> Iterator[tuple[bytes, Allocator]]:
+    """The allocators of one host that are of a GPU or of pinned memory, by name; `rows`: of the host."""
+    of_rows = columns.stat("allocator_name").among(rows)
     for number in unique_ids(of_rows.value).tolist():
         if _OF_GPU.fullmatch(names[number]) or _OF_PINNED.fullmatch(names[number]):
             allocator = _allocator(columns, names, of_rows.row[of_rows.value == number])
@@ -164,22 +164,15 @@ def with_memory(devices: Sequence[Device], host: HostColumns, names: Names) -> l
 
 def _held(host: HostColumns, names: Names) -> dict[int, dict[str, int]]:
     """The figures of each allocator by its number, as fields of `Device`."""
-    allocator = host.stat("allocator_name")
-    if not allocator.stored_row.size:
-        return {}
-    allocated = host.stat("bytes_allocated").at(allocator.row, -1)
-    available = host.stat("bytes_available").at(allocator.row, 0)
-    peak = host.stat("peak_bytes_in_use").at(allocator.row, -1)
-    start = host.start_ps[allocator.row]
     result = {}
-    for name in unique_ids(allocator.value).tolist():
-        match = _OF_GPU.fullmatch(names[name])
-        rows = np.flatnonzero((allocator.value == name) & (allocated >= 0))
-        if match and rows.size:
-            last = rows[np.flatnonzero(start[rows] == start[rows].max())[-1]]
+    for name, allocator in _named(host, names, slice(0, host.count)):
+        if match := _OF_GPU.fullmatch(name):
+            held, rows = allocator.held_bytes, allocator.row
+            peak = host.stat("peak_bytes_in_use").at(rows, NONE)
+            available = host.stat("bytes_available").at(rows[-1:], 0)
             result[int(match[1])] = {
-                "memory_held_bytes": int(allocated[last]),
-                "memory_peak_bytes": int(max(peak[rows].max(), allocated[rows].max())),
-                "memory_capacity_bytes": int(allocated[last] + available[last]),
+                "memory_held_bytes": int(held[-1]),
+                "memory_peak_bytes": int(max(peak.max(), held.max())),
+                "memory_capacity_bytes": int(held[-1] + available[0]),
             }
     return result
