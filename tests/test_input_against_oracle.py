@@ -8,6 +8,7 @@ import pytest
 
 import traceview
 from scripts.scenarios import SCENARIOS
+from tests.input_stages import recorded_stages
 from tests.oracle.input import (
     empty_ratios,
     stage_times,
@@ -18,7 +19,6 @@ from tests.oracle.reading import Host, read_hosts
 from traceview.analysis.facts.input_supply import supply_of
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.trace.host.pipeline import recorded_stages
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
 PIPELINES = ["slow_map", "slow_reading", "healthy_prefetch", "late_shard", "common_source"]

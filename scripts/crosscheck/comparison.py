@@ -29,7 +29,7 @@ from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
 from traceview.trace.model import NONE, Trace
-from traceview.xplane.planes import ActivityClass
+from traceview.xplane.planes import CLASS_KEYS, ActivityClass
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def facts_of(trace: Trace) -> Facts:
         has_unlinked=bool((steps_of_events(trace) == NONE).any()),
         has_overlap=_has_overlap(trace),
         has_unnamed=bool((columns.op == NONE).any()),
-        classes=frozenset(trace.class_name(class_) for _, class_ in pairs),
+        classes=frozenset(CLASS_KEYS[class_] for _, class_ in pairs),
         misread=frozenset(
-            trace.class_name(class_)
+            CLASS_KEYS[class_]
             for name, class_ in pairs
             if not is_named_for_xprof(trace.names[name], class_)
         ),

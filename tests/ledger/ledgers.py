@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from scripts.scenarios import SCENARIOS
 from traceview.analysis.facts.selection import Selection, select
 from traceview.analysis.measures.context import Context
-from traceview.ledger.build import Segments, build_segments, with_values
+from traceview.ledger.build import Segments, build_segments
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
@@ -143,7 +143,7 @@ def ledger_of(
     for index, step in enumerate(steps):
         inside = (columns.start_ps >= step.start_ps) & (columns.start_ps < step.end_ps)
         number[inside & (owner == step.host)] = index
-    return replace(ledger, columns=with_values(columns, step=number))
+    return replace(ledger, columns=replace(columns, step=number))
 
 
 def step_of(start: int, end: int, *, host: int = 0, number: int = 0) -> Step:

@@ -36,17 +36,6 @@ def test_a_wait_is_for_the_collective_that_still_runs(tmp_path: Path) -> None:
 # A few rows by hand
 
 
-def test_of_devices_that_are_active_as_late_the_one_active_longest_counts() -> None:
-    ledger = ledger_of(
-        [Row(State.INPUT, 6), Row(State.COMPUTE, 3), Row(State.LAUNCH, 1)],
-        [Row(State.INPUT, 5), Row(State.COMPUTE, 4), Row(State.LAUNCH, 1)],
-        [Row(State.INPUT, 5), Row(State.COMPUTE, 4), Row(State.PYTHON, 1)],
-        steps=[step_of(0, 10)],
-    )
-    # Of equal ones the first.
-    assert path_rows(ledger) == [(1, "input", 0, 5), (1, "compute", 5, 4), (1, "launch", 9, 1)]
-
-
 def test_a_device_without_work_holds_nobody_up() -> None:
     ledger = ledger_of(
         [Row(State.COMPUTE, 4), Row(State.TURN, 3, by=1), Row(State.COMPUTE, 3)],
@@ -54,29 +43,6 @@ def test_a_device_without_work_holds_nobody_up() -> None:
         steps=[step_of(0, 10)],
     )
     assert path_rows(ledger) == [(0, "compute", 0, 4), (0, "turn", 4, 3), (0, "compute", 7, 3)]
-    assert ledger.path.is_lost.tolist() == [False, True, False]
-
-
-def test_only_the_part_of_a_wait_that_is_reached_is_left() -> None:
-    """GPU:0 waits for GPU:1, which waits for GPU:2 in a part of that."""
-    ledger = ledger_of(
-        [Row(State.COMPUTE, 2), busy_wait(8, by=1), Row(State.COMMUNICATION, 2)],
-        [Row(State.INPUT, 4), Row(State.TURN, 4, by=2), Row(State.COMPUTE, 4)],
-        [Row(State.COMPUTE, 9), Row(State.INPUT, 3)],
-        steps=[step_of(0, 12)],
-    )
-    assert path_rows(ledger) == [
-        (2, "compute", 0, 8),
-        (1, "compute", 8, 2),
-        (0, "communication", 10, 2),
-    ]
-
-
-def test_a_wait_for_nobody_known_is_lost() -> None:
-    ledger = ledger_of(
-        [Row(State.COMPUTE, 2), busy_wait(6), Row(State.COMMUNICATION, 2)], steps=[step_of(0, 10)]
-    )
-    assert path_rows(ledger)[1] == (0, "device_wait", 2, 6)
     assert ledger.path.is_lost.tolist() == [False, True, False]
 
 
@@ -145,13 +111,6 @@ def test_before_another_host_is_recorded_the_path_is_on_its_own() -> None:
         (0, "communication", 8, 2),
     ]
     assert ledger.path.is_lost.tolist() == [False, True, False, False]
-
-
-def test_a_step_that_is_left_out_has_no_path() -> None:
-    rows = [Row(State.COMPUTE, 5), Row(State.INPUT, 5)]
-    left_out = step_of(0, 5, number=7)
-    steps = [type(left_out)(0, 7, 7, 0, 5, "train", "first"), step_of(5, 10)]
-    assert path_rows(ledger_of(rows, steps=steps)) == [(0, "input", 5, 5)]
 
 
 # What the step would be shorter by

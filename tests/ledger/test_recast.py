@@ -16,7 +16,6 @@ from traceview.ledger.build import (
     recast,
     recast_ends,
     recast_rows,
-    with_values,
 )
 from traceview.ledger.columns import By, Columns
 from traceview.ledger.states import State
@@ -130,10 +129,3 @@ def test_each_instant_at_the_end_of_a_row_changes(rows: list[Row], lengths: list
 def test_segments_of_no_device_are_an_empty_ledger() -> None:
     empty = Segments({}, ()).ledger(ledger_of(ROWS).trace, ["train.py:3 in step"])
     assert (empty.count, empty.first, empty.python) == (0, (0,), ("train.py:3 in step",))
-
-
-def test_values_of_some_columns_are_replaced() -> None:
-    columns = columns_of(ROWS)
-    changed = with_values(columns, step=np.zeros(4, dtype=np.int32))
-    assert changed.step.tolist() == [0] * 4
-    assert changed.state is columns.state

@@ -46,38 +46,6 @@ def step_starts(trace: Trace) -> list[int]:
     return [found.steps[0].start_ps for found in trace.steps_by_host]
 
 
-def test_everything_of_a_host_moves_and_nothing_changes_its_length(tmp_path: Path) -> None:
-    """Beside a host that shares nothing it stays where it is: the difference is one number."""
-    moved = loaded(tmp_path / "a", worker("a"), worker("b", ahead_ms=-7))
-    alone = loaded(tmp_path / "b", worker("b", ahead_ms=-7))
-    host = moved.host_columns.host == 1
-    own = moved.device_columns.rows_of(1)
-    by = {
-        *(moved.host_columns.start_ps[host] - alone.host_columns.start_ps).tolist(),
-        *(moved.device_columns.start_ps[own] - alone.device_columns.start_ps).tolist(),
-        moved.hosts[1].start_ps - alone.hosts[0].start_ps,
-        *(
-            ours.start_ps - theirs.start_ps
-            for ours, theirs in zip(
-                moved.steps_by_host[1].steps, alone.steps_by_host[0].steps, strict=True
-            )
-        ),
-        *(
-            ours[0] - theirs[0]
-            for ours, theirs in zip(
-                moved.steps_by_host[1].marker_spans,
-                alone.steps_by_host[0].marker_spans,
-                strict=True,
-            )
-        ),
-    }
-    assert by == {7 * MS}
-    assert moved.host_columns.duration_ps[host].tolist() == alone.host_columns.duration_ps.tolist()
-    lengths = [step.duration_ps for step in moved.steps_by_host[1].steps]
-    assert lengths == [step.duration_ps for step in alone.steps_by_host[0].steps]
-    assert alone.hosts[0].clock is None
-
-
 def test_what_the_spread_does_not_exceed_moves_nothing(tmp_path: Path) -> None:
     """Ends 200 µs apart in the middle that spread by 148 µs: noted late, not another time."""
     trace = loaded(

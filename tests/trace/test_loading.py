@@ -231,26 +231,6 @@ def kernel_starts(trace: Trace) -> dict[str, int]:
     }
 
 
-def test_hosts_stand_on_one_clock(tmp_path: Path) -> None:
-    """The origin is the earliest profile, whichever file it is in."""
-    recording("host0", start_ns=PROFILE_START_NS + 3_000_007).write(tmp_path)
-    recording("host1", start_ns=PROFILE_START_NS).write(tmp_path)
-    trace = load(tmp_path)
-    first = 1_000_000 + ms(2)
-    assert kernel_starts(trace) == {"host0/GPU:0": first + 3_000_007_000, "host1/GPU:0": first}
-    assert [host.start_ps for host in trace.hosts] == [3_000_007_000, 0]
-    markers = trace.host_events[trace.host_events["name"] == "train"]
-    assert markers.groupby("host", observed=True)["start_ps"].min().to_dict() == {
-        "host0": 1_000_000 + 3_000_007_000,
-        "host1": 1_000_000,
-    }
-    assert [one.steps[0].start_ps for one in trace.steps_by_host] == [
-        1_000_000 + 3_000_007_000,
-        1_000_000,
-    ]
-    assert trace.problems == ()
-
-
 def test_a_host_without_a_start_keeps_its_own_clock_and_is_named(tmp_path: Path) -> None:
     recording("host0", start_ns=PROFILE_START_NS).write(tmp_path)
     recording("host1", start_ns=None).write(tmp_path)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from scripts.cuda_trace import U64, CudaTrace, Name, Value
 from scripts.scenarios.model import Step, ms, new_trace
+from tests.input_stages import recorded_stages
 from traceview.trace.host.pipeline import (
     InputStage,
     find_input_waits,
     iterator_calls,
-    recorded_stages,
 )
 from traceview.trace.reading.load import load
 

@@ -6,7 +6,6 @@ Times are milliseconds. GPU:0 runs a kernel from 0 to 1 and one from 11 to 12; t
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,13 +41,6 @@ class Recording:
         at_ps = round(at * MS)
         self.trace.launch("cuLaunchKernel", at_ps, number, duration_ps=5_000_000, thread=thread)
 
-    def constant(self, at: float, op: str = "MakeTensorFromProto") -> None:
-        """A copy to the device of 10 µs, that the main thread calls and that ends with its call."""
-        start, end = round(at * MS), round((at + 0.01) * MS)
-        stats: dict[Any, Any] = {"tf_op": op}
-        number = self.trace.copy(0, "H2D", start + 1, end - 1, size=8, stats=stats)
-        self.trace.launch("MemcpyH2D", start, number, duration_ps=end - start)
-
     def causes(self, folder: Path) -> dict[str, float]:
         """All idle time by cause, rounded to 100 µs."""
         self.trace.write(folder)
@@ -56,41 +48,6 @@ class Recording:
         gaps = Run(trace, select(trace)).idle.gaps[0]
         total = causes_of_gaps(gaps).sum(axis=1)
         return {cause.key: round(total[cause] / MS, 1) for cause in Cause if total[cause] >= MS / 9}
-
-
-CALLED = ("TFE_Py_FastPathExecute_C", "EagerExecute", "convert_to_tensor", "PjitFunction(step)")
-
-
-@pytest.mark.parametrize("called", [*CALLED, "FunctionRun", "TFE_DeleteTensorHandle"])
-def test_a_hole_before_what_python_calls_is_python(called: str, tmp_path: Path) -> None:
-    recording = Recording()
-    recording.event("EagerExecute", 0, 2)
-    recording.event(called, 9, 11)
-    recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"launch": 3, "python": 7}
-
-
-@pytest.mark.parametrize(("thread", "cause"), [("python3", "python"), ("worker", "unknown")])
-def test_a_copy_outside_of_ops_is_called_by_python_on_its_threads_only(
-    thread: str, cause: str, tmp_path: Path
-) -> None:
-    recording = Recording()
-    line = recording.trace.thread(thread, 7)
-    name = "EagerExecute" if thread == "python3" else "model/a:MatMul"
-    recording.event(name, 0, 2, thread=line)
-    number = recording.trace.copy(0, "H2D", 9 * MS, 10 * MS, size=8)
-    recording.trace.launch("MemcpyH2D", 8 * MS, number, thread=line)
-    found = recording.causes(tmp_path)
-    assert found[cause] == 6
-
-
-def test_frames_of_python_are_python_and_waiting_in_one_is_sync(tmp_path: Path) -> None:
-    recording = Recording()
-    recording.event("$train.py:12 main", 0, 11)
-    recording.event("$api.py:3154 block_until_ready", 2, 6)
-    recording.event("PjitFunction(step)", 9, 11)
-    recording.launched(10.99)
-    assert recording.causes(tmp_path) == {"sync": 4, "launch": 2, "python": 4}
 
 
 @pytest.mark.parametrize(("silent", "cause"), [(1.0, "launch"), (1.001, "unknown")])

@@ -183,11 +183,6 @@ def causes_of(trace: CudaTrace) -> dict[str, list[tuple[int, int, dict[str, int]
         window = selection.window_of_device(loaded, device)
         assert window is not None
         starts, ends = gaps.spans
-        some = np.arange(gaps.count)[::-2]
-        assert [bound.tolist() for bound in gaps.spans_of(some)] == [
-            starts[some].tolist(),
-            ends[some].tolist(),
-        ]
         parts = causes_of_gaps(gaps)
         result[loaded.device_key(device)] = [
             (int(a) - window.start_ps, int(b - a), {c.key: int(parts[c, i]) for c in Cause})

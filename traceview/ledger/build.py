@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple, replace
 
 from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
@@ -38,11 +38,10 @@ from traceview.ledger.columns import DTYPES, IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
 from traceview.trace.device.op_names import side_work_of
-from traceview.trace.device.side_by_side import for_devices
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps, IdleSpans
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.model import NONE, Step, Trace, kept
 from traceview.trace.strategy.collectives import Collectives
 from traceview.trace.windows import StepBounds, Window
 from traceview.xplane.columns import joined
@@ -58,31 +57,9 @@ _IS_NOBODYS: Final = np.array([cause in _NOBODYS for cause in Cause], dtype=np.b
 """Causes that no thread of the host is known to be the reason for."""
 
 
-class _Spans(NamedTuple):
-    """Disjoint spans of a device in time order: start, end, state, activity, kind of causer, causer, event."""
-
-    start: Int64Array
-    end: Int64Array
-    state: npt.NDArray[np.uint8]
-    activity: npt.NDArray[np.uint8]
-    by_kind: npt.NDArray[np.uint8]
-    by: Int32Array
-    event: Int32Array
-
-    def pieces(self, start: Int64Array, end: Int64Array, number: Int64Array) -> _Spans:
-        """Parts of the spans with these numbers."""
-        others: Any = [column.take(number) for column in self[2:]]
-        return _Spans(start, end, *others)
-
-    def between(self, low: int, high: int) -> _Spans:
-        """The spans with these numbers."""
-        columns: Any = [column[low:high] for column in self]
-        return _Spans(*columns)
-
-
-def _joined(*parts: _Spans) -> _Spans:
-    """Spans one after another."""
-    return _Spans(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+def _joined(*parts: Columns) -> Columns:
+    """Segments one after another."""
+    return Columns(*(np.concatenate(column) for column in zip(*map(astuple, parts), strict=True)))
 
 
 class Segments(Struct, frozen=True, eq=False):
@@ -130,12 +107,11 @@ def build_segments(
         waits.name(device, columns)
         return columns
 
-    of_device = dict(zip(gaps, for_devices(trace, segments_of, tuple(gaps)), strict=True))
-    return Segments(of_device, tuple(every))
+    return Segments({device: segments_of(device) for device in gaps}, tuple(every))
 
 
 def _merged(
-    busy: _Spans, begin: Int64Array, idle: _Spans, window: Window, bounds: StepBounds
+    busy: Columns, begin: Int64Array, idle: Columns, window: Window, bounds: StepBounds
 ) -> Columns:
     """The spans in time order, of several the one of the first layer, cut to the window and at the bounds of steps.
 
@@ -143,30 +119,24 @@ def _merged(
     """
     spans = _joined(busy, idle)
     start, duration, number, place = SWEEPS.layered(
-        spans.start,
-        spans.end,
-        np.append(begin, spans.start.size),
+        spans.start_ps,
+        spans.end_ps,
+        np.append(begin, spans.count),
         bounds.time,
         window.start_ps,
         window.end_ps,
     )
-    # Copies, for what is a part of a longer array keeps all of it.
-    times = start.copy(), duration.copy(), bounds.step.take(place)
     # Indices of another type would be converted for every column.
-    row = number.astype(np.int64)
-    return Columns(*times, *(column.take(row) for column in spans[2:]))
-
-
-def with_values(columns: Columns, **changed: npt.NDArray[np.generic]) -> Columns:
-    """The same segments with other values in some columns."""
-    values = {name: getattr(columns, name) for name in columns.__struct_fields__}
-    return Columns(**{**values, **changed})
+    pieces = spans.chosen(number.astype(np.int64))
+    # Copies, for what is a part of a longer array keeps all of it.
+    times = {"start_ps": start.copy(), "duration_ps": duration.copy()}
+    return replace(pieces, **times, step=bounds.step.take(place))
 
 
 # What a device does
 
 
-def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[_Spans, Int64Array]:
+def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[Columns, Int64Array]:
     """What a device does, by layer, where each layer begins, and how many spans there are.
 
     Of several events of one activity the one that began first has an instant.
@@ -178,9 +148,10 @@ def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[_Spans, Int64Array]
     activity = np.repeat(np.array(_LAYERS, dtype=np.uint8), np.diff(begin))
     row = number.astype(np.int64) + own.start
     op = columns.op.take(row)
-    spans = _Spans(
+    spans = Columns(
         start,
-        end,
+        end - start,
+        np.full(row.size, NONE, dtype=np.int32),
         _STATE_OF_CLASS.take(activity),
         activity,
         np.full(row.size, By.OP, dtype=np.uint8),
@@ -190,9 +161,10 @@ def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[_Spans, Int64Array]
     place = int(_LAYER_OF_CLASS[ActivityClass.COLLECTIVE])
     low, high = begin[place : place + 2].tolist()
     if low < high:
-        split = waits.split(device, spans.between(low, high))
-        spans = _joined(spans.between(0, low), split, spans.between(high, row.size))
-        begin[place + 1 :] += split.start.size - (high - low)
+        split = waits.split(device, spans.chosen(slice(low, high)))
+        rest = spans.chosen(slice(0, low)), spans.chosen(slice(high, None))
+        spans = _joined(rest[0], split, rest[1])
+        begin[place + 1 :] += split.count - (high - low)
     return spans, begin
 
 
@@ -254,7 +226,6 @@ class _Waits:
         self._end = end
         self._transfer_from = end - np.minimum(transfer[collectives.collective], duration)
         self._last = last[collectives.collective] if rows.size else np.empty(0, dtype=np.int64)
-        self._busy: dict[int, IntervalSet] = {}
         self._by_device = np.argsort(collectives.device, kind="stable")
         self._bounds = np.searchsorted(
             collectives.device[self._by_device], np.arange(len(trace.device_list) + 1)
@@ -265,13 +236,13 @@ class _Waits:
         rows: Int64Array = self._by_device[slice(*self._bounds[device : device + 2].tolist())]
         return rows
 
-    def split(self, device: int, spans: _Spans) -> _Spans:
+    def split(self, device: int, spans: Columns) -> Columns:
         """The time in collectives of a device, as waits for the last device and as transfers."""
         of_device = self._rows_of(device)
         transfers = union(self._transfer_from[of_device], self._end[of_device])
         bounds = sorted_unique(np.concatenate((transfers.start, transfers.end)))
-        start, end, piece = _cut_spans(spans.start, spans.end, bounds)
-        cut = spans.pieces(start, end, piece)
+        start, end, piece = _cut_spans(spans.start_ps, spans.end_ps, bounds)
+        cut = replace(spans.chosen(piece), start_ps=start, duration_ps=end - start)
         cut.state[transfers.within(start, end) == 0] = State.DEVICE_WAIT
         return cut
 
@@ -332,17 +303,16 @@ class _Waits:
             until[is_first], result[is_first] = pause[is_first], other
         return result
 
+    @kept
     def _busy_of(self, device: int) -> IntervalSet:
-        if device not in self._busy:
-            columns, own = self._trace.device_columns, self._trace.device_columns.rows_of(device)
-            self._busy[device] = union(columns.start_ps[own], columns.end_ps[own])
-        return self._busy[device]
+        columns, own = self._trace.device_columns, self._trace.device_columns.rows_of(device)
+        return union(columns.start_ps[own], columns.end_ps[own])
 
 
 # What it is idle for
 
 
-def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
+def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> Columns:
     spans, op = _cut_at_ops(trace, gaps, states)
     gap = gaps.gap.take(spans.piece)
     state = _STATE_OF_CAUSE.take(spans.cause)
@@ -358,7 +328,9 @@ def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans
     by_kind[op != NONE] = By.OP
     by = np.where(op == NONE, by, op).astype(np.int32)
     activity = np.full(gap.size, IDLE, dtype=np.uint8)
-    return _Spans(spans.start_ps, spans.end_ps, state, activity, by_kind, by, gaps.after.take(gap))
+    length, step = spans.end_ps - spans.start_ps, np.full(gap.size, NONE, dtype=np.int32)
+    after = gaps.after.take(gap)
+    return Columns(spans.start_ps, length, step, state, activity, by_kind, by, after)
 
 
 def _cut_at_ops(trace: Trace, gaps: Gaps, states: HostStates) -> tuple[IdleSpans, Int32Array]:
@@ -435,14 +407,7 @@ def recast(
     # Up to an instant inside of a span lies an odd number of these.
     bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
     cut, number, passed = cut_at(columns, bounds, rows)
-    return _changed(cut, rows[number] & (passed % 2 == 1), state, by)
-
-
-def recast_rows(
-    columns: Columns, rows: BoolArray, state: State, by: tuple[By, int] | None = None
-) -> Columns:
-    """The segments of a device with another state for some whole rows."""
-    return _changed(columns, rows, state, by)
+    return recast_rows(cut, rows[number] & (passed % 2 == 1), state, by)
 
 
 def recast_ends(
@@ -453,7 +418,7 @@ def recast_ends(
     from_ps = columns.end_ps - length
     inside = (length > 0) & (length < columns.duration_ps)
     cut, number, _ = cut_at(columns, from_ps[inside], inside)
-    return _changed(cut, cut.start_ps >= from_ps.take(number), state, by)
+    return recast_rows(cut, cut.start_ps >= from_ps.take(number), state, by)
 
 
 def cut_at(
@@ -482,7 +447,10 @@ def is_among(columns: Columns, states: Collection[State]) -> BoolArray:
     return result
 
 
-def _changed(columns: Columns, rows: BoolArray, state: State, by: tuple[By, int] | None) -> Columns:
+def recast_rows(
+    columns: Columns, rows: BoolArray, state: State, by: tuple[By, int] | None = None
+) -> Columns:
+    """The segments of a device with another state for some whole rows."""
     if not rows.any():
         return columns
     changed = {"state": np.where(rows, np.uint8(state), columns.state)}
@@ -490,4 +458,4 @@ def _changed(columns: Columns, rows: BoolArray, state: State, by: tuple[By, int]
         kind, number = by
         changed["by_kind"] = np.where(rows, np.uint8(kind), columns.by_kind)
         changed["by"] = np.where(rows, np.int32(number), columns.by)
-    return with_values(columns, **changed)
+    return replace(columns, **changed)

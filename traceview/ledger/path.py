@@ -14,42 +14,18 @@ The pieces of a step touch each other and cover it, so they sum to its length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from traceview.base.ids import is_in
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
-from traceview.ledger.columns import IDLE, WAITS, By, Columns, PathRows
-from traceview.trace.model import NONE, Step, Trace
+from traceview.ledger.columns import IDLE, WAITS, By, LedgerRows, PathRows
+from traceview.trace.model import NONE, Trace
 
 _FOR_NOBODY: Final = -2
 """Of a row in which a device waits for no other one."""
-
-
-class _Ledger(Protocol):
-    """What a path is walked over."""
-
-    @property
-    def trace(self) -> Trace: ...
-
-    @property
-    def columns(self) -> Columns: ...
-
-    @property
-    def devices(self) -> tuple[int, ...]: ...
-
-    @property
-    def first(self) -> tuple[int, ...]: ...
-
-    @property
-    def steps(self) -> tuple[Step, ...]: ...
-
-    @property
-    def has_steps(self) -> bool: ...
-
-    def rows_of(self, device: int) -> slice: ...
 
 
 def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
@@ -62,7 +38,7 @@ def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
     return len(clocks) == 1 or unaligned <= 1
 
 
-def path_of(ledger: _Ledger) -> PathRows:
+def path_of(ledger: LedgerRows) -> PathRows:
     """The critical path of the used steps; without steps, of the window of each host."""
     columns, first = ledger.columns, np.array(ledger.first, dtype=np.int64)
     is_active = columns.activity != IDLE
@@ -94,7 +70,7 @@ def path_of(ledger: _Ledger) -> PathRows:
 
 
 def _walks(
-    ledger: _Ledger, host: Int64Array, places: Sequence[int]
+    ledger: LedgerRows, host: Int64Array, places: Sequence[int]
 ) -> tuple[Int32Array, Int64Array, Int64Array, Int64Array]:
     """What to walk back along: used steps in the window of their host, or the windows; step, host, start and end."""
     columns = ledger.columns
@@ -122,7 +98,7 @@ def _walks(
     return step.astype(np.int32), of_host, start, end_ps
 
 
-def _waits_for(ledger: _Ledger) -> Int32Array:
+def _waits_for(ledger: LedgerRows) -> Int32Array:
     """The place of the device that each row waits for, `NONE` for one that is not known, `_FOR_NOBODY` where it waits for none."""
     columns = ledger.columns
     place_of = np.full(len(ledger.trace.device_list) + 1, NONE, dtype=np.int32)

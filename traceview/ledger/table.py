@@ -20,7 +20,7 @@ Groups the idle rows of the ledger into gaps: maximal spans in which a device do
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -33,11 +33,12 @@ from msgspec.structs import replace
 from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
 from traceview.base.sweeping import SWEEPS
-from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, PathRows
+from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, LedgerRows, PathRows
 from traceview.ledger.path import path_of
 from traceview.ledger.states import KEYS, State
+from traceview.trace.device.table import category, flag, table, texts, whole
 from traceview.trace.host.gaps import Gaps
-from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.model import NONE, Step
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,20 +176,8 @@ class Loss(Struct, frozen=True):
         return self.named_steps or len(self.devices)
 
 
-class Ledger(Struct, frozen=True, eq=False, dict=True):
-    """The segments of all visible devices, device by device.
-
-    `devices`: the visible devices of hosts that recorded device events, ascending numbers of the device list; `first`
-    `[devices + 1]`: where the rows of each begin. `steps`: those of all hosts in their windows, host by host. `python`:
-    the lines of Python that caused something.
-    """
-
-    trace: Trace
-    columns: Columns
-    devices: tuple[int, ...]
-    first: tuple[int, ...]
-    steps: tuple[Step, ...]
-    python: tuple[str, ...] = ()
+class Ledger(LedgerRows, frozen=True, eq=False):
+    """The segments of all visible devices, device by device, and what is made of them."""
 
     @property
     def count(self) -> int:
@@ -200,14 +189,6 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         """The device of each row, in the device list."""
         first = np.array(self.first, dtype=np.int64)
         return np.repeat(np.array(self.devices, dtype=np.int16), first[1:] - first[:-1])
-
-    def rows_of(self, device: int) -> slice:
-        """The rows of a device; none if it is not visible."""
-        return self._rows_of_device.get(device, slice(0, 0))
-
-    @cached_property
-    def _rows_of_device(self) -> dict[int, slice]:
-        return dict(zip(self.devices, map(slice, self.first, self.first[1:]), strict=False))
 
     def steps_of(self, device: int) -> slice:
         """The steps of the host of a device, by their places among all steps."""
@@ -225,16 +206,6 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
     def keys(self, devices: Iterable[int]) -> tuple[str, ...]:
         """The keys of devices, as sentences name them."""
         return tuple(self.trace.device_key(device) for device in devices)
-
-    @cached_property
-    def is_used(self) -> BoolArray:
-        """By step, whether it takes part in statistics; bool `[steps]`."""
-        return np.array([step.excluded is None for step in self.steps], dtype=np.bool_)
-
-    @cached_property
-    def has_steps(self) -> bool:
-        """Whether times are per step; otherwise of the whole window."""
-        return bool(self.is_used.any())
 
     @cached_property
     def counts(self) -> BoolArray:
@@ -435,44 +406,39 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         Columns: device (key), step (number; missing outside of steps), is_used, start_ps, duration_ps, state, activity,
         by_kind, by (device, thread or op), event (name of the device event).
         """
-        import pandas as pd
+        from traceview.trace.frames.frames import frame_of
 
-        columns, names = self.columns, self.trace.names
-        keys = np.array([self.trace.device_key(d) for d in range(len(self.trace.device_list))])
-        numbers = np.array([step.number for step in self.steps] + [0], dtype=np.int64)
-        step = pd.array(numbers[columns.step], dtype="Int64")
-        step[columns.step == NONE] = pd.NA
-        event = columns.event
-        of_event = np.where(event == NONE, NONE, self.trace.device_columns.name[event])
-        return pd.DataFrame(
-            {
-                "device": pd.Categorical.from_codes(self.device, pd.Index(keys)),
-                "step": step,
-                "is_used": np.append(self.is_used, False)[columns.step],
-                "start_ps": columns.start_ps,
-                "duration_ps": columns.duration_ps,
-                "state": pd.Categorical.from_codes(columns.state, pd.Index(KEYS)),
-                "activity": pd.Categorical.from_codes(columns.activity, pd.Index(ACTIVITIES)),
-                "by_kind": pd.Categorical.from_codes(
-                    columns.by_kind, pd.Index([kind.name.lower() for kind in By])
-                ),
-                "by": self._causers(),
-                "event": _texts(names.text, of_event),
-            }
+        columns, trace = self.columns, self.trace
+        keys = [trace.device_key(device) for device in range(len(trace.device_list))]
+        numbers = np.array([*(step.number for step in self.steps), NONE], dtype=np.int64)
+        names = np.append(trace.device_columns.name, NONE)[columns.event]
+        return frame_of(
+            table(
+                "ledger",
+                category("device", self.device, keys),
+                whole("step", numbers[columns.step], columns.step == NONE),
+                flag("is_used", np.append(self.is_used, False)[columns.step]),
+                whole("start_ps", columns.start_ps),
+                whole("duration_ps", columns.duration_ps),
+                category("state", columns.state, KEYS),
+                category("activity", columns.activity, ACTIVITIES),
+                category("by_kind", columns.by_kind, [kind.name.lower() for kind in By]),
+                texts("by", self._causers()),
+                texts("event", list(map(trace.names.text, names.tolist()))),
+            )
         )
 
-    def _causers(self) -> npt.NDArray[np.object_]:
-        columns, trace = self.columns, self.trace
-        texts = np.full(self.count, None, dtype=np.object_)
-        for kind, text in (
-            (By.DEVICE, trace.device_key),
-            (By.THREAD, lambda line: trace.lines[line].name),
-            (By.OP, trace.names.text),
-            (By.PYTHON, self.python.__getitem__),
-        ):
-            of_kind = columns.by_kind == kind
-            texts[of_kind] = _texts(text, columns.by[of_kind])
-        return texts
+    def _causers(self) -> list[str | None]:
+        trace = self.trace
+        text_of: dict[int, Callable[[int], str | None]] = {
+            By.NONE: lambda _: None,
+            By.DEVICE: trace.device_key,
+            By.THREAD: lambda line: trace.lines[line].name,
+            By.OP: trace.names.text,
+            By.PYTHON: self.python.__getitem__,
+        }
+        causers = zip(self.columns.by_kind.tolist(), self.columns.by.tolist(), strict=True)
+        return [None if by == NONE else text_of[kind](by) for kind, by in causers]
 
 
 def by_size(picoseconds: Int64Array) -> dict[str, int]:
@@ -486,15 +452,6 @@ def totals(places: npt.NDArray[np.integer], values: Int64Array, length: int) -> 
     """The exact sum of the values at each place; places below 0 are left out."""
     total: Int64Array = SWEEPS.totals(places, values, length)
     return total
-
-
-def _texts(text_of: object, numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.object_]:
-    """The text of each number, made once for each distinct one; None for `NONE`."""
-    assert callable(text_of)
-    distinct, inverse = np.unique(numbers, return_inverse=True)
-    texts = [None if number == NONE else text_of(number) for number in distinct.tolist()]
-    result: npt.NDArray[np.object_] = np.array([*texts, None], dtype=np.object_)[inverse]
-    return result
 
 
 class GapStates(Struct, frozen=True, eq=False):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
-from typing import Annotated, Any, Final, TypeVar, overload
+from functools import cached_property, wraps
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,13 @@ from traceview.base.record import (
 from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
-from traceview.xplane.columns import SmallIntArray, joined
+from traceview.xplane.columns import joined
 from traceview.xplane.hlo_buffers import ProgramBuffers
-from traceview.xplane.planes import CLASS_KEYS, LARGEST_COUNT, ActivityClass
+from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
 from traceview.xplane.space import Instruction
 
+K = TypeVar("K")
+S = TypeVar("S")
 T = TypeVar("T")
 
 NONE: Final = -1
@@ -47,13 +49,25 @@ UNKNOWN_BYTES: Final = -1
 _THREAD_NUMBER: Final = re.compile(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
 
 
+def kept(method: Callable[[S, K], T]) -> Callable[[S, K], T]:
+    """A method of one argument, of which its object keeps what it gives for each."""
+
+    @wraps(method)
+    def keeping(self: S, key: K) -> T:
+        known: dict[K, T] = vars(self).setdefault(f"_kept {method.__name__}", {})
+        if key not in known:
+            known[key] = method(self, key)
+        return known[key]
+
+    return keeping
+
+
 class Names:
     """Every distinct name of a trace, once. Names stay bytes until shown: they need not be valid UTF-8."""
 
     def __init__(self) -> None:
         self._index: dict[bytes, int] = {}
         self._values: list[bytes] = []
-        self._texts: dict[int, str] = {}
         self._every: dict[Callable[[bytes], object], npt.NDArray[Any]] = {}
 
     def __len__(self) -> int:
@@ -90,12 +104,7 @@ class Names:
 
     def text(self, index: int) -> str | None:
         """The name as text, with invalid UTF-8 replaced; None for `NONE`."""
-        if index == NONE:
-            return None
-        if index not in self._texts:
-            # One text for all devices and hosts that have the name.
-            self._texts[index] = self._values[index].decode("utf-8", "replace")
-        return self._texts[index]
+        return None if index == NONE else self._values[index].decode("utf-8", "replace")
 
     def every(self, reads: Callable[[bytes], Any], dtype: Any) -> npt.NDArray[Any]:
         """What a function of a module reads from each name, by index: once, for hosts have the same names."""
@@ -307,23 +316,6 @@ class _Rows:
         return slice(place, place)
 
 
-class Ends(Struct, frozen=True, eq=False):
-    """The exclusive ends of events, made for those that are asked for: all of them would be one more column."""
-
-    start_ps: Int64Array
-    duration_ps: Int64Array
-
-    @overload
-    def __getitem__(self, rows: int) -> np.int64: ...
-
-    @overload
-    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Int64Array: ...
-
-    def __getitem__(self, rows: Any) -> Any:
-        """The ends at an index, a slice, an array of rows or a mask, as of an array."""
-        return self.start_ps[rows] + self.duration_ps[rows]
-
-
 class _EventColumns(Struct, frozen=True, eq=False, dict=True):
     """What device and host columns have in common."""
 
@@ -335,10 +327,10 @@ class _EventColumns(Struct, frozen=True, eq=False, dict=True):
         """Number of events."""
         return int(self.start_ps.size)
 
-    @property
-    def end_ps(self) -> Ends:
+    @cached_property
+    def end_ps(self) -> Int64Array:
         """Exclusive end of each event, int64 picoseconds."""
-        return Ends(self.start_ps, self.duration_ps)
+        return self.start_ps + self.duration_ps
 
 
 class DeviceColumns(_EventColumns, frozen=True, eq=False):
@@ -346,8 +338,7 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
 
     int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `instruction` (the place
     among the instructions of the recording, `NONE` for events that are not of XLA), `details` (the `kernel_details` of a kernel, `NONE`
-    where not recorded); int64 `start_ps`, `duration_ps`, `bytes`;
-    int32 if all values fit, else int64: `correlation_id`, `launch` (row in the host columns), `group` (the
+    where not recorded); int64 `start_ps`, `duration_ps`, `bytes`, `correlation_id`, `launch` (row in the host columns), `group` (the
     recorded `group_id`, -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
     `has_correlation`, `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
     """
@@ -361,12 +352,12 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     instruction: Int32Array
     details: Int32Array
     class_: npt.NDArray[np.uint8]
-    correlation_id: SmallIntArray
+    correlation_id: Int64Array
     has_correlation: BoolArray
-    launch: SmallIntArray
+    launch: Int64Array
     bytes: Int64Array
     host_memory: npt.NDArray[np.uint8]
-    group: SmallIntArray
+    group: Int64Array
     p2p: BoolArray
     opaque: BoolArray
     unknown_direction: BoolArray
@@ -390,55 +381,33 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
 class HostStat(Struct, frozen=True, eq=False):
     """A stat of some host events: `row` (sorted) and `value`, both int64 `[n]`.
 
-    They are stored in 32 bits where that saves much. For text stats the values are indices into `Trace.names`.
+    For text stats the values are indices into `Trace.names`.
     """
 
-    stored_row: SmallIntArray
-    stored_value: SmallIntArray
-
-    @property
-    def row(self) -> Int64Array:
-        """Rows of host columns."""
-        return self.stored_row.astype(np.int64, copy=False)
-
-    @property
-    def value(self) -> Int64Array:
-        """The value at each row."""
-        return self.stored_value.astype(np.int64, copy=False)
+    row: Int64Array
+    value: Int64Array
 
     def among(self, rows: slice) -> HostStat:
         """The same of a range of rows."""
-        if not self.stored_row.size:
-            return self
-        bounds = np.array([rows.start, rows.stop], dtype=self.stored_row.dtype)
-        first, last = np.searchsorted(self.stored_row, bounds).tolist()
-        return HostStat(self.stored_row[first:last], self.stored_value[first:last])
+        first, last = np.searchsorted(self.row, (rows.start, rows.stop)).tolist()
+        return HostStat(self.row[first:last], self.value[first:last])
 
     def has(self, rows: Int64Array) -> BoolArray:
         """Which of `rows` have the stat."""
-        known = self._around(rows).row if self.stored_row.size else _NO_ROWS
-        if known.size == 0:
+        if not self.row.size:
             return np.zeros(rows.size, dtype=np.bool_)
-        place = np.minimum(places(known, rows), known.size - 1)
-        result: BoolArray = known[place] == rows
+        result: BoolArray = self.row[np.minimum(places(self.row, rows), self.row.size - 1)] == rows
         return result
 
     def at(self, rows: Int64Array, default: int) -> Int64Array:
         """The value at each of `rows` (host rows or `NONE`), `default` where there is none."""
-        near = self._around(rows) if self.stored_row.size else _NO_STAT
-        known = near.row
-        if known.size == 0:
+        if not self.row.size:
             return np.full(rows.size, default, dtype=np.int64)
-        place = np.minimum(places(known, rows), known.size - 1)
-        return np.where(known[place] == rows, near.value[place], default)
-
-    def _around(self, rows: Int64Array) -> HostStat:
-        """The same from the first to the last of some rows, which mostly are those of one thread."""
-        return self.among(slice(int(rows.min()), int(rows.max()) + 1) if rows.size else slice(0, 0))
+        place = np.minimum(places(self.row, rows), self.row.size - 1)
+        return np.where(self.row[place] == rows, self.value[place], default)
 
 
-_NO_ROWS: Final = np.empty(0, dtype=np.int64)
-_NO_STAT: Final = HostStat(_NO_ROWS, _NO_ROWS)
+_NO_STAT: Final = HostStat(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
 class HostColumns(_EventColumns, frozen=True, eq=False):
@@ -619,10 +588,6 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         """The rows of all devices of a host in the device columns."""
         slices = [self.device_columns.rows_of(device) for device in self.devices_of_host[host]]
         return joined([np.arange(rows.start, rows.stop) for rows in slices], np.int64)
-
-    def class_name(self, class_: int) -> str:
-        """The name of a class of device activity in the report."""
-        return CLASS_KEYS[class_]
 
 
 class Trace(Recording, frozen=True, eq=False):

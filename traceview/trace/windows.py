@@ -82,14 +82,10 @@ def step_numbers_at(
         own = by_host[bounds[host_steps.host] : bounds[host_steps.host + 1]]
         if not host_steps.steps or not own.size:
             continue
-        begins = np.array([step.start_ps for step in host_steps.steps], dtype=np.int64)
-        ends = np.array([step.end_ps for step in host_steps.steps], dtype=np.int64)
-        numbers = np.array([step.number for step in host_steps.steps], dtype=np.int64)
-        time = time_ps[own]
-        place = places(begins, time, right=True) - 1
-        inside = (place >= 0) & (time < ends[np.maximum(place, 0)])
-        number[own[inside]] = numbers[place[inside]]
-        in_step[own[inside]] = True
+        bounds_of_steps = StepBounds.of(host_steps.steps)
+        index = bounds_of_steps.step[places(bounds_of_steps.time, time_ps[own], right=True)]
+        numbers = np.array([*(step.number for step in host_steps.steps), NONE], dtype=np.int64)
+        number[own], in_step[own] = numbers[index], index != NONE
     return number, in_step
 
 

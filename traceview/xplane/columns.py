@@ -26,20 +26,6 @@ def joined(parts: Iterable[npt.NDArray[Any]], dtype: type[_Scalar]) -> npt.NDArr
     return whole.astype(dtype, copy=False)
 
 
-SmallIntArray: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
-"""Integers of 32 bits if all of them fit, else of 64. For what is compared, looked up and shown, not for sums."""
-
-
-_INT32_VALUES: Final = 1 << 31
-
-
-def small(values: npt.NDArray[np.integer]) -> SmallIntArray:
-    """The same integers, in the shorter type if they fit."""
-    if values.size and not -_INT32_VALUES <= values.min() <= values.max() < _INT32_VALUES:
-        return values.astype(np.int64, copy=False)
-    return values.astype(np.int32, copy=False)
-
-
 class ValueKind(Code):
     """The member of the `value` oneof that an XStat holds, as its field number; 0 if none is set."""
 

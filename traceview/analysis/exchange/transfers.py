@@ -235,7 +235,7 @@ def _sources(
         sources.append(
             CopySource(
                 device=trace.device_key(device),
-                direction=trace.class_name(int(class_[alike[0]])),
+                direction=CLASS_KEYS[class_[alike[0]]],
                 op=name,
                 op_type=type_,
                 thread=None if thread == NONE else trace.lines[thread].name,

@@ -30,6 +30,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.facts.core_waits import CoreWaits, Floats, core_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
@@ -68,7 +69,6 @@ from traceview.ledger.build import (
     build_segments,
     cut_at,
     is_among,
-    with_values,
 )
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.path import clocks_agree
@@ -244,7 +244,7 @@ def _share_with_side_work(draft: Draft) -> None:
     shared_rows, place, _ = cut_at(cut, from_ps[inside], inside)
     of_side = (length > 0)[place] & (shared_rows.start_ps >= from_ps[place])
     event = np.append(side, NONE)[running[place]].astype(np.int32)
-    draft.columns = with_values(
+    draft.columns = replace(
         shared_rows,
         event=np.where(of_side, event, shared_rows.event),
         by=np.where(of_side, events.op[event], shared_rows.by),
@@ -409,7 +409,7 @@ def _enter_lines_of(draft: Draft, python: HostPython) -> None:
     for row, line in zip(rows.tolist(), known, strict=True):
         if line is not None:
             by_kind[row], by[row] = draft.by_line(str(line))
-    draft.columns = with_values(columns, by_kind=by_kind, by=by)
+    draft.columns = replace(columns, by_kind=by_kind, by=by)
 
 
 def _lines_of_gaps(draft: Draft, python: HostPython, rows: Int64Array) -> list[PythonLine | None]:
@@ -569,7 +569,7 @@ def _recast_meeting(draft: Draft, length_ps: Int64Array) -> None:
     columns = draft.columns
     unnamed = (columns.by_kind == By.OP) & (columns.by == NONE)
     op = draft.trace.device_columns.op[columns.event]
-    draft.columns = with_values(columns, by=np.where(unnamed, op, columns.by))
+    draft.columns = replace(columns, by=np.where(unnamed, op, columns.by))
 
 
 def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from functools import partial
-from itertools import chain
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -17,7 +15,6 @@ from traceview.base.intervals import IntervalSet, difference, union
 from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
-from traceview.trace.device.side_by_side import for_devices
 from traceview.trace.host.gaps import Gaps, ManyEvidence, gaps_of_device
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
@@ -184,10 +181,8 @@ def _idle_time(run: Run) -> IdleAttribution:
                 continue
             states[host] = HostStates(trace, host)
             steps = StepBounds.of(selection.steps[host])
-            find = partial(gaps_of_device, trace, window=window, steps=steps, states=states[host])
-            # With the first device is made what all of them need.
-            made = chain((find(devices[0]),), for_devices(trace, find, devices[1:]))
-            found |= zip(devices, made, strict=True)
+            for device in devices:
+                found[device] = gaps_of_device(trace, device, window, steps, states[host])
         gaps = {device: found[device] for device in sorted(found)}
         evidence = {host: ManyEvidence(trace, of_host) for host, of_host in states.items()}
         return IdleAttribution(gaps, states, python_of_hosts(trace, states), evidence)

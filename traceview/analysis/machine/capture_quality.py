@@ -194,7 +194,7 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
         unlinked_ratio=unlinked / kernel_count if kernel_count else None,
         errors=host.errors,
         warnings=host.warnings,
-        overhead_ratio=sidecar.overhead_ratio if sidecar else None,
+        overhead_ratio=sidecar.environment.overhead.ratio if sidecar else None,
         clock_inversion_count=sum(_clock_inversions(trace, rows) for rows in devices),
         tracer_levels=host.tracer_levels,
         role=None if role is None else str(role),

@@ -197,7 +197,7 @@ def _row(
     full_hz = GPU_THROTTLED.limits["full_clock_ratio"] * clock_max_hz if clock_max_hz else None
     of_steps = samples_of_steps(context, number, device, counters, throttle_names, full_hz)
     key = f"GPU:{ordinal}"
-    reasons = samples.integers(samples.throttle_reasons)
+    reasons = samples.numbers(samples.throttle_reasons)
     held_back = [throttle_names(bits) for bits in reasons]
     counts = Counter(name for names in held_back for name in names)
     throttled, lowered = _mean([float(bool(names)) for names in held_back]), of_steps.lowered_ratio
@@ -210,9 +210,9 @@ def _row(
         nvml_busy_ratio=_mean(
             [value for _, value in samples.shares(samples.gpu_utilization_ratio)]
         ),
-        memory_used_bytes=max(samples.integers(samples.memory_used_bytes), default=None),
+        memory_used_bytes=max(samples.numbers(samples.memory_used_bytes), default=None),
         memory_total_bytes=_positive(known.memory_total_bytes),
-        sm_clock_hz=low_median(samples.integers(samples.sm_clock_hz)) or of_steps.clock_hz,
+        sm_clock_hz=low_median(samples.numbers(samples.sm_clock_hz)) or of_steps.clock_hz,
         sm_clock_max_hz=clock_max_hz,
         power_watts=_mean(
             samples.numbers(samples.power_watts) or (power.value.tolist() if power else ())

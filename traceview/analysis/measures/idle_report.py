@@ -263,7 +263,7 @@ def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
     """The host row that shows the state of each gap, `NONE` without one."""
     trace, gaps, chosen = context.trace, part.gaps, part.number
     cause = _CAUSES[part.state]
-    start, end = gaps.spans_of(chosen)
+    start, end = (bound[chosen] for bound in gaps.spans)
     after = gaps.after[chosen]
     launch = np.where(after != NONE, trace.device_columns.launch[after], NONE)
     is_known = ~is_in(cause, (Cause.NO_WORK, Cause.UNKNOWN))
@@ -433,7 +433,7 @@ def _values(context: Context, part: ChosenGaps, labels: _Labels) -> dict[str, np
         ),
     }
     return {
-        "start_ps": gaps.spans_of(chosen)[0],
+        "start_ps": gaps.spans[0][chosen],
         "duration_ps": part.duration_ps,
         "step": steps[of_step],
         "has_no_step": of_step == NONE,

@@ -234,7 +234,7 @@ def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
 def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int | None]:
     """The step function whose calls run several training steps, and how many if its graph repeats them without a loop."""
     for _, _, sidecar in _marked(trace, selection):
-        if max(sidecar.steps_per_call, default=1) > 1:
+        if max(sidecar.window.steps_per_call, default=1) > 1:
             continue
         for function in sidecar.placement.functions:
             if function.step is not None and (function.training_loop or function.replica_runs):
@@ -245,7 +245,7 @@ def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int 
 def _evaluations(trace: Trace, selection: Selection) -> Iterator[StepEvaluation]:
     for host, steps, sidecar in _marked(trace, selection):
         shown = {step.recorded_number for step in steps}
-        for recorded in sidecar.evaluations:
+        for recorded in sidecar.window.evaluations:
             if recorded.after is not None and recorded.after in shown and recorded.functions:
                 begun_ns, ended_ns = recorded.begun_ns or 0, recorded.ended_ns or 0
                 yield StepEvaluation(
@@ -268,7 +268,9 @@ def _marked(trace: Trace, selection: Selection) -> Iterator[tuple[str, Sequence[
 def _steps_per_call(trace: Trace, selection: Selection) -> int | None:
     """The most training steps per call in the sidecars of hosts whose steps the capture marked."""
     marked = _marked(trace, selection)
-    most = max((count for _, _, sidecar in marked for count in sidecar.steps_per_call), default=0)
+    most = max(
+        (count for _, _, sidecar in marked for count in sidecar.window.steps_per_call), default=0
+    )
     return most if most > 0 else None
 
 

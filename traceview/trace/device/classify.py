@@ -10,15 +10,13 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.device.op_names import KEPT_NAMES
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Names
+from traceview.trace.model import NONE, UNKNOWN_BYTES, DeviceColumns, Names
 from traceview.xplane.planes import (
     XLA_OPS_LINE,
     ActivityClass,
@@ -40,39 +38,43 @@ from traceview.xplane.read import MAX_SUM_PS
 from traceview.xplane.table import PlaneTable
 
 
-class Activity(Struct, frozen=True, eq=False):
-    """The activity of one device plane; columns as in `DeviceColumns`, `line` as in the table.
+def activity_of(
+    table: PlaneTable, names: Names, numbers: InstructionNumbers, device: int, first_line: int
+) -> DeviceColumns:
+    """The events of a GPU or TPU plane that count as activity, in order of start, before their launches are known.
 
-    `kind`: uint8 `NameKind`, with `LINKED_COPY` where only the host call shows the direction.
+    `class_`: `NameKind`, with `LINKED_COPY` where only the host call shows the direction. `first_line`: of the plane.
     """
+    count = table.count
+    nothing = np.broadcast_to(np.False_, count)
+    every = DeviceColumns(
+        device=np.broadcast_to(np.int16(device), count),
+        line=table.line + np.int32(first_line),
+        start_ps=table.start_ps,
+        duration_ps=table.duration_ps,
+        name=names.add_all(table.names).take(table.name),
+        op=_ops(table, names),
+        instruction=_instructions(table, names, numbers),
+        details=_named(table, names, "kernel_details"),
+        class_=np.empty(count, dtype=np.uint8),
+        correlation_id=table.ints("correlation_id").dense(count, 0),
+        has_correlation=table.has("correlation_id"),
+        launch=np.broadcast_to(np.int64(NONE), count),
+        bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
+        host_memory=np.full(count, HostMemory.UNKNOWN, dtype=np.uint8),
+        group=table.ints("group_id").dense(count, NONE),
+        p2p=nothing,
+        opaque=nothing,
+        unknown_direction=nothing,
+    )
+    is_gpu = table.plane.kind is PlaneKind.GPU
+    known, rows = _gpu_activity(table, every) if is_gpu else _tpu_activity(table, every)
+    rows = rows[np.argsort(known.start_ps.take(rows), kind="stable")]
+    return DeviceColumns(**{key: column.take(rows) for key, column in asdict(known).items()})
 
-    line: Int32Array
-    start_ps: Int64Array
-    duration_ps: Int64Array
-    name: Int32Array
-    op: Int32Array
-    instruction: Int32Array
-    details: Int32Array
-    kind: npt.NDArray[np.uint8]
-    correlation_id: Int64Array
-    has_correlation: BoolArray
-    bytes: Int64Array
-    host_memory: npt.NDArray[np.uint8]
-    group: Int64Array
 
-
-def activity_of(table: PlaneTable, names: Names, numbers: InstructionNumbers) -> Activity:
-    """The events of a GPU or TPU plane that count as activity, in order of start."""
-    gpu = table.plane.kind is PlaneKind.GPU
-    activity, rows = (_gpu_activity if gpu else _tpu_activity)(table, names, numbers)
-    rows = rows[np.argsort(activity.start_ps.take(rows), kind="stable")]
-    return Activity(**{key: column.take(rows) for key, column in asdict(activity).items()})
-
-
-def _gpu_activity(
-    table: PlaneTable, names: Names, numbers: InstructionNumbers
-) -> tuple[Activity, Int64Array]:
-    """The columns of all events, and the rows of those that are activity."""
+def _gpu_activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumns, Int64Array]:
+    """All events with their kinds, and the rows of those that are activity."""
     counts = np.array(
         [
             not is_derived_line(line.id, line.name) and not is_never_busy_line(line.name)
@@ -82,20 +84,16 @@ def _gpu_activity(
     )
     kind_of_name = np.fromiter(map(name_kind, table.names), np.uint8, len(table.names))
     kind = kind_of_name.take(table.name)
-    correlation = table.ints("correlation_id")
-    has_correlation = _present(table, correlation.event)
     memcpy, memset = table.texts("memcpy_details"), table.texts("memset_details")
-    has_memcpy = _present(table, memcpy.event)
-    kind = np.where(has_memcpy & (kind == NameKind.COMPUTE), NameKind.COPY, kind).astype(np.uint8)
+    kind[table.has("memcpy_details") & (kind == NameKind.COMPUTE)] = NameKind.COPY
     named_by_kind = (kind != NameKind.COMPUTE) & (kind != NameKind.COLLECTIVE)
     busy = (
         counts.take(table.line)
         & (kind != NameKind.NEVER_BUSY)
         & ~table.has("not_activity")
-        & (named_by_kind | has_correlation | table.has("kernel_details"))
+        & (named_by_kind | every.has_correlation | table.has("kernel_details"))
     )
-    size = np.full(table.count, UNKNOWN_BYTES, dtype=np.int64)
-    host_memory = np.full(table.count, HostMemory.UNKNOWN, dtype=np.uint8)
+    size = every.bytes
     for texts in (memcpy, memset):
         if not texts.texts:
             continue
@@ -104,40 +102,22 @@ def _gpu_activity(
         of_text = np.array([UNKNOWN_BYTES if s is None else s for s in sizes], dtype=np.int64)
         size[texts.event] = of_text[texts.index]
         memories = np.array([details_host_memory(d) for d in details], dtype=np.uint8)
-        host_memory[texts.event] = memories[texts.index]
+        every.host_memory[texts.event] = memories[texts.index]
         directions = np.array([details_direction(d) for d in details], dtype=np.uint8)
         neutral = kind[texts.event] == NameKind.COPY
-        if neutral.any():
-            kind[texts.event[neutral]] = directions[texts.index[neutral]]
+        kind[texts.event[neutral]] = directions[texts.index[neutral]]
     # A copy of 0 bytes that took time: the writer did not know the size.
     size[(size == 0) & (table.duration_ps > 0)] = UNKNOWN_BYTES
-    activity = Activity(
-        line=table.line,
-        start_ps=table.start_ps,
-        duration_ps=table.duration_ps,
-        name=names.add_all(table.names).take(table.name),
-        op=_ops(table, names),
-        instruction=_instructions(table, names, numbers),
-        details=_named(table, names, "kernel_details"),
-        kind=kind,
-        correlation_id=correlation.dense(table.count, 0),
-        has_correlation=has_correlation,
-        bytes=size,
-        host_memory=host_memory,
-        group=table.ints("group_id").dense(table.count, NONE),
-    )
-    return activity, np.flatnonzero(busy).astype(np.int64, copy=False)
+    return replace(every, class_=kind), np.flatnonzero(busy)
 
 
-def _tpu_activity(
-    table: PlaneTable, names: Names, numbers: InstructionNumbers
-) -> tuple[Activity, Int64Array]:
+def _tpu_activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumns, Int64Array]:
     """The same of a TPU: the events of the `XLA Ops` line, with the times in their stats.
 
     A loop or a call is none where its ops are recorded: it lasts while they wait for copies, too.
     """
     counts = np.array([line.name == XLA_OPS_LINE for line in table.lines], dtype=np.bool_)
-    rows = np.flatnonzero(counts.take(table.line)).astype(np.int64, copy=False)
+    rows = np.flatnonzero(counts.take(table.line))
     start, duration = table.start_ps.copy(), table.duration_ps.copy()
     offset, length = table.ints("device_offset_ps"), table.ints("device_duration_ps")
     start[offset.event] = offset.value
@@ -149,23 +129,8 @@ def _tpu_activity(
     rows = rows[
         ~with_ops_inside(is_container.take(table.name[rows]), begun, begun + duration[rows])
     ]
-    count = table.count
-    activity = Activity(
-        line=table.line,
-        start_ps=start,
-        duration_ps=duration,
-        name=names.add_all(table.names).take(table.name),
-        op=_ops(table, names),
-        instruction=_instructions(table, names, numbers),
-        details=_named(table, names, "kernel_details"),
-        kind=kind.take(table.name),
-        correlation_id=np.zeros(count, dtype=np.int64),
-        has_correlation=np.zeros(count, dtype=np.bool_),
-        bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
-        host_memory=np.full(count, HostMemory.UNKNOWN, dtype=np.uint8),
-        group=table.ints("group_id").dense(count, NONE),
-    )
-    return activity, rows
+    known = replace(every, start_ps=start, duration_ps=duration, class_=kind.take(table.name))
+    return known, rows
 
 
 def with_ops_inside(is_loop: BoolArray, start_ps: Int64Array, end_ps: Int64Array) -> BoolArray:
@@ -178,12 +143,6 @@ def with_ops_inside(is_loop: BoolArray, start_ps: Int64Array, end_ps: Int64Array
         # It begins inside of itself.
         result[loops[last - first > 1]] = True
     return result
-
-
-def _present(table: PlaneTable, rows: Int64Array) -> BoolArray:
-    mask = np.zeros(table.count, dtype=np.bool_)
-    mask[rows] = True
-    return mask
 
 
 def _ops(table: PlaneTable, names: Names) -> Int32Array:
@@ -231,32 +190,23 @@ def _op_text(text: bytes) -> bytes:
     return b"" if text.startswith(b"XlaModule:") else text
 
 
-class Classes(Struct, frozen=True, eq=False):
-    """The final class of each device event, with flags for point-to-point copies, opaque graphs and unknown directions."""
-
-    class_: npt.NDArray[np.uint8]
-    p2p: BoolArray
-    opaque: BoolArray
-    unknown_direction: BoolArray
-
-
 _CLASS_OF_KIND: Final = np.arange(len(NameKind), dtype=np.uint8)
 _CLASS_OF_KIND[[NameKind.P2P, NameKind.COPY, NameKind.LINKED_COPY]] = ActivityClass.D2D
 _CLASS_OF_KIND[NameKind.GRAPH] = ActivityClass.COMPUTE
 
 
-def final_classes(
-    kind: npt.NDArray[np.uint8], launch: Int64Array, host_name: Int32Array, names: Names
-) -> Classes:
-    """Give copies the direction of the host call that issued them; `launch`: host row or `NONE`."""
-    kind = kind.copy()
-    linked = np.flatnonzero((kind == NameKind.LINKED_COPY) & (launch != NONE))
-    if linked.size:
-        calls, index = unique_inverse(host_name[launch[linked]])
-        directions = np.array([copy_direction(names[int(c)]) for c in calls], dtype=np.uint8)
-        kind[linked] = directions[index]
-    return Classes(
-        _CLASS_OF_KIND[kind],
+def with_final_classes(
+    columns: DeviceColumns, host_name: Int32Array, names: Names
+) -> DeviceColumns:
+    """The events with classes instead of kinds: copies get the direction of the host call that issued them."""
+    kind = columns.class_.copy()
+    linked = np.flatnonzero((kind == NameKind.LINKED_COPY) & (columns.launch != NONE))
+    calls, index = unique_inverse(host_name[columns.launch[linked]])
+    directions = np.array([copy_direction(names[call]) for call in calls.tolist()], dtype=np.uint8)
+    kind[linked] = directions[index]
+    return replace(
+        columns,
+        class_=_CLASS_OF_KIND[kind],
         p2p=kind == NameKind.P2P,
         opaque=kind == NameKind.GRAPH,
         unknown_direction=(kind == NameKind.LINKED_COPY) | (kind == NameKind.COPY),

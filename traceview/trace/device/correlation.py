@@ -23,8 +23,8 @@ from msgspec import Struct
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, Nesting, nesting, places
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.model import NONE, HostColumns, Recording
-from traceview.xplane.columns import SmallIntArray, joined
+from traceview.trace.model import NONE, HostColumns, Recording, kept
+from traceview.xplane.columns import joined
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
@@ -35,7 +35,7 @@ _LONGEST_CHAIN: Final = 16
 
 
 def find_launches(
-    correlation_id: SmallIntArray, has_correlation: BoolArray, host: HostColumns
+    correlation_id: Int64Array, has_correlation: BoolArray, host: HostColumns
 ) -> Int64Array:
     """For each device event the host row with the same correlation id, all of one host; `NONE` where there is none.
 
@@ -45,7 +45,7 @@ def find_launches(
     calls = host.stat("correlation_id")
     if calls.row.size == 0:
         return np.full(correlation_id.size, NONE, dtype=np.int64)
-    ids, start_ps = np.ascontiguousarray(calls.value), host.start_ps.take(calls.stored_row)
+    ids, start_ps = np.ascontiguousarray(calls.value), host.start_ps.take(calls.row)
     least, most = int(ids.min()), int(ids.max())
     if most - least <= _DENSE_PER_CALL * ids.size:
         call_of = SWEEPS.earliest(ids, start_ps, least, most - least + 1)
@@ -77,7 +77,6 @@ class EventsAround:
         self._host = host
         self._thread_of_line = thread_of_line
         self._thread = thread_of_line[host.line[rows]]
-        self._nests: dict[int, tuple[Int64Array, Nesting]] = {}
 
     def innermost(self, rows: Int64Array) -> Int64Array:
         """The index of the innermost event around the start of each host row on its thread, `NONE` without one."""
@@ -93,16 +92,12 @@ class EventsAround:
                 result[chosen] = np.concatenate((indices, (NONE,)))[inner]
         return result
 
+    @kept
     def _on_thread(self, thread: int) -> tuple[Int64Array, Nesting]:
         """The indices of the events on a thread, and how they nest."""
-        if thread not in self._nests:
-            indices = np.flatnonzero(self._thread == thread)
-            rows = self._rows[indices]
-            self._nests[thread] = (
-                indices,
-                nesting(self._host.start_ps[rows], self._host.end_ps[rows]),
-            )
-        return self._nests[thread]
+        indices = np.flatnonzero(self._thread == thread)
+        rows = self._rows[indices]
+        return indices, nesting(self._host.start_ps[rows], self._host.end_ps[rows])
 
 
 def innermost_value(
@@ -131,8 +126,6 @@ def steps_of_rows(
     rows: Int64Array, roots: Roots, host: HostColumns, thread_of_line: Int32Array
 ) -> Int64Array:
     """The step of each row of one host: that of the innermost root or linked consumer around it; else `NONE`."""
-    if not host.stat("producer_id").stored_row.size:
-        return innermost_value(rows, roots.row, roots.step, host, thread_of_line)
     producers, producer_key, consumers, consumer_key = linked_events(host)
     step_of_producer = np.full(producers.size, NONE, dtype=np.int64)
     # The first producer whose step is known gives a consumer key its step.

@@ -48,7 +48,7 @@ def counters_of(table: PlaneTable) -> dict[str, Samples]:
 
 def counters_of_nvml(samples: NvmlSamples, start_ns: int | None) -> dict[str, Samples]:
     """The samples of NVML that are joined with steps; none where it is not known when the profile began."""
-    if start_ns is None or start_ns > LATEST_NS:
+    if start_ns is None:
         return {}
     columns = {
         "power_watts": samples.power_watts,
@@ -60,7 +60,7 @@ def counters_of_nvml(samples: NvmlSamples, start_ns: int | None) -> dict[str, Sa
         known = sorted(
             (t, float(value))
             for t, value in samples.timed(column)
-            if value is not None and 0 <= value <= LARGEST_VALUE and 0 <= t <= LATEST_NS
+            if value is not None and 0 <= value <= LARGEST_VALUE and t >= 0
         )
         if known:
             # Of a day and more apart they are in no step.

@@ -105,8 +105,7 @@ class InstructionNumbers:
         for of, name in keys:
             wanted.setdefault(of, set()).add(name)
         known: dict[tuple[bytes, bytes], Instruction] = {}
-        # A file may hold its planes twice.
-        for program in {program.name: program for program in programs}.values():
+        for program in programs:
             if program.name not in wanted:
                 continue
             try:
@@ -148,7 +147,7 @@ def with_buffered_instructions(
     if not buffers:
         return columns
     op, instruction = columns.op.copy(), columns.instruction.copy()
-    for program in {program.name: program for program in programs}.values():
+    for program in programs:
         if program.name not in buffers:
             continue
         try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from traceview.trace.device.op_names import LONGEST_NAME, op_labels
-from traceview.trace.model import NONE, Recording
+from traceview.trace.model import NONE, Recording, kept
 from traceview.trace.sidecar.sidecar import GraphValues
 
 _MOST_PARTS: Final = 32
@@ -65,7 +65,6 @@ class GraphLines:
 
     def __init__(self, graphs: Iterable[GraphValues]) -> None:
         self._line_of: dict[str, str] = {}
-        self._found: dict[str, str] = {}
         for graph in graphs:
             for name, place in graph.line_of.items():
                 lines = graph.lines[place : place + 1] if place is not None else ()
@@ -73,16 +72,11 @@ class GraphLines:
                 if self._line_of.setdefault(name, line) != line:
                     self._line_of[name] = ""
 
+    @kept
     def of(self, op: str) -> str:
         """The line of an op as events name it, `scope/name:Type`; "" where it is not known."""
-        line = self._found.get(op)
-        if line is None:
-            line = self._found[op] = self._of(op) if self._line_of else ""
-        return line
-
-    def _of(self, op: str) -> str:
         recorded, _, type_ = op.rpartition(":")
-        if type_ in _WITHOUT_LINE or len(recorded) > LONGEST_NAME:
+        if not self._line_of or type_ in _WITHOUT_LINE or len(recorded) > LONGEST_NAME:
             return ""
         if recorded.count("/") >= _MOST_PARTS:
             return ""

@@ -80,35 +80,16 @@ LONGEST_NAME: Final = 1 << 13
 def phase_of(name: bytes) -> Phase:
     """The phase that the recorded text of an op, `scope/name:Type`, shows."""
     path, type_ = split_op_name(name[:LONGEST_NAME])
-    of_type = _phase_of_type(type_) if type_ else Phase.UNKNOWN
-    if of_type is Phase.REDUCTION:
-        return Phase.REDUCTION
-    # What shows a phase in a path ends before the name of the op, but for a function of JAX.
-    of_scope = _phase_of_scope(path[: path.rfind(b"/") + 1])
-    is_backward = b"transpose(jvp(" in path or Phase.BACKWARD in (of_type, of_scope)
-    if is_backward:
-        return Phase.BACKWARD
-    if Phase.OPTIMIZER in (of_type, of_scope):
-        return Phase.OPTIMIZER
-    return Phase.FORWARD if type_ or _FORWARD_PATH.search(path) else Phase.UNKNOWN
-
-
-@lru_cache(KEPT_NAMES)
-def _phase_of_type(type_: bytes) -> Phase:
-    """The phase that a type of op shows."""
     if _REDUCTION_TYPE.fullmatch(type_):
         return Phase.REDUCTION
-    if _BACKWARD_TYPE.search(type_):
+    # What shows a phase in a path ends before the name of the op, but for a function of JAX.
+    scope = path[: path.rfind(b"/") + 1]
+    is_backward = _BACKWARD_TYPE.search(type_) or _BACKWARD_SCOPE.search(scope)
+    if is_backward or b"transpose(jvp(" in path:
         return Phase.BACKWARD
-    return Phase.OPTIMIZER if _OPTIMIZER_TYPE.fullmatch(type_) else Phase.UNKNOWN
-
-
-@lru_cache(KEPT_NAMES)
-def _phase_of_scope(scope: bytes) -> Phase:
-    """The phase that the scopes around an op show, `outer/inner/`."""
-    if _BACKWARD_SCOPE.search(scope):
-        return Phase.BACKWARD
-    return Phase.OPTIMIZER if OPTIMIZER_SCOPE.search(scope) else Phase.UNKNOWN
+    if _OPTIMIZER_TYPE.fullmatch(type_) or OPTIMIZER_SCOPE.search(scope):
+        return Phase.OPTIMIZER
+    return Phase.FORWARD if type_ or _FORWARD_PATH.search(path) else Phase.UNKNOWN
 
 
 def split_op_name(name: bytes) -> tuple[bytes, bytes]:
@@ -117,7 +98,6 @@ def split_op_name(name: bytes) -> tuple[bytes, bytes]:
     return (path, type_) if path and path[-1:] != b":" and _NAME.fullmatch(type_) else (name, b"")
 
 
-@lru_cache(KEPT_NAMES)
 @lru_cache(KEPT_NAMES)
 def uses_variable(type_: bytes) -> bool:
     """Whether an op of this type runs on the device of a variable, whichever replica issues it."""
@@ -214,9 +194,6 @@ def _without_replica(name: str) -> str:
     return _UPDATE_PART.sub("update", name) if "update_" in name else name
 
 
-_KEPT_TYPES: Final = 1 << 10
-
-
 class SideWork(Enum):
     """A kind of side work; the value is its key in a report."""
 
@@ -260,10 +237,4 @@ def side_work_of(name: bytes) -> SideWork | None:
     for kind, (part, scope) in _SCOPES.items():
         if part in path and scope.search(path):
             return kind
-    return _kind_of(type_)
-
-
-@lru_cache(_KEPT_TYPES)
-def _kind_of(type_: bytes) -> SideWork | None:
-    """The side work that a type of op shows."""
     return next((kind for kind, types in _TYPES.items() if types.fullmatch(type_)), None)

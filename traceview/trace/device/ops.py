@@ -19,7 +19,6 @@ from traceview.base.intervals import Int32Array, Int64Array, nesting, places, un
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import op_labels, op_names
-from traceview.trace.device.side_by_side import for_devices
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -60,10 +59,7 @@ def op_table(trace: Trace, rows: Int64Array | None = None) -> OpTable:
     # Device by device: what is made on the way is as large as the events.
     bounds = places(rows, [columns.rows_of(i).start for i in range(len(trace.device_list))])
     parts = np.split(rows, bounds[1:])
-    # Made before two threads ask for it.
-    trace.once(op_names)
-    made = for_devices(trace, lambda device: _of_device(trace, parts[device]), range(len(parts)))
-    return _joined(list(made))
+    return _joined([_of_device(trace, part) for part in parts])
 
 
 def _joined(tables: Sequence[OpTable]) -> OpTable:
@@ -78,11 +74,10 @@ def _joined(tables: Sequence[OpTable]) -> OpTable:
 def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
     """The table of rows that are all of one device."""
     columns, span = trace.device_columns, _as_span(rows)
-    groups = _groups(trace, span)
-    group = groups.of_row
+    op, kernel, label, group = _groups(trace, span)
     duration = np.ascontiguousarray(columns.duration_ps[span])
     class_of_row = columns.class_[span]
-    size = groups.op.size
+    size = op.size
     count = np.bincount(group, minlength=size)
     total = SWEEPS.totals(group, duration, size)
     # The shortest event of each group, of several the first.
@@ -97,14 +92,14 @@ def _of_device(trace: Trace, rows: Int64Array) -> OpTable:
     class_ = class_of_row[leader]
     rank = np.lexsort((leader, -total))
     names, lines = trace.once(op_names).ops, trace.once(label_lines)
-    ops = [names[op] for op in groups.op[rank].tolist()]
+    ops = [names[place] for place in op[rank].tolist()]
     return OpTable(
         device=columns.device[span][leader][rank],
         class_=class_[rank],
         name=tuple(name for name, _ in ops),
         type=tuple(type_ for _, type_ in ops),
-        kernel=tuple(map(trace.names.text, groups.kernel[rank].tolist())),
-        line=tuple(lines[label] or None for label in groups.label[rank].tolist()),
+        kernel=tuple(map(trace.names.text, kernel[rank].tolist())),
+        line=tuple(lines[place] or None for place in label[rank].tolist()),
         holds=_held(trace, columns.instruction[span][leader][rank]),
         count=count[rank],
         total_ps=total[rank],
@@ -134,21 +129,11 @@ def _as_span(rows: Int64Array) -> _Span:
     return rows
 
 
-class _Groups(Struct, frozen=True, eq=False):
-    """What makes events of one device one row of the table; int32 and uint8 by group, in the order of their labels.
+def _groups(trace: Trace, rows: _Span) -> tuple[Int32Array, Int32Array, Int64Array, Int64Array]:
+    """What makes events of one device one row of the table, by group, and int64 the group of each row.
 
-    `op`: the place among `OpNames.ops`. `kernel`: the number of its name. `label`: the first of its labels. `of_row`: int64, the
-    group of each row.
+    The place of its op among `OpNames.ops`, the number of its kernel's name, and the first of its labels, in whose order they are.
     """
-
-    op: Int32Array
-    kernel: Int32Array
-    label: Int64Array
-    of_row: Int64Array
-
-
-def _groups(trace: Trace, rows: _Span) -> _Groups:
-    """The groups of rows of one device."""
     columns, labels = trace.device_columns, trace.once(op_labels)
     known, of_row = unique_inverse(labels.of_row[rows])
     row = labels.row[known]
@@ -157,7 +142,7 @@ def _groups(trace: Trace, rows: _Span) -> _Groups:
     op = trace.once(op_names).of_name[columns.op[row]]
     kernel = np.full(row.size, NONE, dtype=np.int32) if is_replica else columns.name[row]
     group, first = SWEEPS.labelled(op, kernel, columns.class_[row])
-    return _Groups(op[first], kernel[first], known[first], group.astype(np.int64)[of_row])
+    return op[first], kernel[first], known[first], group.astype(np.int64)[of_row]
 
 
 def _self_times(trace: Trace, rows: _Span) -> Int64Array:

@@ -97,9 +97,6 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     step (of several the one that began last), `NONE` outside of steps. Per gap, all `[m]`: int32 `before`, `after`, the
     device rows on either side, `NONE` where the window cuts the gap, and `thread`, the thread that was late.
 
-    `span_start_ps`, int64, `span_cause`, uint8, and `span_piece`, int32, all `[spans]`, are `idle_spans` without their ends,
-    which take memory and follow from the starts.
-
     `handed`, ascending, int32 `[k]`: the gaps in which `thread` was late only from an instant on, `handed_over_ps`, int64 `[k]`;
     before it the timeline of the thread that calls graphs counts.
     """
@@ -109,9 +106,7 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     end_ps: Int64Array
     gap: Int32Array
     step: Int32Array
-    span_start_ps: Int64Array
-    span_cause: npt.NDArray[np.uint8]
-    span_piece: Int32Array
+    idle_spans: IdleSpans
     before: Int32Array
     after: Int32Array
     thread: Int32Array
@@ -130,33 +125,12 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
         np.not_equal(self.gap[1:], self.gap[:-1], out=begins[1:])
         return np.flatnonzero(begins)
 
-    @property
+    @cached_property
     def spans(self) -> tuple[Int64Array, Int64Array]:
         """Start and end of each whole gap, int64 `[m]`."""
-        if self.gap.size == self.count:
-            return self.start_ps, self.end_ps
         first = self._first
         last = np.append(first, self.gap.size)[1:] - 1
         return self.start_ps[first], self.end_ps[last]
-
-    def spans_of(self, chosen: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Start and end of the whole gaps of these numbers, int64 `[chosen]`."""
-        if self.gap.size == self.count:
-            return self.start_ps[chosen], self.end_ps[chosen]
-        # A key of another type would convert the whole column.
-        number = chosen.astype(np.int32)
-        first = np.searchsorted(self.gap, number)
-        last = np.searchsorted(self.gap, number, side="right") - 1
-        return self.start_ps[first], self.end_ps[last]
-
-    @property
-    def idle_spans(self) -> IdleSpans:
-        """The cause of every instant: each span lasts until the next of its piece, or until that ends; made anew each time."""
-        start_ps, piece = self.span_start_ps, self.span_piece
-        end_ps = self.end_ps.take(piece)
-        goes_on = np.flatnonzero(piece[1:] == piece[:-1])
-        end_ps[goes_on] = start_ps[goes_on + 1]
-        return IdleSpans(start_ps, end_ps, self.span_cause, piece)
 
     def spans_with(self, cause: Cause) -> IntervalSet:
         """When the device is idle for a cause."""
@@ -167,13 +141,10 @@ class Gaps(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def longest_steps(self) -> Int32Array:
         """The step of the longest piece of each gap, of several the first, int64 `[m]`; `NONE` outside of steps."""
-        if self.gap.size == self.count:
-            return self.step
         length = self.end_ps - self.start_ps
         longest = np.maximum.reduceat(length, self._first)
         rows = np.flatnonzero(length == longest[self.gap])
-        gap = self.gap[rows]
-        result: Int32Array = self.step[rows[np.append(True, gap[1:] != gap[:-1])]]
+        result: Int32Array = self.step[rows[np.diff(self.gap[rows], prepend=NONE) != 0]]
         return result
 
 
@@ -182,8 +153,8 @@ def late_parts(trace: Trace, gaps: Gaps, chosen: Int64Array) -> tuple[Int64Array
 
     In most gaps it was not late, and few gaps are asked for, so it is found anew.
     """
-    start, end = gaps.spans_of(chosen)
-    if (gaps.span_cause == Cause.NO_WORK).any():
+    start, end = (bound[chosen] for bound in gaps.spans)
+    if (gaps.idle_spans.cause == Cause.NO_WORK).any():
         return start, start
     late_end, _ = _late_ends(trace, gaps.device, start, end, gaps.after[chosen])
     handed_over = late_end.copy()
@@ -241,12 +212,9 @@ class _Finder:
         start, end, gap, place = SWEEPS.cut(gap_start, gap_end, steps.time)
         caller = self._states.caller
         thread = np.full(gap_start.size, caller, dtype=np.int32)
-        span_start: Int64Array
-        span_cause: npt.NDArray[np.uint8]
-        span_piece: Int32Array
         if self._is_unused():
-            span_start, span_piece = start, np.arange(start.size, dtype=np.int32)
-            span_cause = np.full(start.size, Cause.NO_WORK, dtype=np.uint8)
+            no_work = np.full(start.size, Cause.NO_WORK, dtype=np.uint8)
+            spans = IdleSpans(start, end, no_work, np.arange(start.size, dtype=np.int32))
             handed_over = late_end = gap_start
         else:
             late_end, launch = _late_ends(self._trace, self._device, gap_start, gap_end, after)
@@ -255,7 +223,7 @@ class _Finder:
             thread[launched] = self._states.thread[line[launch[launched]]]
             handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
             is_short = gap_end - late_end < LATENCY_PS
-            span_start, span_cause, span_piece = SWEEPS.attributed_spans(
+            since, cause, piece = SWEEPS.attributed_spans(
                 start,
                 end,
                 gap,
@@ -269,6 +237,9 @@ class _Finder:
                 Cause.LATENCY,
                 Cause.LAUNCH,
             )
+            # Each lasts until the next of its piece, or until that ends.
+            until = np.where(np.diff(piece, append=NONE), end.take(piece), np.append(since[1:], 0))
+            spans = IdleSpans(since, until, cause, piece)
         handed = np.flatnonzero(handed_over != late_end)
         return Gaps(
             device=self._device,
@@ -276,9 +247,7 @@ class _Finder:
             end_ps=end,
             gap=gap,
             step=steps.step[place],
-            span_start_ps=span_start,
-            span_cause=span_cause,
-            span_piece=span_piece,
+            idle_spans=spans,
             before=before,
             after=after,
             thread=thread,

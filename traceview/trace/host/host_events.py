@@ -27,7 +27,7 @@ from traceview.base.intervals import (
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.correlation import ProducerConsumerLinks, calls_of_runs
 from traceview.trace.device.op_names import SideWork, side_work_of
-from traceview.trace.model import NONE, HostStat, HostSteps, Trace
+from traceview.trace.model import NONE, HostStat, HostSteps, Trace, kept
 from traceview.xplane.columns import joined
 from traceview.xplane.host_names import (
     HostNameKind,
@@ -52,27 +52,19 @@ _CONSTANT: Final = b"MakeTensorFromProto"
 
 
 class ByStart(Struct, frozen=True, eq=False):
-    """Events by start. `latest_ps`: what `SWEEPS.reaches` makes of their ends. `order`: their rows, None if they follow `first`."""
+    """Events by start. `latest_ps`: what `SWEEPS.reaches` makes of their ends."""
 
     start_ps: Int64Array
     end_ps: Int64Array
     latest_ps: Int64Array
-    first: int
-    order: Int64Array | None
+    rows: Int64Array
 
     def touching(self, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
         """The rows of those that overlap one of some sorted, disjoint spans, by start."""
         place: Int64Array = SWEEPS.touching(
             self.start_ps, self.end_ps, self.latest_ps, start_ps, end_ps
         )
-        return place + self.first if self.order is None else self.order[place]
-
-    @property
-    def rows(self) -> Int64Array:
-        """All rows."""
-        if self.order is None:
-            return np.arange(self.first, self.first + self.start_ps.size)
-        return self.order
+        return self.rows[place]
 
 
 class HostEvents:
@@ -90,15 +82,10 @@ class HostEvents:
         )
         self._columns = trace.host_columns
         self._span = trace.host_columns.rows_of_host(host)
-        self._stats: dict[str, HostStat] = {}
         self.thread: Int32Array = _with_driver_lines(trace, host)
         self._steps: HostSteps = trace.steps_by_host[host]
         of_host = np.flatnonzero(trace.host_of_line == host).tolist()
         self._lines = [line for line in of_host if trace.lines[line].is_thread]
-        self._spans_of: dict[int, list[slice]] = {}
-        self._is_python_thread: dict[int, bool] = {}
-        self._spoken: dict[int, tuple[Int64Array, Int64Array, Int64Array]] = {}
-        self._by_start: dict[int, ByStart] = {}
 
     @cached_property
     def caller(self) -> int:
@@ -185,28 +172,16 @@ class HostEvents:
         """The lines of the threads of this host that run Python and call TensorFlow."""
         return [line for line in self._lines if self.runs_python(int(self.thread[line]))]
 
+    @kept
     def runs_python(self, thread: int) -> bool:
         """Whether a thread recorded something that only Python begins: a call or a frame of it."""
-        if thread not in self._is_python_thread:
-            is_python = self._is_python_call | self._is_frame
-            self._is_python_thread[thread] = any(
-                bool(is_python[self._columns.name[rows]].any())
-                or self._stat("tf_function_call").among(rows).row.size > 0
-                for rows in self._row_spans(thread)
-            )
-        return self._is_python_thread[thread]
+        rows = self.rows_of_thread(thread)
+        return bool((self._is_called(rows) | self._is_frame[self._columns.name[rows]]).any())
 
     def rows_of_thread(self, thread: int) -> Int64Array:
         """The events of a thread, ascending; none if it belongs to the input pipeline."""
-        parts = [np.arange(span.start, span.stop) for span in self._row_spans(thread)]
-        return joined(parts, np.int64)
-
-    def _row_spans(self, thread: int) -> list[slice]:
-        """The rows of each line of a thread."""
-        if thread not in self._spans_of:
-            lines = self._model_lines.get(thread, ())
-            self._spans_of[thread] = [self._columns.rows_of(line) for line in lines]
-        return self._spans_of[thread]
+        spans = map(self._columns.rows_of, self._model_lines.get(thread, ()))
+        return joined([np.arange(span.start, span.stop) for span in spans], np.int64)
 
     @cached_property
     def _model_lines(self) -> dict[int, list[int]]:
@@ -234,40 +209,28 @@ class HostEvents:
         place = int(np.searchsorted(end, time_ps, side="right"))
         return int(rows[order[place - 1]]) if place else NONE
 
+    @kept
     def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
         """The events of a thread that show what it does, by start; their starts; and their order by end."""
-        if thread not in self._spoken:
-            rows = self.by_start(thread).rows
-            rows = rows[self.is_spoken(rows)]
-            order = np.argsort(self._columns.end_ps[rows], kind="stable")
-            self._spoken[thread] = rows, self._columns.start_ps[rows], order
-        return self._spoken[thread]
+        rows = self.by_start(thread).rows
+        rows = rows[self.is_spoken(rows)]
+        order = np.argsort(self._columns.end_ps[rows], kind="stable")
+        return rows, self._columns.start_ps[rows], order
 
+    @kept
     def by_start(self, thread: int) -> ByStart:
         """The events of a thread by start."""
-        if thread not in self._by_start:
-            spans = self._row_spans(thread)
-            one = spans[0] if len(spans) == 1 else None
-            self._by_start[thread] = self._sorted(
-                self.rows_of_thread(thread) if one is None else one
-            )
-        return self._by_start[thread]
+        return self._sorted(self.rows_of_thread(thread))
 
     @cached_property
     def model_by_start(self) -> ByStart:
         """The events of `rows_of_model` by start."""
         return self._sorted(self.rows_of_model)
 
-    def _sorted(self, rows: Int64Array | slice) -> ByStart:
-        columns = self._columns
-        start, end = columns.start_ps[rows], columns.end_ps[rows]
-        if isinstance(rows, slice):
-            if (start[1:] >= start[:-1]).all():
-                return ByStart(start, end, SWEEPS.reaches(end), rows.start, None)
-            rows = np.arange(rows.start, rows.stop)
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
-        return ByStart(start, end, SWEEPS.reaches(end), NONE, rows[order])
+    def _sorted(self, rows: Int64Array) -> ByStart:
+        rows = rows[np.argsort(self._columns.start_ps[rows], kind="stable")]
+        end = self._columns.end_ps[rows]
+        return ByStart(self._columns.start_ps[rows], end, SWEEPS.reaches(end), rows)
 
     def spans_by_thread(self, rows: Int64Array) -> dict[int, IntervalSet]:
         """When each thread has one of some events of this host open."""
@@ -360,16 +323,11 @@ class HostEvents:
 
     def _stat(self, key: str) -> HostStat:
         """A stat of the events of this host."""
-        if key not in self._stats:
-            self._stats[key] = self._columns.stat(key).among(self._span)
-        return self._stats[key]
+        return self._columns.stat(key).among(self._span)
 
     def _rows_with(self, key: str, rows: Int64Array) -> Int64Array:
         """Which of some ascending rows of this host have a stat."""
-        if not rows.size:
-            return rows
-        near = self._stat(key).among(slice(int(rows[0]), int(rows[-1]) + 1)).row
-        return near if rows[-1] - rows[0] == rows.size - 1 else among(near, rows)
+        return rows[self._stat(key).has(rows)]
 
     @cached_property
     def _is_python_call(self) -> BoolArray:
@@ -482,7 +440,7 @@ def _with_driver_lines(trace: Trace, host: int) -> Int32Array:
     """
     thread, columns = trace.thread_of_line, trace.host_columns
     lines = np.flatnonzero(trace.host_of_line == host).tolist()
-    calls = columns.stat("correlation_id").among(columns.rows_of_host(host)).stored_row
+    calls = columns.stat("correlation_id").among(columns.rows_of_host(host)).row
     count_of_line = np.bincount(columns.line[calls], minlength=thread.size)
     alone = np.bincount(thread, minlength=thread.size)
     drivers: list[int] = []

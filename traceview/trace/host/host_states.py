@@ -77,7 +77,8 @@ from traceview.trace.host.state_timeline import (
     stacked,
     without_holes,
 )
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import NONE, kept
+from traceview.xplane.columns import joined
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
 
@@ -85,6 +86,9 @@ BACK_TO_BACK_PS: Final = 100 * PS_PER_US
 """TensorFlow's GPU guide gives 20 to 40 µs for a launch; launches more than twice that apart are not back to back."""
 SCHEDULING_OP_PS: Final = 50 * PS_PER_US
 """A CPU op shorter than this is part of scheduling; XProf calls an iterator slow from the same duration on."""
+
+HANDOVER_PS: Final = 1000 * PS_PER_US
+"""An executor is woken up within this time; 97 % of such holes in 17 recordings on two cores were shorter than 0.5 ms."""
 
 STRONG: Final = (
     (Cause.INPUT, HostNameKind.INPUT),
@@ -114,45 +118,30 @@ class Evidence(Struct, frozen=True, eq=False):
     unlisted: IntervalSet
 
 
-class HostEvidence(HostEvents):
-    """The events of one host's threads, and what they show; that of each thread is gathered on first use."""
-
-    def __init__(self, trace: Trace, host: int) -> None:
-        super().__init__(trace, host)
-        self._evidence_of: dict[int, Evidence] = {}
-        self._computing_of: dict[int, Int64Array] = {}
-        self._unlisted_of: dict[int, Int64Array] = {}
+class HostStates(HostEvents):
+    """The events of one host's threads, and the timelines of causes that they show."""
 
     def unlisted_rows(self, thread: int) -> Int64Array:
         """The events of a thread of no known kind that launch nothing and take longer than scheduling."""
-        if thread not in self._unlisted_of:
-            rows = self.rows_of_thread(thread)
-            known = self.kind_of(rows) != HostNameKind.OTHER
-            unknown = self._unknown(rows[~known & ~self._is_pipeline(rows)])
-            self._unlisted_of[thread] = self._split_ops(unknown, self._launches_among(rows))[1]
-        return self._unlisted_of[thread]
+        return self._shown(thread)[2]
 
     @cached_property
     def computing_rows(self) -> Int64Array:
         """Ops that compute on the host: they launch nothing and take longer than scheduling."""
-        computing = [np.empty(0, dtype=np.int64)]
-        for thread in unique_ids(self.thread[self._lines]).tolist():
-            if thread not in self._computing_of:
-                rows = self.rows_of_thread(thread)
-                ops = rows[(self.kind_of(rows) == HostNameKind.OP) & ~self._is_pipeline(rows)]
-                _, self._computing_of[thread] = self._split_ops(ops, self._launches_among(rows))
-            computing.append(self._computing_of[thread])
-        return np.concatenate(computing)
+        return joined([self._shown(thread)[1] for thread in self._threads], np.int64)
+
+    @cached_property
+    def _threads(self) -> tuple[int, ...]:
+        return tuple(unique_ids(self.thread[self._lines]).tolist())
 
     def _evidence(self, thread: int) -> Evidence:
         """What the events of one thread show."""
-        if thread not in self._evidence_of:
-            evidence, computing = self._evidence_in(self.rows_of_thread(thread))
-            self._evidence_of[thread], self._computing_of[thread] = evidence, computing
-        return self._evidence_of[thread]
+        return self._shown(thread)[0]
 
-    def _evidence_in(self, rows: Int64Array) -> tuple[Evidence, Int64Array]:
-        """What these events of a thread show, and those that compute."""
+    @kept
+    def _shown(self, thread: int) -> tuple[Evidence, Int64Array, Int64Array]:
+        """What the events of a thread show, those that compute, and those of `unlisted_rows`."""
+        rows = self.rows_of_thread(thread)
         of_model, of_pipeline = self._by_kind(rows)
         launches = self._launches_among(rows)
         launching, computing = self._split_ops(of_model[HostNameKind.OP], launches)
@@ -186,7 +175,7 @@ class HostEvidence(HostEvents):
             other=self._spans(unknown),
             unlisted=self._spans(unlisted),
         )
-        return evidence, computing
+        return evidence, computing, unlisted
 
     def _unknown(self, rows: Int64Array) -> Int64Array:
         """Those of some events of no known kind that are neither frames of Python nor driver calls."""
@@ -330,34 +319,12 @@ class HostEvidence(HostEvents):
         copies = rows[is_read]
         return copies, device.launch[copies].astype(np.int64)
 
-
-def merged_rows(parts: Iterable[Int64Array]) -> Int64Array:
-    """Ascending rows, each once, of several that are; in the order of the file, which mostly is that of time."""
-    filled = [part for part in parts if part.size]
-    if len(filled) < 2:
-        return filled[0] if filled else np.empty(0, dtype=np.int64)
-    return unique_ids(np.concatenate(filled))
-
-
-HANDOVER_PS: Final = 1000 * PS_PER_US
-"""An executor is woken up within this time; 97 % of such holes in 17 recordings on two cores were shorter than 0.5 ms."""
-
-
-class HostStates(HostEvidence):
-    """The timelines of causes of one host's threads, each built on first use."""
-
-    def __init__(self, trace: Trace, host: int) -> None:
-        super().__init__(trace, host)
-        self._timelines: dict[int, StateTimeline] = {}
-
+    @kept
     def timeline(self, thread: int) -> StateTimeline:
         """The causes that a thread shows, over all time."""
-        if thread not in self._timelines:
-            layers = (
-                self._caller_layers() if thread == self.caller else self._executor_layers(thread)
-            )
-            self._timelines[thread] = stacked(list(layers))
-        return self._timelines[thread]
+        is_caller = thread == self.caller
+        layers = self._caller_layers() if is_caller else self._executor_layers(thread)
+        return stacked(list(layers))
 
     def own_timeline(self, thread: int) -> StateTimeline:
         """The causes that the events of one thread show, whatever other threads do."""
@@ -441,11 +408,7 @@ class HostStates(HostEvidence):
     @cached_property
     def _executors(self) -> Evidence:
         """What all other threads of the model show together."""
-        threads_ = [
-            self._evidence(thread)
-            for thread in unique_ids(self.thread[self._lines]).tolist()
-            if thread != self.caller
-        ]
+        threads_ = [self._evidence(thread) for thread in self._threads if thread != self.caller]
         strong = [
             (cause, joined_spans(evidence.strong[index][1] for evidence in threads_))
             for index, (cause, _) in enumerate(STRONG)
@@ -472,10 +435,9 @@ class HostStates(HostEvidence):
     @cached_property
     def _python_on_executors(self) -> IntervalSet:
         """When Python ran on any thread but the caller: of threads that take turns, one may begin late."""
-        threads_ = unique_ids(self.thread[self._lines]).tolist()
         return joined_spans(
             self._python(thread)
-            for thread in threads_
+            for thread in self._threads
             if thread != self.caller and self.runs_python(thread)
         )
 
@@ -483,3 +445,11 @@ class HostStates(HostEvidence):
 def _longer_than(spans: IntervalSet, length_ps: int) -> IntervalSet:
     is_long = spans.end - spans.start > length_ps
     return union(spans.start[is_long], spans.end[is_long])
+
+
+def merged_rows(parts: Iterable[Int64Array]) -> Int64Array:
+    """Ascending rows, each once, of several that are; in the order of the file, which mostly is that of time."""
+    filled = [part for part in parts if part.size]
+    if len(filled) < 2:
+        return filled[0] if filled else np.empty(0, dtype=np.int64)
+    return unique_ids(np.concatenate(filled))

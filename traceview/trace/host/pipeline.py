@@ -440,17 +440,6 @@ def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWait
     )
 
 
-def recorded_stages(trace: Trace) -> list[InputStage]:
-    """The stages of every host over the whole recording, by host and falling self time."""
-    stages: list[InputStage] = []
-    for host in range(len(trace.hosts)):
-        calls = iterator_calls(trace, host)
-        blocking = find_input_waits(trace, host, calls).pipeline
-        every_call = np.arange(calls.row.size)
-        stages += stages_of(trace, host, calls, every_call, blocking[blocking != NONE])
-    return stages
-
-
 def _block_a_call(trace: Trace, host: int, rows: Int64Array) -> BoolArray:
     """Which events at `rows`, on whatever thread, block a graph call of the model: they share its id."""
     columns = trace.host_columns

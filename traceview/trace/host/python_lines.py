@@ -19,7 +19,7 @@ cut to 32 bits; in old releases the address itself, cut to 32 bits; in newer sou
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Final
 
@@ -40,8 +40,6 @@ from traceview.trace.sidecar.python_samples import (
 
 _BITS: Final = (1 << 64) - 1
 _LOW_BITS: Final = (1 << 32) - 1
-LATEST_NS: Final = (1 << 63) - 1
-"""No profile begins later, Unix."""
 _FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
 """Samples further from the start of the profile are as if they were so far away: outside of every span."""
 _LATE_PS: Final = 5 * PS_PER_MS // 2
@@ -467,14 +465,8 @@ class PythonLines:
 
     @cached_property
     def _thread_of_id(self) -> dict[int, int]:
-        """The number of each sampled thread by every id that its line may have, the likelier ids first."""
-        known: dict[int, int] = {}
-        ids = [line_ids(thread) for thread in self._samples.threads]
-        for forms in zip(*ids, strict=True):
-            for number, id_ in enumerate(forms):
-                if id_ is not None:
-                    known.setdefault(id_bits(id_), number)
-        return known
+        """The number of each sampled thread by every id that its line may have."""
+        return places_of_ids(self._samples.threads)
 
 
 def _as_one(
@@ -489,7 +481,7 @@ def python_lines(recording: Recording, host: int) -> PythonLines | None:
     """The samples of a host; None without any, or where the trace does not say when the profile began."""
     info = recording.hosts[host]
     samples = info.sidecar.python if info.sidecar is not None else None
-    if samples is None or info.profile_start_ns is None or info.profile_start_ns > LATEST_NS:
+    if samples is None or info.profile_start_ns is None:
         return None
     return PythonLines(recording, host, samples, info.profile_start_ns)
 
@@ -501,6 +493,16 @@ def line_ids(thread: PythonThread) -> tuple[int | None, ...]:
         return None, None, None, None, thread.native_id
     hashed = _hash(address)
     return hashed, hashed & _LOW_BITS, address, address & _LOW_BITS, thread.native_id
+
+
+def places_of_ids(threads: Iterable[PythonThread]) -> dict[int, int]:
+    """The place of each thread by every id that its line may have; of several threads with one id that with which it is likelier."""
+    known: dict[int, int] = {}
+    for forms in zip(*map(line_ids, threads), strict=True):
+        for place, id_ in enumerate(forms):
+            if id_ is not None:
+                known.setdefault(id_bits(id_), place)
+    return known
 
 
 def id_bits(id_: int) -> int:

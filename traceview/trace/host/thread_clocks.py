@@ -14,10 +14,9 @@ from msgspec import Struct
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import Int64Array
 from traceview.base.units import PS_PER_NS
-from traceview.trace.host.python_lines import LATEST_NS, id_bits, line_ids
+from traceview.trace.host.python_lines import id_bits, line_ids, places_of_ids
 from traceview.trace.model import NONE, Recording
 from traceview.trace.sidecar.python_samples import PythonThread
-from traceview.trace.sidecar.sidecar import ThreadTimes
 
 _ROUND_NS: Final = 2_000_000
 """What is read in one round is closer together, and what is read in two is further apart."""
@@ -40,46 +39,12 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
     ran_ps: Int64Array
     waited_ps: Int64Array
 
-    @classmethod
-    def made(
-        cls, recording: Recording, host: int, times: ThreadTimes, start_ns: int
-    ) -> ThreadClocks:
-        """The clocks of a host whose profile began at `start_ns`, Unix."""
-        order = np.argsort(times.t_ns, kind="stable")
-        is_next = np.append(True, np.diff(times.t_ns[order]) >= _ROUND_NS)
-        round_of = np.empty(order.size, dtype=np.int64)
-        round_of[order] = np.cumsum(is_next) - 1
-        since_ns = np.clip(times.t_ns[order][is_next] - start_ns, -_FURTHEST_NS, _FURTHEST_NS)
-        numbers, thread = unique_inverse(times.thread)
-        every = np.arange(0, since_ns.size, 1 + numbers.size * since_ns.size // _MOST_CLOCKS)
-        first = np.searchsorted(thread, np.arange(numbers.size))
-        last = np.append(first[1:], thread.size)
-        ran, waited = (np.empty((numbers.size, every.size), dtype=np.int64) for _ in range(2))
-        for place, (begin, end) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
-            # A clock that did not move has no row in a round.
-            row = begin + np.maximum(np.searchsorted(round_of[begin:end], every, "right") - 1, 0)
-            ran[place], waited[place] = times.ran_ns[row], times.waited_ns[row]
-        return cls(
-            recording=recording,
-            time_ps=since_ns[every] * PS_PER_NS + recording.hosts[host].start_ps,
-            numbers=tuple(numbers.tolist()),
-            idents=tuple(times.ident[last - 1].tolist()),
-            ran_ps=ran * PS_PER_NS,
-            waited_ps=waited * PS_PER_NS,
-        )
-
     @cached_property
     def _place_of_id(self) -> dict[int, int]:
-        known: dict[int, int] = {}
-        ids = [
-            line_ids(PythonThread(ident or None, None, number))
-            for ident, number in zip(self.idents, self.numbers, strict=True)
-        ]
-        for forms in zip(*ids, strict=True):
-            for place, id_ in enumerate(forms):
-                if id_ is not None:
-                    known.setdefault(id_bits(id_), place)
-        return known
+        of_threads = zip(self.idents, self.numbers, strict=True)
+        return places_of_ids(
+            PythonThread(ident or None, None, number) for ident, number in of_threads
+        )
 
     def of_line(self, line: int) -> int:
         """The place of the thread whose events are on a line of the trace; `NONE` where no clock of it is known."""
@@ -96,6 +61,28 @@ def thread_clocks(recording: Recording, host: int) -> ThreadClocks | None:
     """The clocks of a host; None where they were not recorded, or the trace does not say when the profile began."""
     info = recording.hosts[host]
     times = info.sidecar.threads if info.sidecar is not None else None
-    if times is None or info.profile_start_ns is None or info.profile_start_ns > LATEST_NS:
+    if times is None or info.profile_start_ns is None:
         return None
-    return ThreadClocks.made(recording, host, times, info.profile_start_ns)
+    start_ns = info.profile_start_ns
+    order = np.argsort(times.t_ns, kind="stable")
+    is_next = np.append(True, np.diff(times.t_ns[order]) >= _ROUND_NS)
+    round_of = np.empty(order.size, dtype=np.int64)
+    round_of[order] = np.cumsum(is_next) - 1
+    since_ns = np.clip(times.t_ns[order][is_next] - start_ns, -_FURTHEST_NS, _FURTHEST_NS)
+    numbers, thread = unique_inverse(times.thread)
+    every = np.arange(0, since_ns.size, 1 + numbers.size * since_ns.size // _MOST_CLOCKS)
+    first = np.searchsorted(thread, np.arange(numbers.size))
+    last = np.append(first[1:], thread.size)
+    # A clock that did not move has no row in a round.
+    row = [
+        begin + np.maximum(np.searchsorted(round_of[begin:end], every, "right") - 1, 0)
+        for begin, end in zip(first.tolist(), last.tolist(), strict=True)
+    ]
+    return ThreadClocks(
+        recording=recording,
+        time_ps=since_ns[every] * PS_PER_NS + info.start_ps,
+        numbers=tuple(numbers.tolist()),
+        idents=tuple(times.ident[last - 1].tolist()),
+        ran_ps=times.ran_ns[np.stack(row)] * PS_PER_NS,
+        waited_ps=times.waited_ns[np.stack(row)] * PS_PER_NS,
+    )

@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
-from traceview.base.record import TextKind
 from traceview.base.timing import stage
 from traceview.store.address import location_of
 from traceview.trace.model import MOST_DEVICES, TOO_MANY_DEVICES, Problem, SourceFile, Trace
@@ -18,7 +17,7 @@ from traceview.trace.reading.locate import RunFiles, choose_run, find_runs, host
 from traceview.trace.reading.merge import merged
 from traceview.trace.reading.part import HostFile, Part, read_host
 from traceview.trace.sidecar.hang import Hang, hang_files, read_hang
-from traceview.trace.strategy.clocks import align, on_one_clock, without_solved
+from traceview.trace.strategy.clocks import align, on_one_clock, unaligned_clocks
 from traceview.trace.strategy.replicas import with_detected_strategies
 
 
@@ -84,10 +83,10 @@ def _trace(
     problems: list[Problem],
     other_runs: tuple[str, ...],
 ) -> Trace:
-    hosts = _Hosts(run, dict(read), problems)
-    clocks = align([part.recording.hosts[0] for part in hosts.parts])
+    parts, files = _hosts_of(run, dict(read), problems)
+    aligned = align([part.recording.hosts[0] for part in parts])
     with stage("joining hosts"):
-        by_starts, steps_by_starts = merged(hosts.parts, clocks)
+        by_starts, steps_by_starts = merged(parts, aligned)
         recording, steps_by_host = on_one_clock(by_starts, steps_by_starts)
     hangs = tuple(_hangs(run, problems))
     columns = asdict(recording) | {"hosts": with_detected_strategies(recording)}
@@ -96,70 +95,50 @@ def _trace(
         logdir=run.logdir,
         run=run.name,
         other_runs=other_runs,
-        files=tuple(hosts.files),
+        files=tuple(files),
         steps_by_host=steps_by_host,
-        problems=without_solved((*problems, *clocks.problems), recording.hosts),
+        problems=(*problems, *unaligned_clocks(recording.hosts)),
         hangs=hangs,
     )
 
 
-class _Hosts:
+def _hosts_of(
+    run: RunFiles, read: dict[int, HostFile], problems: list[Problem]
+) -> tuple[list[Part], list[SourceFile]]:
     """The parts of the hosts in the order of their files, which does not depend on the order in which they were read.
 
     Equal files count once. `problems` gets the problems of all files.
     """
-
-    def __init__(self, run: RunFiles, read: dict[int, HostFile], problems: list[Problem]) -> None:
-        self.parts: list[Part] = []
-        self.files: list[SourceFile] = []
-        self._problems = problems
-        name_of: dict[tuple[int, str], str] = {}
-        device_count = 0
-        first_error = None
-        whole_count = 0
-        for number, path in enumerate(run.paths):
-            file = read.pop(number)
-            part = file.part
-            content = (file.bytes, part.sha256 if part else "")
-            if part and content in name_of:
-                self._add_duplicate(path, file, name_of[content])
-                continue
-            if file.failure:
-                first_error = first_error or file.failure.error(path)
-            else:
-                whole_count += 1
-            if part:
-                name_of[content] = path.name
-                device_count += len(part.recording.device_list)
-                if device_count > MOST_DEVICES:
-                    raise TraceFormatError(path, TOO_MANY_DEVICES)
-                self.parts.append(part)
-                self._add_file(path, file, part.event_count)
-                problems += part.problems
-            elif file.failure:
-                self._add_file(path, file, 0)
-                self._add_problem("damaged-file", "not readable", path, file.failure.text)
-        if first_error and not whole_count:
-            raise first_error
-
-    def _add_duplicate(self, path: Location, file: HostFile, original: str) -> None:
-        self._add_file(path, file, 0, original)
-        text = "two files have the same bytes; they were counted once"
-        self._add_problem("duplicate-host-file", text, path, original, "file")
-
-    def _add_file(
-        self, path: Location, file: HostFile, event_count: int, duplicate_of: str | None = None
-    ) -> None:
-        digest = file.part.sha256 if file.part else None
-        host = host_of(path)
-        self.files.append(
-            SourceFile(path, path.name, host, file.bytes, digest, event_count, duplicate_of)
-        )
-
-    def _add_problem(
-        self, code: str, text: str, path: Location, recorded: str, kind: TextKind = "message"
-    ) -> None:
-        self._problems.append(Problem(code, text, host_of(path), recorded, kind))
+    parts: list[Part] = []
+    files: list[SourceFile] = []
+    name_of: dict[tuple[int, str], str] = {}
+    first_error, whole_count = None, 0
+    for number, path in enumerate(run.paths):
+        file, host = read.pop(number), host_of(path)
+        part, failure = file.part, file.failure
+        digest = part.sha256 if part else None
+        original = name_of.get((file.bytes, digest)) if digest is not None else None
+        count = part.recording.hosts[0].event_count if part and original is None else 0
+        files.append(SourceFile(path, path.name, host, file.bytes, digest, count, original))
+        if original is not None:
+            text = "two files have the same bytes; they were counted once"
+            problems.append(Problem("duplicate-host-file", text, host, original, "file"))
+            continue
+        if failure:
+            first_error = first_error or failure.error(path)
+        else:
+            whole_count += 1
+        if part:
+            name_of[file.bytes, part.sha256] = path.name
+            parts.append(part)
+            problems += part.problems
+        elif failure:
+            problems.append(Problem("damaged-file", "not readable", host, failure.text))
+        if sum(len(part.recording.device_list) for part in parts) > MOST_DEVICES:
+            raise TraceFormatError(path, TOO_MANY_DEVICES)
+    if first_error and not whole_count:
+        raise first_error
+    return parts, files
 
 
 def _hangs(run: RunFiles, problems: list[Problem]) -> Iterator[Hang]:

@@ -21,19 +21,22 @@ from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.location import Location
 from traceview.store.address import is_remote
 from traceview.trace.sidecar.sidecar import SUFFIX as SIDECAR_SUFFIX
-from traceview.xplane.decode_reference import scan_fields
+from traceview.xplane.decode_reference import DamageError
+from traceview.xplane.message import Message
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_summary
 from traceview.xplane.space import Plane
 from traceview.xplane.table import stat_of
 
-_OPTIONS: Final = b"profile_options"
-_VARINT: Final = 0
 _LATEST_NS: Final = 1 << 62
 """In the year 2116; later times are damage."""
 
 _LEVELS: Final = {2: "host_tracer_level", 3: "device_tracer_level", 4: "python_tracer_level"}
 """Fields of ProfileOptions (tsl/profiler/protobuf/profiler_options.proto); an absent field is 0."""
+
+
+_HIGHEST_LEVEL: Final = 9
+"""Levels are single digits."""
 
 
 def profile_times(planes: Sequence[Plane]) -> tuple[int | None, int | None]:
@@ -50,34 +53,20 @@ def profile_times(planes: Sequence[Plane]) -> tuple[int | None, int | None]:
 
 def tracer_levels(planes: Sequence[Plane]) -> dict[str, int] | None:
     """The levels of the tracers by name; None where they are not recorded or not readable."""
-    recorded = [
-        stat.value
+    options = [
+        stat_of(plane.stats, b"profile_options")
         for plane in planes
         if plane.kind is PlaneKind.ENVIRONMENT
-        for stat in plane.stats
-        if stat.name == _OPTIONS and isinstance(stat.value, bytes)
     ]
-    return _levels(recorded[-1]) if recorded else None
-
-
-def _levels(data: bytes) -> dict[str, int] | None:
-    fields = scan_fields(data, 0, len(data))
-    if fields.fault is not None:
+    recorded = [each for each in options if isinstance(each, bytes)]
+    if not recorded:
         return None
-    levels = dict.fromkeys(_LEVELS.values(), 0)
-    for number, wire_type, begin, end in zip(
-        fields.number.tolist(),
-        fields.wire_type.tolist(),
-        fields.begin.tolist(),
-        fields.end.tolist(),
-        strict=True,
-    ):
-        if number in _LEVELS:
-            # Levels are single digits: a value of several bytes is not a level.
-            if wire_type != _VARINT or end - begin != 1:
-                return None
-            levels[_LEVELS[number]] = data[begin]
-    return levels
+    try:
+        fields = Message(recorded[-1], 0, len(recorded[-1]))
+    except DamageError:
+        return None
+    levels = {name: fields.number(number) for number, name in _LEVELS.items()}
+    return levels if max(levels.values()) <= _HIGHEST_LEVEL else None
 
 
 SUFFIX: Final = ".xplane.pb"

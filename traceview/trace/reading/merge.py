@@ -18,6 +18,7 @@ from traceview.trace.model import (
     NONE,
     CollectiveCalls,
     DeviceColumns,
+    Host,
     HostColumns,
     HostStat,
     HostSteps,
@@ -25,8 +26,7 @@ from traceview.trace.model import (
     Recording,
 )
 from traceview.trace.reading.part import Part
-from traceview.trace.strategy.clocks import AlignedClocks, shifted_steps
-from traceview.xplane.columns import small
+from traceview.trace.strategy.clocks import shifted_steps
 from traceview.xplane.planes import TEXT_STATS
 from traceview.xplane.space import Instruction
 
@@ -38,21 +38,21 @@ _Change = Callable[[int, _Column], _Column]
 _NAMED: Final = ("name", "op", "details")
 
 
-def merged(parts: list[Part], clocks: AlignedClocks) -> tuple[Recording, tuple[HostSteps, ...]]:
+def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple[HostSteps, ...]]:
     """The recording of all hosts and the steps of each, on the clock set by the starts of the profiles.
 
-    `parts`: one per host, in the order of hosts; the list is emptied. `clocks`: of the same hosts.
+    `parts`: one per host, in the order of hosts; the list is emptied. `hosts`: the same with their starts.
     """
-    merger = _Merger(parts, clocks)
+    merger = _Merger(parts, hosts)
     parts.clear()
     return merger.recording(), merger.steps
 
 
 class _Merger:
-    def __init__(self, parts: Sequence[Part], clocks: AlignedClocks) -> None:
+    def __init__(self, parts: Sequence[Part], hosts: tuple[Host, ...]) -> None:
         recordings = [part.recording for part in parts]
-        self._clocks = clocks
-        self._offset_ps = clocks.offset_ps.tolist()
+        self._hosts = hosts
+        self._offset_ps = [host.start_ps for host in hosts]
         self._names = Names()
         # `NONE` is the last place.
         last = np.array([NONE], dtype=np.int32)
@@ -78,11 +78,11 @@ class _Merger:
             for recording in reversed(recordings)
             for each in recording.program_buffers
         }
-        self._hosts = [asdict(recording.host_columns) for recording in recordings]
+        self._events = [asdict(recording.host_columns) for recording in recordings]
         self._calls = [asdict(recording.collective_calls) for recording in recordings]
-        self._stats = [dict(columns.pop("stats")) for columns in self._hosts]
+        self._stats = [dict(columns.pop("stats")) for columns in self._events]
         self._devices = [asdict(recording.device_columns) for recording in recordings]
-        self._first_row = _before(columns["line"].size for columns in self._hosts)
+        self._first_row = _before(columns["line"].size for columns in self._events)
         first_line = _before(len(recording.lines) for recording in recordings)
         # Devices with a plane come first, then the replicas of other hosts, each by host.
         self._order = sorted(
@@ -119,7 +119,7 @@ class _Merger:
 
     def recording(self) -> Recording:
         return Recording(
-            hosts=self._clocks.hosts,
+            hosts=self._hosts,
             device_list=self._device_list,
             lines=self._lines,
             names=self._names,
@@ -141,15 +141,15 @@ class _Merger:
         }
         keys = dict.fromkeys(chain.from_iterable(self._stats))
         stats = {key: self._stat(key) for key in keys}
-        return HostColumns(**_all_joined(hosts, self._hosts, changes), stats=stats)
+        return HostColumns(**_all_joined(hosts, self._events, changes), stats=stats)
 
     def _stat(self, key: str) -> HostStat:
         having = [host for host, stats in enumerate(self._stats) if key in stats]
         pieces = {host: asdict(self._stats[host].pop(key)) for host in having}
         change = self._named if key in TEXT_STATS else _as_it_is
         return HostStat(
-            _joined(having, pieces, "stored_row", self._rows),
-            _joined(having, pieces, "stored_value", change),
+            _joined(having, pieces, "row", self._rows),
+            _joined(having, pieces, "value", change),
         )
 
     def _device_columns(self) -> DeviceColumns:
@@ -181,10 +181,7 @@ class _Merger:
     def _rows(self, host: int, rows: _Column) -> _Column:
         """Rows of the host columns, or `NONE`."""
         first = self._first_row[host]
-        if not first:
-            return rows
-        moved = np.where(rows == NONE, NONE, rows.astype(np.int64) + first)
-        return small(moved) if rows.dtype == np.int32 else moved
+        return np.where(rows == NONE, NONE, rows + first) if first else rows
 
 
 def _before(counts: Any) -> list[int]:
@@ -219,7 +216,6 @@ def _joined(hosts: Sequence[int], pieces: Any, key: str, change: _Change) -> _Co
     """A column over all parts, in the order of `hosts`; the pieces lose theirs."""
     if len(hosts) == 1:
         return change(hosts[0], pieces[hosts[0]].pop(key))
-    # The numbers of one host may need more bits than those of others.
     return np.concatenate([change(host, pieces[host].pop(key)) for host in hosts])
 
 

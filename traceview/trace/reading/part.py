@@ -10,7 +10,7 @@ a time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +24,7 @@ from traceview.base.location import Location
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import enumerated
 from traceview.base.timing import stage
-from traceview.trace.device.classify import Activity, activity_of, final_classes
+from traceview.trace.device.classify import activity_of, with_final_classes
 from traceview.trace.device.correlation import find_launches
 from traceview.trace.device.counters import counters_of
 from traceview.trace.device.instructions import (
@@ -52,29 +52,27 @@ from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.strategy.collectives import find_collective_calls
 from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
 from traceview.trace.strategy.steps import StoredStep, find_steps
-from traceview.xplane.columns import joined, small
+from traceview.xplane.columns import joined
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import RATIO_STATS, STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
 from traceview.xplane.space import Line, Plane, Space, Stat
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
 
-_SMALL: Final = ("correlation_id", "group")
-"""Columns of activity whose values mostly fit into 32 bits."""
+_Columns = dict[str, npt.NDArray[Any]]
 
 _DEVICE_TYPES: Final = {
     **dict.fromkeys(("device",), np.int16),
     **dict.fromkeys(("line", "name", "op", "instruction", "details"), np.int32),
     **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
-    **dict.fromkeys(("kind", "host_memory"), np.uint8),
-    **dict.fromkeys(("has_correlation",), np.bool_),
-    **dict.fromkeys(_SMALL, np.int32),
+    **dict.fromkeys(("correlation_id", "launch", "group"), np.int64),
+    **dict.fromkeys(("class_", "host_memory"), np.uint8),
+    **dict.fromkeys(("has_correlation", "p2p", "opaque", "unknown_direction"), np.bool_),
 }
 _HOST_TYPES: Final = {
     **dict.fromkeys(("line", "name"), np.int32),
     **dict.fromkeys(("start_ps", "duration_ps"), np.int64),
 }
-"""The types of columns, of those with small values the shorter one."""
 
 _OFTEN_ALIKE: Final = frozenset(
     (
@@ -89,27 +87,10 @@ _LARGE_BYTES: Final = 1 << 24
 _MANY: Final = 1024
 """A column of fewer values takes no memory to speak of."""
 
-_OF_EVERY_LAUNCH: Final = ("correlation_id",)
-"""Stats of most host events, whose rows and values mostly fit into 32 bits."""
 
-
-class _Parts:
-    def __init__(self) -> None:
-        self._parts: list[dict[str, npt.NDArray[Any]]] = []
-
-    def add(self, columns: dict[str, npt.NDArray[Any]]) -> None:
-        self._parts.append(columns)
-
-    def take(self, key: str, dtype: Any) -> npt.NDArray[Any]:
-        """The whole column, in a longer type than `dtype` if a part has one; parts are released, so it can be taken once."""
-        return joined_columns([part.pop(key) for part in self._parts], dtype)
-
-
-def joined_columns(parts: Sequence[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
-    """Parts of a column as one, in a longer type than `dtype` if a part has one."""
-    if len(parts) == 1 and parts[0].dtype == dtype:
-        return parts[0]
-    return joined(parts, np.result_type(dtype, *parts).type)
+def _taken(parts: Sequence[_Columns], types: Mapping[str, Any]) -> _Columns:
+    """The whole columns of parts; each part loses a column as it is joined."""
+    return {key: joined([part.pop(key) for part in parts], type_) for key, type_ in types.items()}
 
 
 class HostParts:
@@ -117,14 +98,14 @@ class HostParts:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._columns = _Parts()
+        self._columns: list[_Columns] = []
         self._stats: dict[str, list[HostStat]] = {}
         self._count = 0
 
     def add(self, first_line: int, table: PlaneTable) -> None:
         """Add one plane, whose lines begin at `first_line` of the file."""
         name_of = self._names.add_all(table.names)
-        self._columns.add(
+        self._columns.append(
             {
                 "line": table.line + np.int32(first_line),
                 "start_ps": table.start_ps,
@@ -144,60 +125,40 @@ class HostParts:
 
     def _number(self, table: PlaneTable, key: str) -> HostStat:
         ints = table.millionths(key) if key in RATIO_STATS else table.ints(key)
-        row = ints.event + self._count
-        if key in _OF_EVERY_LAUNCH:
-            return HostStat(small(row), small(ints.value))
         # A part of the column of all stats would keep all of it.
-        return HostStat(row, ints.value.copy())
+        return HostStat(ints.event + self._count, ints.value.copy())
 
     def joined(self) -> HostColumns:
         """All host events of the file, as those of host 0."""
         return HostColumns(
             host=_without_repeats(np.zeros(self._count, dtype=np.int16)),
-            **{key: self._columns.take(key, dtype) for key, dtype in _HOST_TYPES.items()},
+            **_taken(self._columns, _HOST_TYPES),
             stats={
                 key: HostStat(
-                    joined_columns([piece.stored_row for piece in pieces], np.int32),
-                    joined_columns([piece.stored_value for piece in pieces], np.int32),
+                    joined([piece.row for piece in pieces], np.int64),
+                    joined([piece.value for piece in pieces], np.int64),
                 )
                 for key, pieces in self._stats.items()
             },
         )
 
 
-class DeviceParts:
-    """The activity of device planes, to be joined to `DeviceColumns`."""
-
-    def __init__(self) -> None:
-        self._columns = _Parts()
-
-    def add(self, device: int, first_line: int, activity: Activity) -> None:
-        """Add one plane of a device, whose lines begin at `first_line` of the file."""
-        count = activity.start_ps.size
-        self._columns.add(
-            asdict(activity)
-            | {key: small(getattr(activity, key)) for key in _SMALL}
-            | {
-                "line": activity.line + np.int32(first_line),
-                "device": np.full(count, device, dtype=np.int16),
-            }
-        )
-
-    def joined(self, host_columns: HostColumns, names: Names) -> DeviceColumns:
-        """All device events by device and start, with their launches and final classes."""
-        own = {key: self._columns.take(key, dtype) for key, dtype in _DEVICE_TYPES.items()}
-        launch = find_launches(own["correlation_id"], own["has_correlation"], host_columns)
-        classes = final_classes(own.pop("kind"), launch, host_columns.name, names)
-        columns = DeviceColumns(**own, **asdict(classes), launch=small(launch))
-        # Events that begin together have an order of their own, whatever that of the file is.
-        keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
-        order = slice(None) if in_order(*keys) else np.lexsort(keys[::-1])
-        return DeviceColumns(
-            **{
-                key: _without_repeats(column[order]) if key in _OFTEN_ALIKE else column[order]
-                for key, column in asdict(columns).items()
-            }
-        )
+def _joined_devices(
+    parts: Sequence[_Columns], host_columns: HostColumns, names: Names
+) -> DeviceColumns:
+    """All device events by device and start, with their launches and final classes."""
+    columns = DeviceColumns(**_taken(parts, _DEVICE_TYPES))
+    launch = find_launches(columns.correlation_id, columns.has_correlation, host_columns)
+    columns = with_final_classes(replace(columns, launch=launch), host_columns.name, names)
+    # Events that begin together have an order of their own, whatever that of the file is.
+    keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
+    order = slice(None) if in_order(*keys) else np.lexsort(keys[::-1])
+    return DeviceColumns(
+        **{
+            key: _without_repeats(column[order]) if key in _OFTEN_ALIKE else column[order]
+            for key, column in asdict(columns).items()
+        }
+    )
 
 
 def _without_repeats(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -218,14 +179,13 @@ _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 class Part(Struct, frozen=True, eq=False):
     """What one file gives of its host, which is the only host of `recording`, with times since its own profile start.
 
-    `steps`: of the host. `problems`: of the file. `sha256`, empty if it was not asked for, `event_count`: of the whole file.
+    `steps`: of the host. `problems`: of the file. `sha256`: of the whole file, empty if it was not asked for.
     """
 
     recording: Recording
     steps: HostSteps
     problems: tuple[Problem, ...]
     sha256: str
-    event_count: int
 
 
 class Failure(Struct, frozen=True):
@@ -300,7 +260,7 @@ class _PartReader:
         self.device_index: dict[str, int] = {}
         self.lines: list[LineInfo] = []
         self.problems: list[Problem] = []
-        self.device_parts = DeviceParts()
+        self.device_parts: list[_Columns] = []
         self.host_parts = HostParts(self.names)
         self.stored_steps: list[StoredStep] = []
 
@@ -314,15 +274,17 @@ class _PartReader:
             recording = self.recording(host)
         with stage("finding steps"):
             steps = find_steps(recording, self.stored_steps)
-        return Part(recording, steps, tuple(self.problems), self.space.digest, host.event_count)
+        return Part(recording, steps, tuple(self.problems), self.space.digest)
 
     def recording(self, host: Host) -> Recording:
         host_columns = self.host_parts.joined()
+        # A file may hold its planes twice.
+        programs = {program.name: program for program in self.space.programs}.values()
         device_columns = with_buffered_instructions(
-            self.device_parts.joined(host_columns, self.names),
+            _joined_devices(self.device_parts, host_columns, self.names),
             self.names,
             self.numbers,
-            self.space.programs,
+            programs,
             self.damaged_program,
         )
         replicas = Replicas()
@@ -332,7 +294,7 @@ class _PartReader:
                 replicas = find_xla_devices(self.names, host_columns, self.numbers)
             device_columns = replicas.columns or device_columns
         calls = find_collective_calls(device_columns, host_columns, self.names, self.lines)
-        instructions = self.numbers.instructions(self.space.programs, self.damaged_program)
+        instructions = self.numbers.instructions(programs, self.damaged_program)
         return Recording(
             hosts=(host,),
             device_list=(*self.devices, *replicas.devices),
@@ -343,9 +305,7 @@ class _PartReader:
             shared_rows=replicas.shared_rows,
             collective_calls=calls,
             instructions=instructions,
-            program_buffers=program_buffers(
-                self.space.programs, instructions, self.damaged_program
-            ),
+            program_buffers=program_buffers(programs, instructions, self.damaged_program),
         )
 
     def damaged_program(self, error: DamageError) -> None:
@@ -374,7 +334,7 @@ class _PartReader:
         origin = start if start is not None else _smallest_absolute_stamp(lines_of)
         sidecar = self.sidecar()
         if start is None and origin == 0 and sidecar is not None:
-            start, stop = sidecar.started_ns, sidecar.stopped_ns
+            start, stop = sidecar.clock.starting.wall_ns, sidecar.clock.stopped.wall_ns
         threads = [line.header.name for lines in lines_of for line in lines]
         # Devices by number, in whatever order the writer stored their planes.
         planes = sorted(
@@ -436,8 +396,8 @@ class _PartReader:
                 self.devices[device] = replace(known, counters=known.counters | counters)
             first_line = self.add_lines(device, plane, table)
             if table.count:
-                activity = activity_of(table, self.names, self.numbers)
-                self.device_parts.add(device, first_line, activity)
+                activity = activity_of(table, self.names, self.numbers, device, first_line)
+                self.device_parts.append(asdict(activity))
                 self.stored_steps += _stored_steps(table)
         elif plane.kind is PlaneKind.HOST:
             self.host_parts.add(self.add_lines(NONE, plane, table), table)

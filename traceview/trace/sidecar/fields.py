@@ -7,12 +7,11 @@ outside of its bounds; its name is noted. Unknown keys are ignored: a newer vers
 
 from __future__ import annotations
 
-import re
 import types
 from functools import cache
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from msgspec import Meta, Struct
+from msgspec import Struct, ValidationError, convert
 
 from traceview.base.text import encodable
 
@@ -20,10 +19,6 @@ LARGEST: Final = 2**62
 """No count and no time that traceview writes is larger."""
 
 _Record = TypeVar("_Record")
-
-
-class _WrongTypeError(Exception):
-    """A value has another type than its field, or is outside of its bounds."""
 
 
 @cache
@@ -53,7 +48,7 @@ def _field(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
     if value is not None:
         try:
             return _typed(value, hint, wrong, path)
-        except _WrongTypeError:
+        except ValidationError:
             wrong.append(path)
     return _empty(hint, wrong, path)
 
@@ -67,44 +62,20 @@ def _empty(hint: Any, wrong: list[str], path: str) -> Any:
 
 
 def _typed(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
+    """The value as one of its type; raises `ValidationError` for another type, or outside of its bounds."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        typed = _typed(value, arguments[0], wrong, path)
-        if not all(_is_within(typed, meta) for meta in arguments[1:] if isinstance(meta, Meta)):
-            raise _WrongTypeError
-        return typed
     if origin in (Union, types.UnionType):
         (hint,) = (argument for argument in arguments if argument is not type(None))
         return None if value is None else _typed(value, hint, wrong, path)
     # All elements or none: a list with a hole in it would mean something else.
     if origin is tuple:
-        return tuple(_typed(item, arguments[0], wrong, path) for item in _checked(list, value))
+        return tuple(_typed(item, arguments[0], wrong, path) for item in convert(value, list))
     if origin is dict:
-        items = _checked(dict, value).items()
+        items = convert(value, dict).items()
         return {encodable(key): _typed(item, arguments[1], wrong, path) for key, item in items}
     if isinstance(hint, type) and issubclass(hint, Struct):
-        return read_as(hint, _checked(dict, value), wrong, path)
-    return _plain(value, hint)
-
-
-def _is_within(value: Any, bounds: Meta) -> bool:
-    if isinstance(value, str):
-        return bounds.pattern is None or re.search(bounds.pattern, value) is not None
-    return (bounds.ge is None or value >= bounds.ge) and (bounds.le is None or value <= bounds.le)
-
-
-def _checked(kind: type, value: Any) -> Any:
-    if not isinstance(value, kind):
-        raise _WrongTypeError
-    return value
-
-
-def _plain(value: Any, hint: Any) -> Any:
-    if hint in (int, float) and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise _WrongTypeError
+        return read_as(hint, convert(value, dict), wrong, path)
     # Written so that NaN is refused too.
-    if hint in (int, float) and not abs(value) <= LARGEST:
-        raise _WrongTypeError
-    if hint is str:
-        return encodable(_checked(str, value))
-    return float(value) if hint is float else _checked(hint, value)
+    if isinstance(value, int | float) and not abs(value) <= LARGEST:
+        raise ValidationError
+    return convert(encodable(value) if isinstance(value, str) else value, hint)

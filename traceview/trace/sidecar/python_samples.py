@@ -218,9 +218,7 @@ def _collections(record: PythonRecord) -> Int64Array:
 
 def _cost_ratio(record: PythonRecord) -> float | None:
     cost_ns, window_ns = record.cost_ns, record.window_ns
-    if cost_ns is None or window_ns is None or cost_ns < 0 or window_ns <= 0:
-        return None
-    return cost_ns / window_ns
+    return None if cost_ns is None or not window_ns else cost_ns / window_ns
 
 
 def _is_frame(frame: tuple[int, ...], tables: _Tables) -> bool:

@@ -83,6 +83,7 @@ def local_device(name: str, role: str | None, index: int | None) -> str:
 
 
 _Value = TypeVar("_Value")
+_Number = TypeVar("_Number", int, float)
 
 
 class NvmlSamples(Struct, frozen=True):
@@ -104,12 +105,8 @@ class NvmlSamples(Struct, frozen=True):
         known = [(t, value) for t, value in self.timed(column) if value is not None]
         return [(t, value) for t, value in known if 0 <= value <= 1]
 
-    def numbers(self, column: tuple[float | None, ...]) -> list[float]:
+    def numbers(self, column: tuple[_Number | None, ...]) -> list[_Number]:
         """The values of a column from zero on; empty if the column and the times differ in length."""
-        return [value for _, value in self.timed(column) if value is not None and value >= 0]
-
-    def integers(self, column: tuple[int | None, ...]) -> list[int]:
-        """The same for a column of integers."""
         return [value for _, value in self.timed(column) if value is not None and value >= 0]
 
     def timed(self, column: tuple[_Value, ...]) -> list[tuple[int, _Value]]:
@@ -215,6 +212,33 @@ class RecordedEvaluation(Struct, frozen=True):
     ended_ns: RecordedCount | None
 
 
+class RecordedWindow(Struct, frozen=True):
+    """The steps of the window.
+
+    `edge_steps`: on either side of the requested ones, recorded but not requested. `cut_steps`: ended by an exception.
+    `steps_per_call`: the numbers of training steps that a call with one marker made; empty if not recorded. `evaluations`: what
+    ran between steps.
+    """
+
+    edge_steps: tuple[RecordedCount, ...]
+    cut_steps: tuple[RecordedCount, ...]
+    steps_per_call: tuple[RecordedCount, ...]
+    evaluations: tuple[RecordedEvaluation, ...]
+
+
+class ClockReading(Struct, frozen=True):
+    """Unix nanoseconds at a moment of the capture."""
+
+    wall_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None
+
+
+class RecordedClock(Struct, frozen=True):
+    """The moments just before the profile started and stopped."""
+
+    starting: ClockReading
+    stopped: ClockReading
+
+
 class GraphValues(Struct, frozen=True):
     """What the graphs of the step functions say of ops, by name.
 
@@ -248,19 +272,14 @@ class RecordedLoad(Struct, frozen=True):
 
 
 class Sidecar(Struct, frozen=True):
-    """The part of the sidecar that the analysis uses. `evaluations`: what ran between steps.
+    """The part of the sidecar that the analysis uses.
 
-    `edge_steps`: steps on either side of the requested window, recorded but not requested. `cut_steps`: steps that ended by an exception. `steps_per_call`: the numbers of training steps that a call with one marker
-    made; empty if not recorded. `started_ns`, `stopped_ns`: Unix nanoseconds just before the profile started and stopped. `python`: samples of Python stacks. `threads`: clocks of all threads. `wrong_fields`: dotted names of fields of the wrong
+    `python`: samples of Python stacks. `threads`: clocks of all threads. `wrong_fields`: dotted names of fields of the wrong
     type, which were left out.
     """
 
-    edge_steps: frozenset[int]
-    cut_steps: frozenset[int]
-    steps_per_call: tuple[int, ...]
-    evaluations: tuple[RecordedEvaluation, ...]
-    started_ns: int | None
-    stopped_ns: int | None
+    window: RecordedWindow
+    clock: RecordedClock
     environment: RecordedEnvironment
     placement: RecordedPlacement
     graphs: GraphValues
@@ -269,11 +288,6 @@ class Sidecar(Struct, frozen=True):
     python: PythonSamples | None
     threads: ThreadTimes | None
     wrong_fields: tuple[str, ...]
-
-    @property
-    def overhead_ratio(self) -> float | None:
-        """The time that the profiler adds to a step, relative to a step without it."""
-        return self.environment.overhead.ratio
 
     @property
     def physical_gpus(self) -> tuple[PhysicalDevice, ...]:
@@ -287,25 +301,9 @@ class Sidecar(Struct, frozen=True):
         return any((gpu.logical_devices or 1) > 1 for gpu in self.physical_gpus)
 
 
-class _Window(Struct, frozen=True):
-    edge_steps: tuple[RecordedCount, ...]
-    cut_steps: tuple[RecordedCount, ...]
-    steps_per_call: tuple[RecordedCount, ...]
-    evaluations: tuple[RecordedEvaluation, ...]
-
-
-class _Reading(Struct, frozen=True):
-    wall_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None
-
-
-class _Clock(Struct, frozen=True):
-    starting: _Reading
-    stopped: _Reading
-
-
-class _File(RecordedEnvironment, frozen=True):
-    window: _Window
-    clock: _Clock
+class _File(Struct, frozen=True):
+    window: RecordedWindow
+    clock: RecordedClock
     placement: RecordedPlacement
     graphs: GraphValues
     load: RecordedLoad
@@ -345,19 +343,13 @@ def read_sidecar(trace: Location) -> Sidecar | None:
 
 def _sidecar(content: object) -> Sidecar:
     wrong: list[str] = []
-    file = read_as(_File, content, wrong)
+    environment, file = read_as(RecordedEnvironment, content, wrong), read_as(_File, content, wrong)
     python = python_samples(file.python, wrong, "python")
     threads = thread_times(file.threads, wrong, "threads")
     return Sidecar(
-        edge_steps=frozenset(file.window.edge_steps),
-        cut_steps=frozenset(file.window.cut_steps),
-        steps_per_call=file.window.steps_per_call,
-        evaluations=file.window.evaluations,
-        started_ns=file.clock.starting.wall_ns,
-        stopped_ns=file.clock.stopped.wall_ns,
-        environment=RecordedEnvironment(
-            **{name: getattr(file, name) for name in RecordedEnvironment.__struct_fields__}
-        ),
+        window=file.window,
+        clock=file.clock,
+        environment=environment,
         placement=file.placement,
         graphs=file.graphs,
         load=file.load,

@@ -18,7 +18,7 @@ the ends in a usual capture. So the drift is measured and reported; the offset h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -56,40 +56,31 @@ _COMMON_END: Final = (
 _NO_END: Final = np.iinfo(np.int64).min
 
 
-class AlignedClocks(Struct, frozen=True, eq=False):
-    """The hosts with their times since the origin of the run.
+def align(hosts: Sequence[Host]) -> tuple[Host, ...]:
+    """The hosts with their times since the origin of the run, by `profile_start_time`.
 
-    `offset_ps`: int64 `[hosts]`, to be added to the times of each. `problems`: hosts whose clock could not be aligned.
+    A host without it, or whose profile starts more than `MAX_PS` after that of another one, keeps its own start as origin.
     """
-
-    hosts: tuple[Host, ...]
-    offset_ps: Int64Array
-    problems: tuple[Problem, ...]
-
-
-def align(hosts: Sequence[Host]) -> AlignedClocks:
-    """Align hosts by `profile_start_time`; a host without it keeps its own start as origin."""
     starts = [host.profile_start_ns for host in hosts if host.profile_start_ns is not None]
     origin = min(starts, default=0)
-    aligned, offsets, problems = [], [], []
+    aligned = []
     for host in hosts:
-        offset = 0
-        method = "none" if host.profile_start_ns is None else "profile_start"
-        if host.profile_start_ns is not None:
-            offset = (host.profile_start_ns - origin) * PS_PER_NS
-        elif len(hosts) > 1:
-            problems.append(Problem("unaligned-clock", "no profile start recorded", host.name))
-        if offset > MAX_PS:
-            text = (
-                f"the profile starts more than {MAX_HOURS} hours after that of another host; "
-                "clocks not aligned"
-            )
-            problems.append(Problem("unaligned-clock", text, host.name))
-            offset, method = 0, "none"
-        offsets.append(offset)
+        start_ns = origin if host.profile_start_ns is None else host.profile_start_ns
+        offset = (start_ns - origin) * PS_PER_NS
+        method = "none" if host.profile_start_ns is None or offset > MAX_PS else "profile_start"
+        offset = offset if offset <= MAX_PS else 0
         clock = HostClock(method) if len(hosts) > 1 else None
         aligned.append(replace(host, start_ps=offset, stop_ps=_stop_ps(host, offset), clock=clock))
-    return AlignedClocks(tuple(aligned), np.array(offsets, dtype=np.int64), tuple(problems))
+    return tuple(aligned)
+
+
+def unaligned_clocks(hosts: Sequence[Host]) -> Iterator[Problem]:
+    """The hosts whose clocks neither the starts of profiles nor collectives align."""
+    for host in hosts:
+        if host.clock is not None and host.clock.method == "none":
+            far = f"the profile starts more than {MAX_HOURS} hours after that of another host; clocks not aligned"
+            text = "no profile start recorded" if host.profile_start_ns is None else far
+            yield Problem("unaligned-clock", text, host.name)
 
 
 def _stop_ps(host: Host, offset: int) -> int | None:
@@ -167,16 +158,6 @@ def on_one_clock(
     shift_ps = _shifts(recording.hosts, clocks)
     return _shifted_recording(recording, clocks, shift_ps), tuple(
         shifted_steps(host_steps, int(shift_ps[host_steps.host])) for host_steps in steps_by_host
-    )
-
-
-def without_solved(problems: Sequence[Problem], hosts: Sequence[Host]) -> tuple[Problem, ...]:
-    """The problems without those of clocks that collectives have aligned since."""
-    aligned = {host.name for host in hosts if host.clock and host.clock.method == "collectives"}
-    return tuple(
-        problem
-        for problem in problems
-        if problem.code != "unaligned-clock" or problem.host not in aligned
     )
 
 
@@ -272,17 +253,17 @@ def _shifted_recording(
     return replace(
         recording,
         hosts=tuple(
-            _shifted_host(host, clock, int(shift))
-            for host, clock, shift in zip(recording.hosts, clocks, shift_ps, strict=True)
+            replace(
+                host,
+                start_ps=host.start_ps + shift,
+                stop_ps=None if host.stop_ps is None else host.stop_ps + shift,
+                clock=clock,
+            )
+            for host, clock, shift in zip(recording.hosts, clocks, shift_ps.tolist(), strict=True)
         ),
         host_columns=host,
         device_columns=device,
     )
-
-
-def _shifted_host(host: Host, clock: HostClock, shift_ps: int) -> Host:
-    stop = None if host.stop_ps is None else host.stop_ps + shift_ps
-    return replace(host, start_ps=host.start_ps + shift_ps, stop_ps=stop, clock=clock)
 
 
 def shifted_steps(host_steps: HostSteps, shift_ps: int) -> HostSteps:

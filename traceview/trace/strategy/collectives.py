@@ -246,8 +246,8 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
     # An op that begins after the end of a collective did not hand it over, whatever its keys say.
     start[handed_over] = np.where(arrival_ps <= end[handed_over], arrival_ps, start[handed_over])
     step, _ = step_numbers_at(steps_by_host, host, start)
-    exchanges = _exchanges(recording, rows)
-    label, group, by_keys = _labels(recording, rows, calls, exchanges.members)
+    size, members = _exchanges(recording, rows)
+    label, group, by_keys = _labels(recording, rows, calls, members)
     collective = _matched(label, columns.device[rows].astype(np.int64), start, end, step)
     order = np.lexsort((columns.device[rows], collective))
     op = np.where(
@@ -260,7 +260,7 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
         start_ps=start[order],
         duration_ps=(end - start)[order],
         step=step[order],
-        bytes=np.where(calls.bytes == UNKNOWN_BYTES, exchanges.bytes, calls.bytes)[order],
+        bytes=np.where(calls.bytes == UNKNOWN_BYTES, size, calls.bytes)[order],
         name=columns.name[rows][order],
         op=op[order].astype(np.int32),
         kind=_kinds(recording, rows, calls, op)[order],
@@ -277,22 +277,15 @@ def _spreads(recording: Recording) -> Int64Array:
     return np.array([(clock and clock.residual_ps) or 0 for clock in clocks], dtype=np.int64)
 
 
-class _Exchanges(Struct, frozen=True, eq=False):
-    """What XLA programs say of collectives, by event.
+def _exchanges(recording: Recording, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """What XLA programs say of collectives, by event: bytes, `UNKNOWN_BYTES` where not known; equal numbers for the same devices.
 
-    `bytes`: int64, `UNKNOWN_BYTES` where not known; `members`: int64, equal for the same devices, `NONE` for all.
+    The number is `NONE` for all devices. Programs number devices as they are numbered on their host; those of several hosts are
+    not told apart.
     """
-
-    bytes: Int64Array
-    members: Int64Array
-
-
-def _exchanges(recording: Recording, rows: Int64Array) -> _Exchanges:
-    """Programs number devices as they are numbered on their host; those of several hosts are not told apart."""
     columns = recording.device_columns
-    result = _Exchanges(
-        np.full(rows.size, UNKNOWN_BYTES, dtype=np.int64), np.full(rows.size, NONE, dtype=np.int64)
-    )
+    size = np.full(rows.size, UNKNOWN_BYTES, dtype=np.int64)
+    number = np.full(rows.size, NONE, dtype=np.int64)
     alone = {hosts[0] for hosts in step_groups(recording.hosts) if len(hosts) == 1}
     on_host = Counter(device.host for device in recording.device_list)
     number_of: dict[frozenset[int], int] = {}
@@ -304,15 +297,15 @@ def _exchanges(recording: Recording, rows: Int64Array) -> _Exchanges:
         if exchange is None:
             continue
         if exchange.bytes is not None:
-            result.bytes[at] = exchange.bytes
+            size[at] = exchange.bytes
         device = recording.device_list[device_of[group[0]]]
         members = next(
             (frozenset(each) for each in exchange.groups if device.ordinal in each), None
         )
         if members is None or device.host not in alone or len(members) == on_host[device.host]:
             continue
-        result.members[at] = number_of.setdefault(members, len(number_of))
-    return result
+        number[at] = number_of.setdefault(members, len(number_of))
+    return size, number
 
 
 def _labels(

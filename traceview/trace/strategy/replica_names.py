@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.device.op_names import (
+    KEPT_NAMES,
     LONGEST_NAME,
     OPTIMIZER_SCOPE,
     Phase,
@@ -25,7 +26,6 @@ from traceview.xplane.planes import ActivityClass
 
 _REPLICA: Final = re.compile(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
 _UPDATE: Final = re.compile(rb"(?:^|/)update_(\d{1,4})(?:_\d+)?(?=/|:|$)")
-_UNREAD: Final = -2
 _REPLICA_SCOPE: Final = re.compile(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
 
 
@@ -34,8 +34,6 @@ class ReplicaNames:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._replica: dict[int, Int64Array] = {}
-        """By the highest replica of a host the replica of each name, `_UNREAD` before it is asked for."""
 
     @cached_property
     def least_counts(self) -> dict[int, int]:
@@ -70,45 +68,35 @@ class ReplicaNames:
     def _replicas_of(self, names: Int64Array, device: int) -> Int64Array:
         """The replica that each of some names of ops on a device contains, `NONE` without one."""
         highest = int(self._highest[self._recording.device_list[device].host])
-        if highest not in self._replica:
-            known = np.full(len(self._recording.names) + 1, _UNREAD, dtype=np.int64)
-            known[NONE] = NONE
-            self._replica[highest] = known
-        known = self._replica[highest]
-        for name in names[known[names] == _UNREAD].tolist():
-            replica = self._read_replica(name, highest)
-            known[name] = NONE if replica is None else replica
-        return known[names]
-
-    def _read_replica(self, name: int, highest: int) -> int | None:
-        path, type_ = split_op_name(self._recording.names[name][:LONGEST_NAME])
-        # An optimizer names an op after the device of the variable; other ops are named after the replica that asks.
-        if uses_variable(type_) and not OPTIMIZER_SCOPE.search(path):
-            return None
-        return replica_in(path, highest)
+        texts = (b"" if name == NONE else self._recording.names[name] for name in names.tolist())
+        return np.array([_replica_of_op(text, highest) for text in texts], dtype=np.int64)
 
     @cached_property
     def _highest(self) -> Int64Array:
         """The highest replica in the names of each host, over the events of the host and of its devices."""
         recording = self._recording
         columns, events = recording.device_columns, recording.host_columns
-        return highest_replicas(
-            recording.names,
-            [
-                unique_ids(
-                    np.concatenate(
-                        (
-                            unique_ids(events.name[events.rows_of_host(host)]),
-                            *(
-                                unique_ids(columns.op[columns.rows_of(device)])
-                                for device in devices
-                            ),
-                        )
-                    )
+        used = [
+            np.concatenate(
+                (
+                    unique_ids(events.name[events.rows_of_host(host)]),
+                    *(unique_ids(columns.op[columns.rows_of(device)]) for device in devices),
                 )
-                for host, devices in enumerate(recording.devices_of_host)
-            ],
-        )
+            )
+            for host, devices in enumerate(recording.devices_of_host)
+        ]
+        return highest_replicas(recording.names, used)
+
+
+@lru_cache(KEPT_NAMES)
+def _replica_of_op(text: bytes, highest: int) -> int:
+    """The replica that the recorded text of an op contains, `NONE` without one."""
+    path, type_ = split_op_name(text[:LONGEST_NAME])
+    # An optimizer names an op after the device of the variable; other ops are named after the replica that asks.
+    if uses_variable(type_) and not OPTIMIZER_SCOPE.search(path):
+        return NONE
+    replica = replica_in(path, highest)
+    return NONE if replica is None else replica
 
 
 def highest_replicas(names: Names, of_hosts: Sequence[Int64Array]) -> Int64Array:

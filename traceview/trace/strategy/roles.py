@@ -61,8 +61,7 @@ def part_in_training(host: Host) -> str:
 def step_groups(hosts: Sequence[Host]) -> tuple[tuple[int, ...], ...]:
     """The hosts (by index) in groups that make their steps together; a host that works alone is its own group."""
     names = [None if role is None else role.name for role in map(role_of, hosts)]
-    sizes = [host.sidecar.environment.cluster.sizes or {} for host in hosts if host.sidecar]
-    if _SERVER in names or any(_SERVER in size for size in sizes):
+    if _SERVER in names or _SERVER in _sizes(hosts):
         return tuple((index,) for index in range(len(hosts)))
     together = tuple(index for index, name in enumerate(names) if name != _OUTSIDE)
     alone = tuple((index,) for index, name in enumerate(names) if name == _OUTSIDE)
@@ -74,10 +73,9 @@ def missing_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
 
     The sidecars hold the sizes of the cluster; empty if none does.
     """
-    absent = unrecorded_tasks(hosts)
     if _SERVER in _sizes(hosts):
         return ()
-    return tuple(role for role in absent if role.name != _OUTSIDE)
+    return tuple(role for role in unrecorded_tasks(hosts) if role.name != _OUTSIDE)
 
 
 def unrecorded_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:

@@ -288,7 +288,7 @@ def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
     """Mark the steps that statistics leave out, with the reason, and drop those of the edges."""
     host = recording.hosts[0]
     sidecar = host.sidecar if host_steps.method == "marker" else None
-    edges, cuts = (sidecar.edge_steps, sidecar.cut_steps) if sidecar else (frozenset(), frozenset())
+    edges, cuts = (sidecar.window.edge_steps, sidecar.window.cut_steps) if sidecar else ((), ())
     # The capture records a step on either side of the requested ones, so that those are complete.
     steps = [step for step in host_steps.steps if step.recorded_number not in edges]
     # Buffers fill up: events are missing from the last recorded device event on.
