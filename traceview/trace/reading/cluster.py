@@ -1,20 +1,23 @@
 """Reads hosts on the workers of a Dask cluster.
 
-The paths or addresses of the files have to be readable where the workers are. A file whose worker dies is read by another;
-`WorkerError` says what a cluster lacks, within ten seconds.
+The paths or addresses of the files have to be readable where the workers are. A file whose worker dies, or has none or
+another one there, is read by another; `WorkerError` says what a cluster lacks, within ten seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from threading import Event, Thread
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from traceview.base.errors import UsageError, WorkerError
 from traceview.base.location import Location
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 5.0
 """A scheduler that is there answers sooner, and a nanny has restarted a worker by then."""
+SILENCE_SECONDS: Final = 7.0
+"""A worker that lives reports to its scheduler every second; one of a thousand every five seconds."""
 _LOOK_SECONDS: Final = 1.0
+_CLOSING_SECONDS: Final = 1.0
 
 _Answer = TypeVar("_Answer")
 
@@ -46,140 +52,258 @@ class Cluster:
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         """Read files, salvaging or not, and give each with its number among them, in any order. Raises `WorkerError`."""
-        with _quiet():
-            return iter(asyncio.run(self._read(paths, salvage)))
-
-    async def _read(self, paths: Sequence[Location], salvage: bool) -> list[tuple[int, HostFile]]:
-        async with _connected(self._address) as client:
-            await _check_versions(client)
-            reading = _Reading(client)
-            number_of = {reading.begun(path, salvage): place for place, path in enumerate(paths)}
-            files = []
-            for count in range(len(paths)):
-                with stage("reading files", f"{count + 1} of {len(paths)}"):
-                    future = await reading.next_of(number_of)
-                    number = number_of.pop(future)
-                    files.append((number, await reading.file(future, paths[number])))
-            return files
+        with _connected(self._address) as connection:
+            _check_versions(connection)
+            yield from _Reading(connection, paths, salvage).files()
 
 
 class _Reading:
     """The reading of files by the workers of a cluster."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, connection: _Connection, paths: Sequence[Location], salvage: bool) -> None:
+        self._connection = connection
+        self._paths = paths
+        self._salvage = salvage
+        self._tried: dict[int, set[str]] = {number: set() for number in range(len(paths))}
+        self._chosen: dict[int, set[str]] = {}
+        self._looked_at = monotonic()
         self._lacking_since: float | None = None
 
-    def begun(self, path: Location, salvage: bool) -> Future:
-        """The reading of a file, by any worker."""
-        whole = path.absolute() if isinstance(path, Path) else path
-        return self._client.submit(read_same, whole, sizes_of(whole), salvage=salvage, pure=False)
+    def files(self) -> Iterator[tuple[int, HostFile]]:
+        futures = {self._submitted(number): number for number in range(len(self._paths))}
+        while futures:
+            again: dict[Future, int] = {}
+            for future, number in self._done(futures):
+                file = self._result(future, self._paths[number])
+                if file is None or (file.failure and file.failure.is_missing):
+                    self._tried[number] |= self._holders(future)
+                    self._chosen[number] = self._others(number)
+                    again[self._submitted(number)] = number
+                    continue
+                future.release()
+                self._chosen.pop(number, None)
+                yield number, file
+            futures = again
 
-    async def next_of(self, futures: Iterable[Future]) -> Future:
-        """The next of some futures that has ended."""
-        from distributed import wait
+    def _submitted(self, number: int) -> Future:
+        """The reading of a file, by any worker or by one of those that were chosen for it."""
+        chosen = (
+            {"workers": sorted(self._chosen[number]), "allow_other_workers": False}
+            if number in self._chosen
+            else {}
+        )
+        path = _absolute(self._paths[number])
+        sizes = sizes_of(path)
 
-        ended = await self._watched(wait(list(futures), return_when="FIRST_COMPLETED"))
-        return next(iter(ended.done))
+        async def submitted(client: Client) -> Future:
+            return client.submit(
+                read_same, path, sizes, salvage=self._salvage, pure=False, **chosen
+            )
 
-    async def file(self, future: Future, path: Location) -> HostFile:
-        """What was read of a file."""
+        return self._connection.asked(submitted)
+
+    def _others(self, number: int) -> set[str]:
+        """The workers that have not looked for a file that those which did have not got."""
+        others = set(self._watched(lambda client: client.nthreads())) - self._tried[number]
+        if not others:
+            raise WorkerError(
+                f"{self._paths[number]}: no worker of the cluster has it, as it is here",
+                hint="the path has to lead to the same file on every machine of the cluster",
+            )
+        return others
+
+    def _holders(self, future: Future) -> set[str]:
+        """The workers that have the result of a future."""
+        holders = self._watched(lambda client: client.who_has([future]))
+        return {address for held in holders.values() for address in held}
+
+    def _result(self, future: Future, path: Location) -> HostFile | None:
         from distributed import KilledWorker
 
         try:
-            file: HostFile | None = await self._watched(future.result())
+            # An error is here already, and may be of any kind.
+            is_here = future.status == "error"
+            got = self._connection.begun(lambda _: future.result())
+            file: HostFile | None = got.result() if is_here else self._ended(got)
         except KilledWorker as error:
             raise WorkerError(
                 f"{path}: workers that read it died again and again, the last at {error.last_worker.address}",
                 hint="the memory of a worker may not suffice",
             ) from None
-        if file is None or (file.failure and file.failure.is_missing):
-            raise WorkerError(
-                f"{path}: a worker of the cluster does not have it, as it is here",
-                hint="the path has to lead to the same file on every machine of the cluster",
-            )
-        future.release()
         return file
 
-    async def _watched(self, answer: Awaitable[_Answer]) -> _Answer:
-        """What is awaited, however long it takes. Raises `WorkerError` once the cluster has had no workers for a while."""
-        task = asyncio.ensure_future(answer)
-        try:
-            while not (await asyncio.wait({task}, timeout=_LOOK_SECONDS))[0]:
-                await self._look()
-            return task.result()
-        finally:
-            task.cancel()
+    def _watched(self, action: Callable[[Client], Awaitable[_Answer]]) -> _Answer:
+        """What an action gives that may take long. Raises `WorkerError` if the cluster stops answering meanwhile."""
+        return self._ended(self._connection.begun(action))
 
-    async def _look(self) -> None:
-        if await _soon(self._client.nthreads()):
+    def _ended(self, answer: concurrent.futures.Future[_Answer]) -> _Answer:
+        while not answer.done():
+            with suppress(concurrent.futures.TimeoutError):
+                answer.exception(_LOOK_SECONDS)
+            if not answer.done():
+                self._look()
+        return self._connection.ended(answer, 0)
+
+    def _look(self) -> None:
+        """Raise `WorkerError` if the scheduler or a worker that is needed is gone, or has no successor."""
+        if monotonic() - self._looked_at < _LOOK_SECONDS:
+            return
+        workers = _answering(self._connection)
+        self._looked_at = monotonic()
+        alone = [number for number, chosen in self._chosen.items() if not chosen & workers]
+        if workers and not alone:
             self._lacking_since = None
             return
-        self._lacking_since = self._lacking_since or monotonic()
-        if monotonic() - self._lacking_since > PATIENCE_SECONDS:
+        self._lacking_since = self._lacking_since or self._looked_at
+        if self._looked_at - self._lacking_since > PATIENCE_SECONDS:
+            of_file = f" that may have {self._paths[alone[0]]}" if workers else ""
             raise WorkerError(
-                "the cluster has no workers any more",
+                f"the cluster has no workers any more{of_file}",
                 hint="the memory of a worker may not suffice for its files",
             )
 
+    def _done(self, futures: dict[Future, int]) -> Iterator[tuple[Future, int]]:
+        """The futures as they end, with their numbers."""
+        done = self._as_done(futures)
+        for count in range(len(futures)):
+            with stage("reading files", f"{count + 1} of {len(futures) + count}"):
+                future = next(done)
+            yield future, futures.pop(future)
 
-async def _soon(answer: Awaitable[_Answer]) -> _Answer:
-    """What the scheduler or a worker answers; raises `TimeoutError` if it takes too long.
+    def _as_done(self, futures: Iterable[Future]) -> Iterator[Future]:
+        """The futures as they end. Raises `WorkerError` if what they need is gone."""
+        from distributed import CancelledError
 
-    `asyncio.wait_for` may swallow that it is interrupted (Python 3.11).
+        pending = set(futures)
+        while pending:
+            try:
+                ended = self._connection.begun(partial(_ended_of, pending)).result()
+            except (CancelledError, OSError):
+                raise self._connection.lost() from None
+            pending -= ended
+            yield from ended
+            # Also while others go on: what a stopped worker has in work would be waited for at the end.
+            self._look()
+
+
+class _Connection:
+    """A client of the scheduler at `address`, in an event loop on a thread of its own.
+
+    A client that Dask gives its own loop stays, with that loop, if its scheduler does not answer, and closes whenever
+    Python collects it.
     """
-    task = asyncio.ensure_future(answer)
-    try:
-        if (await asyncio.wait({task}, timeout=PATIENCE_SECONDS + _LOOK_SECONDS))[0]:
-            return task.result()
-        raise asyncio.TimeoutError
-    finally:
-        task.cancel()
 
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client: Client | None = None
+        self._has_begun = Event()
+        Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
+        self._has_begun.wait()
 
-@asynccontextmanager
-async def _connected(address: str) -> AsyncIterator[Client]:
-    """A client of the scheduler at `address`. Raises `WorkerError` if it does not answer, or goes away meanwhile."""
-    from distributed import CancelledError, Client
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._has_closed = asyncio.Event()
+        self._has_begun.set()
+        await self._has_closed.wait()
 
-    client = Client(address, timeout=PATIENCE_SECONDS, asynchronous=True)
-    try:
-        # A scheduler that has stopped still takes connections.
-        await _soon(_opened(client, address))
-        yield client
-    except asyncio.TimeoutError:
-        raise WorkerError(f"--workers {address}: the scheduler does not answer") from None
-    except (CancelledError, OSError):
-        raise WorkerError(f"--workers {address}: the scheduler has gone away") from None
-    finally:
+    def open(self) -> None:
+        """Raises `WorkerError` if no scheduler answers."""
+        try:
+            # A scheduler that has stopped still takes connections.
+            opened = asyncio.run_coroutine_threadsafe(self._opened(), self._loop)
+            opened.result(PATIENCE_SECONDS + _LOOK_SECONDS)
+        except concurrent.futures.TimeoutError:
+            raise WorkerError(f"--workers {self._address}: the scheduler does not answer") from None
+        except (OSError, ValueError, TypeError) as error:
+            reason = next(iter(str(error).strip().splitlines()), "")
+            raise WorkerError(
+                f"--workers {self._address}: no scheduler answers there{reason and ': '}{reason}",
+                hint="`dask scheduler` prints its address when it starts",
+            ) from None
+
+    async def _opened(self) -> None:
+        from distributed import Client
+
+        self._client = Client(self._address, timeout=PATIENCE_SECONDS, asynchronous=True)
+        await self._client
+
+    def close(self) -> None:
+        """Close the client, if its scheduler lets it, and end the thread."""
         with suppress(Exception):
-            await asyncio.wait({asyncio.ensure_future(client.close())}, timeout=_LOOK_SECONDS)
+            self.asked(lambda client: client.close(), _CLOSING_SECONDS)
+        self._loop.call_soon_threadsafe(self._has_closed.set)
 
+    def begun(
+        self, action: Callable[[Client], Awaitable[_Answer]]
+    ) -> concurrent.futures.Future[_Answer]:
+        """What an action of the client will give."""
 
-async def _opened(client: Client, address: str) -> None:
-    try:
-        await client
-    except (OSError, ValueError, TypeError) as error:
-        reason = next(iter(str(error).strip().splitlines()), "")
-        raise WorkerError(
-            f"--workers {address}: no scheduler answers there{reason and ': '}{reason}",
-            hint="`dask scheduler` prints its address when it starts",
-        ) from None
+        async def answer() -> _Answer:
+            assert self._client
+            return await action(self._client)
+
+        return asyncio.run_coroutine_threadsafe(answer(), self._loop)
+
+    def ended(self, answer: concurrent.futures.Future[_Answer], seconds: float) -> _Answer:
+        """What an action gives; raises `WorkerError` if it has not ended by then, or has lost the scheduler."""
+        from distributed import CancelledError
+
+        try:
+            return answer.result(seconds)
+        except concurrent.futures.TimeoutError:
+            raise WorkerError(f"--workers {self._address}: the scheduler does not answer") from None
+        except (CancelledError, OSError):
+            raise self.lost() from None
+
+    def asked(
+        self, action: Callable[[Client], Awaitable[_Answer]], seconds: float | None = None
+    ) -> _Answer:
+        """What an action gives within so many seconds, `PATIENCE_SECONDS` if none are given. Raises `WorkerError`."""
+        return self.ended(self.begun(action), PATIENCE_SECONDS if seconds is None else seconds)
+
+    def lost(self) -> WorkerError:
+        """The scheduler was there, and is not any more."""
+        return WorkerError(f"--workers {self._address}: the scheduler has gone away")
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """What Dask logs and warns of is not shown."""
+def _connected(address: str) -> Iterator[_Connection]:
+    """A connection to the scheduler at `address`; what Dask logs and warns of is not shown."""
     from distributed.versions import VersionMismatchWarning
 
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    connection = _Connection(address)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)
-            yield
+            connection.open()
+        yield connection
     finally:
+        connection.close()
         logging.disable(disabled)
+
+
+def silent_workers(dask_scheduler: Any) -> dict[str, float]:
+    """The seconds since each worker reported that works or keeps results; called on the machine of the scheduler."""
+    now = time()
+    return {
+        address: now - worker.last_seen
+        for address, worker in dask_scheduler.workers.items()
+        if worker.processing or worker.has_what
+    }
+
+
+def _answering(connection: _Connection) -> set[str]:
+    """The workers. Raises `WorkerError` if the scheduler, or a worker that is needed, does not answer."""
+    silent = connection.asked(lambda client: client.run_on_scheduler(silent_workers))
+    for worker, seconds in sorted(silent.items()):
+        if seconds > SILENCE_SECONDS:
+            raise WorkerError(
+                f"the worker {worker} has not answered for {seconds:.0f} s",
+                hint="it has stopped, or its machine cannot be reached any more",
+            )
+    return set(connection.asked(lambda client: client.nthreads()))
 
 
 def version_here() -> str:
@@ -187,31 +311,51 @@ def version_here() -> str:
     return VERSION
 
 
-async def _check_versions(client: Client) -> None:
+def _check_versions(connection: _Connection) -> None:
     """Raise `WorkerError` if there is no worker, or any part of the cluster runs another traceview than this process."""
-    workers = await _soon(client.nthreads())
-    if not workers:
-        raise WorkerError(
-            "the cluster has no workers", hint="`dask worker ADDRESS` starts one, on any machine"
-        )
     try:
-        found = await _soon(client.run(version_here, on_error="return"))
-    except asyncio.TimeoutError:
+        found: dict[str, object] = connection.asked(
+            lambda client: client.run(version_here, on_error="return")
+        )
+    except WorkerError:
+        connection.asked(lambda client: client.nthreads(), _CLOSING_SECONDS)
         raise WorkerError(
             "a worker of the cluster does not answer", hint="the page of the scheduler shows which"
         ) from None
-    versions = {f"the worker {address}": version for address, version in sorted(found.items())}
+    if not found:
+        raise WorkerError(
+            "the cluster has no workers", hint="`dask worker ADDRESS` starts one, on any machine"
+        )
+    places = [(f"the worker {address}", version) for address, version in sorted(found.items())]
     try:
-        versions["the scheduler"] = await _soon(client.run_on_scheduler(version_here))
+        places.append(
+            (
+                "the scheduler",
+                connection.asked(lambda client: client.run_on_scheduler(version_here)),
+            )
+        )
     except ImportError as error:
-        versions["the scheduler"] = error
-    for place, version in versions.items():
+        places.append(("the scheduler", error))
+    for place, version in places:
         if version != VERSION:
             other = version if isinstance(version, str) else "not installed, or another version"
             raise WorkerError(
                 f"{place}: its traceview is {other}; here it is {VERSION}",
                 hint="install the same version on all machines of the cluster",
             )
+
+
+async def _ended_of(futures: set[Future], _client: Client) -> set[Future]:
+    """The futures that have ended, within `_LOOK_SECONDS` if none has yet."""
+    from distributed import TimeoutError as LateError
+    from distributed import wait
+
+    with suppress(LateError):
+        ended: set[Future] = (
+            await wait(futures, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED")
+        ).done
+        return ended
+    return set()
 
 
 def sizes_of(path: Location) -> tuple[int, int] | None:
@@ -232,3 +376,8 @@ def _bytes_of(path: Location) -> int:
 def read_same(path: Location, sizes: tuple[int, int] | None, *, salvage: bool) -> HostFile | None:
     """Read a file, on the machine of a worker; None if its files are others than where they were chosen."""
     return read_host(path, salvage=salvage) if sizes_of(path) == sizes else None
+
+
+def _absolute(path: Location) -> Location:
+    """The same place for a process in another folder."""
+    return path.absolute() if isinstance(path, Path) else path
