@@ -6,6 +6,7 @@ import hashlib
 import os
 from functools import partial
 from pathlib import Path
+from random import Random
 from threading import Barrier, Thread, get_ident
 from typing import Any
 
@@ -17,6 +18,7 @@ from traceview.base.errors import TraceFormatError
 from traceview.trace.reading.part import read_host
 from traceview.xplane import read
 from traceview.xplane.read import make_calls, read_file
+from traceview.xplane.source import partly_read
 
 
 @pytest.mark.parametrize("can_start", [0, 1, 3])
@@ -90,3 +92,15 @@ def test_a_file_that_becomes_shorter_behind_the_reader(
     monkeypatch.setattr(read._Reader, "planes", cut)
     with pytest.raises(TraceFormatError, match="the file became shorter while it was read"):
         read_file(path, with_digest=True)
+
+
+def test_parts_of_a_file_are_those_of_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.xplane.pb"
+    content = wire.content(1, os.urandom(3 << 16))
+    path.write_bytes(content)
+    choice = Random(1)
+    with partly_read(path) as data:
+        for most in (9, 1 << 16, 1 << 17) * 20:
+            begin = choice.randrange(len(content))
+            end = min(begin + choice.randrange(most), len(content))
+            assert data[begin:end] == content[begin:end]

@@ -139,6 +139,9 @@ def test_what_draws_random_numbers_or_is_not_known_is_no_constant() -> None:
     callback = module.add("callback", "custom-call", one)
     module.computation().instructions[-1].custom_call_has_side_effect = True
     module.add("of_callback", "add", callback)
+    module.add("inner_callback", "custom-call", computation=7)
+    module.last(7).custom_call_has_side_effect = True
+    module.add("calls_callback", "fusion", one, calls=(7,))
     assert constants(module) == set()
 
 

@@ -93,6 +93,8 @@ def test_sums_and_what_is_live_at_the_peak(by_name: bool) -> None:
         ),
     )  # fmt: skip
     assert read.whole_bytes == 1508
+    sizes = read_buffers(written(by_name=by_name).program(), with_live=False)
+    assert (sizes.temporary_bytes, sizes.peak_bytes, sizes.live) == (600, 600, ())
 
 
 def test_memory_that_is_shared_is_live_until_all_free_it() -> None:
