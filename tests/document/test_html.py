@@ -17,7 +17,6 @@ from msgspec import structs
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
 from tests.html_page import Element, parsed
-from traceview.document.figures import StepBar, StepTimes
 from traceview.document.html.parts import LONGEST_NAME
 from traceview.document.html.printer import (
     MOST_BYTES,
@@ -30,7 +29,7 @@ from traceview.document.html.printer import (
     script,
 )
 from traceview.document.model import Document, Section, Span, column, table
-from traceview.document.vocabulary import COLOURS, STATES, STEP_KINDS
+from traceview.document.vocabulary import COLOURS
 
 MS = 10**9
 
@@ -102,21 +101,6 @@ def test_only_the_scripts_of_the_page_may_run(document: Document) -> None:
     ]
     assert digests == rules["script-src"].split(" ")
     assert len(scripts) == (3 if document.sections[2].id == "devices" else 2)
-
-
-def test_of_many_steps_a_bar_is_the_longest_of_a_few() -> None:
-    step, cause = STEP_KINDS["train"], STATES["input"]
-    bars = tuple(StepBar(number, 24 * MS, step, 0, None, None) for number in range(301))
-    slow = StepBar(7, 30 * MS, step, 6 * MS, cause, None)
-    times = StepTimes((*bars[:7], slow, *bars[8:]), 24 * MS, "")
-    document = full_document()
-    summary = structs.replace(document.summary, step_times=times)
-    chart = page_of(structs.replace(document, summary=summary)).one("section", id="summary")
-    titles = [title.text for title in chart.all("title")]
-    assert len(titles) == 151
-    assert titles[3] == (
-        "2 steps, 6 to 7; longest: step 7: 30.0 ms, 6.00 ms more than the median, most of it input"
-    )
 
 
 def test_spans_need_a_timeline() -> None:

@@ -240,25 +240,31 @@ def _svg(parts: Iterator[str], height: float, label: str, role: str = "img") -> 
 
 
 def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
-    """A bar per step; of many a bar per few steps, that of the longest."""
+    """A bar per step; of many, a bar per few steps in which slow ones take the width of their share."""
     size = -(-len(figure.bars) // MOST_BARS)
     groups = [figure.bars[place : place + size] for place in range(0, len(figure.bars), size)]
     most = max([figure.median_ps, *(bar.duration_ps for bar in figure.bars)])
     bottom, scale = _TOP + _HEIGHT, _HEIGHT / max(most, 1)
     each = min((WIDTH - _LEFT - 8) / max(len(groups), 1), 90.0)
-    width = max(each - (2 if each > 5 else 0.4), 0.8)
     digits = max(len(str(bar.number)) for bar in figure.bars)
     every = max(1, -(-int(_DIGIT * digits + 6) // int(max(each, 1))))
-    longest = [max(group, key=lambda bar: bar.duration_ps) for group in groups]
-    slow_count = sum(bar.excess_ps > 0 for bar in longest)
+    slow_count = sum(any(bar.excess_ps for bar in group) for group in groups)
     has_marks = slow_count <= max(len(groups) * _MARKED_RATIO, 1)
-    for place, (group, bar) in enumerate(zip(groups, longest, strict=True)):
-        x = _LEFT + each * place
-        drawn = "".join(_bar(bar, _title(group, bar), x, width, bottom, scale))
-        yield link(bar.span, drawn)
-        if bar.excess_ps and has_marks and width < _LABEL_FROM:
-            top = bottom - bar.duration_ps * scale
-            yield f'<path class="slow" d="M{x + width / 2 - 4:.1f} {top - 9:.1f}h8l-4 6z"/>'
+    for place, group in enumerate(groups):
+        x, width = _LEFT + each * place, max(each - (2 if each > 5 else 0.4), 0.8)
+        slow = [bar for bar in group if bar.excess_ps]
+        usual = [bar for bar in group if not bar.excess_ps]
+        of_usual = width * len(usual) / len(group)
+        if usual:
+            yield link(usual[0].span, "".join(_bar(usual, x, of_usual, bottom, scale)))
+        if slow:
+            longest = max(slow, key=lambda bar: bar.duration_ps)
+            drawn = "".join(_bar(slow, x + of_usual, width - of_usual, bottom, scale))
+            yield link(longest.span, drawn)
+            top = bottom - longest.duration_ps * scale
+            if has_marks and width < _LABEL_FROM:
+                middle = x + of_usual + (width - of_usual) / 2
+                yield f'<path class="slow" d="M{middle - 4:.1f} {top - 9:.1f}h8l-4 6z"/>'
         if place % every == 0:
             yield _text(x + width / 2, bottom + 13, str(group[0].number), "middle soft")
     line, right = bottom - figure.median_ps * scale, _LEFT + each * len(groups)
@@ -268,35 +274,42 @@ def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
     yield _text(_LEFT - 8, line + 9, numbers.time(figure.median_ps), "end soft")
     yield _text(_LEFT - 8, bottom + 13, "step", "end soft")
     if size > 1:
-        yield _text(_LEFT, bottom + 29, f"A bar is the longest of {size} steps.", "soft")
+        words = f"A bar is {size} steps. Slow steps among them take the part of its width that is their share."
+        yield _text(_LEFT, bottom + 29, words, "soft")
 
 
 def _bar(
-    bar: StepBar, title: str, x: float, width: float, bottom: float, scale: float
+    bars: Sequence[StepBar], x: float, width: float, bottom: float, scale: float
 ) -> Iterator[str]:
-    """A step; of a slow one what it takes longer stands out."""
-    height, excess = bar.duration_ps * scale, bar.excess_ps * scale
-    yield f"<g><title>{saxutils.escape(title)}</title>"
-    yield _rectangle(x, bottom - height + excess, width, height - excess, bar.look)
+    """Steps that are all slow or none is, as high as their mean; of slow ones what they take longer stands out."""
+    longest = max(bars, key=lambda bar: bar.duration_ps)
+    height = sum(bar.duration_ps for bar in bars) / len(bars) * scale
+    excess = sum(bar.excess_ps for bar in bars) / len(bars) * scale
+    yield f"<g><title>{saxutils.escape(_title(bars, longest))}</title>"
+    yield _rectangle(x, bottom - height + excess, width, height - excess, longest.look)
     if excess:
-        look, middle = bar.cause, x + width / 2
+        look = longest.cause
         yield _rectangle(x, bottom - height, width, excess, look)
+        middle = x + width / 2
         if width >= _LABEL_FROM:
-            yield _text(middle, bottom - height - 5, numbers.time(bar.duration_ps), "middle strong")
+            yield _text(
+                middle, bottom - height - 5, numbers.time(longest.duration_ps), "middle strong"
+            )
         if look is not None and width >= _LETTER_FROM and excess >= _LETTER_FROM + 2:
             yield _text(middle, bottom - height + excess / 2 + 4, look.letter, "middle on-slice")
     yield "</g>"
 
 
-def _title(group: Sequence[StepBar], bar: StepBar) -> str:
-    title = f"step {bar.number}: {numbers.time(bar.duration_ps)}"
-    if bar.excess_ps:
-        why = f", most of it {bar.cause.words}" if bar.cause else ""
-        title += f", {numbers.time(bar.excess_ps)} more than the median{why}"
-    if bar.look.key != "train":
-        title += f"; {bar.look.words}"
-    if len(group) > 1:
-        title = f"{len(group)} steps, {group[0].number} to {group[-1].number}; longest: {title}"
+def _title(bars: Sequence[StepBar], longest: StepBar) -> str:
+    title = f"step {longest.number}: {numbers.time(longest.duration_ps)}"
+    if longest.excess_ps:
+        why = f", most of it {longest.cause.words}" if longest.cause else ""
+        title += f", {numbers.time(longest.excess_ps)} more than the median{why}"
+    if longest.look.key != "train":
+        title += f"; {longest.look.words}"
+    if len(bars) > 1:
+        which = "slow steps" if longest.excess_ps else "steps"
+        title = f"{len(bars)} {which} of {bars[0].number} to {bars[-1].number}; longest: {title}"
     return title
 
 
