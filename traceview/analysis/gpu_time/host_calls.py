@@ -10,13 +10,14 @@ TensorFlow copies the constants of a graph to a device when it makes the kernels
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.kernels import EAGER, GRAPH
-from traceview.analysis.facts.selection import Selection, rows_in, step_bounds
+from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.consequences import JITTED_CALL, is_of_jax
@@ -28,6 +29,7 @@ from traceview.ledger.states import State
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement
 from traceview.trace.model import Trace
+from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
 SHOWN_TYPES: Final = 3
@@ -249,10 +251,11 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
 
 
 class FirstCall(Struct, frozen=True):
-    """Copies of constants in the window, and kernels there."""
+    """Copies of constants in the window, kernels there, and the most frequent types of their ops."""
 
     copy_count: int
     kernel_count: int
+    types: tuple[str, ...]
 
 
 def first_call(
@@ -266,4 +269,13 @@ def first_call(
         return None
     columns, rows = trace.device_columns, trace.device_rows(host)
     rows = rows[columns.class_[rows] == ActivityClass.COMPUTE]
-    return FirstCall(copy_count, rows_in(columns.start_ps[rows], columns.end_ps[rows], window).size)
+    rows = rows[(columns.start_ps[rows] < window.end_ps) & (columns.end_ps[rows] > window.start_ps)]
+    names, count = unique_counts(columns.op[rows][columns.op[rows] >= 0])
+    types: Counter[str] = Counter()
+    for name, times in zip(names.tolist(), count.tolist(), strict=True):
+        type_ = op_type(trace.names[name])
+        if type_ is not None:
+            types[type_.decode("utf-8", "replace")] += times
+    return FirstCall(
+        copy_count, int(rows.size), tuple(name for name, _ in types.most_common(SHOWN_TYPES))
+    )

@@ -543,7 +543,7 @@ FIRST_CALL: Final = Rule(
     meaning=(
         "The window holds the first call of a function. Its graph is optimized and its kernels are made, which takes "
         "longer than many steps. These steps say nothing of later training. The host copied {copies} of the graph to "
-        "devices meanwhile, as only the preparation of a graph does; the devices ran {kernels}."
+        "devices meanwhile, as only the preparation of a graph does; the devices ran {kernels}[, most of them {types}]."
     ),
     starts_at=(
         "devices idle for tracing and compilation for {limit} of their steps, and copies of constants (MakeTensorFromProto) to devices, "

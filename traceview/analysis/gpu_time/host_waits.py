@@ -50,7 +50,7 @@ from traceview.analysis.rules.rule import (
     loss_of_host,
     lost_argument,
 )
-from traceview.analysis.rules.words import Line, Names, Number, Ops, Time
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Time
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
@@ -191,13 +191,16 @@ def _first_call(waits: Waits, call: FirstCall) -> Finding:
     """It is sure however few steps there are: nothing in the recording says how training runs."""
     context, lost = waits.context, waits.loss
     loss = finding_loss(lost, context.ledger.bound_ps(waits.rows), rules.FIRST_CALL.states)
+    arguments: dict[str, Argument] = {
+        "who": devices_argument(context, lost.devices),
+        "loss": lost_argument(loss),
+        "copies": Number(call.copy_count, "constant"),
+        "kernels": Number(call.kernel_count, "kernel"),
+    }
+    if call.types:
+        arguments["types"] = Ops(call.types)
     return rules.FIRST_CALL.finding(
-        arguments={
-            "who": devices_argument(context, lost.devices),
-            "loss": lost_argument(loss),
-            "copies": Number(call.copy_count, "constant"),
-            "kernels": Number(call.kernel_count, "kernel"),
-        },
+        arguments=arguments,
         loss=loss,
         confidence=("high", "constants"),
         evidence=(
