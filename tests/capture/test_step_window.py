@@ -69,6 +69,12 @@ class Loop:
             self.clock.now += cost * count
             self.window.end("train_step", count)
 
+    def closes_by_itself(self) -> None:
+        deadline = time.monotonic() + 10
+        while self.window.state != "closed" and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert self.log.events[-1] == "close unsynchronised"
+
 
 @pytest.fixture
 def loop() -> Callable[[int, int], Loop]:
@@ -140,10 +146,7 @@ def test_without_a_following_step_the_profile_ends_soon(
     monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
     run = loop(2, 4)
     run.steps(4)
-    deadline = time.monotonic() + 10
-    while run.window.state != "closed" and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert run.log.events[-1] == "close unsynchronised"
+    run.closes_by_itself()
     # Nothing shows where step 3 ends.
     assert run.window.got == (2, 3)
     assert run.window.unfollowed is run.window.calls[-1]
@@ -156,10 +159,7 @@ def test_the_only_step_of_a_window_is_kept_without_a_following_step(
     monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
     run = loop(2, 3)
     run.steps(3)
-    deadline = time.monotonic() + 10
-    while run.window.state != "closed" and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert run.log.events[-1] == "close unsynchronised"
+    run.closes_by_itself()
     assert (run.window.got, run.window.unfollowed) == ((2, 3), None)
 
 
@@ -185,10 +185,7 @@ def test_the_end_of_the_data_behind_the_last_step_ends_the_profile_soon(
     run.steps(4)
     run.window.input_begins()
     run.window.abandon()
-    deadline = time.monotonic() + 10
-    while run.window.state != "closed" and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert run.log.events[-1] == "close unsynchronised"
+    run.closes_by_itself()
 
 
 def test_no_thread_is_started_between_recorded_steps(loop: Make) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from traceview.base.errors import UsageError
-from traceview.capture.record import settings
-from traceview.capture.record.settings import Settings
+from traceview.capture.record.settings import Settings, option_parser
 from traceview.capture.window.step_window import StepRange
 from traceview.cli.app import app
 
@@ -28,7 +27,7 @@ def test_the_variable_takes_the_options_of_the_command() -> None:
     names = {
         name for option in command.params for name in (*option.opts, *option.secondary_opts)
     } - NOT_BELOW_A_LAUNCHER
-    read = {name for action in settings._parser()._actions for name in action.option_strings}
+    read = {name for action in option_parser()._actions for name in action.option_strings}
     assert {name for name in names if name.startswith("-")} == read - {"--launch"}
 
 

@@ -26,6 +26,11 @@ def main() -> None:
     # A command that reads, prints and ends collects no garbage: its process ends soon.
     gc.disable()
     try:
+        if sys.argv[1:2] == ["capture"]:
+            # A script should not wait for the libraries of a command line that it does not need.
+            from traceview.capture.launch.command import become_at_once
+
+            become_at_once(sys.argv[2:])
         from traceview.cli.app import app
 
         app(prog_name="traceview")

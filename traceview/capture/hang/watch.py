@@ -266,7 +266,6 @@ class Silence:
 
 _TICK_S: Final = 0.25
 _STOP_TIMEOUT_S: Final = 2.0
-"""A look ends at once; a report that is written to a file system that hangs is not waited for."""
 
 
 class HangWatch:

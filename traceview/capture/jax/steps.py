@@ -38,7 +38,6 @@ _KERAS_STEP: Final = "train_step"
 PMAP: Final = ("call_wrapped", "_fun")
 """What `jax.pmap` names all that it compiles: in 0.8, and since then."""
 PARALLEL: Final = "parallel computation"
-"""What `jax.pmap` named all its programs before 0.8."""
 _After: TypeAlias = Callable[[Any, BaseException | None], None]
 
 

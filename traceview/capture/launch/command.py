@@ -11,6 +11,7 @@ import signal
 import site
 import sys
 import time
+from argparse import REMAINDER
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,11 +19,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
-from traceview.base.errors import CaptureError, UsageError
+from traceview.base.errors import CaptureError, TraceviewError, UsageError
 from traceview.base.text import shell_path
 from traceview.capture.process.saying import VARIABLE
 from traceview.capture.record.destination import Destination, runs_of_launch
-from traceview.capture.record.settings import Settings
+from traceview.capture.record.settings import Settings, option_parser
 
 STARTUP_FILE: Final = "traceview.pth"
 _PASSED_ON: Final = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGXCPU", "SIGCONT")
@@ -68,6 +69,20 @@ def become(command: Sequence[str], settings: Settings) -> NoReturn:
         os.execvpe(command[0], list(command), environment)
     except OSError as error:
         raise _no_command(command, error) from error
+
+
+def become_at_once(words: Sequence[str]) -> None:
+    """Become what the words after `traceview capture` name; returns where the whole command line has to read them."""
+    with suppress(TraceviewError):
+        parser = option_parser()
+        parser.add_argument("-m", "--module", action="store_true")
+        parser.add_argument("command", nargs=REMAINDER)
+        options = vars(parser.parse_args(words))
+        is_module, command = options.pop("module"), options.pop("command")
+        command = command[command[:1] == ["--"] :]
+        if command:
+            named = command_of(command[0], command[1:], is_module=is_module)
+            become(named, Settings.of(**options))
 
 
 def run(command: Sequence[str], settings: Settings) -> tuple[int, list[Path]]:

@@ -44,7 +44,6 @@ def disarm() -> None:
 
 
 def _end_first(text: str, armed_s: float) -> None:
-    """The program that the command has become ends, after all other functions of `atexit`."""
     from traceview.capture.launch.launched_capture import end_first
 
     if is_first(text):

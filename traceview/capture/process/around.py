@@ -84,13 +84,11 @@ class Patches:
 
 
 ENDINGS: Final = ("SIGTERM", "SIGHUP")
-"""Sent by a batch system, and by a connection that is lost."""
 _CALLS: Final = ("_exit", "execv", "execve")
 """What all functions that end or replace a process call in the end (Lib/os.py)."""
 _GRACE_S: Final = 10.0
 """Python hands its lock over within milliseconds; a container is killed 10 s after SIGTERM, a job of Slurm after 30 s."""
 _LONGEST_SAVING_S: Final = 60.0
-"""A trace that is not saved by then waits for a device or a file system that is gone."""
 
 
 class Endings:

@@ -212,7 +212,6 @@ _LONGEST_APART_S: Final = 15 * 60
 """Workers that open the same window are at most a step and its compilation apart."""
 _COARSE_S: Final = 2
 _MOST_ATTEMPTS: Final = 100
-"""Each is lost to another process that begins a capture at the same moment."""
 _MEETING: Final = re.compile(r"\d{1,9}", re.ASCII)
 _IMPORTED_S: Final = time.monotonic()
 KEPT: Final[set[Path]] = set()

@@ -70,7 +70,7 @@ class Settings:
             words = shlex.split(text)
         except ValueError as error:
             raise UsageError(str(error).lower(), hint=_EXAMPLE) from error
-        return cls.of(**vars(_parser().parse_args(words)))
+        return cls.of(**vars(option_parser().parse_args(words)))
 
     def written(self) -> str:
         """The value that `read` reads as these settings, with absolute paths."""
@@ -89,7 +89,8 @@ class _Parser(ArgumentParser):
         raise UsageError(message, hint=_EXAMPLE)
 
 
-def _parser() -> _Parser:
+def option_parser() -> ArgumentParser:
+    """What reads the options of a capture, and raises `UsageError` for others."""
     parser = _Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT)
     for name in ("--steps", "--run", "--on-hang", "--launch"):

@@ -30,7 +30,6 @@ NOT_ASKED: Final = "switched off (--without nvml, or nvml=False)"
 INTERVAL_SECONDS: Final = 0.1
 """NVML updates utilization at most six times a second (nvml.h)."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
-"""A driver that hangs must not hold up the script; others answer within milliseconds."""
 
 
 class NvmlListener(WindowListener):

@@ -37,7 +37,6 @@ INTERVAL_NS: Final = 1_000_000
 MOST_SAMPLES: Final = 1 << 19
 """Of all threads, in 7 MB; beyond that every second round is dropped, and the interval doubles."""
 MOST_STACKS: Final = 1 << 16
-"""Different ones; beyond that new stacks are not sampled."""
 MOST_FRAMES: Final = 64
 LARGEST_COST_RATIO: Final = 0.045
 """The share of a core that the sampling thread may take; where a round costs more, the rounds are further apart."""
@@ -46,9 +45,7 @@ SOON_SECONDS: Final = 1e-4
 GOLDEN_RATIO: Final = 0.6180339887498949
 """Its multiples, modulo 1, fill the unit interval evenly in any order of magnitude."""
 _STOP_TIMEOUT_SECONDS: Final = 2.0
-"""A round takes milliseconds, with hundreds of threads tens of them."""
 NOT_KEPT: Final = -1
-"""Instead of the number of a stack."""
 
 
 class Stacks:
@@ -377,7 +374,6 @@ class PythonListener(WindowListener):
 
 
 UNKNOWN: Final = -1
-"""Instead of a processor time."""
 
 
 class ThreadClocks:

@@ -31,7 +31,6 @@ _FUNCTION_ATTRIBUTES: Final = {
     **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
     **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
 }
-"""Ops that hold graphs, and their attributes that name these."""
 _OWN_GRAPHS: Final = ("_cond_graph", "_body_graph", "_true_graph", "_false_graph")
 """Where loops and branches have their graphs, once there are gradients (TensorFlow 2.21)."""
 _DEEPEST: Final = 8
@@ -191,7 +190,6 @@ _NO_WORK: Final = frozenset(
         "Const", "Identity", "NoOp", "Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "Shape",
     )
 )  # fmt: skip
-"""Ops that hand on what they are given, or take no time."""
 HANDLES: Final = ("resource", "variant")
 
 

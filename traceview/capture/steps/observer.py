@@ -139,7 +139,6 @@ class Recognizer(ABC):
     nothing_called: ClassVar[str]
     how_to_mark: ClassVar[str]
     eager_gradients = 0
-    """How many gradients were computed outside of functions, as only TensorFlow does."""
 
     def __init__(self, window: StepWindow, names: Iterable[str]) -> None:
         self.window = window

@@ -17,7 +17,6 @@ _SOURCES: Final[dict[str, Callable[[Any], list[Any]]]] = {
     "DistributedDataset": lambda dataset: list(dataset._cloned_datasets),
     "DistributedDatasetsFromFunction": lambda dataset: list(dataset._datasets),
 }
-"""The datasets of what a loop reads, by its class; one for each worker whose input this process prepares."""
 _KEEP_BATCHES: Final = frozenset(
     f"_{kind}Dataset"
     for kind in (
