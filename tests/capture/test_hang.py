@@ -222,3 +222,20 @@ def test_a_process_alone_has_no_peers(tmp_path: Path) -> None:
     found.write(beat())
     assert found.read() == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_empty_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    import socket
+
+    host = socket.gethostname()
+    names = [f"{host}-999999999-a", f"{host}-{os.getpid()}-a", "elsewhere-999999999-a"]
+    names.append(f"{host}-²-a")
+    for name in names:
+        (tmp_path / f"{FILE_PREFIX}{name}.txt").touch()
+    kept = tmp_path / f"{FILE_PREFIX}{host}-999999998-a.txt"
+    kept.write_text("stacks")
+    silence = Silence(tmp_path, 9)
+    silence.open()
+    silence.close()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == sorted([kept.name, *(f"{FILE_PREFIX}{name}.txt" for name in names[1:])])

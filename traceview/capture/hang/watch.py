@@ -31,7 +31,7 @@ from traceview.capture.process.python_code import CodePlaces, callers
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import Rendezvous
 from traceview.capture.sidecar.environment import Place, Task, handles, opened_nvml, own_place
-from traceview.capture.sidecar.file import reason_of, stat_fields, write_whole
+from traceview.capture.sidecar.file import is_running, reason_of, stat_fields, write_whole
 from traceview.capture.steps.graphs import ops_within, traces
 from traceview.capture.window.step_window import StepRange
 
@@ -207,9 +207,15 @@ class Silence:
 
     def open(self) -> None:
         """Make the file. Without it nothing is noticed, and `problem` says why."""
-        prefix = f"{FILE_PREFIX}{socket.gethostname()}-{os.getpid()}-"
+        prefix = f"{FILE_PREFIX}{socket.gethostname()}-"
+        for path in self._folder.glob(f"{prefix}*.txt"):
+            # The empty file of a process of this host that was killed.
+            number = path.name.removeprefix(prefix).partition("-")[0]
+            with suppress(OSError):
+                if number.isdecimal() and not is_running(int(number)) and not path.stat().st_size:
+                    path.unlink()
         try:
-            descriptor, name = tempfile.mkstemp(".txt", prefix, self._folder)
+            descriptor, name = tempfile.mkstemp(".txt", f"{prefix}{os.getpid()}-", self._folder)
         except OSError as error:
             self.problem = f"{error.strerror or error}"
             return

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final, NoReturn
 
 from traceview.base.errors import CaptureError, TraceviewError, UsageError
@@ -96,15 +95,12 @@ def run(command: Sequence[str], settings: Settings) -> tuple[int, list[Path]]:
     except OSError as error:
         raise _no_command(command, error) from error
 
-    def pass_on(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)
-
     # A terminal sends Ctrl-C to the command as well.
     handlers: dict[int, Any] = {signal.SIGINT: signal.SIG_IGN}
     for name in _PASSED_ON:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            handlers[number] = pass_on
+            handlers[number] = lambda number, _: process.send_signal(number)
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     code = process.wait()
     for number, handler in before.items():

@@ -27,15 +27,13 @@ def is_first(text: str) -> bool:
 
 
 def name_runs(runs: Sequence[Path]) -> None:
-    """Write the folders of runs, for a person or a script."""
+    """Write the folders of runs, for a person or a script; one that cannot be shown is quoted for bash and zsh."""
     from traceview.base.text import in_bytes, is_plain
 
     if len(runs) > 1:
         say(f"{len(runs)} runs were recorded:")
     for run in runs:
         is_shown = is_plain(run, getattr(sys.stderr, "encoding", None) or "utf-8")
-        if not is_shown:
-            say("note: the path of the run is quoted for bash and zsh")
         write(str(run) if is_shown else in_bytes(run))
 
 

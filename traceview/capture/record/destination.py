@@ -29,7 +29,6 @@ DEFAULT_OUT: Final = Path("logs")
 TRACE_SUFFIX: Final = ".xplane.pb"
 RUNS: Final = Path("plugins", "profile")
 PRIVATE_PREFIX: Final = ".traceview-"
-_INCOMPLETE: Final = f"{PRIVATE_PREFIX}incomplete-"
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z\d+.\-]+:/")
 """`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows."""
 _LONGEST_NAME: Final = 200
@@ -43,7 +42,7 @@ class Destination:
     def __init__(self, out: Path) -> None:
         # The script may change its working directory.
         self.out = out.absolute()
-        self.private = self.out / f"{_INCOMPLETE}{uuid4().hex[:12]}"
+        self.private = self.out / f"{PRIVATE_PREFIX}incomplete-{uuid4().hex[:12]}"
         self._made_out = False
 
     def prepare(self) -> None:
@@ -130,8 +129,8 @@ class Destination:
                 self.out.rmdir()
 
     def left_behind(self) -> list[Path]:
-        """The private folders of other captures whose process has ended; on another host it is taken to run for an hour."""
-        folders = (path for path in self.out.glob(f"{_INCOMPLETE}*") if path.is_dir())
+        """The private folders of other captures whose process has ended, on another host after an hour; and where workers met then."""
+        folders = (path for path in self.out.glob(f"{PRIVATE_PREFIX}*") if path.is_dir())
         return sorted(path for path in folders if path != self.private and not _may_run(path))
 
 

@@ -145,11 +145,8 @@ class StepTimes:
         if self.ratios is None:
             return "note: too few steps to measure the overhead of the profiler"
         ratio, spread = self.ratios
-        start = f"{ratio:+.0%} per step"
-        if ratio <= spread:
-            start = (
-                f"less than the spread of step times with and without it (mean IQR {spread:.0%})"
-            )
+        within = f"less than the spread of step times with and without it (mean IQR {spread:.0%})"
+        start = within if ratio <= spread else f"{ratio:+.0%} per step"
         without, profiled = map(_words, (self.unprofiled, self.profiled))
         medians = f"{without} without the profiler, {profiled} with it"
         return f"overhead: {start}. Median step without its wait for input: {medians}"
