@@ -1,0 +1,31 @@
+"""A loop on two replicas; slow: weights are clipped eagerly, one variable after the other, after each compiled step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.training import dense, mirrored, numbers, step_of
+
+BATCH, FEATURES = 256, 128
+
+strategy = mirrored(2)
+batches = tf.data.Dataset.from_tensors(numbers(BATCH, FEATURES)).cache().repeat().prefetch(2)
+
+
+def train(is_slow: bool, clock: StepClock) -> None:
+    model, optimizer = dense(strategy, FEATURES, *[384] * 10)
+    step = step_of(strategy, model, optimizer)
+    source: Any = iter(batches)
+    for _ in range(STEPS):
+        float(step(next(source)))
+        if is_slow:
+            for variable in model.trainable_variables:
+                variable.assign(tf.clip_by_value(variable, -2.0, 2.0))
+        clock.step_ended()
+
+
+if __name__ == "__main__":
+    run_blocks(train)

@@ -1,0 +1,44 @@
+"""A loop on two replicas; slow: one replica's layers also run on rows that only it has, so that the other waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
+from scripts.real_runs.training import dense, mirrored, numbers, squared_error
+
+BATCH, FEATURES = 256, 256
+
+strategy = mirrored(2)
+batches = tf.data.Dataset.from_tensors(numbers(BATCH, FEATURES)).cache().repeat().prefetch(2)
+more = tf.constant(numbers(BATCH * 2, FEATURES, seed=4))
+
+
+def train(is_slow: bool, clock: StepClock) -> None:
+    model, optimizer = dense(strategy, FEATURES, 768, 768)
+
+    def replica_step(batch: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        with tf.GradientTape() as tape:
+            loss = squared_error(model, batch)
+            if is_slow and context.replica_id_in_sync_group == 0:
+                loss += 0.1 * squared_error(model, more)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    def train_step(batch: Any) -> Any:
+        losses = strategy.run(replica_step, args=(batch,))
+        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
+
+    step = tf.function(train_step)
+    source: Any = iter(batches)
+    for _ in range(STEPS):
+        float(step(next(source)))
+        clock.step_ended()
+
+
+if __name__ == "__main__":
+    run_blocks(train)
