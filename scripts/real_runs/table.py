@@ -706,9 +706,9 @@ PROGRAMS: Final = {
         Program(
             "fit_late_cache",
             "`cache` stands before the map that takes long, and a callback sorts weights",
-            (*_INPUT, *_PYTHON),
-            ("input", *_BETWEEN_STEPS),
-            second=(*_PYTHON, *_INPUT),
+            _PYTHON,
+            _BETWEEN_STEPS,
+            second=_INPUT,
         ),
         Program(
             "jax_changing_lengths",
