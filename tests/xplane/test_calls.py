@@ -15,9 +15,10 @@ import pytest
 from scripts.scenarios import SCENARIOS
 from tests.xplane import wire
 from traceview.base.errors import TraceFormatError
+from traceview.base.sweeping import make_calls
 from traceview.trace.reading.part import read_host
 from traceview.xplane import read
-from traceview.xplane.read import make_calls, read_file
+from traceview.xplane.read import read_file
 from traceview.xplane.source import partly_read
 
 

@@ -15,9 +15,7 @@ from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.workload import compute, ops, precision
 from traceview.base.timing import measured_beside
-
-FEWEST_PER_DEVICE: Final = 20_000
-"""Events. Fewer take less time than two threads lose by taking turns at Python's lock."""
+from traceview.trace.model import FEWEST_PER_DEVICE
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     ops.ANALYSIS,

@@ -127,9 +127,11 @@ class Source(Struct, frozen=True):
     def context(self) -> Iterator[Context]:
         """The context of all rows of the window, of files without digests: no table has them."""
         with self.trace(with_digests=False) as trace:
-            from traceview.report.build import context_of
+            # Not of `report.build`, which imports all topics.
+            from traceview.analysis.facts.selection import select
+            from traceview.analysis.measures.context import Context, Options
 
-            yield context_of(trace, window=self.window, steps=self.steps)
+            yield Context(trace, select(trace, self.window, self.steps), Options(top=None))
 
     @contextmanager
     def analyzed_context(self) -> Iterator[tuple[Context, Report]]:

@@ -33,7 +33,7 @@ from traceview.base.intervals import (
     nesting,
     union,
 )
-from traceview.base.sweeping import SWEEPS
+from traceview.base.sweeping import SWEEPS, made_of_each
 from traceview.ledger.columns import DTYPES, IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
@@ -107,7 +107,8 @@ def build_segments(
         waits.name(device, columns)
         return columns
 
-    return Segments({device: segments_of(device) for device in gaps}, tuple(every))
+    of_device = made_of_each(segments_of, tuple(gaps), trace.threads_beside)
+    return Segments(of_device, tuple(every))
 
 
 def _merged(

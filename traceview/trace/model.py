@@ -6,6 +6,7 @@ Names are indices into `Trace.names`; -1 means none. Nothing changes the columns
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, wraps
@@ -590,6 +591,10 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         return joined([np.arange(rows.start, rows.stop) for rows in slices], np.int64)
 
 
+FEWEST_PER_DEVICE: Final = 20_000
+"""Events. Fewer take less time than two threads lose by taking turns at Python's lock."""
+
+
 class Trace(Recording, frozen=True, eq=False):
     """One run: what its hosts recorded, its steps, and the files that it was read from."""
 
@@ -600,6 +605,12 @@ class Trace(Recording, frozen=True, eq=False):
     steps_by_host: tuple[HostSteps, ...]
     problems: tuple[Problem, ...]
     hangs: tuple[Hang, ...] = ()
+
+    @property
+    def threads_beside(self) -> int:
+        """How many threads beside this one shorten what is made of each device: 1, or 0 for few events or on one core."""
+        few = self.device_columns.count < FEWEST_PER_DEVICE * len(self.device_list)
+        return int(not few and (os.cpu_count() or 1) > 1)
 
     def __repr__(self) -> str:
         steps = sum(len(host_steps.steps) for host_steps in self.steps_by_host)

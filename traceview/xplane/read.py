@@ -7,11 +7,8 @@ that every fault has a byte offset and a damaged part leaves the others readable
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
-from threading import Event, Thread
 from typing import Final
 
 import numpy as np
@@ -20,6 +17,7 @@ from msgspec.structs import replace
 from traceview.base.errors import TraceFormatError
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.location import Location
+from traceview.base.sweeping import make_calls
 from traceview.base.text import shell_path
 from traceview.base.units import PS_PER_S
 from traceview.store.address import is_remote
@@ -399,41 +397,3 @@ def _programs_of(data: bytes, offset: int, stat_names: dict[int, bytes]) -> Iter
                     for at, to in proto.places(HLO_MODULE):
                         assigned = data[slice(*buffers)]
                         yield Program(name, data[at:to], at + offset, assigned, buffers[0] + offset)
-
-
-def make_calls(calls: Iterable[Callable[[], None]], threads: int) -> None:
-    """Make calls in turn on some threads and this one. Raises the first error, after which none begins.
-
-    All threads start before the first call needs memory: one that finds none left ends before it can say that it has
-    started, and Python waits for ever (CPython 3.10 to 3.13, `Thread.start`).
-    """
-    waiting, errors, all_started = deque(calls), list[BaseException](), Event()
-
-    def make() -> None:
-        all_started.wait()
-        while True:
-            try:
-                call = waiting.popleft()
-            except IndexError:
-                return
-            try:
-                call()
-            except BaseException as error:
-                errors.append(error)
-                waiting.clear()
-
-    started: list[Thread] = []
-    try:
-        # No further thread may be started, in a container for instance.
-        with suppress(RuntimeError):
-            for _ in range(min(threads, len(waiting) - 1)):
-                thread = Thread(target=make)
-                thread.start()
-                started.append(thread)
-    finally:
-        all_started.set()
-    make()
-    for thread in started:
-        thread.join()
-    if errors:
-        raise errors[0]

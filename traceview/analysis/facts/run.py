@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from traceview.analysis.facts.python import HostPython, python_of_hosts
 from traceview.analysis.facts.selection import Selection, covered_ps
 from traceview.base.intervals import IntervalSet, difference, union
 from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
+from traceview.base.sweeping import made_of_each
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
 from traceview.trace.host.gaps import Gaps, ManyEvidence, gaps_of_device
@@ -181,8 +183,10 @@ def _idle_time(run: Run) -> IdleAttribution:
                 continue
             states[host] = HostStates(trace, host)
             steps = StepBounds.of(selection.steps[host])
-            for device in devices:
-                found[device] = gaps_of_device(trace, device, window, steps, states[host])
+            find = partial(gaps_of_device, trace, window=window, steps=steps, states=states[host])
+            # With the first device is made what all of them need.
+            found[devices[0]] = find(devices[0])
+            found |= made_of_each(find, devices[1:], trace.threads_beside)
         gaps = {device: found[device] for device in sorted(found)}
         evidence = {host: ManyEvidence(trace, of_host) for host, of_host in states.items()}
         return IdleAttribution(gaps, states, python_of_hosts(trace, states), evidence)
