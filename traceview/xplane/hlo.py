@@ -20,28 +20,26 @@ from msgspec import Struct
 
 from traceview.xplane.columns import Buffer
 from traceview.xplane.decode_reference import DamageError, read_fields, read_varint
-from traceview.xplane.hlo_bytes import (
-    SLICES,
-    UNCHANGED,
-    UPDATES,
-    bytes_of,
-    size_of,
-    whole,
-)
 from traceview.xplane.hlo_collectives import (
     COLLECTIVES,
     Assignment,
     read_assignment,
     read_groups,
 )
-from traceview.xplane.hlo_flops import (
+from traceview.xplane.hlo_costs import (
     LARGEST,
     NO_PRODUCT,
     PRODUCTS,
+    SLICES,
+    UNCHANGED,
     UNKNOWN,
+    UPDATES,
     Product,
     Shape,
+    bytes_of,
     product_of,
+    size_of,
+    whole,
 )
 from traceview.xplane.message import Message
 from traceview.xplane.space import MOST_HELD, Exchange, Instruction, Program
