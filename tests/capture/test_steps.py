@@ -325,9 +325,8 @@ def test_the_last_line_is_the_run_whatever_its_name(
     capture: Capture, name: str, encoding: str, is_quoted: bool
 ) -> None:
     done = capture(LOOP, "--steps=2:4", f"--out={name}", environment={"PYTHONIOENCODING": encoding})
-    *said, last = done.err.splitlines()
+    last = done.err.splitlines()[-1]
     assert last.startswith("$'") is is_quoted
-    assert ("the path of the run is quoted" in "".join(said)) is is_quoted
     if is_quoted:
         shell = ["bash", "-c", f"printf %s {last}"]
         last = os.fsdecode(subprocess.run(shell, capture_output=True, check=True).stdout)

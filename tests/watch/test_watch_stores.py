@@ -66,6 +66,7 @@ def test_a_store_that_fails_does_not_end_the_watch(
         with pytest.raises(StoreError):
             outputs.look()
     outputs.is_once = False
+    outputs.missed.clear()
     outputs.look()
     out, err = capfd.readouterr()
     assert out.startswith("one · ")

@@ -9,6 +9,7 @@ from typing import Final
 
 from traceview.analysis.gpu_time.step_tables import step_remark, step_span, step_table
 from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
     SLOW_SPREADS,
@@ -221,6 +222,7 @@ TITLE: Final = "Steps"
 MOST_DEVICES: Final = 8
 """Devices with a column each; of more, the least busy one and the mean have a column."""
 
+_PARAMETER_SERVER: Final = "ParameterServerStrategy"
 _WIDEST_NAME: Final = 40
 _MOST_EVALUATIONS: Final = 4
 _MOST_UPDATES: Final = 6
@@ -248,6 +250,7 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
             *doc.facts(*_times(result)),
             *doc.notes(
                 *_bound_notes(result),
+                *_coordinator_notes(view, result),
                 *_accumulation_notes(result),
                 *_evaluation_notes(result),
             ),
@@ -312,6 +315,18 @@ def _bound_notes(result: Steps) -> Iterator[str]:
         f"One step here is one call{call} that runs {count} training steps in its graph; numbers per step are of the "
         "whole call."
     )
+
+
+def _coordinator_notes(view: View, result: Steps) -> Iterator[str]:
+    """Which steps of parameter server training are counted: a coordinator hands them out in a thread for each worker."""
+    environment = view.record("environment", Environment)
+    classes = [] if environment is None else [host.strategy.class_ for host in environment.hosts]
+    is_coordinated = any((class_ or "").startswith(_PARAMETER_SERVER) for class_ in classes)
+    if is_coordinated and result.method == "marker":
+        yield (
+            "ClusterCoordinator hands steps to each worker from a thread of its own. The steps here are those of one "
+            "worker; with several workers the job runs more steps in this time."
+        )
 
 
 def _evaluation_notes(result: Steps) -> Iterator[str]:
