@@ -317,10 +317,15 @@ def abandon_stdout() -> None:
 
 
 def _print(content: str | bytes) -> None:
+    raw = getattr(sys.stdout, "buffer", None)
+    if raw is None:
+        # What captures the output of a cell, or of a test.
+        sys.stdout.write(content if isinstance(content, str) else content.decode())
+        return
     if isinstance(content, str):
         content = content.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
     sys.stdout.flush()
-    sys.stdout.buffer.write(content)
+    raw.write(content)
     sys.stdout.flush()
 
 
@@ -330,12 +335,17 @@ def _encoded(part: str | bytes) -> bytes:
 
 def write_file(path: Location, parts: Iterable[bytes]) -> None:
     """Write a file, whole or not at all; raises `UsageError` and `StoreError`."""
-    if isinstance(path, Path) and path.exists() and not path.is_file():
-        # A pipe or a device has no content to keep, and no file must replace it.
-        with writing(path), path.open("wb") as file:
-            file.writelines(parts)
-        return
-    with writing(path), private_folder(path) as folder:
+    with writing(path):
+        if isinstance(path, Path) and path.exists() and not path.is_file():
+            # A pipe or a device has no content to keep, and no file must replace it.
+            with path.open("wb") as file:
+                file.writelines(parts)
+            return
+        _write_whole(path, parts)
+
+
+def _write_whole(path: Location, parts: Iterable[bytes]) -> None:
+    with private_folder(path) as folder:
         partial = folder / "whole"
         with partial.open("xb") as file:
             file.writelines(parts)

@@ -43,8 +43,8 @@ class _Head(msgspec.Struct):
     """The keys that every report has, and that say whether this version can read the rest."""
 
     schema_version: Any
-    source: msgspec.Raw
-    results: msgspec.Raw
+    source: msgspec.Raw = msgspec.Raw()
+    results: msgspec.Raw = msgspec.Raw()
     traceview_version: Any = None
 
 
@@ -81,6 +81,8 @@ def _report(path: Location, content: bytes) -> Report:
         head = msgspec.json.decode(content, type=_Head)
     except msgspec.ValidationError:
         raise TraceFormatError(path, "not a saved report", hint=_HINT) from None
+    if not bytes(head.source) and not bytes(head.results):
+        raise TraceFormatError(path, "not a saved report", hint=_HINT)
     version = head.schema_version
     if version != SCHEMA_VERSION:
         by = head.traceview_version

@@ -100,6 +100,7 @@ class Follower:
         self._most = most
         self._quiet = {quiet.run: quiet for quiet in known.waiting}
         self._looks: dict[str, int] = {}
+        self._looked_s = 0.0
         self._seen = {seen.run: seen.files for seen in known.seen}
         self._last = {earlier.run: earlier.step_level for earlier in known.last}
         self._history: frozenset[str] | None = None if memory is None else frozenset()
@@ -147,10 +148,12 @@ class Follower:
             runs = find_runs(self.logdir)
         except TraceNotFoundError:
             runs = ()
+        # Before anything changes: a store may fail to answer.
+        files = {run.name: _sizes(run) for run in runs}
         now_s, quiet, looks = time.time(), self._quiet, self._looks
-        self._quiet, self._looks = {}, {}
+        self._quiet, self._looks, self._looked_s = {}, {}, now_s
         for run in runs:
-            now = Quiet(run.name, _sizes(run), now_s)
+            now = Quiet(run.name, files[run.name], now_s)
             before = quiet.get(run.name, now)
             is_same = before.files == now.files
             self._quiet[run.name] = before if is_same and before.since_s <= now_s else now
@@ -160,7 +163,7 @@ class Follower:
     def _read(self, files: RunFiles, *, is_history: bool) -> Iterator[News | Unreadable]:
         run, quiet = files.name, self._quiet[files.name]
         is_again = run in self._seen
-        is_patient = time.time() - quiet.since_s < INCOMPLETE_AFTER_S
+        is_patient = self._looked_s - quiet.since_s < INCOMPLETE_AFTER_S
         if self._looks[run] > 1 and is_patient:
             # It was damaged when it was read, and is as it was then.
             return

@@ -251,6 +251,7 @@ class _Program:
         self._computations = {each.id: each for each in every}
         self._roots: dict[int, tuple[str, str, str]] = {}
         self._opcodes_in: dict[int, Counter[str]] = {}
+        self._with_events: dict[int, bool] = {}
         self._products: dict[int, Product] = {}
         self._arrays: dict[bytes, tuple[Shape, ...]] = {}
         self._traffic: dict[int, _Traffic] = {}
@@ -446,8 +447,12 @@ class _Program:
 
     def _has_events(self, id_: int, opcode: str) -> bool:
         """Whether events ran instructions of a called computation themselves; a fusion is one event."""
-        held = self._computation(id_).instructions
-        return opcode != "fusion" and any(inner.name in self._wanted for inner in held)
+        if opcode == "fusion":
+            return False
+        if id_ not in self._with_events:
+            held = self._computation(id_).instructions
+            self._with_events[id_] = any(inner.name in self._wanted for inner in held)
+        return self._with_events[id_]
 
     def _product_inside(self, id_: int, depth: int) -> Product:
         """The sum of the instructions of a computation."""

@@ -66,7 +66,7 @@ _KINDS: Final = tuple(
         (
             (
                 rb"EagerExecute|EagerKernelExecute|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement"
-                rb"|convert_to_tensor|ExecutorState::ProcessAsync.*"
+                rb"|convert_to_tensor|ExecutorState::ProcessAsync.*|EagerLocalExecute: .*"
             ),
             HostNameKind.DISPATCH,
         ),

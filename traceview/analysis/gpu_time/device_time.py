@@ -355,7 +355,12 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
 
 def _folded_sentences(rows: Sequence[DeviceTimeRow]) -> Iterator[str]:
     for _, of_host in groupby(rows, key=lambda row: row.host):
-        yield f"{numbers.joined_devices([row.device for row in of_host])} recorded no event."
+        same = list(of_host)
+        keys = numbers.joined_devices([row.device for row in same])
+        if any(row.busy_ps is not None for row in same):
+            yield f"{keys} recorded no event."
+        else:
+            yield f"{keys}: no device of this host was recorded, so nothing is known of them."
 
 
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:

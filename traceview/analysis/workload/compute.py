@@ -281,9 +281,10 @@ def _shown_constants(context: Context) -> BoolArray:
 
 
 def _named_in(context: Context, names_of: Callable[[GraphValues], Iterable[str]]) -> BoolArray:
-    """Which labels are ops that graphs of captures name; all hosts run the same graphs."""
+    """Which labels are ops that the graphs of all hosts name whose capture names some; an evaluator runs others."""
     trace, ops = context.trace, context.once(_op_of_label)
-    names = {name for host in trace.hosts for name in names_of(host.captured.graphs)}
+    named = filter(None, (frozenset(names_of(host.captured.graphs)) for host in trace.hosts))
+    names = frozenset.intersection(*sets) if (sets := list(named)) else frozenset()
     texts = {op: trace.names.text(op) or "" for op in unique_ids(ops).tolist()} if names else {}
     return is_in(ops, [op for op, text in texts.items() if text.rpartition(":")[0] in names])
 

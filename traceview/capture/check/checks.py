@@ -227,6 +227,8 @@ def try_profile(
             done = subprocess.run(
                 command, stderr=pipe, env=variables, timeout=timeout_s, check=False, **_AS_TEXT
             )
+        except OSError as error:
+            return Trial(reason=f"no process could be started for it: {error}")
         except subprocess.TimeoutExpired:
             return Trial(reason=f"importing it and one profile took longer than {timeout_s:g} s")
         return _answer(done.stdout, done.stderr.splitlines(), done.returncode, Path(folder))

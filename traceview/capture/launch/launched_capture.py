@@ -83,8 +83,11 @@ class LaunchedCapture(WindowListener):
             from traceview.capture.hang.watch import HangWatch
 
             # Now: a script that hangs in an import must not stop reports. By name: a capture does without the analysis.
-            write_up = import_module("traceview.analysis.machine.hang").write_up
-            capture.companion = HangWatch(settings.on_hang_s, write_up, capture, say)
+            try:
+                write_up = import_module("traceview.analysis.machine.hang").write_up
+                capture.companion = HangWatch(settings.on_hang_s, write_up, capture, say)
+            except ImportError as error:
+                say(f"note: --on-hang is off in this process: {error}")
         capture.observer.on_begin.append(self._prepare)
 
     def begin(self) -> None:

@@ -22,7 +22,7 @@ class ImportWatch(MetaPathFinder):
 
     def install(self) -> None:
         """Call for the modules that are loaded already, and watch for the others."""
-        for module in [sys.modules[name] for name in self._names if name in sys.modules]:
+        for module in [*filter(None, map(sys.modules.get, self._names))]:
             if not getattr(getattr(module, "__spec__", None), "_initializing", False):
                 self._loaded(module)
         sys.meta_path.insert(0, self)
@@ -48,9 +48,14 @@ class ImportWatch(MetaPathFinder):
             self._searching.discard(thread)
         loader: Any = spec and spec.loader
         if hasattr(loader, "exec_module") and not isinstance(loader, type):
+            # Another hook may have put one of its own there.
+            own = getattr(loader, "__dict__", {}).get("exec_module")
 
             def exec_module(module: ModuleType) -> None:
-                del loader.exec_module
+                if own is None:
+                    del loader.exec_module
+                else:
+                    loader.exec_module = own
                 loader.exec_module(module)
                 self._loaded(module)
 

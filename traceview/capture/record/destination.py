@@ -129,7 +129,7 @@ class Destination:
                 self.out.rmdir()
 
     def left_behind(self) -> list[Path]:
-        """The private folders of other captures whose process has ended, on another host after an hour; and where workers met then."""
+        """The private folders of other captures whose process has ended, on another host after an hour; where workers met, after a day."""
         folders = (path for path in self.out.glob(f"{PRIVATE_PREFIX}*") if path.is_dir())
         return sorted(path for path in folders if path != self.private and not _may_run(path))
 
@@ -188,7 +188,8 @@ def _may_run(private: Path) -> bool:
         if process.get("host") == socket.gethostname() and isinstance(process.get("pid"), int):
             return is_running(process["pid"])
     with suppress(OSError):
-        return time.time() - private.stat().st_mtime < 3600
+        is_private = not private.name.startswith(_RENDEZVOUS_PREFIX)
+        return time.time() - private.stat().st_mtime < (3600 if is_private else 86_400)
     # It has been removed since, as at the end of every capture.
     return True
 
@@ -291,7 +292,8 @@ def process_age() -> float:
     with suppress(AttributeError, IndexError, OSError, ValueError):
         # Field 22 is the start in clock ticks since boot; the first two are left out.
         started_s = int(stat_fields(Path("/proc/self"))[19]) / os.sysconf("SC_CLK_TCK")
-        return max(time.clock_gettime(time.CLOCK_BOOTTIME) - started_s, 0.01)
+        if (age_s := time.clock_gettime(time.CLOCK_BOOTTIME) - started_s) > 0:
+            return age_s
     return time.monotonic() - _IMPORTED_S
 
 

@@ -255,7 +255,9 @@ class PythonListener(WindowListener):
         if self._thread is None or os.getpid() != self._pid:
             return False
         self._is_stopping = True
-        if self._thread.ident is not None:
+        if self._thread.ident is None:
+            self._garbage.release()
+        else:
             self._thread.join(_STOP_TIMEOUT_SECONDS)
         self._garbage.stop()
         return True

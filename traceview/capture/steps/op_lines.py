@@ -148,9 +148,12 @@ class _Found:
 
     def _line(self, op: Any) -> str | None:
         stack, latest = op.traceback, self._latest.get(op.type)
+        if stack is None:
+            # TensorFlow has read the graph from a file, or made it anew. Its stacks cannot be compared with None.
+            return None
         # Replicas and layers of one kind have the same stack, which takes less time to compare than to hash.
         if latest is None or latest[0] != stack:
-            line = None if stack is None else self._of_stack.get(stack, _SEVERAL)
+            line = self._of_stack.get(stack, _SEVERAL)
             if line == _SEVERAL:
                 line = self._of_stack[stack] = self._line_of_stack(stack)
             latest = self._latest[op.type] = stack, line

@@ -38,7 +38,7 @@ _FILES: Final = tuple(document.file_name for document in DOCUMENTS)
 
 
 _OF_VIEWERS: Final = {
-    "report": ("logdir", "viewer", "port", "redact", *OF_RUN),
+    "report": ("logdir", "viewer", "port", "redact", "force", *OF_RUN),
     "xprof": ("logdir", "viewer", "port", "run"),
     "tensorboard": ("logdir", "viewer", "port", "run"),
     "perfetto": ("logdir", "viewer", *OF_RUN),

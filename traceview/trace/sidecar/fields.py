@@ -61,6 +61,13 @@ def _empty(hint: Any, wrong: list[str], path: str) -> Any:
     return None
 
 
+def _only(kind: type[Any], value: Any) -> Any:
+    """A list or an object; `convert` would fail otherwise for a text with half of a surrogate pair."""
+    if not isinstance(value, kind):
+        raise ValidationError
+    return value
+
+
 def _typed(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
     """The value as one of its type; raises `ValidationError` for another type, or outside of its bounds."""
     origin, arguments = get_origin(hint), get_args(hint)
@@ -69,12 +76,12 @@ def _typed(value: Any, hint: Any, wrong: list[str], path: str) -> Any:
         return None if value is None else _typed(value, hint, wrong, path)
     # All elements or none: a list with a hole in it would mean something else.
     if origin is tuple:
-        return tuple(_typed(item, arguments[0], wrong, path) for item in convert(value, list))
+        return tuple(_typed(item, arguments[0], wrong, path) for item in _only(list, value))
     if origin is dict:
-        items = convert(value, dict).items()
+        items = _only(dict, value).items()
         return {encodable(key): _typed(item, arguments[1], wrong, path) for key, item in items}
     if isinstance(hint, type) and issubclass(hint, Struct):
-        return read_as(hint, convert(value, dict), wrong, path)
+        return read_as(hint, _only(dict, value), wrong, path)
     # Written so that NaN is refused too.
     if isinstance(value, int | float) and not abs(value) <= LARGEST:
         raise ValidationError
