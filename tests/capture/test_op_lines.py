@@ -151,3 +151,24 @@ def test_without_source_there_is_no_line(is_wanted: bool) -> None:
     listener = PlacementListener(steps, is_source_wanted=is_wanted)
     listener.closed(sidecar, Path("trace"))
     assert ("line_of" in sidecar.groups["graphs"]) is is_wanted
+
+
+class Stack(tuple[Frame, ...]):
+    """As TensorFlow's, which raises where it is compared with anything else."""
+
+    __hash__ = tuple.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Stack):
+            raise TypeError("incompatible function arguments")
+        return tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def test_ops_of_a_graph_that_was_read_from_a_file_have_no_stack() -> None:
+    made = [op("a", *THREAD, own("step"), GEN), op("read"), op("b", *THREAD, own("step"), GEN)]
+    for each in made:
+        each.traceback = each.traceback and Stack(each.traceback)
+    assert lines(graph(made)) == {"a": "step.py", "b": "step.py"}

@@ -59,6 +59,13 @@ def test_an_unreadable_sidecar_is_only_a_problem(text: str, tmp_path: Path) -> N
     assert report.results.steps.count == 4
 
 
+@pytest.mark.parametrize("group", ["command", "variables", "window"])
+def test_half_of_a_pair_of_surrogates_is_no_object(group: str, tmp_path: Path) -> None:
+    report = written(tmp_path, json.dumps({group: "\udcff"}))
+    assert [problem.code for problem in report.capture.problems] == ["sidecar-fields"]
+    assert report.results.steps is not None
+
+
 WRONG = {
     "window": {"edge_steps": [0, 3, "4"], "cut_steps": "all"},
     "overhead": {"ratio": True},

@@ -103,3 +103,8 @@ def test_names_need_not_be_text() -> None:
 )
 def test_type_of_an_op(name: str, type_: str | None) -> None:
     assert op_type(name.encode()) == (None if type_ is None else type_.encode())
+
+
+def test_an_op_of_a_library_is_dispatched_like_any() -> None:
+    name = b"EagerLocalExecute: Addons>Gelu"
+    assert host_name_kind(name) is HostNameKind.DISPATCH
