@@ -242,6 +242,8 @@ class PythonListener(WindowListener):
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Stop, and keep the samples in the sidecar alone."""
         if self._stopped():
+            if self._problem is not None:
+                sidecar.note("listeners", f"python: {self._problem}")
             sidecar.add("python", self._described(sidecar.stopped_ns))
             del self._columns, self._stacks
             self._thread = None
