@@ -18,7 +18,7 @@ from traceview.analysis.exchange.collective_sums import (
 )
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.exchange.stragglers import LateDevice
-from traceview.analysis.facts.hardware import HardwareGroup
+from traceview.analysis.facts.devices import HardwareGroup
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture_quality import Capture, HostCapture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from traceview.capture.process.imports import ImportWatch
 
 
-class Chained:
+class Chained(Loader):
     """A loader of another tool, whose hook is an attribute of its own; all else is that of the loader before it."""
 
     def __init__(self, loader: Any, seen: list[str]) -> None:
@@ -25,7 +26,7 @@ class Chained:
             loader.exec_module(module)
             seen.append("tool")
 
-        self.exec_module = exec_module
+        vars(self)["exec_module"] = exec_module
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.loader, name)
@@ -43,7 +44,7 @@ class Tool:
         sys.meta_path.remove(self)
         spec = find_spec(name)
         assert spec is not None
-        spec.loader = Chained(spec.loader, self.seen)  # type: ignore[assignment]
+        spec.loader = Chained(spec.loader, self.seen)
         return spec
 
 

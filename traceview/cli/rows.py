@@ -84,13 +84,12 @@ def _of_topic(name: str, request: Request) -> Answer:
     if isinstance(result, Skipped):
         return Answer(rows, remark=result.reason)
     choice = request.choice
-    is_whole = not (choice.states or choice.least_ps or choice.sort or choice.top)
+    is_chosen = choice.states or choice.least_ps or choice.sort or choice.top or request.has_chosen
+    order = _ORDERS.get(name, "")
+    if is_chosen:
+        return Answer(rows, order=order)
     return Answer(
-        rows,
-        (lambda _: (section_of(request.view, result) for section_of in topic.sections))
-        if is_whole and not request.has_chosen
-        else None,
-        order=_ORDERS.get(name, ""),
+        rows, lambda _: (each(request.view, result) for each in topic.sections), order=order
     )
 
 

@@ -124,12 +124,13 @@ def reports_of(sources: Sequence[Source]) -> list[Report]:
 
     Raises what `load` and `load_report` raise.
     """
-    return [
-        source
-        if isinstance(source, Report)
-        else (analyze(source) if isinstance(source, Trace) else report_at(location_of(source)))
-        for source in sources
-    ]
+    return [_report_of(source) for source in sources]
+
+
+def _report_of(source: Source) -> Report:
+    if isinstance(source, Report):
+        return source
+    return analyze(source) if isinstance(source, Trace) else report_at(location_of(source))
 
 
 def compare(

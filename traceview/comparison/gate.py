@@ -225,11 +225,11 @@ def _row(condition: Condition, value: Value, sign: str, limit: Fraction) -> Judg
     # A limit written as 0.7 is the float 0.7, which is not seven tenths.
     holds = _OPERATORS[sign](value.value, float(limit))
     is_of_finding = condition.key.startswith(_FINDING)
-    write, measured, allowed = WRITE[condition.query.quantity], "present", "absent"
-    if sign != "absent":
+    write = WRITE[condition.query.quantity]
+    if sign == "absent":
+        measured, allowed = "absent" if holds else "present", "absent"
+    else:
         measured, allowed = write(value.value), f"{sign} {write(float(limit))}"
-    elif holds:
-        measured = "absent"
     return JudgedRow(
         where=value.where,
         outcome="holds" if holds else "fails",

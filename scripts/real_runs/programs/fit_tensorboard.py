@@ -16,20 +16,6 @@ strategy = mirrored(2)
 rows = numbers(BATCH * 8, FEATURES)
 
 
-class LayerNorms(tf.keras.callbacks.Callback):  # type: ignore[misc]
-    """Writes the norm of each layer's weights, and how they are spread."""
-
-    def __init__(self, folder: str) -> None:
-        super().__init__()
-        self.writer = tf.summary.create_file_writer(folder)
-
-    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-        with self.writer.as_default(step=batch):
-            for index, layer in enumerate(self.model.layers):
-                tf.summary.scalar(f"norm/{index}", tf.norm(layer.kernel))
-                tf.summary.histogram(f"weights/{index}", layer.kernel)
-
-
 def train(is_slow: bool, clock: StepClock) -> None:
     dataset: Any = tf.data.Dataset.from_tensor_slices((rows, rows)).repeat()
     dataset = dataset.batch(BATCH, drop_remainder=True).prefetch(2)
@@ -39,9 +25,17 @@ def train(is_slow: bool, clock: StepClock) -> None:
         model.compile(optimizer="sgd", loss="mse")
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
     with tempfile.TemporaryDirectory() as folder:
+        writer = tf.summary.create_file_writer(folder)
+
+        def write_norms(batch: int, logs: object) -> None:
+            with writer.as_default(step=batch):
+                for index, layer in enumerate(model.layers):
+                    tf.summary.scalar(f"norm/{index}", tf.norm(layer.kernel))
+                    tf.summary.histogram(f"weights/{index}", layer.kernel)
+
         watching = [
             tf.keras.callbacks.TensorBoard(folder, update_freq=1, profile_batch=0),
-            LayerNorms(folder),
+            tf.keras.callbacks.LambdaCallback(on_train_batch_end=write_norms),
         ]
         callbacks = [*watching, ended] if is_slow else [ended]
         model.fit(dataset, steps_per_epoch=STEPS, verbose=0, callbacks=callbacks)

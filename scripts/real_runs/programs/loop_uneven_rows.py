@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
-from scripts.real_runs.training import dense, mirrored, numbers, squared_error
+from scripts.real_runs.training import dense, mirrored, numbers, squared_error, step_of
 
 BATCH, FEATURES = 256, 256
 
@@ -19,21 +19,13 @@ more = tf.constant(numbers(BATCH * 2, FEATURES, seed=4))
 def train(is_slow: bool, clock: StepClock) -> None:
     model, optimizer = dense(strategy, FEATURES, 768, 768)
 
-    def replica_step(batch: Any) -> Any:
-        context = tf.distribute.get_replica_context()
-        with tf.GradientTape() as tape:
-            loss = squared_error(model, batch)
-            if is_slow and context.replica_id_in_sync_group == 0:
-                loss += 0.1 * squared_error(model, more)
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+    def loss_of(model: Any, batch: Any) -> Any:
+        loss = squared_error(model, batch)
+        if is_slow and tf.distribute.get_replica_context().replica_id_in_sync_group == 0:
+            loss += 0.1 * squared_error(model, more)
         return loss
 
-    def train_step(batch: Any) -> Any:
-        losses = strategy.run(replica_step, args=(batch,))
-        return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
-
-    step = tf.function(train_step)
+    step = step_of(strategy, model, optimizer, loss_of)
     source: Any = iter(batches)
     for _ in range(STEPS):
         float(step(next(source)))

@@ -21,12 +21,14 @@ from traceview.analysis.exchange.stragglers import (
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
     Concurrency,
+    HardwareGroup,
     compute_ps,
     concurrency,
     devices_in_use,
+    hardware_groups,
+    hardware_of,
     make_steps_together,
 )
-from traceview.analysis.facts.hardware import HardwareGroup, hardware_groups, hardware_of
 from traceview.analysis.facts.run import Throughput, throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 from typing import Final, TypeVar
 
-from traceview.analysis.facts.hardware import hardware_of
+from traceview.analysis.facts.devices import hardware_of
 from traceview.analysis.facts.run import batch_size
 from traceview.analysis.machine.samples import samples_of_steps
 from traceview.analysis.measures.context import Analysis, Context, View

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 
-from traceview.analysis.facts.hardware import hardware_of
+from traceview.analysis.facts.devices import hardware_of
 from traceview.trace.model import Device, Trace
 from traceview.xplane.kernel_names import NumberFormat
 
