@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
+from contextlib import redirect_stdout
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.command import Command
-from traceview.cli.output import MOST_WIDTH
+from traceview.cli.output import MOST_WIDTH, Target
 from traceview.xplane.source import BLOCK_BYTES, FileBytes
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
@@ -174,3 +176,11 @@ def test_where_no_more_threads_may_be_started(
     done = command("analyze", str(logs), "--format", "json")
     assert (done.code, done.out) == (0, expected), done.err
     assert count > started
+
+
+def test_output_goes_to_whatever_stands_for_stdout() -> None:
+    """A cell of a notebook may have its output captured as text, which has no bytes below it."""
+    captured = io.StringIO()
+    with redirect_stdout(captured):
+        Target(None).write("4 × GPU\n")
+    assert captured.getvalue() == "4 × GPU\n"
