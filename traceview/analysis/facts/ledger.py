@@ -265,7 +265,8 @@ def _recast_python(draft: Draft) -> None:
     python = draft.python
     if python is None or not python.is_sampled:
         return
-    spans = python.lines.dispatching(python.caller, draft.states.calls)
+    spoken, _ = draft.states.caller_spans
+    spans = python.lines.dispatching(python.caller, draft.states.calls, complement(spoken))
     state = State.HOST_OPS if draft.kind == "replica" else State.LAUNCH
     draft.recast(spans, (State.PYTHON,), state)
     _recast_late_dispatch(draft, difference(python.lines.at_work(python.caller), spans))

@@ -28,8 +28,16 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.intervals import (
+    BoolArray,
+    Int64Array,
+    IntervalSet,
+    difference,
+    places,
+    union,
+)
 from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
+from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import NONE, Recording
 from traceview.trace.sidecar.python_samples import (
     PythonFrame,
@@ -220,10 +228,13 @@ class PythonLines:
         used = rows[(used_ps > 0) & (used_ps >= _AT_REST_RATIO * self._passed_ps[rows])]
         return union(self.previous_ps[used], self.time_ps[used])
 
-    def dispatching(self, thread: int, calls: IntervalSet) -> IntervalSet:
+    def dispatching(
+        self, thread: int, calls: IntervalSet, silences: IntervalSet
+    ) -> IntervalSet:
         """When a thread was in Python of the framework, or at a line from which it runs graphs, in `calls`.
 
-        Such a line flattens arguments in native code of the framework, which records nothing. As far as samples stand for it.
+        Such a line flattens arguments in native code of the framework, which records nothing. As far as samples stand for it:
+        those that were taken in one of the `silences` of the thread speak for all of it, and others do not.
         A round that comes late because the thread keeps the lock finds it where it gives that back, mostly in a call of the
         framework: it counts unless the rounds that were in time found the thread at work mostly elsewhere.
         """
@@ -245,8 +256,20 @@ class PythonLines:
         # Who waited for a device before it went on in the script waits no longer when that device has nothing to do.
         goes_on = np.append((at_work & ~dispatches)[1:], False)[: rows.size]
         dispatches &= ~(goes_on & (self._load[rows] < _WAITS_RATIO))
-        rows = rows[dispatches]
-        return union(self._since_ps[rows], self._until_ps[rows])
+        since, until = self._since_ps[rows], self._until_ps[rows]
+        around = union(since[dispatches], until[dispatches])
+        silence = places(silences.start, time, right=True) - 1
+        inside = np.flatnonzero((silence >= 0) & (time < np.append(silences.end, 0)[silence]))
+        of = silence[inside]
+        is_first = np.diff(of, prepend=NONE) != 0
+        is_last = np.diff(of, append=NONE) != 0
+        start, end = silences.start[of], silences.end[of]
+        since, until = (
+            np.where(is_first, start, np.maximum(since[inside], start)),
+            np.where(is_last, end, np.minimum(until[inside], end)),
+        )
+        own = union(since[dispatches[inside]], until[dispatches[inside]])
+        return joined_spans((own, difference(around, union(start, end))))
 
     def at_lines_of(self, thread: int, spans: IntervalSet, but_not_of: IntervalSet) -> IntervalSet:
         """When a thread was at a line of the script at which it was sampled in some spans, and in none of the others."""
