@@ -1,0 +1,39 @@
+"""JAX on a GPU whose memory is mostly free; slow: `jax.checkpoint` around each layer computes it again in the backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from scripts.real_runs.jax_training import WIDTH, descent, numbers, run_steps, sized, weights_of
+from scripts.real_runs.step_clock import StepClock, run_blocks
+
+rows = jnp.asarray(numbers(sized(8192, 32), WIDTH))
+
+
+def layer(outputs: Any, weight: Any) -> Any:
+    return jnp.tanh(outputs @ weight)
+
+
+def train(is_slow: bool, clock: StepClock) -> None:
+    layer_of = jax.checkpoint(layer) if is_slow else layer
+
+    def loss_of(weights: Any, batch: Any) -> Any:
+        outputs = batch
+        for weight in weights:
+            outputs = layer_of(outputs, weight)
+        return jnp.mean(jnp.square(outputs - batch))
+
+    step, state = descent(loss_of), [weights_of(WIDTH, 6)]
+
+    def train_step(_: int) -> Any:
+        state[0] = step(state[0], rows)
+        return state[0]
+
+    run_steps(clock, train_step)
+
+
+if __name__ == "__main__":
+    run_blocks(train)
