@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from scripts.real_runs.jax_training import numbers, run_steps, sized, weights_of
 from scripts.real_runs.jax_training import loss_of as loss_of_rows
+from scripts.real_runs.jax_training import numbers, run_steps, sized, weights_of
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
 GROUPS, GROUP, FEATURES = sized(24, 4), sized(512, 4), sized(2048, 64)

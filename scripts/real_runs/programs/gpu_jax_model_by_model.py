@@ -42,9 +42,12 @@ def step_once(state: TrainState, batch: Any) -> Any:
     return TrainState(weights, AdamState(*moments)), loss
 
 
+step_of_one = jax.jit(step_once, donate_argnums=0)
+step_of_all = jax.jit(jax.vmap(step_once, in_axes=(0, None)), donate_argnums=0)
+
+
 def train(is_slow: bool, clock: StepClock) -> None:
-    own = jax.jit(step_once, donate_argnums=0)
-    together = jax.jit(jax.vmap(step_once, in_axes=(0, None)), donate_argnums=0)
+    step = step_of_one if is_slow else step_of_all
     if is_slow:
         states = [started(weights_of(FEATURES, LAYERS)) for _ in range(MODELS)]
     else:
@@ -54,7 +57,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     def train_step(_: int) -> Any:
         losses: list[Any] = []
         for model, state in enumerate(states):
-            states[model], loss = (own if is_slow else together)(state, rows)
+            states[model], loss = step(state, rows)
             losses.append(loss)
         return losses
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,16 +18,21 @@ def layer(outputs: Any, weight: Any) -> Any:
     return jnp.tanh(outputs @ weight)
 
 
-def train(is_slow: bool, clock: StepClock) -> None:
-    layer_of = jax.checkpoint(layer) if is_slow else layer
-
+def step_through(layer_of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def loss_of(weights: Any, batch: Any) -> Any:
         outputs = batch
         for weight in weights:
             outputs = layer_of(outputs, weight)
         return jnp.mean(jnp.square(outputs - batch))
 
-    step, state = descent(loss_of), [weights_of(WIDTH, 6)]
+    return descent(loss_of)
+
+
+keeping, recomputing = step_through(layer), step_through(jax.checkpoint(layer))
+
+
+def train(is_slow: bool, clock: StepClock) -> None:
+    step, state = recomputing if is_slow else keeping, [weights_of(WIDTH, 6)]
 
     def train_step(_: int) -> Any:
         state[0] = step(state[0], rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,17 +18,19 @@ PARTS, BATCH, FEATURES = sized(8, 2), sized(2048, 16), sized(2048, 64)
 rows = jnp.asarray(numbers(PARTS, BATCH, FEATURES))
 
 
-def train(is_slow: bool, clock: StepClock) -> None:
-    log, losses = io.StringIO(), [0.0] * 1000
+log, curve = io.StringIO(), [0.0] * 1000
 
-    def report(part: Any, loss: Any) -> None:
-        losses.append(float(loss))
-        log.write(json.dumps({"part": int(part), "curve": [round(x, 5) for x in losses[-1000:]]}))
 
+def report(part: Any, loss: Any) -> None:
+    curve[:] = [*curve[1:], float(loss)]
+    log.write(json.dumps({"part": int(part), "curve": [round(value, 5) for value in curve]}))
+
+
+def step_of(is_reporting: bool) -> Callable[[Any, Any], Any]:
     def add(sums_and_weights: Any, part_and_batch: Any) -> Any:
         (sums, weights), (part, batch) = sums_and_weights, part_and_batch
         loss, gradients = jax.value_and_grad(loss_of)(weights, batch)
-        if is_slow:
+        if is_reporting:
             io_callback(report, None, part, loss, ordered=True)
         return ([total + g for total, g in zip(sums, gradients, strict=True)], weights), loss
 
@@ -36,7 +39,15 @@ def train(is_slow: bool, clock: StepClock) -> None:
         (sums, _), losses = jax.lax.scan(add, (zeros, weights), (jnp.arange(PARTS), batches))
         return [w - 1e-3 * total for w, total in zip(weights, sums, strict=True)], losses
 
-    step, state = jax.jit(step_once, donate_argnums=0), [weights_of(FEATURES, 6)]
+    compiled: Callable[[Any, Any], Any] = jax.jit(step_once, donate_argnums=0)
+    return compiled
+
+
+silent, reporting = step_of(False), step_of(True)
+
+
+def train(is_slow: bool, clock: StepClock) -> None:
+    step, state = reporting if is_slow else silent, [weights_of(FEATURES, 6)]
 
     def train_step(_: int) -> Any:
         state[0], losses = step(state[0], rows)

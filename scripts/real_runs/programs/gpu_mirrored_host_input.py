@@ -12,6 +12,7 @@ from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import numbers, squared_error
 
 rows = numbers(sized(3072, 16), FEATURES)
+step = step_of_replicas(squared_error, 16)
 
 
 def batches_of_worker(_: Any) -> Any:
@@ -21,7 +22,6 @@ def batches_of_worker(_: Any) -> Any:
 def train(is_slow: bool, clock: StepClock) -> None:
     options = tf.distribute.InputOptions(experimental_fetch_to_device=not is_slow)
     batches = iter(strategy.distribute_datasets_from_function(batches_of_worker, options))
-    step = step_of_replicas(squared_error, 16)
 
     def train_step(_: int) -> Any:
         return step(next(batches))
