@@ -663,7 +663,7 @@ PROGRAMS: Final = {
         ),
         Program(
             "gpu_fit_groups_and_report",
-            "a callback words a report in Python, 9 ms, and features are normalized group by group in small kernels, 4 ms",
+            "a callback words a report in Python, 10 ms, and features are normalized group by group in small kernels, 3 ms",
             ("callback-stall",),
             _BETWEEN_STEPS,
             "mean",

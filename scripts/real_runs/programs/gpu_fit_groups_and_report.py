@@ -12,7 +12,7 @@ from scripts.real_runs.training import numbers
 
 BATCH, FEATURES, GROUPS = sized(8192, 16), sized(2048, 64), sized(32, 8)
 rows = numbers(BATCH, FEATURES)
-names = [f"class {number * 7919 % 10_007}" for number in range(15_000)]
+names = [f"class {number * 7919 % 10_007}" for number in range(20_000)]
 
 
 class Report(tf.keras.callbacks.Callback):  # type: ignore[misc]  # TensorFlow has no types here

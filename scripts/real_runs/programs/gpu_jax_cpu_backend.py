@@ -11,7 +11,7 @@ import numpy as np
 from scripts.real_runs.jax_training import numbers, run_steps, sized, update, weights_of
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
-BATCH, FEATURES, HIDDEN = sized(8192, 16), sized(1024, 32), sized(2048, 64)
+BATCH, FEATURES, HIDDEN = sized(8192, 16), sized(768, 32), sized(2048, 64)
 signals = numbers(BATCH, FEATURES)
 places = np.arange(FEATURES, dtype=np.float32)
 distances = np.abs(places[:, None] - places)
