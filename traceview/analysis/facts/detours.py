@@ -21,6 +21,7 @@ from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.device.correlation import copies_of
+from traceview.trace.host.gaps import LATENCY_PS
 from traceview.trace.model import NONE
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
@@ -123,9 +124,13 @@ _LATE: Final = (State.LAUNCH, State.LATENCY)
 
 
 def _beside(ledger: Ledger, rows: BoolArray) -> BoolArray:
-    """The rows that lie between the same two of compute as one of these: behind a detour the host has launched nothing ahead."""
-    begins: BoolArray = ledger.columns.activity == ActivityClass.COMPUTE
+    """The rows that lie between the same two of compute as some of these that last longer than a launch takes: behind a detour the
+    host has launched nothing ahead.
+    """
+    columns = ledger.columns
+    begins: BoolArray = columns.activity == ActivityClass.COMPUTE
     begins[[first for first in ledger.first[:-1] if first < begins.size]] = True
     stretch = np.cumsum(begins, dtype=np.int64)
-    result: BoolArray = is_in(stretch, unique_ids(stretch[rows]))
-    return result
+    length_ps = np.bincount(stretch[rows], columns.duration_ps[rows].astype(np.float64))
+    holds_up: BoolArray = np.append(length_ps, 0)[np.minimum(stretch, length_ps.size)] > LATENCY_PS
+    return holds_up

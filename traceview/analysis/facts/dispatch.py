@@ -152,7 +152,8 @@ def _recast_after_waits(draft: Draft) -> None:
     )
     by = draft.by_line(str(line)) if is_clear else NOBODY
     among = (State.LAUNCH, State.LATENCY)
-    draft.recast(union(start[waits], end[waits]), among, State.SYNC, by)
+    earlier = np.maximum(start[waits], end[waits] - (start[waits] - since[waits]))
+    draft.recast(union(earlier, end[waits]), among, State.SYNC, by)
 
 
 _ON_CONDITION: Final = (b"while", b"conditional")

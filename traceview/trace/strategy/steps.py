@@ -278,10 +278,10 @@ def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]
     periods = np.diff(np.array(start, dtype=np.int64))
     if growth / (len(known) - 1) > RUN_AHEAD_RATIO * median(periods):
         return True
-    behind = np.array(known, dtype=np.int64) - np.array(end, dtype=np.int64)
-    mean_ps = periods.mean()
-    is_ahead = behind > RUN_AHEAD_RATIO * mean_ps
-    return bool(2 * np.ptp(behind) > mean_ps and is_ahead.mean() >= AHEAD_AT_TIMES_RATIO)
+    spread, on_device = (
+        np.abs(lengths - np.median(lengths)).mean() for lengths in (periods, np.diff(known))
+    )
+    return bool(spread > RUN_AHEAD_RATIO * periods.mean() and 2 * on_device < spread)
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
