@@ -18,8 +18,8 @@ WITHIN: Final = 0.20
 """A cost this close to the true one, as a share of it, is right."""
 
 
-SMALL: Final = "host-bound"
-"""The finding that says of a healthy run, too, that its steps are small: the dispatch of their ops takes long beside them."""
+SMALL: Final = {"host-bound", "launch-bound"}
+"""The findings that say of a healthy run, too, that its steps are small: the dispatch of their ops takes long beside them."""
 
 
 OF_THE_MACHINE: Final = ("other-processes", "gpu-throttled")
@@ -107,7 +107,7 @@ def judge_healthy(
     verdict, leading, warnings = report.verdict, report.leading, warnings_of(report)
     is_small = leading is not None and "small" in leading.sentences
     wrong = set(warnings) - _present(program, report)
-    is_right = wrong <= {SMALL} and (not wrong or is_small)
+    is_right = wrong <= SMALL and (not wrong or is_small)
     return Judgement(
         name=f"{program.name}/{recording}",
         headline=verdict.headline,

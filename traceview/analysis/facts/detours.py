@@ -104,33 +104,45 @@ def detour_rows(context: Run) -> BoolArray:
     trace, ledger = context.trace, context.once(ledger_of)
     columns = ledger.columns
     results, nothing = context.once(copied_results), np.zeros(ledger.count, dtype=np.bool_)
-    if not results.row.size:
-        return nothing
-    waits = ledger.rows(states=WAITS_FOR_RESULTS)
-    of_sums = waits & is_in(columns.event, results.row[results.is_sum])
-    rows = waits & is_in(columns.event, results.row[~results.is_sum])
-    if not rows.any() or ledger.loss(of_sums).share >= LIMIT:
-        return nothing
-    rows |= ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
     down = ledger.rows(states=(State.D2H,))
     op = trace.device_columns.op[columns.event[down]]
     down[down] = trace.names.where(op, TRANSFER.fullmatch)
-    rows |= down
-    rows |= ledger.rows(states=_LATE) & ~of_sums & _beside(ledger, rows)
+    waits, stretches = ledger.rows(states=WAITS_FOR_RESULTS), _Stretches(ledger)
+    of_sums = waits & is_in(columns.event, results.row[results.is_sum])
+    up = waits & is_in(columns.event, results.row[~results.is_sum])
+    asked = down & stretches.within_steps
+    if not (up | asked).any() or ledger.loss(of_sums).share >= LIMIT:
+        return nothing
+    rows = up | down | ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
+    # A launch that takes longer than what is between two kernels does not wait for that.
+    held_up = stretches.of(asked) | stretches.of(rows, LATENCY_PS)
+    rows |= ledger.rows(states=_LATE) & ~of_sums & held_up
     return rows if ledger.loss(rows).share >= LIMIT else nothing
 
 
 _LATE: Final = (State.LAUNCH, State.LATENCY)
 
 
-def _beside(ledger: Ledger, rows: BoolArray) -> BoolArray:
-    """The rows that lie between the same two of compute as some of these that last longer than a launch takes: behind a detour the
-    host has launched nothing ahead.
-    """
-    columns = ledger.columns
-    begins: BoolArray = columns.activity == ActivityClass.COMPUTE
-    begins[[first for first in ledger.first[:-1] if first < begins.size]] = True
-    stretch = np.cumsum(begins, dtype=np.int64)
-    length_ps = np.bincount(stretch[rows], columns.duration_ps[rows].astype(np.float64))
-    holds_up: BoolArray = np.append(length_ps, 0)[np.minimum(stretch, length_ps.size)] > LATENCY_PS
-    return holds_up
+class _Stretches:
+    """The rows of a ledger from one of compute to the next: behind a detour the host has launched nothing ahead."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._columns = ledger.columns
+        begins: BoolArray = self._columns.activity == ActivityClass.COMPUTE
+        begins[[first for first in ledger.first[:-1] if first < begins.size]] = True
+        self._number = np.cumsum(begins, dtype=np.int64)
+        step = self._columns.step[begins]
+        self._is_within = np.append(False, np.append(step[1:] == step[:-1], False))
+
+    @property
+    def within_steps(self) -> BoolArray:
+        """Which rows lie between two of compute in one step."""
+        within: BoolArray = self._is_within[self._number]
+        return within
+
+    def of(self, rows: BoolArray, least_ps: int = 0) -> BoolArray:
+        """All rows of the stretches that have some of these, which last longer than `least_ps`."""
+        duration_ps = self._columns.duration_ps[rows].astype(np.float64)
+        total_ps = np.bincount(self._number[rows], duration_ps, self._is_within.size)
+        held: BoolArray = (total_ps > least_ps)[self._number]
+        return held

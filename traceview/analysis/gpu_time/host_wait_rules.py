@@ -147,7 +147,8 @@ LAUNCH_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for kernel launches[, {line}]",
     titles={
         "kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}[, {line}]",
-        "loop": "{who:waits/wait} {loss} for the launches of a loop that asks the host {count} per step whether it goes on[, {line}]",
+        "small": "The step is small: kernel launches take {loss}[, {line}]",
+        "loop": "{who:waits/wait} {loss} for the launches of a loop of {count} per step[, {line}]",
         "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]",
         "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]",
     },
@@ -158,7 +159,7 @@ LAUNCH_BOUND: Final = Rule(
     starts_at=(
         "{limit} of the GPU time idle while the launching thread is in launches, ops or dispatch, with pauses under "
         f"{numbers.chosen('_ps', BACK_TO_BACK_PS)} between them; with it the time of kernels that are usually shorter than "
-        f"{numbers.chosen('_ps', SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them. A loop of XLA is named from {{asked_count}} reads of its condition per step on"
+        f"{numbers.chosen('_ps', SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them. A loop of XLA is named from {{asked_count}} iterations per step on, a small step like that of [`host-bound`](#host-bound)"
     ),
     action="Launch fewer, larger kernels: a larger batch, or `jit_compile=True` on the function that computes the gradients.",
     advice=(
@@ -172,8 +173,8 @@ LAUNCH_BOUND: Final = Rule(
             "",
         ),
         "jax-loop": (
-            "Give the loop a fixed number of iterations, or fewer: the host reads the condition after each, and then launches the next.",
-            "`jax.lax.while_loop` asks; `fori_loop` and `scan` of a known length do not.",
+            "Run fewer iterations, or do more in each: every one launches its kernels anew.",
+            "A fixed number does not help: `fori_loop` and an unrolled `scan` took as long as `while_loop` (H200).",
         ),
         "eager": (
             "Put the step into a graph: `@tf.function` on the function that runs the step.",

@@ -36,13 +36,13 @@ from traceview.analysis.gpu_time.waits import (
     Waits,
     event_evidence,
     line_argument,
+    profiler_ratio,
 )
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
-    CRITICAL_LIMIT,
     LIMIT,
     Rule,
     devices_argument,
@@ -51,7 +51,7 @@ from traceview.analysis.rules.rule import (
     lost_argument,
 )
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Time
-from traceview.base.ids import is_in, unique_ids
+from traceview.base.ids import is_in
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
@@ -215,9 +215,7 @@ def _first_call(waits: Waits, call: FirstCall) -> Finding:
 
 def _host_ops(waits: Waits) -> Finding | None:
     is_replica = waits.context.trace.device_list[waits.device].kind == "replica"
-    is_small = waits.context.ledger.has_steps and (
-        waits.loss.share >= CRITICAL_LIMIT and (_is_short(waits) or _is_usual_dispatch(waits))
-    )
+    is_small = waits.is_of_small_step
     line = {} if is_small else waits.line_of_calls
     action = "replica" if is_replica else ""
     python = waits.python(State.PYTHON) if line else None
@@ -237,37 +235,8 @@ def _host_ops(waits: Waits) -> Finding | None:
     )
 
 
-def _is_short(waits: Waits) -> bool:
-    """Whether the step is short without the profiler, as the sidecar measured that."""
-    ratio = _profiler_ratio(waits.context, waits.host)
-    return waits.loss.of_ps < rules.HOST_BOUND.limits["small_step_ps"] * (1 + ratio)
-
-
-def _is_usual_dispatch(waits: Waits) -> bool:
-    """Whether calling the step and dispatching its ops takes so long wherever they are so many; not where most are tiny."""
-    ledger, columns, limits = (
-        waits.context.ledger,
-        waits.context.ledger.columns,
-        rules.HOST_BOUND.limits,
-    )
-    own = ledger.rows_of(waits.device)
-    if (columns.activity[own][waits.rows[own]] != IDLE).any():
-        return False
-    is_busy = ledger.counts[own] & (columns.activity[own] != IDLE)
-    count = unique_ids(columns.event[own][is_busy]).size / ledger.steps_of_device[waits.device]
-    return waits.loss.mean_ps <= limits["call_ps"] + count * limits["dispatch_ps"]
-
-
 _EAGER_DISPATCH_PS: Final = 10 * PS_PER_US
 """What Python takes for an op outside of a graph without the profiler, at least: 10 to 32 µs (TensorFlow 2.21, ops of 8 × 8)."""
-
-
-def _profiler_ratio(context: Context, host: int) -> float:
-    """By how much of a step the profiler makes it longer, as the sidecar measured it; 0 where that is not known, or noise."""
-    sidecar = context.trace.hosts[host].sidecar
-    overhead = sidecar.environment.overhead if sidecar else None
-    ratio = (overhead.ratio or 0.0) if overhead else 0.0
-    return ratio if overhead and ratio > (overhead.spread_ratio or 0.0) else 0.0
 
 
 def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps) -> bool:
@@ -275,7 +244,7 @@ def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps) -> bool
 
     What dispatch of these ops takes without the profiler is left in any case.
     """
-    ratio, mean_ps = _profiler_ratio(context, host), context.selection.mean_step_ps
+    ratio, mean_ps = profiler_ratio(context, host), context.selection.mean_step_ps
     if mean_ps is None or not ratio:
         return False
     # Both are medians, of other steps than the used ones: only their ratio is a share of these.

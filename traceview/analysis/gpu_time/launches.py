@@ -121,12 +121,14 @@ def late_launches(waits: Waits) -> Finding | None:
             "short": Time(SMALL_KERNEL_PS),
         }
     elif asked >= rules.LAUNCH_BOUND.limits["asked_count"]:
-        key, arguments["count"] = "loop", Number(asked, "time")
+        key, arguments["count"] = "loop", Number(asked, "iteration")
     elif (ops := many_eager_ops(waits.context, waits.host)) is not None:
         key = "jax-eager" if is_of_jax(trace) else "eager"
         arguments = line_argument(waits.python(State.LAUNCH)) | ops.arguments(
             "call" if is_of_jax(trace) else "op"
         )
+    elif waits.is_of_small_step:
+        key = "small"
     return waits.finding(
         rules.LAUNCH_BOUND,
         arguments=arguments,
@@ -164,7 +166,7 @@ def ops_on_cpu(waits: Waits) -> Finding | None:
     # A copy counts for the op whose result it brings.
     op_of = context.once(copied_results).op_of
     names = [op_of.get(op, context.trace.names[op]) for op in ops[longest].tolist()]
-    names = names or [*op_of.values()]
+    names = names or [*op_of.values()] or _ops_asked(waits)
     types = dict.fromkeys((op_type(name) or name).decode("utf-8", "replace") for name in names)
     first = names[0].decode("utf-8", "replace")
     return waits.finding(
@@ -175,6 +177,18 @@ def ops_on_cpu(waits: Waits) -> Finding | None:
         action="" if side_work_of(names[0]) is SideWork.PYTHON else "copies",
         notes=("copies",),
     )
+
+
+def _ops_asked(waits: Waits) -> list[bytes]:
+    """The ops whose results the CPU needs, those of most copies first."""
+    columns, trace = waits.context.ledger.columns, waits.context.trace
+    event = columns.event[waits.rows & (columns.state == State.D2H)]
+    copies, count = np.unique(trace.device_columns.op[event], return_counts=True)
+    transfers = (
+        TRANSFER.fullmatch(trace.names[copies[at]])
+        for at in np.argsort(-count, kind="stable").tolist()
+    )
+    return [transfer["edge"] or transfer["node"] for transfer in transfers if transfer]
 
 
 def _line_of_op(waits: Waits, name: bytes) -> dict[str, Argument]:

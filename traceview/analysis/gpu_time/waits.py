@@ -10,14 +10,16 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.python import PythonShare, python_of_rows
+from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.rule import Chosen, Rule
+from traceview.analysis.rules.rule import CRITICAL_LIMIT, Chosen, Rule
 from traceview.analysis.rules.words import Argument, Line, Number, Ordinal, Time
+from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray
-from traceview.ledger.columns import By
+from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
 from traceview.ledger.table import Loss, totals
 
@@ -37,6 +39,14 @@ FEWEST_TO_COMPARE: Final = 3
 """Of fewer steps none counts as affected."""
 
 
+def profiler_ratio(context: Context, host: int) -> float:
+    """By how much of a step the profiler makes it longer, as the sidecar measured it; 0 where that is not known, or noise."""
+    sidecar = context.trace.hosts[host].sidecar
+    overhead = sidecar.environment.overhead if sidecar else None
+    ratio = (overhead.ratio or 0.0) if overhead else 0.0
+    return ratio if overhead and ratio > (overhead.spread_ratio or 0.0) else 0.0
+
+
 class Waits(Struct, frozen=True, eq=False, dict=True):
     """The rows of some states: how much they are, on which host most, and the steps that have them if most have not."""
 
@@ -54,6 +64,29 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         """The device that loses most."""
         lost_ps = self.context.ledger.by_device(self.rows)
         return max(lost_ps, key=lambda device: lost_ps[device])
+
+    @property
+    def is_of_small_step(self) -> bool:
+        """Whether a step loses much to what dispatch takes in any step: it is short without the profiler, or the loss is no longer
+        than calling it and dispatching its ops takes wherever they are so many; not where most are tiny.
+        """
+        ledger, columns, limits = (
+            self.context.ledger,
+            self.context.ledger.columns,
+            HOST_BOUND.limits,
+        )
+        if not ledger.has_steps or self.loss.share < CRITICAL_LIMIT:
+            return False
+        if self.loss.of_ps < limits["small_step_ps"] * (
+            1 + profiler_ratio(self.context, self.host)
+        ):
+            return True
+        own = ledger.rows_of(self.device)
+        if (columns.activity[own][self.rows[own]] != IDLE).any():
+            return False
+        is_busy = ledger.counts[own] & (columns.activity[own] != IDLE)
+        count = unique_ids(columns.event[own][is_busy]).size / ledger.steps_of_device[self.device]
+        return self.loss.mean_ps <= limits["call_ps"] + count * limits["dispatch_ps"]
 
     @property
     def host(self) -> int:

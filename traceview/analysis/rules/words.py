@@ -51,6 +51,7 @@ NOUNS: Final[Mapping[str, str]] = {
     "file": "files",
     "GPU": "GPUs",
     "host": "hosts",
+    "iteration": "iterations",
     "kernel": "kernels",
     "layer": "layers",
     "op": "ops",

@@ -42,6 +42,7 @@ from traceview.analysis.workload.compute_rules import (
     HOST_OP,
     LAYOUTS,
     OPTIMIZER_BOUND,
+    RECOMPUTED,
     SLOW_PRODUCTS,
 )
 from traceview.base.ids import is_in, unique_ids
@@ -337,7 +338,11 @@ _DRAWS: Final = re.compile(
 """Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
 _COPY: Final = re.compile(rb"copy(?:\.\d+)?")
 
+_RECOMPUTED: Final = "rematted_computation"
+"""The scope of what `jax.checkpoint` computes again (JAX 0.4 to 0.11)."""
+
 _BY_NAME: Final = (
+    _ByName(RECOMPUTED, is_one=lambda each: _RECOMPUTED in each.scope.split("/")),
     _ByName(
         FACTORING,
         types=re.compile(
@@ -586,6 +591,7 @@ ANALYSIS: Final = Analysis[Compute](
         COSTLY_OPS,
         HOST_OP,
         OPTIMIZER_BOUND,
+        RECOMPUTED,
     ),
     diagnose=diagnose,
 )

@@ -95,8 +95,6 @@ CONSTANT: Final = Rule(
 
 CASTS: Final = Rule(
     code="casts",
-    # Some are in every program whose input is made of bytes.
-    severity="info",
     states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} on casts between types[, {line}]",
     meaning="A cast computes nothing: it reads the whole tensor and writes it again.",
@@ -263,7 +261,25 @@ FACTORING: Final = Rule(
     example="Both replicas spend 41.2 of 60.3 ms (68%) on factoring matrices: Svd",
 )
 
-COSTLY_RATIO: Final = 0.20
+RECOMPUTED: Final = Rule(
+    code="rematerialization",
+    states=(State.COMPUTE,),
+    title="{who:spends/spend} {loss} on computing again what `jax.checkpoint` has dropped[: {ops}][ in {line}]",
+    meaning=(
+        "`jax.checkpoint` (`jax.remat`) keeps no intermediate results of a function for the backward pass, which computes them "
+        "again: that saves memory and costs about another forward pass."
+    ),
+    starts_at="{limit} of the GPU time in instructions below `rematted_computation`, with what other devices wait meanwhile",
+    action="Where memory is free, take `jax.checkpoint` off the cheapest layers, or keep what products give.",
+    advice=(
+        "`jax.checkpoint(f, policy=jax.checkpoint_policies.dots_saveable)` keeps the results of products and computes the rest "
+        "again. `traceview show memory` says how much is free."
+    ),
+    metrics={"op_type": "type of op"},
+    example="GPU:0 spends 5.12 of 21.0 ms (24%) on computing again what `jax.checkpoint` has dropped: dot_general in layer, train.py:18",
+)
+
+COSTLY_RATIO: Final = 0.10
 """Of the GPU time; a choice of ours. None of 266 healthy recordings on two CPU cores is warned of it."""
 
 COSTLY_OPS: Final = Rule(

@@ -23,6 +23,7 @@ from traceview.trace.model import NONE, DeviceColumns, Names
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo import Scheduled, read_instructions, read_schedules
 from traceview.xplane.hlo_buffers import ProgramBuffers, read_buffers
+from traceview.xplane.planes import ActivityClass
 from traceview.xplane.space import Instruction, Program
 
 _MOST_WITH_LIVE: Final = 3
@@ -167,14 +168,18 @@ def _of_buffer(
 ) -> Iterator[tuple[Int64Array, list[bytes]]]:
     """The kernels of each launch of a buffer, in order, and the names of their instructions, where these are known."""
     row = np.flatnonzero((columns.instruction == buffer) & columns.has_correlation)
+    # Calls of libraries fill their workspace before they run a kernel.
+    without_fills = row[columns.class_[row] != ActivityClass.MEMSET]
     known: dict[bytes, list[bytes]] = {}
-    for launch in _launches(columns, row):
-        kernels = columns.name[launch]
-        key = kernels.tobytes()
-        if key not in known:
-            known[key] = stretches.of([names[kernel] for kernel in kernels.tolist()])
-        if known[key]:
-            yield launch, known[key]
+    for launches in zip(_launches(columns, without_fills), _launches(columns, row), strict=True):
+        for launch in launches:
+            kernels = columns.name[launch]
+            key = kernels.tobytes()
+            if key not in known:
+                known[key] = stretches.of([names[kernel] for kernel in kernels.tolist()])
+            if known[key]:
+                yield launch, known[key]
+                break
 
 
 def _launches(columns: DeviceColumns, row: Int64Array) -> list[Int64Array]:
@@ -205,7 +210,7 @@ class _Stretches:
         """By kernel the name of its instruction; empty where that is not known of all."""
         grouped = groupby(kernels, self._fusions.__contains__)
         runs = [(is_fusion, list(run)) for is_fusion, run in grouped]
-        fits: dict[int, list[list[bytes]]] = {}
+        fits: dict[tuple[int, int], list[list[bytes]]] = {}
         distinct = frozenset(kernels)
         for schedule in self._schedules:
             for begin in range(len(schedule)):
@@ -214,7 +219,7 @@ class _Stretches:
                     return []
                 if stretch:
                     called_alike = sum(map(_is_called, stretch, kernels))
-                    fits.setdefault(called_alike, []).append(stretch)
+                    fits.setdefault((called_alike, len({*stretch})), []).append(stretch)
         best = fits[max(fits)] if fits else []
         return best[0] if len(best) == 1 else []
 

@@ -228,9 +228,7 @@ class PythonLines:
         used = rows[(used_ps > 0) & (used_ps >= _AT_REST_RATIO * self._passed_ps[rows])]
         return union(self.previous_ps[used], self.time_ps[used])
 
-    def dispatching(
-        self, thread: int, calls: IntervalSet, silences: IntervalSet
-    ) -> IntervalSet:
+    def dispatching(self, thread: int, calls: IntervalSet, silences: IntervalSet) -> IntervalSet:
         """When a thread was in Python of the framework, or at a line from which it runs graphs, in `calls`.
 
         Such a line flattens arguments in native code of the framework, which records nothing. As far as samples stand for it:

@@ -42,11 +42,6 @@ from traceview.xplane.planes import ActivityClass, is_compilation
 RUN_AHEAD_RATIO: Final = 0.10
 """If the lag from marker to first device event grows faster than this, in steps per step, the basis is device."""
 
-AHEAD_AT_TIMES_RATIO: Final = 0.25
-"""The same if the device begins so many of the steps after the marker, and some by half a step more than others. Choices of
-ours: on an H100 loops that read every fourth loss had 0.36 to 0.57 and 1.4 to 1.7 steps, of JAX two that wait for the step
-before 0.93 and 0.8, and one that is as quick as its device 0 and 0.1."""
-
 _MARKER_STARTS: Final = (b"train", b"test", b"TraceContext")
 _EVAL_START: Final = b"test"
 
@@ -269,7 +264,7 @@ def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]
     """Whether every step has a first device event, in order, and these come after the marker by more and more.
 
     After both ends of the marker: what delays the host lies inside the marker, and moves its end as well. A host that waits for
-    the device now and then lets it catch up, and runs ahead again.
+    the device now and then lets it catch up: its steps are unsteady, and begin at least twice as evenly on the device.
     """
     known = [time for time in first_linked if time is not None]
     if len(known) < max(len(first_linked), 2) or any(a >= b for a, b in pairwise(known)):
