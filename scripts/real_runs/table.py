@@ -739,7 +739,7 @@ PROGRAMS: Final = {
         Program(
             "gpu_jax_remat",
             "`jax.checkpoint` computes each layer again in the backward pass",
-            ("second-forward",),
+            ("rematerialization",),
             ("compute",),
         ),
         Program(

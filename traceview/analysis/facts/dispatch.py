@@ -27,6 +27,7 @@ from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.gaps import late_parts
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import SCHEDULING_OP_PS
+from traceview.trace.host.state_timeline import intersection
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -57,6 +58,7 @@ def recast_dispatch(draft: Draft) -> None:
     if draft.kind == "replica":
         _recast_small_ops(draft)
     else:
+        _recast_reads(draft)
         _recast_after_waits(draft)
 
 
@@ -129,6 +131,17 @@ def _recast_small(draft: Draft, is_small: BoolArray, state: State) -> None:
     first = draft.trace.device_columns.rows_of(draft.device).start
     rows[rows] = is_small[columns.event[rows] - first]
     draft.recast_rows(rows, state, NOBODY)
+
+
+def _recast_reads(draft: Draft) -> None:
+    """What keeps back a copy that the host waits for, and nothing else, is that wait."""
+    _, waits = draft.states.caller_spans
+    rows = draft.idle_in((State.DEPENDENCY,))
+    event, trace = draft.columns.event[rows], draft.trace
+    rows[rows] = (event != NONE) & (trace.device_columns.class_[event] == ActivityClass.D2H)
+    start, duration = draft.columns.start_ps[rows], draft.columns.duration_ps[rows]
+    spans = intersection(union(start, start + duration), waits)
+    draft.recast(spans, (State.DEPENDENCY,), State.SYNC)
 
 
 def _recast_after_waits(draft: Draft) -> None:

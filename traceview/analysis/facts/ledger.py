@@ -52,7 +52,7 @@ from traceview.analysis.facts.python import HostPython
 from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_work
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
-from traceview.base.ids import is_in, sorted_unique, unique_inverse
+from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
     BoolArray,
     Int64Array,
@@ -74,6 +74,7 @@ from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.path import clocks_agree
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
+from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import PythonLine
@@ -186,6 +187,7 @@ def ledger_of(context: Run) -> Ledger:
             _recast_between_markers(draft, between[draft.host])
             _recast_python(draft)
             recast_dispatch(draft)
+            _recast_callbacks(draft)
             _recast_collections(draft)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)
@@ -291,6 +293,27 @@ def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:
     length = np.zeros(columns.count, dtype=np.int64)
     length[rows] = np.clip(hidden[gap] - (before - before[first]), 0, duration)
     draft.recast_ends(length, State.PYTHON)
+
+
+def _recast_callbacks(draft: Draft) -> None:
+    """While a program of XLA calls Python its device waits for that, whatever Python calls in turn."""
+    if draft.kind == "replica":
+        return
+    events = draft.trace.host_columns
+    calls = draft.trace.named_on(draft.host, _is_callback)
+    for name in unique_ids(events.name[calls]).tolist():
+        rows = calls[events.name[calls] == name]
+        spans = union(events.start_ps[rows], events.end_ps[rows])
+        draft.recast(spans, _CALLED, State.HOST_OPS, (By.OP, name))
+
+
+def _is_callback(name: bytes) -> bool:
+    """Whether an event is an instruction of XLA that calls Python."""
+    return b":" not in name and side_work_of(name) is not None
+
+
+_CALLED: Final = (State.HOST_OPS, State.LAUNCH, State.SYNC, State.H2D, State.PYTHON, State.UNKNOWN)
+"""What Python does in a call, and what a device is idle for meanwhile."""
 
 
 def _recast_collections(draft: Draft) -> None:
