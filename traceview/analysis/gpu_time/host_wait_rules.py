@@ -159,7 +159,8 @@ LAUNCH_BOUND: Final = Rule(
     starts_at=(
         "{limit} of the GPU time idle while the launching thread is in launches, ops or dispatch, with pauses under "
         f"{numbers.chosen('_ps', BACK_TO_BACK_PS)} between them; with it the time of kernels that are usually shorter than "
-        f"{numbers.chosen('_ps', SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them. A loop of XLA is named from {{asked_count}} iterations per step on, a small step like that of [`host-bound`](#host-bound)"
+        f"{numbers.chosen('_ps', SMALL_KERNEL_PS)} where a step runs {MANY_KERNELS} of them. A loop of XLA is named from "
+        "{asked_count} iterations per step on. When a step is called small says `host-bound`"
     ),
     action="Launch fewer, larger kernels: a larger batch, or `jit_compile=True` on the function that computes the gradients.",
     advice=(

@@ -13,6 +13,7 @@ from typing import Annotated, Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.analysis.facts.kernels import (
     cast_labels,
@@ -36,6 +37,7 @@ from traceview.analysis.rules.words import Argument, Line, Ops
 from traceview.analysis.workload.compute_rules import (
     CASTS,
     CONSTANT,
+    COPIES_RATIO,
     COSTLY_OPS,
     FACTORING,
     FLOAT64,
@@ -371,7 +373,7 @@ _BY_NAME: Final = (
         ),
     ),
     _ByName(
-        COSTLY_OPS,
+        replace(COSTLY_OPS, limit=COPIES_RATIO),
         "copying",
         is_one=lambda each: not each.scope and _COPY.fullmatch(each.name) is not None,
     ),
