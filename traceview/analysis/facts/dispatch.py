@@ -17,7 +17,15 @@ from traceview.analysis.facts.draft import NOBODY, Draft
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
 from traceview.base.ids import is_in, unique_ids, unique_inverse
-from traceview.base.intervals import NEVER, BoolArray, Int32Array, Int64Array, IntervalSet, union
+from traceview.base.intervals import (
+    NEVER,
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    IntervalSet,
+    difference,
+    union,
+)
 from traceview.base.units import PS_PER_MS, PS_PER_US
 from traceview.ledger.build import cut_at
 from traceview.ledger.columns import By, Columns
@@ -27,7 +35,7 @@ from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.gaps import late_parts
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import SCHEDULING_OP_PS
-from traceview.trace.host.state_timeline import intersection
+from traceview.trace.host.state_timeline import intersection, joined_spans
 from traceview.trace.model import NONE, Trace
 from traceview.xplane.planes import ActivityClass
 
@@ -165,8 +173,15 @@ def _recast_after_waits(draft: Draft) -> None:
     )
     by = draft.by_line(str(line)) if is_clear else NOBODY
     among = (State.LAUNCH, State.LATENCY)
-    earlier = np.maximum(start[waits], end[waits] - (start[waits] - since[waits]))
-    draft.recast(union(earlier, end[waits]), among, State.SYNC, by)
+    rows = draft.idle_in(among)
+    begun, lasted = draft.columns.start_ps[rows], draft.columns.duration_ps[rows]
+    late = union(begun, begun + lasted).within(start[waits], end[waits])
+    waited = difference(joined_spans((states.caller_spans[1], before)), union(start, end))
+    # As long as the host has waited while the device worked, it could have been ahead.
+    total = np.cumsum(late)
+    spent = total + np.minimum.accumulate(np.minimum(waited.before(start[waits]) - total, 0))
+    ahead = np.diff(spent, prepend=0)
+    draft.recast(union(end[waits] - ahead, end[waits]), among, State.SYNC, by)
 
 
 _ON_CONDITION: Final = (b"while", b"conditional")

@@ -273,10 +273,10 @@ def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]
     periods = np.diff(np.array(start, dtype=np.int64))
     if growth / (len(known) - 1) > RUN_AHEAD_RATIO * median(periods):
         return True
-    spread, on_device = (
-        np.abs(lengths - np.median(lengths)).mean() for lengths in (periods, np.diff(known))
-    )
-    return bool(spread > RUN_AHEAD_RATIO * periods.mean() and 2 * on_device < spread)
+    # What delays the first event of the first step makes its period alone longer.
+    lengths = periods[1:] if periods.size > 1 else periods
+    spread, on_device = (np.abs(of - np.median(of)).mean() for of in (lengths, np.diff(known)))
+    return bool(spread > RUN_AHEAD_RATIO * lengths.mean() and 2 * on_device < spread)
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
