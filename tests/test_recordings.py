@@ -179,7 +179,7 @@ def test_beside_other_processes_nothing_is_at_most(
 
 DETOURS = {
     "gpu_loop_cpu_op/slow-1": (0.37, "Mul, Sub and Mean"),
-    "gpu_loop_cpu_embedding/slow-2": (0.55, "ResourceScatterSub"),
+    "gpu_loop_cpu_embedding/slow-2": (0.57, "ResourceScatterSub"),
 }
 
 
@@ -199,17 +199,19 @@ def test_ops_on_the_cpu_are_one_cause_with_the_copies_around_them(
 
 
 def test_sums_of_replicas_that_share_a_gpu(recordings: Path) -> None:
+    """`strategy.reduce` makes each call wait for 13 us: without it steps took as long (H200, in turns)."""
     report = report_of(recordings, "gpu_mirrored_cpu_sums/slow-2")
-    first, second, *_ = report.findings
-    assert (first.code, second.code) == ("reduction-off-gpu", "d2h-sync")
-    assert "while the host waits for what the step returns" in second.title
+    assert report.findings[0].code == "reduction-off-gpu"
+    assert "d2h-sync" not in warnings_of(report)
 
 
-def test_fit_reads_its_metrics(recordings: Path) -> None:
-    leading = report_of(recordings, "gpu_fit_validation/healthy-2").leading
+def test_a_host_that_hardly_waits_gains_little_by_not_waiting(recordings: Path) -> None:
+    """`fit` reads its metrics in each step, for 0.2 ms while the GPU works: without that, steps took 3 % less (H200, in turns)."""
+    report = report_of(recordings, "gpu_fit_validation/healthy-2")
+    leading = report.leading
     assert leading is not None
-    assert leading.code == "d2h-sync"
-    assert "steps_per_execution" in leading.action
+    assert (leading.code, "small" in leading.sentences) == ("launch-bound", True)
+    assert "d2h-sync" not in warnings_of(report)
 
 
 def test_a_loop_of_xla_reads_no_value(recordings: Path) -> None:

@@ -154,14 +154,15 @@ def hands_on_after_a_wait() -> Scenario:
         step.host("cuStreamSynchronize", 0.5, 4.33, {"correlation_id": 90_000 + index})
         step.host("EagerExecute", 4.4, 12.59)
         run.call(step, 12.6, kernel_ms=53 if index < STEP_COUNT - 1 else 40)
+        step.host("cuStreamSynchronize", 20, MARKER_MS - 0.1, {"correlation_id": 95_000 + index})
     gap_ms, silent_ms = 12.625 - 4.325, 0.07
     return run.scenario(
         "hands_on_after_a_wait",
         {
-            "sync": 3.83 + 3 * (gap_ms - silent_ms),
+            "sync": 3.83 + 3 * (gap_ms - silent_ms) + MARKER_MS - 0.1 - 52.625,
             "launch": 12.625 - 4.4,
             "between_calls": 4 * silent_ms,
-            "unknown": 0.5 + MARKER_MS - 52.625,
+            "unknown": 0.5 + 0.1,
         },
         ["d2h-sync"],
         compute=3 * 53 + 40,
@@ -169,9 +170,9 @@ def hands_on_after_a_wait() -> Scenario:
 
 
 def reads_a_value_unseen() -> Scenario:
-    """No synchronise call is recorded: a copy to the host is asked for, and its thread is still until it ends.
+    """No call that waits is recorded: a copy to the host is asked for, and its thread is still until it ends.
 
-    The copy waits 6.3 ms in the queue and takes 0.2 ms.
+    The copy waits 6.3 ms in the queue and takes 0.2 ms, in which the host could have launched the kernel.
     """
     run = Run()
     for step in run.steps():
@@ -179,8 +180,8 @@ def reads_a_value_unseen() -> Scenario:
         run.call(step, 8)
     return run.scenario(
         "reads_a_value_unseen",
-        {"dependency": 4 * 6.3},
-        [],
+        {"sync": 4 * (6.3 + 0.025)},
+        ["d2h-sync"],
         ["launch-bound"],
         d2h=4 * 0.2,
         copies=4,

@@ -16,6 +16,7 @@ from traceview.trace.reading.load import load
 
 GEMM = "sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n"
 REST = "splitKreduce_kernel"
+BUFFER = "command_buffer_1"
 
 PROGRAM = (
     ("x", "parameter"),
@@ -50,7 +51,7 @@ def joined(folder: Path, *launches: Sequence[str], module: ModuleWriter | None =
     for number, kernels in enumerate(launches, start=1):
         for kernel in kernels:
             stats: dict[Any, Any] = {
-                "hlo_op": Ref("command_buffer_1"),
+                "hlo_op": Ref(BUFFER),
                 "hlo_module": Ref("jit_f"),
                 "program_id": U64(7),
             }
@@ -70,9 +71,6 @@ def joined(folder: Path, *launches: Sequence[str], module: ModuleWriter | None =
         for each, op in zip(instructions, ops, strict=True)
     )
     return ops
-
-
-BUFFER = "command_buffer_1"
 
 
 def names(trace: Trace) -> list[str]:
@@ -100,8 +98,14 @@ def test_in_the_order_of_the_schedule(tmp_path: Path) -> None:
             ["fusion_4", "loop_add_fusion_1", "nccl"],
             ["fusion.4", "loop_add_fusion.1", "all-reduce-start"],
         ),
-        # A copy and a product have a kernel each, or the product has both.
-        ([GEMM, GEMM, "fusion_3"], None),
+        # Only a copy has a kernel that copies.
+        ([GEMM, GEMM, "fusion_3"], ["custom-call.2"] * 2 + ["fusion.3"]),
+        (["memcpy128", GEMM, "fusion_3"], ["copy.1", "custom-call.2", "fusion.3"]),
+        # Calls of libraries fill their workspace.
+        (
+            [GEMM, "fusion_3", "Memset 0", GEMM],
+            ["custom-call.2", "fusion.3", BUFFER, "custom-call.1"],
+        ),
         ([GEMM] * 3 + ["fusion_3"], ["custom-call.2"] * 3 + ["fusion.3"]),
         # `loop_add_fusion.1` has another shape than `fusion.3`, `fusion.4` another name.
         (["fusion_3", GEMM], ["fusion.3", "custom-call.1"]),

@@ -210,7 +210,7 @@ class _Stretches:
         """By kernel the name of its instruction; empty where that is not known of all."""
         grouped = groupby(kernels, self._fusions.__contains__)
         runs = [(is_fusion, list(run)) for is_fusion, run in grouped]
-        fits: dict[tuple[int, int], list[list[bytes]]] = {}
+        fits: dict[int, list[list[bytes]]] = {}
         distinct = frozenset(kernels)
         for schedule in self._schedules:
             for begin in range(len(schedule)):
@@ -219,7 +219,7 @@ class _Stretches:
                     return []
                 if stretch:
                     called_alike = sum(map(_is_called, stretch, kernels))
-                    fits.setdefault((called_alike, len({*stretch})), []).append(stretch)
+                    fits.setdefault(called_alike, []).append(stretch)
         best = fits[max(fits)] if fits else []
         return best[0] if len(best) == 1 else []
 
@@ -257,6 +257,8 @@ class _Stretches:
                     taken = taken[: len(run)]
                 elif len(taken) != len(run):
                     return []
+                if not all(map(_may_copy, taken, run)):
+                    return []
             of_kernels += [each.name for each in taken]
         return of_kernels
 
@@ -272,6 +274,14 @@ class _Stretches:
 
 def _is_called(instruction: bytes, kernel: bytes) -> bool:
     return _kernel(instruction) == kernel
+
+
+_COPIES: Final = frozenset(("copy", "copy-start", "async-start"))
+
+
+def _may_copy(instruction: Scheduled, kernel: bytes) -> bool:
+    """Whether both copy or neither does."""
+    return (instruction.opcode in _COPIES) == kernel.lower().startswith(b"memcpy")
 
 
 def _has_kernel(opcode: str) -> bool:

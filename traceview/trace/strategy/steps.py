@@ -263,8 +263,9 @@ def _linked_span(recording: Recording, markers: _Markers) -> tuple[list[int | No
 def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]) -> bool:
     """Whether every step has a first device event, in order, and these come after the marker by more and more.
 
-    After both ends of the marker: what delays the host lies inside the marker, and moves its end as well. A host that waits for
-    the device now and then lets it catch up: its steps are unsteady, and begin at least twice as evenly on the device.
+    After both ends of the marker: what delays the host lies inside the marker, and moves its end as well. Or half of them come
+    well after its end. Or the steps are unsteady, and begin at least twice as evenly on the device: the host waits for that now
+    and then, and runs ahead again.
     """
     known = [time for time in first_linked if time is not None]
     if len(known) < max(len(first_linked), 2) or any(a >= b for a, b in pairwise(known)):
@@ -272,6 +273,9 @@ def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]
     growth = min(known[-1] - of[-1] - (known[0] - of[0]) for of in (start, end))
     periods = np.diff(np.array(start, dtype=np.int64))
     if growth / (len(known) - 1) > RUN_AHEAD_RATIO * median(periods):
+        return True
+    behind = np.array(known, dtype=np.int64) - np.array(end, dtype=np.int64)
+    if np.median(behind) > RUN_AHEAD_RATIO * periods.mean():
         return True
     # What delays the first event of the first step makes its period alone longer.
     lengths = periods[1:] if periods.size > 1 else periods
