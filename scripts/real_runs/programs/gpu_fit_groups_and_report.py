@@ -10,8 +10,8 @@ from scripts.real_runs.gpu_training import sized
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import numbers
 
-BATCH, FEATURES, GROUPS = sized(8192, 16), sized(2048, 64), sized(32, 8)
-rows = numbers(BATCH, FEATURES)
+BATCH, INPUTS, FEATURES, GROUPS = sized(8192, 16), 64, sized(2048, 64), sized(32, 8)
+rows = numbers(BATCH, INPUTS)
 names = [f"class {number * 7919 % 10_007}" for number in range(20_000)]
 
 
@@ -31,7 +31,8 @@ class Grouped(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types 
     def __init__(self, is_by_group: bool) -> None:
         super().__init__()
         self.is_by_group = is_by_group
-        self.parts = [tf.keras.layers.Dense(FEATURES, "tanh") for _ in range(8)]
+        hidden = [tf.keras.layers.Dense(FEATURES, "tanh") for _ in range(9)]
+        self.parts = [*hidden, tf.keras.layers.Dense(INPUTS, "tanh")]
 
     def call(self, batch: Any) -> Any:
         first, *others = self.parts
