@@ -22,12 +22,16 @@ Part = tuple[int, int, str]
 
 @dataclass(eq=False)
 class Gap:
-    """`turn`: until when the thread that calls graphs was late; its start where the host was not, or another thread."""
+    """`turn`: until when the thread that calls graphs was late; its start where the host was not, or another thread.
+
+    `is_read`: a copy to the host ends it.
+    """
 
     start: int
     end: int
     parts: list[Part]
     turn: int
+    is_read: bool = False
 
 
 def idle_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
@@ -124,12 +128,12 @@ def find_gaps(
     result = []
     for start, end in spans:
         last = end == answer.window[1]
-        parts, turn = (
-            (causes_in(host, host.caller, start, end), end)
+        parts, turn, is_read = (
+            (causes_in(host, host.caller, start, end), end, False)
             if last
             else _parts(answer, host, starting[end], start in copied, peers, (start, end))
         )
-        result.append(Gap(start, end, parts, turn))
+        result.append(Gap(start, end, parts, turn, is_read))
     return result
 
 
@@ -140,15 +144,16 @@ def _parts(
     after_copy: bool,
     peers: Cover,
     gap: Interval,
-) -> tuple[list[Part], int]:
-    """The causes of a gap that the events `starting` end, and its turn; `after_copy`: a copy to the device ended at its start."""
+) -> tuple[list[Part], int, bool]:
+    """The causes of a gap that the events `starting` end, its turn, and whether it `is_read`; `after_copy`: a copy to the device ended at its start."""
     start, end = gap
     launches = [(launch_of(answer, activity), activity) for activity in starting]
     known = [(launch, activity) for launch, activity in launches if launch is not None]
     if not known:
-        return [(start, end, "unknown")], start
+        return [(start, end, "unknown")], start, False
     # Of several events that begin together, the one launched first counts.
     launch, after = min(known, key=lambda pair: (pair[0].start, pair[0].order))
+    is_read = after.cls == "d2h"
     late_end = launch.start
     if host.has_queue and launch.end - launch.start >= LATENCY_PS:
         late_end = launch.end
@@ -161,17 +166,17 @@ def _parts(
         turn = start if handed is None else min(max(handed, start), late_end)
     late = causes_in(host, host.caller, start, turn) + causes_in(host, thread, turn, late_end)
     if late_end == end:
-        return late, turn
+        return late, turn, is_read
 
     if after_copy and after.cls in KERNELS:
-        return [*late, (late_end, end, "h2d")], turn
+        return [*late, (late_end, end, "h2d")], turn, False
     causes = _total(late)
     rest = "dependency"
     if end - late_end < LATENCY_PS:
         rest = "launch" if causes and _largest(causes) == "launch" else "latency"
     bounds = [late_end, *peers.edges(late_end, end), end]
     queued = [(a, b, "device_wait" if peers.holds(a) else rest) for a, b in pairwise(bounds)]
-    return late + queued, turn
+    return late + queued, turn, is_read
 
 
 def causes_in(host: HostCauses, thread: int | None, start: int, end: int) -> list[Part]:

@@ -13,7 +13,7 @@ from tests.oracle.collectives import Collective, Part, find_collectives
 from tests.oracle.host_causes import HostCauses
 from tests.oracle.host_names import kind_of
 from tests.oracle.idle import causes_in, find_gaps
-from tests.oracle.intervals import Cover, Interval, clip, length
+from tests.oracle.intervals import Cover, Interval, clip, length, subtract, union
 from tests.oracle.model import Device, HostAnswer
 from tests.oracle.op_kinds import is_side_work
 from tests.oracle.steps import Step
@@ -38,6 +38,7 @@ STATES = (
 OF_CLASS = {"compute": "compute", "collective": "communication", "memset": "d2d"}
 
 SHORT_KERNEL_PS = 10_000_000
+MS = 10**9
 MANY_KERNELS = 500
 
 KINDS = ("gpu", "tpu", "replica")
@@ -285,24 +286,53 @@ class Ledger:
             self._recast(device, Cover(saves), ("between",), "checkpoint")
 
     def _dispatch(self, host: HostCauses, answer: HostAnswer) -> None:
-        """What follows a wait for the device is that wait."""
+        """What keeps back a copy that the host waits for is that wait, and so is what it does later because of one.
+
+        That is as much as it has waited while the device worked, each wait counted once.
+        """
+        if host.caller is None:
+            return
+        low, high = answer.window
+        shown = [
+            (a, b) for a, b, cause in causes_in(host, host.caller, low, high) if cause == "sync"
+        ]
+        waits = Cover(shown)
+        spoken = Cover((e.start, e.end) for e in host.events[host.caller] if host.shows(e)).spans
         for device in answer.devices:
             if device.kind == "replica":
                 continue
             gaps = find_gaps(self._all, answer, host, device)
+            asked = [(gap.start, gap.end) for gap in gaps if gap.is_read]
+            both = [one for span in asked for one in clip(waits.spans, span)]
+            self._recast(device, Cover(both), ("dependency",), "sync")
             # A loop or a branch of XLA reads its condition: the runtime does, to launch what follows.
             read = {
                 one.event.end
                 for one in device.of_class("d2h")
                 if one.event.text("hlo_op").startswith(("while", "conditional"))
             }
-            waited = [
-                (gap.start, gap.end)
-                for gap in gaps
-                for before in causes_in(host, host.caller, gap.start - 1, gap.start)
-                if gap.turn > gap.start and before[2] == "sync" and gap.start not in read
-            ]
-            self._recast(device, Cover(waited), ("launch", "latency"), "sync")
+            chosen, before = [], []
+            for gap in gaps:
+                if gap.turn > gap.start and waits.holds(gap.start - 1) and gap.start not in read:
+                    begun = max(a for a, _ in waits.spans if a < gap.start)
+                    silent = max((b for a, b in spoken if a < begun), default=begun)
+                    chosen.append(gap)
+                    before.append((min(begun, max(silent, begun - MS)), gap.start))
+            idle = [(gap.start, gap.end) for gap in gaps]
+            waited = subtract(clip(union([*waits.spans, *before]), answer.window), idle)
+            left, known, follow = 0, low, []
+            for gap in chosen:
+                left += length(clip(waited, (known, gap.start)))
+                late = sum(
+                    length([part])
+                    for each in self.segments[id(device)]
+                    if each.state in ("launch", "latency")
+                    for part in clip([(each.start, each.end)], (gap.start, gap.end))
+                )
+                ahead = min(left, late)
+                left, known = left - ahead, gap.start
+                follow.append((gap.end - ahead, gap.end))
+            self._recast(device, Cover(follow), ("launch", "latency"), "sync")
 
     def _short_kernels(self, answer: HostAnswer) -> None:
         """Many short kernels are their launches."""

@@ -176,10 +176,11 @@ def _recast_after_waits(draft: Draft) -> None:
     rows = draft.idle_in(among)
     begun, lasted = draft.columns.start_ps[rows], draft.columns.duration_ps[rows]
     late = union(begun, begun + lasted).within(start[waits], end[waits])
-    waited = difference(joined_spans((states.caller_spans[1], before)), union(start, end))
+    waited = intersection(joined_spans((states.caller_spans[1], before)), draft.everywhen)
     # As long as the host has waited while the device worked, it could have been ahead.
+    waited_ps = difference(waited, union(start, end)).before(start[waits])
     total = np.cumsum(late)
-    spent = total + np.minimum.accumulate(np.minimum(waited.before(start[waits]) - total, 0))
+    spent = total + np.minimum.accumulate(np.minimum(waited_ps - total, 0))
     ahead = np.diff(spent, prepend=0)
     draft.recast(union(end[waits] - ahead, end[waits]), among, State.SYNC, by)
 
