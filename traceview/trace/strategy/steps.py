@@ -274,13 +274,19 @@ def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]
     periods = np.diff(np.array(start, dtype=np.int64))
     if growth / (len(known) - 1) > RUN_AHEAD_RATIO * median(periods):
         return True
-    behind = np.array(known, dtype=np.int64) - np.array(end, dtype=np.int64)
-    if np.median(behind) > RUN_AHEAD_RATIO * periods.mean():
+    first = np.array(known, dtype=np.int64)
+    behind = first - np.array(end, dtype=np.int64)
+    if float(np.median(behind)) > RUN_AHEAD_RATIO * float(periods.mean()):
         return True
     # What delays the first event of the first step makes its period alone longer.
     lengths = periods[1:] if periods.size > 1 else periods
-    spread, on_device = (np.abs(of - np.median(of)).mean() for of in (lengths, np.diff(known)))
-    return bool(spread > RUN_AHEAD_RATIO * lengths.mean() and 2 * on_device < spread)
+    spread, on_device = _spread(lengths), _spread(first[1:] - first[:-1])
+    return spread > RUN_AHEAD_RATIO * float(lengths.mean()) and 2 * on_device < spread
+
+
+def _spread(lengths: Int64Array) -> float:
+    """How far they are from their median, on average."""
+    return float(np.abs(lengths - np.median(lengths)).mean())
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
