@@ -90,8 +90,7 @@ class LineColumns(Struct, frozen=True, eq=False):
     """The events of one XLine.
 
     Per event, int64 `[events]`: `metadata_id`; `time`, picoseconds since the line's timestamp, or the
-    number of occurrences where `aggregated` (uint8) is 1; `duration_ps`; `position`, the byte offset in
-    the file of the event's tag.
+    number of occurrences where `aggregated` (uint8) is 1; `duration_ps`.
 
     Per wanted stat, in file order: `stat_event` (int32, index of its event), `stat_slot` (int16),
     `stat_kind` (uint8, a `ValueKind`), `stat_value` (int64: integers and references modulo 2**64, the bits
@@ -104,7 +103,6 @@ class LineColumns(Struct, frozen=True, eq=False):
     metadata_id: Int64Array
     time: Int64Array
     duration_ps: Int64Array
-    position: Int64Array
     aggregated: npt.NDArray[np.uint8]
     stat_event: npt.NDArray[np.int32]
     stat_slot: npt.NDArray[np.int16]
