@@ -26,6 +26,20 @@ def joined(parts: Iterable[npt.NDArray[Any]], dtype: type[_Scalar]) -> npt.NDArr
     return whole.astype(dtype, copy=False)
 
 
+def is_repeated(column: npt.NDArray[Any]) -> bool:
+    """Whether a column is one value that stands for that of every row."""
+    return column.strides == (0,)
+
+
+def chosen(column: npt.NDArray[Any], rows: Int64Array) -> npt.NDArray[Any]:
+    """Some rows of a column; a repeated value stays one."""
+    return (
+        np.broadcast_to(column[:1], rows.shape)
+        if is_repeated(column) and column.size
+        else column.take(rows)
+    )
+
+
 class ValueKind(Code):
     """The member of the `value` oneof that an XStat holds, as its field number; 0 if none is set."""
 
