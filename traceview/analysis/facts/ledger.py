@@ -567,9 +567,10 @@ def _lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Arra
 def _recast_meeting(draft: Draft, length_ps: Int64Array) -> None:
     draft.recast_ends(length_ps, State.COMMUNICATION, (By.OP, NONE))
     columns = draft.columns
-    unnamed = (columns.by_kind == By.OP) & (columns.by == NONE)
-    op = draft.trace.device_columns.op[columns.event]
-    draft.columns = replace(columns, by=np.where(unnamed, op, columns.by))
+    unnamed = np.flatnonzero((columns.by_kind == By.OP) & (columns.by == NONE))
+    by = columns.by.copy()
+    by[unnamed] = draft.trace.device_columns.op[columns.event[unnamed]]
+    draft.columns = replace(columns, by=by)
 
 
 def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:
