@@ -428,11 +428,15 @@ def recast_ends(
     columns: Columns, length_ps: Int64Array, state: State, by: tuple[By, int] | None = None
 ) -> Columns:
     """The segments of a device, where the last `length_ps` of each row have another state."""
-    length = np.minimum(length_ps, columns.duration_ps)
-    from_ps = columns.end_ps - length
-    inside = (length > 0) & (length < columns.duration_ps)
-    cut, number, _ = cut_at(columns, from_ps[inside], inside)
-    return recast_rows(cut, cut.start_ps >= from_ps.take(number), state, by)
+    rows = np.flatnonzero(length_ps > 0)
+    duration = columns.duration_ps[rows]
+    length = np.minimum(length_ps[rows], duration)
+    is_cut = np.zeros(columns.count, dtype=np.bool_)
+    is_cut[rows] = inside = length < duration
+    from_ps = columns.start_ps[rows] + duration - length
+    cut, _, _ = cut_at(columns, from_ps[inside], is_cut)
+    # The second piece of each row that is cut comes after the first.
+    return recast_rows(cut, rows + np.cumsum(inside), state, by)
 
 
 def cut_at(
