@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import fields
 
 from scripts import fuzzed_kernels
-from scripts.xspace import XEvent, XLine
+from scripts.xspace import XLine
 from tests.xplane import wire
 from traceview.xplane import decode_reference
 from traceview.xplane.columns import Fields, LineColumns, StatColumns, ValueKind

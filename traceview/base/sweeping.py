@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -78,7 +78,7 @@ def made_of_each(make: Callable[[K], V], keys: Sequence[K], threads: int) -> dic
     return {key: made[key] for key in keys}
 
 
-def made_ahead(make: Callable[[K], V], keys: Sequence[K], threads: int) -> Iterator[V]:
+def made_ahead(make: Callable[[K], V], keys: Sequence[K], threads: int) -> Generator[V, None, None]:
     """What `make` makes of each key, in their order; where there may be a thread, it makes the next while one is in use."""
     waiting, made, ready = deque(keys), deque[tuple[list[V], BaseException | None]](), Semaphore(0)
 
