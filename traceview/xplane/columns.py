@@ -33,11 +33,7 @@ def is_repeated(column: npt.NDArray[Any]) -> bool:
 
 def chosen(column: npt.NDArray[Any], rows: Int64Array) -> npt.NDArray[Any]:
     """Some rows of a column; a repeated value stays one."""
-    return (
-        np.broadcast_to(column[:1], rows.shape)
-        if is_repeated(column) and column.size
-        else column.take(rows)
-    )
+    return np.broadcast_to(column[:1], rows.shape) if is_repeated(column) else column.take(rows)
 
 
 class ValueKind(Code):
