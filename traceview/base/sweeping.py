@@ -78,6 +78,19 @@ def made_of_each(make: Callable[[K], V], keys: Sequence[K], threads: int) -> dic
     return {key: made[key] for key in keys}
 
 
+def begin_imports(modules: Sequence[str]) -> None:
+    """Import modules on another thread; what fails there fails anew where they are imported."""
+
+    def import_all() -> None:
+        with suppress(Exception):
+            for name in modules:
+                import_module(name)
+
+    # No further thread may be started, in a container for instance.
+    with suppress(RuntimeError):
+        Thread(target=import_all, daemon=True).start()
+
+
 def made_ahead(make: Callable[[K], V], keys: Sequence[K], threads: int) -> Generator[V, None, None]:
     """What `make` makes of each key, in their order; where there may be a thread, it makes the next while one is in use."""
     waiting, made, ready = deque(keys), deque[tuple[list[V], BaseException | None]](), Semaphore(0)
