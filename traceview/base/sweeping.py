@@ -82,7 +82,7 @@ def begin_imports(modules: Sequence[str]) -> None:
     """Import modules on another thread; what fails there fails anew where they are imported."""
 
     def import_all() -> None:
-        with suppress(Exception):
+        with suppress(BaseException):
             for name in modules:
                 import_module(name)
 

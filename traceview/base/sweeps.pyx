@@ -1071,9 +1071,9 @@ cdef extern from *:
     static void give_back(void) { malloc_trim(0); }
     static void one_heap(void) {
         mallopt(M_ARENA_MAX, 1);
-        /* Larger blocks have memory of their own, as they mostly get at some time. */
+        /* Up to this size blocks are taken from the heap; by itself the library gets there one freed block after another. */
         mallopt(M_MMAP_THRESHOLD, 32 << 20);
-        /* No memory at the end is given back for being free. */
+        /* How much may be free at the end of the heap before it is given back. */
         mallopt(M_TRIM_THRESHOLD, 1 << 30);
     }
     #else
