@@ -19,6 +19,7 @@ from traceview.analysis.measures.idle_report import (
     Idle,
     IdleRow,
     compute,
+    gaps_of,
     longest_first,
 )
 from traceview.trace.reading.load import load
@@ -73,3 +74,28 @@ def test_longest_first_is_a_sort(most: int, count: int, top: int | None, random:
     lengths = draw.integers(0, most, count)
     expected = sorted(range(count), key=lambda place: -lengths[place])
     assert longest_first(lengths, top).tolist() == expected[:top]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_states_of_some_gaps_are_those_among_all(seed: int, tmp_path: Path) -> None:
+    choice, trace = Random(seed), new_trace()
+    for step in marked_steps(trace, count=8, marker_ms=50):
+        step.host("fit", 0, 45)
+        step.host("IteratorGetNext:IteratorGetNext", 12, choice.randrange(13, 38))
+        step.kernel(0, 0, choice.randrange(1, 20), op="model/first:MatMul", launch_ms=0)
+        step.kernel(0, 40, 50, name="second", op=None, launch_ms=choice.randrange(20, 40))
+    trace.write(tmp_path)
+    loaded = load(tmp_path)
+    every = gaps_of(Context(loaded, select(loaded)), 0)
+    numbers = sorted(choice.sample(range(every.number.size), choice.randrange(every.number.size)))
+    some, chosen = every.at(np.array(numbers, dtype=np.int64)), np.array(numbers, dtype=np.int64)
+    assert some.state.tolist() == every.state[chosen].tolist()
+    assert some.duration_ps.tolist() == every.duration_ps[chosen].tolist()
+    for state, in_state in every.states.by_state.items():
+        nothing = np.zeros(chosen.size, dtype=np.int64)
+        assert some.states.by_state.get(state, nothing).tolist() == in_state[chosen].tolist()
+    for found, of_all in zip(
+        some.states.longest_parts(), every.states.longest_parts(), strict=True
+    ):
+        assert found.tolist() == of_all[chosen].tolist()
+    assert sum(ps.sum() for ps in every.states.by_state.values()) == every.duration_ps.sum()

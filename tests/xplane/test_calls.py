@@ -7,7 +7,7 @@ import os
 from functools import partial
 from pathlib import Path
 from random import Random
-from threading import Barrier, Thread, get_ident
+from threading import Barrier, Event, Thread, Timer, get_ident
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from scripts.scenarios import SCENARIOS
 from tests.xplane import wire
 from traceview.base.errors import TraceFormatError
-from traceview.base.sweeping import make_calls
+from traceview.base.sweeping import made_ahead, make_calls
 from traceview.trace.reading.part import read_host
 from traceview.xplane import read
 from traceview.xplane.read import read_file
@@ -65,6 +65,49 @@ def test_the_first_error_is_raised_and_no_call_begins_after_it(threads: int) -> 
     assert len(made) < 1000 or threads
 
 
+@pytest.mark.parametrize("threads", [0, 1])
+def test_what_is_made_ahead_comes_in_order_and_an_error_in_its_place(threads: int) -> None:
+    makers = set[int]()
+
+    def make(number: int) -> int:
+        makers.add(get_ident())
+        if number == 60:
+            raise ValueError("none")
+        return number
+
+    taken: list[int] = []
+    with pytest.raises(ValueError, match="none"):
+        taken.extend(made_ahead(make, range(100), threads))
+    assert taken == [*range(60)]
+    assert makers.isdisjoint({get_ident()}) == bool(threads)
+
+
+def test_what_is_made_ahead_is_made_here_where_no_thread_may_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    assert list(made_ahead(str, range(3), 1)) == ["0", "1", "2"]
+
+
+def test_nothing_is_made_ahead_for_who_has_gone() -> None:
+    made, may_go_on = list[int](), Event()
+
+    def make(number: int) -> int:
+        made.append(number)
+        if number:
+            may_go_on.wait()
+        return number
+
+    ahead = made_ahead(make, range(100), 1)
+    assert next(ahead) == 0
+    Timer(0.05, may_go_on.set).start()
+    ahead.close()
+    assert len(made) <= 2
+
+
 @pytest.mark.parametrize("threaded_bytes", [0, 1 << 24])
 def test_the_digest_is_that_of_the_file(
     threaded_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -105,3 +148,8 @@ def test_parts_of_a_file_are_those_of_its_bytes(tmp_path: Path) -> None:
             begin = choice.randrange(len(content))
             end = min(begin + choice.randrange(most), len(content))
             assert data[begin:end] == content[begin:end]
+            buffer = bytearray(end - begin)
+            data.read_into(memoryview(buffer), begin)
+            assert buffer == content[begin:end]
+        with pytest.raises(TraceFormatError, match="the file became shorter while it was read"):
+            data.read_into(memoryview(bytearray(2)), len(content) - 1)

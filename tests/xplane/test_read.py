@@ -239,9 +239,15 @@ def test_parts_may_be_empty(tmp_path: Path) -> None:
     ("field", "value"),
     [("offset_ps", 2**61 + 1), ("offset_ps", -(2**63)), ("duration_ps", 2**63 - 1)],
 )
+@pytest.mark.parametrize("threaded_bytes", [0, 1 << 24])
 def test_an_event_too_far_away_is_damage_at_its_place(
-    tmp_path: Path, field: str, value: int
+    tmp_path: Path,
+    field: str,
+    value: int,
+    threaded_bytes: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("traceview.xplane.read._THREADED_BYTES", threaded_bytes)
     message = spaces.small_space()
     setattr(message.planes[0].lines[0].events[1], field, value)
     path = stored(tmp_path, message)

@@ -172,7 +172,7 @@ def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array
     values = table.distinct
     index_of = np.zeros(table.marks.size, dtype=np.int64)
     index_of[values - table.least] = np.arange(values.size)
-    return values, index_of.take(table.ids.astype(np.int64) - table.least)
+    return values, index_of.take(np.subtract(table.ids, table.least, dtype=np.int64))
 
 
 def unique_first(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array, Int64Array]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 from types import ModuleType
 from typing import Final, TypeVar
 
@@ -76,3 +76,50 @@ def made_of_each(make: Callable[[K], V], keys: Sequence[K], threads: int) -> dic
     # A thread has settings of numpy of its own.
     make_calls([partial(copy_context().run, call, key) for key in keys], threads)
     return {key: made[key] for key in keys}
+
+
+def begin_imports(modules: Sequence[str]) -> None:
+    """Import modules on another thread; what fails there fails anew where they are imported."""
+
+    def import_all() -> None:
+        with suppress(BaseException):
+            for name in modules:
+                import_module(name)
+
+    # No further thread may be started, in a container for instance.
+    with suppress(RuntimeError):
+        Thread(target=import_all, daemon=True).start()
+
+
+def made_ahead(make: Callable[[K], V], keys: Sequence[K], threads: int) -> Generator[V, None, None]:
+    """What `make` makes of each key, in their order; where there may be a thread, it makes the next while one is in use."""
+    waiting, made, ready = deque(keys), deque[tuple[list[V], BaseException | None]](), Semaphore(0)
+
+    def make_all() -> None:
+        while waiting:
+            try:
+                made.append(([make(waiting.popleft())], None))
+            except BaseException as error:
+                made.append(([], error))
+            ready.release()
+
+    thread = Thread(target=copy_context().run, args=(make_all,))
+    is_started = False
+    # No further thread may be started, in a container for instance.
+    with suppress(RuntimeError):
+        if threads:
+            thread.start()
+            is_started = True
+    if not is_started:
+        yield from map(make, keys)
+        return
+    try:
+        for _ in keys:
+            ready.acquire()
+            values, error = made.popleft()
+            if error is not None:
+                raise error
+            yield from values
+    finally:
+        waiting.clear()
+        thread.join()

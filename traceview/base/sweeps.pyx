@@ -1069,7 +1069,13 @@ cdef extern from *:
     #ifdef __GLIBC__
     #include <malloc.h>
     static void give_back(void) { malloc_trim(0); }
-    static void one_heap(void) { mallopt(M_ARENA_MAX, 1); }
+    static void one_heap(void) {
+        mallopt(M_ARENA_MAX, 1);
+        /* Up to this size blocks are taken from the heap; by itself the library gets there one freed block after another. */
+        mallopt(M_MMAP_THRESHOLD, 32 << 20);
+        /* How much may be free at the end of the heap before it is given back. */
+        mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    }
     #else
     static void give_back(void) {}
     static void one_heap(void) {}
@@ -1086,5 +1092,8 @@ def release_free_memory():
 
 
 def share_one_heap():
-    """Let the threads of this process share one heap, so that it holds less memory that nobody uses."""
+    """Let the threads of this process share one heap, so that it holds less memory that nobody uses, and keep what is freed.
+
+    Memory that is given back and asked for again is cleared by the system each time.
+    """
     one_heap()

@@ -87,7 +87,8 @@ class Source(Struct, frozen=True):
 
             return load_report(self.logdir)
         # No screen shows the digests of files.
-        with self.trace(with_digests=not is_for_screen) as trace:
+        needed = ("traceview.report.build",)
+        with self.trace(with_digests=not is_for_screen, needed=needed) as trace:
             with stage("importing"):
                 from traceview.analysis.measures.context import TOP_OPS
                 from traceview.report.build import analyze
@@ -107,14 +108,16 @@ class Source(Struct, frozen=True):
         return report
 
     @contextmanager
-    def trace(self, *, with_digests: bool = True) -> Iterator[Trace]:
-        """The run, while its progress is shown. `with_digests`: as of `load`."""
+    def trace(self, *, with_digests: bool = True, needed: Sequence[str] = ()) -> Iterator[Trace]:
+        """The run, while its progress is shown. `with_digests`: as of `load`; `needed`: modules to import meanwhile."""
         with stage("importing"):
+            from traceview.base.sweeping import begin_imports
             from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
 
         readers = hosts_read_by(self.workers)
         with reading(self.logdir, is_here=readers is None):
+            begin_imports(needed)
             yield load(
                 self.logdir,
                 run=self.run,
@@ -124,9 +127,10 @@ class Source(Struct, frozen=True):
             )
 
     @contextmanager
-    def context(self) -> Iterator[Context]:
-        """The context of all rows of the window, of files without digests: no table has them."""
-        with self.trace(with_digests=False) as trace:
+    def context(self, *, needed: Sequence[str] = ()) -> Iterator[Context]:
+        """The context of all rows of the window, of files without digests: no table has them. `needed`: as of `trace`."""
+        modules = ("traceview.analysis.measures.context", *needed)
+        with self.trace(with_digests=False, needed=modules) as trace:
             # Not of `report.build`, which imports all topics.
             from traceview.analysis.facts.selection import select
             from traceview.analysis.measures.context import Context, Options

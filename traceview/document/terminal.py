@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 from rich.cells import cell_len
-from rich.text import Text
+from rich.text import Span, Text
 
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -211,7 +211,7 @@ class _Printed(Struct):
 def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     """The columns that fit beside each other; returns the headings of the others, and the width at which all fit."""
     columns = [column for column in table.columns if column.kind not in _INVISIBLE]
-    written = [(of, _texts(page, of, is_first=not at)) for at, of in enumerate(columns)]
+    written = [(of, *_texts(page, of, is_first=not at)) for at, of in enumerate(columns)]
     printed = [_printed(page, *of, 1, is_first=not at) for at, of in enumerate(written)]
     needed = _total([column.readable for column in printed])
     if needed > page.width:
@@ -232,22 +232,28 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     )
 
 
-def _texts(page: Page, column: doc.Column, *, is_first: bool) -> list[Text]:
-    """The values of a column as they are shown; bars as wide as they can be."""
+def _texts(page: Page, column: doc.Column, *, is_first: bool) -> tuple[list[Text], int]:
+    """The values of a column as they are shown, and how wide the widest is; bars are as wide as they can be."""
     if column.kind == "bar":
-        return [_drawn(value, BAR_WIDTH) for value in column.values]
+        return [_drawn(value, BAR_WIDTH) for value in column.values], BAR_WIDTH
     style = "bold" if is_first else ""
     inks = [value.ink if isinstance(value, Look) else style for value in column.values]
-    return [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
+    texts = [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
+    return texts, max((cell_len(text.plain) for text in texts), default=0)
 
 
 def _printed(
-    page: Page, column: doc.Column, texts: list[Text], most_lines: int, *, is_first: bool
+    page: Page,
+    column: doc.Column,
+    texts: list[Text],
+    widest: int,
+    most_lines: int,
+    *,
+    is_first: bool,
 ) -> _Printed:
     heading = [page.middle(column.heading, WIDEST_FIRST)]
     if column.kind == "bar":
-        return _Printed(column, heading, texts, BAR_WIDTH, BAR_WIDTH, READABLE_BAR, NARROWEST_BAR)
-    widest = max((cell_len(text.plain) for text in texts), default=0)
+        return _Printed(column, heading, texts, widest, widest, READABLE_BAR, NARROWEST_BAR)
     if most_lines > 1 and cell_len(heading[0]) > widest:
         heading = _in_two_lines(heading[0])
     heading_width = max(map(cell_len, heading))
@@ -328,14 +334,21 @@ def _add_headings(page: Page, columns: Sequence[_Printed]) -> None:
 
 
 def _add_row(page: Page, columns: Sequence[_Printed], row: Sequence[Text]) -> None:
-    line, blank = Text(), ""
+    parts: list[str] = []
+    spans: list[Span] = []
+    length = 0
+    blank = ""
     for column, text in zip(columns, row, strict=True):
-        room = " " * (column.width - cell_len(text.plain))
-        line.append(blank + room if column.column.is_numeric else blank)
-        line.append_text(text)
+        shown = text.plain
+        room = " " * (column.width - cell_len(shown))
+        parts += (blank + room if column.column.is_numeric else blank, shown)
+        begin = length + len(parts[-2])
+        length = begin + len(shown)
+        if text.style:
+            spans.append(Span(begin, length, text.style))
+        spans += (span.move(begin) for span in text.spans)
         blank = " " * GAP if column.column.is_numeric else room + " " * GAP
-    line.append(blank[:-GAP])
-    page.line(line)
+    page.line(Text("".join(parts) + blank[:-GAP], spans=spans))
 
 
 def _drawn(value: doc.Value, width: int) -> Text:

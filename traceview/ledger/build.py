@@ -57,9 +57,20 @@ _IS_NOBODYS: Final = np.array([cause in _NOBODYS for cause in Cause], dtype=np.b
 """Causes that no thread of the host is known to be the reason for."""
 
 
-def _joined(*parts: Columns) -> Columns:
-    """Segments one after another."""
-    return Columns(*(np.concatenate(column) for column in zip(*map(astuple, parts), strict=True)))
+class _Spans(Struct, frozen=True, eq=False):
+    """Spans of a device before they are merged: columns as those of segments, with ends, and in no step yet."""
+
+    start_ps: Int64Array
+    end_ps: Int64Array
+    state: npt.NDArray[np.uint8]
+    activity: npt.NDArray[np.uint8]
+    by_kind: npt.NDArray[np.uint8]
+    by: Int32Array
+    event: Int32Array
+
+    def chosen(self, rows: Int64Array | slice) -> _Spans:
+        """These rows."""
+        return _Spans(*(column[rows] for column in astuple(self)))
 
 
 class Segments(Struct, frozen=True, eq=False):
@@ -103,7 +114,7 @@ def build_segments(
         host = trace.device_list[device].host
         busy, begin = _busy(trace, device, waits)
         idle = _idle(trace, gaps[device], states[host], waits)
-        columns = _merged(busy, begin, idle, windows[host], bounds[host])
+        columns = _merged([*busy, idle], begin, windows[host], bounds[host])
         waits.name(device, columns)
         return columns
 
@@ -112,33 +123,34 @@ def build_segments(
 
 
 def _merged(
-    busy: Columns, begin: Int64Array, idle: Columns, window: Window, bounds: StepBounds
+    parts: Sequence[_Spans], begin: Int64Array, window: Window, bounds: StepBounds
 ) -> Columns:
     """The spans in time order, of several the one of the first layer, cut to the window and at the bounds of steps.
 
-    `begin`: where the layers of busy spans begin, and their number. The last layer is that of idle ones.
+    `begin`: where the layers of busy spans begin, and their number. The last part is the layer of idle ones.
     """
-    spans = _joined(busy, idle)
+    start_ps, end_ps, *shown = map(np.concatenate, zip(*map(astuple, parts), strict=True))
     start, duration, number, place = SWEEPS.layered(
-        spans.start_ps,
-        spans.end_ps,
-        np.append(begin, spans.count),
+        start_ps,
+        end_ps,
+        np.append(begin, start_ps.size),
         bounds.time,
         window.start_ps,
         window.end_ps,
     )
     # Indices of another type would be converted for every column.
-    pieces = spans.chosen(number.astype(np.int64))
+    row = number.astype(np.int64)
+    state, activity, by_kind, by, event = (column.take(row) for column in shown)
     # Copies, for what is a part of a longer array keeps all of it.
-    times = {"start_ps": start.copy(), "duration_ps": duration.copy()}
-    return replace(pieces, **times, step=bounds.step.take(place))
+    times = start.copy(), duration.copy()
+    return Columns(*times, bounds.step.take(place), state, activity, by_kind, by, event)
 
 
 # What a device does
 
 
-def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[Columns, Int64Array]:
-    """What a device does, by layer, where each layer begins, and how many spans there are.
+def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[list[_Spans], Int64Array]:
+    """What a device does, by layer, in parts; where each layer begins, and how many spans there are.
 
     Of several events of one activity the one that began first has an instant.
     """
@@ -149,10 +161,9 @@ def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[Columns, Int64Array
     activity = np.repeat(np.array(_LAYERS, dtype=np.uint8), np.diff(begin))
     row = number.astype(np.int64) + own.start
     op = columns.op.take(row)
-    spans = Columns(
+    spans = _Spans(
         start,
-        end - start,
-        np.full(row.size, NONE, dtype=np.int32),
+        end,
         _STATE_OF_CLASS.take(activity),
         activity,
         np.full(row.size, By.OP, dtype=np.uint8),
@@ -161,12 +172,11 @@ def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[Columns, Int64Array
     )
     place = int(_LAYER_OF_CLASS[ActivityClass.COLLECTIVE])
     low, high = begin[place : place + 2].tolist()
-    if low < high:
-        split = waits.split(device, spans.chosen(slice(low, high)))
-        rest = spans.chosen(slice(0, low)), spans.chosen(slice(high, None))
-        spans = _joined(rest[0], split, rest[1])
-        begin[place + 1 :] += split.count - (high - low)
-    return spans, begin
+    if low == high:
+        return [spans], begin
+    split = waits.split(device, spans.chosen(slice(low, high)))
+    begin[place + 1 :] += split.start_ps.size - (high - low)
+    return [spans.chosen(slice(0, low)), split, spans.chosen(slice(high, None))], begin
 
 
 def _layers(trace: Trace, device: int) -> npt.NDArray[np.uint8]:
@@ -237,13 +247,13 @@ class _Waits:
         rows: Int64Array = self._by_device[slice(*self._bounds[device : device + 2].tolist())]
         return rows
 
-    def split(self, device: int, spans: Columns) -> Columns:
+    def split(self, device: int, spans: _Spans) -> _Spans:
         """The time in collectives of a device, as waits for the last device and as transfers."""
         of_device = self._rows_of(device)
         transfers = union(self._transfer_from[of_device], self._end[of_device])
         bounds = sorted_unique(np.concatenate((transfers.start, transfers.end)))
         start, end, piece = _cut_spans(spans.start_ps, spans.end_ps, bounds)
-        cut = replace(spans.chosen(piece), start_ps=start, duration_ps=end - start)
+        cut = replace(spans.chosen(piece), start_ps=start, end_ps=end)
         cut.state[transfers.within(start, end) == 0] = State.DEVICE_WAIT
         return cut
 
@@ -313,7 +323,7 @@ class _Waits:
 # What it is idle for
 
 
-def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> Columns:
+def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
     spans, op = _cut_at_ops(trace, gaps, states)
     gap = gaps.gap.take(spans.piece)
     state = _STATE_OF_CAUSE.take(spans.cause)
@@ -329,9 +339,8 @@ def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> Column
     by_kind[op != NONE] = By.OP
     by = np.where(op == NONE, by, op).astype(np.int32)
     activity = np.full(gap.size, IDLE, dtype=np.uint8)
-    length, step = spans.end_ps - spans.start_ps, np.full(gap.size, NONE, dtype=np.int32)
     after = gaps.after.take(gap)
-    return Columns(spans.start_ps, length, step, state, activity, by_kind, by, after)
+    return _Spans(spans.start_ps, spans.end_ps, state, activity, by_kind, by, after)
 
 
 def _cut_at_ops(trace: Trace, gaps: Gaps, states: HostStates) -> tuple[IdleSpans, Int32Array]:
@@ -400,26 +409,34 @@ def recast(
 
     `by`: who causes it, if that changes as well. Segments of these states are cut at the bounds of the spans.
     """
-    if not spans.start.size or not columns.count:
+    if not spans.start.size:
         return columns
-    rows = is_among(columns, among)
-    if not rows.any():
-        return columns
+    is_one = is_among(columns, among)
+    rows = np.flatnonzero(is_one)
     # Up to an instant inside of a span lies an odd number of these.
     bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
-    cut, number, passed = cut_at(columns, bounds, rows)
-    return recast_rows(cut, rows[number] & (passed % 2 == 1), state, by)
+    start = columns.start_ps[rows]
+    _, _, number, passed = SWEEPS.cut(start, start + columns.duration_ps[rows], bounds)
+    if number.size == rows.size:
+        # Few segments are of these states, and mostly none of them is cut.
+        return recast_rows(columns, rows[passed % 2 == 1], state, by)
+    cut, number, passed = cut_at(columns, bounds, is_one)
+    return recast_rows(cut, is_one[number] & (passed % 2 == 1), state, by)
 
 
 def recast_ends(
     columns: Columns, length_ps: Int64Array, state: State, by: tuple[By, int] | None = None
 ) -> Columns:
     """The segments of a device, where the last `length_ps` of each row have another state."""
-    length = np.minimum(length_ps, columns.duration_ps)
-    from_ps = columns.end_ps - length
-    inside = (length > 0) & (length < columns.duration_ps)
-    cut, number, _ = cut_at(columns, from_ps[inside], inside)
-    return recast_rows(cut, cut.start_ps >= from_ps.take(number), state, by)
+    rows = np.flatnonzero(length_ps > 0)
+    duration = columns.duration_ps[rows]
+    length = np.minimum(length_ps[rows], duration)
+    is_cut = np.zeros(columns.count, dtype=np.bool_)
+    is_cut[rows] = inside = length < duration
+    from_ps = columns.start_ps[rows] + duration - length
+    cut, _, _ = cut_at(columns, from_ps[inside], is_cut)
+    # The second piece of each row that is cut comes after the first.
+    return recast_rows(cut, rows + np.cumsum(inside), state, by)
 
 
 def cut_at(
@@ -449,14 +466,21 @@ def is_among(columns: Columns, states: Collection[State]) -> BoolArray:
 
 
 def recast_rows(
-    columns: Columns, rows: BoolArray, state: State, by: tuple[By, int] | None = None
+    columns: Columns,
+    rows: BoolArray | Int64Array,
+    state: State,
+    by: tuple[By, int] | None = None,
 ) -> Columns:
     """The segments of a device with another state for some whole rows."""
-    if not rows.any():
+    chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+    if not chosen.size:
         return columns
-    changed = {"state": np.where(rows, np.uint8(state), columns.state)}
-    if by is not None:
-        kind, number = by
-        changed["by_kind"] = np.where(rows, np.uint8(kind), columns.by_kind)
-        changed["by"] = np.where(rows, np.int32(number), columns.by)
+    values = (
+        {"state": int(state)}
+        if by is None
+        else {"state": int(state), "by_kind": int(by[0]), "by": by[1]}
+    )
+    changed = {name: getattr(columns, name).copy() for name in values}
+    for name, value in values.items():
+        changed[name][chosen] = value
     return replace(columns, **changed)

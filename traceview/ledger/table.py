@@ -321,9 +321,16 @@ class Ledger(LedgerRows, frozen=True, eq=False):
     def by_state(self, device: int, rows: BoolArray | None = None) -> dict[State, int]:
         """The time of a device in each state that occurs, in the order of states; of the rows that take part in sums."""
         chosen = self.counts if rows is None else self.counts & rows
+        return self._by_state(device, chosen[self.rows_of(device)])
+
+    def idle_by_state(self, device: int) -> dict[State, int]:
+        """The same of all its idle rows."""
+        return self._by_state(device, self.columns.activity[self.rows_of(device)] == IDLE)
+
+    def _by_state(self, device: int, chosen: BoolArray) -> dict[State, int]:
         own, columns = self.rows_of(device), self.columns
         total = SWEEPS.totals(
-            columns.state[own], columns.duration_ps[own], len(State), chosen[own].view(np.uint8)
+            columns.state[own], columns.duration_ps[own], len(State), chosen.view(np.uint8)
         )
         return {State(i): ps for i, ps in enumerate(total.tolist()) if ps}
 
@@ -455,11 +462,11 @@ def totals(places: npt.NDArray[np.integer], values: Int64Array, length: int) -> 
 
 
 class GapStates(Struct, frozen=True, eq=False):
-    """The states of the gaps of a device.
+    """The states of some gaps of a device, in time order.
 
-    Per idle row of the device, in time order, all `[n]`: int64 `start_ps`, `end_ps`, `gap`, the number of its gap; uint8
-    `state`. Per gap, all `[m]`: int64 `by_state`, the time in each state that occurs, in the order of states; uint8
-    `largest`, the state with most of it, of equal ones the first.
+    Per idle row in them, all `[n]`: int64 `start_ps`, `end_ps`, `gap`, the place of its gap among them; uint8 `state`. Per
+    gap, all `[m]`: int64 `by_state`, the time in each state that occurs, in the order of states; uint8 `largest`, the state
+    with most of it, of equal ones the first.
     """
 
     start_ps: Int64Array
@@ -469,44 +476,40 @@ class GapStates(Struct, frozen=True, eq=False):
     by_state: Mapping[int, Int64Array]
     largest: npt.NDArray[np.uint8]
 
-    def parts_of(self, chosen: Int64Array, states: npt.NDArray[np.integer]) -> _Parts:
-        """The idle rows of some gaps in a state of each: start, end, and the place of the gap in `chosen`, in time order."""
-        wanted = np.full(self.largest.size, NONE, dtype=np.int64)
-        wanted[chosen] = states
-        place = np.empty(self.largest.size, dtype=np.int64)
+    def parts_of(self, chosen: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """The idle rows of some gaps in the largest state of each: start, end, and the place of the gap in `chosen`."""
+        place = np.full(self.largest.size, NONE, dtype=np.int64)
         place[chosen] = np.arange(chosen.size)
-        rows = np.flatnonzero(wanted[self.gap] == self.state)
-        return self.start_ps[rows], self.end_ps[rows], place[self.gap[rows]]
+        is_part = (self.state == self.largest[self.gap]) & (place[self.gap] != NONE)
+        return self.start_ps[is_part], self.end_ps[is_part], place[self.gap[is_part]]
 
-    def longest_parts(
-        self, chosen: Int64Array, states: npt.NDArray[np.integer]
-    ) -> tuple[Int64Array, Int64Array]:
-        """Start and end of the longest idle row of each of some gaps in a state of it, of equal ones the first."""
-        start, end, place = self.parts_of(chosen, states)
+    def longest_parts(self) -> tuple[Int64Array, Int64Array]:
+        """Start and end of the longest idle row of each gap in its largest state, of equal ones the first."""
+        start, end, place = self.parts_of(np.arange(self.largest.size))
         order = np.lexsort((start, start - end, place))
         first = order[np.flatnonzero(np.diff(place[order], prepend=NONE))]
-        result = np.zeros((2, chosen.size), dtype=np.int64)
+        result = np.zeros((2, self.largest.size), dtype=np.int64)
         result[:, place[first]] = start[first], end[first]
         return result[0], result[1]
 
 
-_Parts = tuple[Int64Array, Int64Array, Int64Array]
-
-
-def gap_states(ledger: Ledger, gaps: Gaps) -> GapStates:
-    """The states of the gaps that a device has in the window of the ledger."""
+def gap_states(ledger: Ledger, gaps: Gaps, chosen: Int64Array) -> GapStates:
+    """The states of the gaps of these numbers, ascending, that a device has in the window of the ledger."""
     own, columns = ledger.rows_of(gaps.device), ledger.columns
-    rows = own.start + np.flatnonzero(columns.activity[own] == IDLE)
-    start, duration = columns.start_ps[rows], columns.duration_ps[rows]
-    gap = places(gaps.spans[0], start, right=True) - 1
-    state = columns.state[rows]
+    begins = columns.start_ps[own]
+    # All rows between the bounds of a gap are idle.
+    first, last = (places(begins, bound[chosen]) for bound in gaps.spans)
+    count = last - first
+    gap = np.repeat(np.arange(chosen.size), count)
+    rows = own.start + np.arange(gap.size) + (last - np.cumsum(count))[gap]
+    start, duration, state = columns.start_ps[rows], columns.duration_ps[rows], columns.state[rows]
     known = np.flatnonzero(np.bincount(state))
-    first = np.zeros(len(State), dtype=np.int64)
-    first[known] = np.arange(known.size) * gaps.count
-    sums = SWEEPS.totals(first.take(state) + gap, duration, known.size * gaps.count)
-    by_state = dict(zip(known.tolist(), sums.reshape(known.size, gaps.count), strict=True))
-    largest = np.full(gaps.count, State.UNKNOWN, dtype=np.uint8)
-    most_ps = np.zeros(gaps.count, dtype=np.int64)
+    place = np.zeros(len(State), dtype=np.int64)
+    place[known] = np.arange(known.size) * chosen.size
+    sums = SWEEPS.totals(place.take(state) + gap, duration, known.size * chosen.size)
+    by_state = dict(zip(known.tolist(), sums.reshape(known.size, chosen.size), strict=True))
+    largest = np.full(chosen.size, State.UNKNOWN, dtype=np.uint8)
+    most_ps = np.zeros(chosen.size, dtype=np.int64)
     for number, in_state in by_state.items():
         largest[in_state > most_ps] = number
         np.maximum(most_ps, in_state, out=most_ps)

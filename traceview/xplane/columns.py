@@ -26,6 +26,16 @@ def joined(parts: Iterable[npt.NDArray[Any]], dtype: type[_Scalar]) -> npt.NDArr
     return whole.astype(dtype, copy=False)
 
 
+def is_repeated(column: npt.NDArray[Any]) -> bool:
+    """Whether a column is one value that stands for that of every row."""
+    return column.strides == (0,)
+
+
+def chosen(column: npt.NDArray[Any], rows: Int64Array) -> npt.NDArray[Any]:
+    """Some rows of a column; a repeated value stays one."""
+    return np.broadcast_to(column[:1], rows.shape) if is_repeated(column) else column.take(rows)
+
+
 class ValueKind(Code):
     """The member of the `value` oneof that an XStat holds, as its field number; 0 if none is set."""
 
@@ -90,8 +100,7 @@ class LineColumns(Struct, frozen=True, eq=False):
     """The events of one XLine.
 
     Per event, int64 `[events]`: `metadata_id`; `time`, picoseconds since the line's timestamp, or the
-    number of occurrences where `aggregated` (uint8) is 1; `duration_ps`; `position`, the byte offset in
-    the file of the event's tag.
+    number of occurrences where `aggregated` (uint8) is 1; `duration_ps`.
 
     Per wanted stat, in file order: `stat_event` (int32, index of its event), `stat_slot` (int16),
     `stat_kind` (uint8, a `ValueKind`), `stat_value` (int64: integers and references modulo 2**64, the bits
@@ -104,7 +113,6 @@ class LineColumns(Struct, frozen=True, eq=False):
     metadata_id: Int64Array
     time: Int64Array
     duration_ps: Int64Array
-    position: Int64Array
     aggregated: npt.NDArray[np.uint8]
     stat_event: npt.NDArray[np.int32]
     stat_slot: npt.NDArray[np.int16]

@@ -78,7 +78,6 @@ cdef struct Output:
     int64_t* metadata_id
     int64_t* time
     int64_t* duration_ps
-    int64_t* position
     uint8_t* aggregated
     int32_t* stat_event
     int16_t* stat_slot
@@ -216,9 +215,7 @@ cdef int collect_stat(Cursor* cursor, const Wanted* wanted, Output* out) noexcep
     return FINE
 
 
-cdef int read_event(
-    Cursor* cursor, int64_t position, const Wanted* wanted, Output* out
-) noexcept nogil:
+cdef int read_event(Cursor* cursor, const Wanted* wanted, Output* out) noexcept nogil:
     cdef Field field
     cdef Cursor inner
     cdef int status
@@ -250,7 +247,6 @@ cdef int read_event(
     out.metadata_id[out.events] = metadata_id
     out.time[out.events] = time
     out.duration_ps[out.events] = duration
-    out.position[out.events] = position
     out.aggregated[out.events] = aggregated
     out.events += 1
     return FINE
@@ -270,7 +266,7 @@ cdef int read_line(Cursor* cursor, const Wanted* wanted, Output* out) noexcept n
         if field.wire_type == 2 and field.number == 4:
             inner = content_of(cursor, &field)
             stats_before = out.stats
-            status = read_event(&inner, field.tag, wanted, out)
+            status = read_event(&inner, wanted, out)
             if status != FINE:
                 out.stats = stats_before
                 cursor.at = inner.at
@@ -385,7 +381,7 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
     )
 
 
-_EVENT_TYPES = (np.int64, np.int64, np.int64, np.int64, np.uint8)
+_EVENT_TYPES = (np.int64, np.int64, np.int64, np.uint8)
 _STAT_TYPES = (np.int32, np.int16, np.uint8, np.int64)
 
 
@@ -407,14 +403,13 @@ cdef _grown(columns, Output* out):
 
 cdef void _point_into(columns, Output* out):
     cdef int64_t[::1] metadata_id = columns[0][0], time = columns[0][1], duration_ps = columns[0][2]
-    cdef int64_t[::1] position = columns[0][3], stat_value = columns[1][3]
-    cdef uint8_t[::1] aggregated = columns[0][4], stat_kind = columns[1][2]
+    cdef int64_t[::1] stat_value = columns[1][3]
+    cdef uint8_t[::1] aggregated = columns[0][3], stat_kind = columns[1][2]
     cdef int32_t[::1] stat_event = columns[1][0]
     cdef int16_t[::1] stat_slot = columns[1][1]
     out.metadata_id = &metadata_id[0]
     out.time = &time[0]
     out.duration_ps = &duration_ps[0]
-    out.position = &position[0]
     out.aggregated = &aggregated[0]
     out.stat_event = &stat_event[0]
     out.stat_slot = &stat_slot[0]

@@ -267,17 +267,17 @@ def _slot_of(wanted: WantedStats, stat_id: int) -> int:
 def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> LineColumns:
     """The events of the XLine at `data[begin:end]`, up to the first unreadable one."""
     _check_bounds(data, begin, end)
-    events: list[tuple[int, int, int, int, int]] = []
+    events: list[tuple[int, int, int, int]] = []
     stats: list[tuple[int, int, int, int]] = []
     line_id, name, timestamp_ns = 0, b"", 0
     fault = None
     at = begin
     while at < end:
         try:
-            number, wire_type, tag, first, at, raw = _read_field(data, at, end)
+            number, wire_type, _, first, at, raw = _read_field(data, at, end)
             if wire_type == _CONTENT:
                 if number == 4:
-                    event, its_stats = _decode_event(data, tag, first, at, wanted)
+                    event, its_stats = _decode_event(data, first, at, wanted)
                     stats += [(len(events), *stat) for stat in its_stats]
                     events.append(event)
                 elif number == 2:
@@ -290,14 +290,13 @@ def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> Line
         except DamageError as stop:
             fault = stop.fault
             break
-    event_rows = np.array(events, dtype=np.int64).reshape(-1, 5).T
+    event_rows = np.array(events, dtype=np.int64).reshape(-1, 4).T
     stat_rows = np.array(stats, dtype=np.int64).reshape(-1, 4).T
     return LineColumns(
         metadata_id=event_rows[0],
         time=event_rows[1],
         duration_ps=event_rows[2],
-        position=event_rows[3],
-        aggregated=event_rows[4].astype(np.uint8),
+        aggregated=event_rows[3].astype(np.uint8),
         stat_event=stat_rows[0].astype(np.int32),
         stat_slot=stat_rows[1].astype(np.int16),
         stat_kind=stat_rows[2].astype(np.uint8),
@@ -308,8 +307,8 @@ def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> Line
 
 
 def _decode_event(
-    data: Buffer, tag: int, begin: int, end: int, wanted: WantedStats
-) -> tuple[tuple[int, int, int, int, int], list[tuple[int, int, int]]]:
+    data: Buffer, begin: int, end: int, wanted: WantedStats
+) -> tuple[tuple[int, int, int, int], list[tuple[int, int, int]]]:
     metadata_id = time = duration = aggregated = 0
     stats = []
     at = begin
@@ -327,7 +326,7 @@ def _decode_event(
             slot = _slot_of(wanted, stat_id)
             if slot != UNWANTED:
                 stats.append((slot, int(kind), value))
-    return (metadata_id, time, duration, tag, aggregated), stats
+    return (metadata_id, time, duration, aggregated), stats
 
 
 def intern_contents(

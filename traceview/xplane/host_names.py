@@ -48,39 +48,38 @@ _PYTHON_CALL: Final = re.compile(
     rb"|DevicePut|np\.asarray\(jax\.Array\)|ArrayImpl\.copy_to_host_async"
 )
 _PIPELINE: Final = re.compile(rb"Iterator::.*|InstantiatedCapturedFunction::Run.*", re.DOTALL)
-_KINDS: Final = tuple(
-    (re.compile(pattern, re.DOTALL), kind)
-    for pattern, kind in (
-        (rb"IteratorGetNext(?:AsOptional|Sync)?Op::DoCompute.*", HostNameKind.ASYNC_INPUT),
-        (rb"GetNextFromShard\d+|Iterator::.*", HostNameKind.INPUT),
-        (_CALL.pattern, HostNameKind.CALL),
-        (rb"ExecutorState::Process", HostNameKind.EXECUTOR),
+_KINDS: Final = (
+    (rb"IteratorGetNext(?:AsOptional|Sync)?Op::DoCompute.*", HostNameKind.ASYNC_INPUT),
+    (rb"GetNextFromShard\d+|Iterator::.*", HostNameKind.INPUT),
+    (_CALL.pattern, HostNameKind.CALL),
+    (rb"ExecutorState::Process", HostNameKind.EXECUTOR),
+    (
         (
-            (
-                rb"(?:cu|cuda|hip)(?:Stream|Ctx|Event|Device|Thread)Synchronize.*|(?:\w+::)*BlockHostUntilDone"
-                rb"|(?:\w+::)*SynchronizeStream|[\w:. ]*(?:WaitReady|BlockUntilReady)|\$[^ ]+:\d+ block_until_ready"
-                rb"|np\.asarray\(jax\.Array\)|ArrayImpl\.copy_to_host_async|D2H (?:Dispatch|Copy From Staging Buffer)"
-            ),
-            HostNameKind.SYNC,
+            rb"(?:cu|cuda|hip)(?:Stream|Ctx|Event|Device|Thread)Synchronize.*|(?:\w+::)*BlockHostUntilDone"
+            rb"|(?:\w+::)*SynchronizeStream|[\w:. ]*(?:WaitReady|BlockUntilReady)|\$[^ ]+:\d+ block_until_ready"
+            rb"|np\.asarray\(jax\.Array\)|ArrayImpl\.copy_to_host_async|D2H (?:Dispatch|Copy From Staging Buffer)"
         ),
+        HostNameKind.SYNC,
+    ),
+    (
         (
-            (
-                rb"EagerExecute|EagerKernelExecute|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement"
-                rb"|convert_to_tensor|ExecutorState::ProcessAsync.*|EagerLocalExecute: .*"
-            ),
-            HostNameKind.DISPATCH,
+            rb"EagerExecute|EagerKernelExecute|TFE_\w+|EagerCopyToDevice|ValidateInputTypeAndPlacement"
+            rb"|convert_to_tensor|ExecutorState::ProcessAsync.*|EagerLocalExecute: .*"
         ),
-        (rb"command_buffer::\w+", HostNameKind.LAUNCH),
+        HostNameKind.DISPATCH,
+    ),
+    (rb"command_buffer::\w+", HostNameKind.LAUNCH),
+    (
         (
-            (
-                rb"(?:cu|cuda|hip)(?:Mem)?Host(?:Alloc|Register|Malloc).*|H2D Dispatch|tf\.constant"
-                rb"|\w+::BufferFromHostBuffer\(.*"
-            ),
-            HostNameKind.H2D,
+            rb"(?:cu|cuda|hip)(?:Mem)?Host(?:Alloc|Register|Malloc).*|H2D Dispatch|tf\.constant"
+            rb"|\w+::BufferFromHostBuffer\(.*"
         ),
-    )
+        HostNameKind.H2D,
+    ),
 )
 """The whole name by the activity; of several that fit the first."""
+
+_OF_KIND: Final = re.compile(b"|".join(b"(%b)" % pattern for pattern, _ in _KINDS), re.DOTALL)
 
 
 def op_type(name: bytes) -> bytes | None:
@@ -122,10 +121,10 @@ def host_name_kind(name: bytes) -> HostNameKind:
     type_ = op_type(name)
     if type_ is not None:
         return _of_type(type_, HostNameKind.OP)
-    known = next((kind for pattern, kind in _KINDS if pattern.fullmatch(name)), None)
-    if known is None and is_compilation(name):
-        return HostNameKind.COMPILE
-    return _of_driver_call(name) if known is None else known
+    known = _OF_KIND.fullmatch(name)
+    if known is not None and known.lastindex is not None:
+        return _KINDS[known.lastindex - 1][1]
+    return HostNameKind.COMPILE if is_compilation(name) else _of_driver_call(name)
 
 
 @lru_cache(maxsize=1024)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -48,6 +49,7 @@ SPACE_HOSTNAMES: Final = 4
 PLANE_NAME: Final = 2
 PLANE_LINES: Final = 3
 PLANE_EVENT_METADATA: Final = 4
+LINE_EVENTS: Final = 4
 ENTRY_VALUE: Final = 2
 METADATA_NAME: Final = 2
 METADATA_STATS: Final = 5
@@ -119,6 +121,8 @@ class _Reader:
         self.fields = self.scan(0, len(data))
         self.programs: list[Program] = []
         self.columns: dict[tuple[int, int], LineColumns] = {}
+        # Lines are read into the same memory one after another: new memory takes as long as decoding.
+        self.buffers: list[bytearray] = []
         self.digest = ""
 
     def space(self, threads: int, with_digest: bool) -> Space:
@@ -319,16 +323,29 @@ class _Reader:
             self.fault(fault.offset, f"damaged program: {fault.reason}")
 
     def decode_line(self, payload: tuple[int, int], wanted: WantedStats) -> None:
-        """Keep the columns of a line, with its offsets in the file and its texts; runs on a thread."""
+        """Keep the columns of a line with its texts; runs on a thread."""
         begin, end = payload
-        data = self.data[begin:end]
-        columns: LineColumns = DECODER.decode_line(data, 0, len(data), wanted)
-        is_text = (columns.stat_kind == ValueKind.STR) | (columns.stat_kind == ValueKind.BYTES)
-        texts, index = DECODER.intern_contents(data, columns.stat_value[is_text])
+        with self.content(begin, end) as data:
+            columns: LineColumns = DECODER.decode_line(data, 0, len(data), wanted)
+            is_text = (columns.stat_kind == ValueKind.STR) | (columns.stat_kind == ValueKind.BYTES)
+            texts, index = DECODER.intern_contents(data, columns.stat_value[is_text])
         columns.stat_value[is_text] = index
-        columns.position[:] += begin
         fault = columns.fault and Fault(columns.fault.offset + begin, columns.fault.reason)
         self.columns[payload] = replace(columns, fault=fault, contents=tuple(texts))
+
+    @contextmanager
+    def content(self, begin: int, end: int) -> Iterator[memoryview]:
+        """The bytes of a line; those of a file are in a buffer that another line gets afterwards."""
+        if not isinstance(self.data, FileBytes):
+            yield self.data[begin:end]
+            return
+        buffer = self.buffers.pop() if self.buffers else bytearray()
+        if len(buffer) < end - begin:
+            buffer = bytearray(end - begin)
+        with memoryview(buffer)[: end - begin] as data:
+            self.data.read_into(data, begin)
+            yield data
+        self.buffers.append(buffer)
 
     def line(self, plane: Plane, payload: tuple[int, int]) -> Line:
         """The line that was decoded, after reporting its damage."""
@@ -338,18 +355,21 @@ class _Reader:
             where = f"line {line!r} of {plane.name.decode(errors='replace')!r}"
             self.fault(columns.fault.offset, f"damaged {where}: {columns.fault.reason}")
         # Times that do not fit into int64 picoseconds are damage too.
+        decoded = Line(columns.header, columns, payload)
         self.leave_out(
-            columns,
+            decoded,
             (columns.aggregated == 0) & (_is_far(columns.time) | _is_far(columns.duration_ps)),
             f"an event of {line!r} begins more than {MAX_HOURS} hours away or lasts longer",
         )
-        return Line(columns.header, columns, payload)
+        return decoded
 
-    def leave_out(self, columns: LineColumns, bad: BoolArray, reason: str) -> None:
+    def leave_out(self, line: Line, bad: BoolArray, reason: str) -> None:
         """Report some events as damage, and leave them out as those without a time."""
         if bad.any():
-            self.fault(int(columns.position[np.flatnonzero(bad)[0]]), reason)
-            columns.aggregated[bad] = 1
+            fields = self.scan(*line.payload)
+            is_event = (fields.number == LINE_EVENTS) & (fields.wire_type == _CONTENT)
+            self.fault(int(fields.tag[is_event][np.flatnonzero(bad)[0]]), reason)
+            line.columns.aggregated[bad] = 1
 
     def check_sum(self, lines: Sequence[Line]) -> None:
         """Report events that last longer together than a sum can hold as damage, and leave out the longest ones."""
@@ -365,7 +385,7 @@ class _Reader:
         for line, duration in zip(lines, kept, strict=True):
             name = line.header.name.decode(errors="replace")
             self.leave_out(
-                line.columns,
+                line,
                 duration > longest_ps,
                 f"the events of the file last {MAX_SUM_PS // PS_PER_S // 86400} days together or more; those of "
                 f"{name!r} that are longer than {longest_ps / PS_PER_S:.3g} s were left out",

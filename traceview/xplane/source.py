@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import SEEK_END
+from io import SEEK_END, BufferedReader
 from threading import Lock
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, cast
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.location import Location
@@ -34,7 +34,8 @@ class FileBytes:
 
     def __init__(self, path: Location, file: BinaryIO) -> None:
         self._path = path
-        self._file = file
+        # What `open` gives can fill a buffer, which its class does not say.
+        self._file = cast("BufferedReader", file)
         self._size = file.seek(0, SEEK_END)
         self._block_begin = 0
         self._block = b""
@@ -56,6 +57,13 @@ class FileBytes:
                     return block
                 self._block, self._block_begin, first = block, begin, 0
             return self._block[first : first + end - begin]
+
+    def read_into(self, buffer: memoryview, begin: int) -> None:
+        """Fill a buffer with the bytes from `begin` on."""
+        with self._turn:
+            self._file.seek(begin)
+            if self._file.readinto(buffer) < len(buffer):
+                raise TraceFormatError(self._path, _SHORTER)
 
 
 @contextmanager

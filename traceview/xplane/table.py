@@ -47,6 +47,8 @@ class Ints(Struct, frozen=True, eq=False):
 
     def dense(self, count: int, default: int) -> Int64Array:
         """One value per event, `default` where an event has none."""
+        if not self.event.size:
+            return np.broadcast_to(np.int64(default), count)
         column = np.full(count, default, dtype=np.int64)
         column[self.event] = self.value
         return column

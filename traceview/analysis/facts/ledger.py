@@ -45,6 +45,7 @@ from traceview.analysis.facts.draft import NOBODY, Causer, Draft
 from traceview.analysis.facts.input_supply import (
     LOCK_WAIT_RATIO,
     causes_prolonged,
+    input_supplies,
     pipeline_python,
     supply_of,
 )
@@ -61,7 +62,7 @@ from traceview.base.intervals import (
     nesting,
     union,
 )
-from traceview.base.sweeping import SWEEPS
+from traceview.base.sweeping import SWEEPS, made_of_each
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
 from traceview.ledger.build import (
@@ -177,6 +178,9 @@ def ledger_of(context: Run) -> Ledger:
             idle.states,
             context.collectives,
         )
+        threads = trace.threads_beside
+        # Neither needs the other.
+        made_of_each(context.once, (concurrency, input_supplies), threads)
         lines: dict[str, int] = {}
         drafts = [Draft(context, segments, device, lines) for device in segments.of_device]
         between = {
@@ -194,9 +198,9 @@ def ledger_of(context: Run) -> Ledger:
         _recast_by_turns(context, drafts, segments.steps)
         _recast_without_work(context, drafts)
         met = _lengths_of_meeting(context, segments)
+        meeting = [draft for draft in drafts if draft.device in met]
+        made_of_each(lambda draft: _recast_meeting(draft, met[draft.device]), meeting, threads)
         for draft in drafts:
-            if draft.device in met:
-                _recast_meeting(draft, met[draft.device])
             _enter_lines(draft)
             recast_small_kernels(draft)
             recast_keys(draft)
@@ -591,9 +595,10 @@ def _lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Arra
 def _recast_meeting(draft: Draft, length_ps: Int64Array) -> None:
     draft.recast_ends(length_ps, State.COMMUNICATION, (By.OP, NONE))
     columns = draft.columns
-    unnamed = (columns.by_kind == By.OP) & (columns.by == NONE)
-    op = draft.trace.device_columns.op[columns.event]
-    draft.columns = replace(columns, by=np.where(unnamed, op, columns.by))
+    unnamed = np.flatnonzero((columns.by_kind == By.OP) & (columns.by == NONE))
+    by = columns.by.copy()
+    by[unnamed] = draft.trace.device_columns.op[columns.event[unnamed]]
+    draft.columns = replace(columns, by=by)
 
 
 def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:

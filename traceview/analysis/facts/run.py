@@ -184,9 +184,9 @@ def _idle_time(run: Run) -> IdleAttribution:
             states[host] = HostStates(trace, host)
             steps = StepBounds.of(selection.steps[host])
             find = partial(gaps_of_device, trace, window=window, steps=steps, states=states[host])
-            # With the first device is made what all of them need.
-            found[devices[0]] = find(devices[0])
-            found |= made_of_each(find, devices[1:], trace.threads_beside)
+            if trace.threads_beside:
+                states[host].gather(trace.threads_beside)
+            found |= made_of_each(find, devices, trace.threads_beside)
         gaps = {device: found[device] for device in sorted(found)}
         evidence = {host: ManyEvidence(trace, of_host) for host, of_host in states.items()}
         return IdleAttribution(gaps, states, python_of_hosts(trace, states), evidence)

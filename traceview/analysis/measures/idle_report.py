@@ -6,6 +6,7 @@ A gap is a maximal span without activity. The table of gaps has all that is know
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -16,7 +17,7 @@ from msgspec import Struct
 from traceview.analysis.measures.context import Context, View
 from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.ids import is_in, unique_inverse
-from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import (
     Activity,
     Count,
@@ -33,7 +34,7 @@ from traceview.base.record import (
 from traceview.base.units import PS_PER_US
 from traceview.document import model as doc
 from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
-from traceview.ledger.table import GapStates, gap_states
+from traceview.ledger.table import GapStates, Ledger, gap_states
 from traceview.trace.device.table import Column, Table, category, table, whole
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import Gaps, Surroundings, late_parts, surroundings_of
@@ -127,14 +128,15 @@ def _row(context: Context, device: int) -> IdleRow:
         idle_ps=int(gaps.duration_ps.sum()),
         gap_count=gaps.number.size,
         longest_gap_ps=int(gaps.duration_ps.max(initial=0)),
-        states=_by_size({KEYS[s]: int(ps.sum()) for s, ps in gaps.states.by_state.items()}),
+        states=_by_size({s.key: ps for s, ps in context.ledger.idle_by_state(device).items()}),
         gaps=_longest(context, gaps) if context.options.gaps else (),
     )
 
 
 def _longest(context: Context, gaps: ChosenGaps) -> tuple[Gap, ...]:
-    longest = gaps.at(longest_first(gaps.duration_ps, context.options.gaps))
-    return gap_rows(_table(context, [longest], np.arange(longest.number.size)))
+    longest = longest_first(gaps.duration_ps, context.options.gaps)
+    kept = np.sort(longest)
+    return gap_rows(_table(context, [gaps.at(kept)], np.searchsorted(kept, longest)))
 
 
 def _by_size(picoseconds: Mapping[str, int]) -> dict[str, int]:
@@ -229,34 +231,47 @@ _LEAST_SAMPLED_PS: Final = 100 * PS_PER_US
 """Samples of stacks come every millisecond or so, and say little of shorter gaps."""
 
 
-class ChosenGaps(Struct, frozen=True, eq=False):
-    """Some gaps of one device: their numbers, lengths, and states with the largest part; int64 `[n]`."""
+class ChosenGaps(Struct, frozen=True, eq=False, dict=True):
+    """Some gaps of one device, by their numbers, ascending int64 `[n]`. Their states are only looked up where they are asked for."""
 
+    ledger: Ledger
     gaps: Gaps
-    states: GapStates
     number: Int64Array
-    duration_ps: Int64Array
-    state: Int64Array
 
-    def at(self, places: Int64Array) -> ChosenGaps:
+    def at(self, places: npt.NDArray[np.integer] | BoolArray) -> ChosenGaps:
         """Those at some places."""
-        return ChosenGaps(
-            self.gaps,
-            self.states,
-            self.number[places],
-            self.duration_ps[places],
-            self.state[places],
-        )
+        return ChosenGaps(self.ledger, self.gaps, self.number[places])
+
+    @cached_property
+    def duration_ps(self) -> Int64Array:
+        """The length of each."""
+        start, end = self.gaps.spans
+        return end[self.number] - start[self.number]
+
+    @cached_property
+    def states(self) -> GapStates:
+        """Their states."""
+        return gap_states(self.ledger, self.gaps, self.number)
+
+    @property
+    def state(self) -> Int64Array:
+        """The state with the largest part of each."""
+        return self.states.largest.astype(np.int64)
+
+    @property
+    def has_no_work(self) -> BoolArray:
+        """Which are there mostly because the device had no work, as few devices have."""
+        own, columns = self.ledger.rows_of(self.gaps.device), self.ledger.columns
+        if not (columns.state[own] == State.NO_WORK).any():
+            return np.zeros(self.number.size, dtype=np.bool_)
+        has_no_work: BoolArray = self.state == State.NO_WORK
+        return has_no_work
 
 
 def gaps_of(context: Context, device: int) -> ChosenGaps:
     """All gaps of a device in time order."""
     gaps = context.idle.gaps[device]
-    states = gap_states(context.ledger, gaps)
-    start, end = gaps.spans
-    return ChosenGaps(
-        gaps, states, np.arange(gaps.count), end - start, states.largest.astype(np.int64)
-    )
+    return ChosenGaps(context.ledger, gaps, np.arange(gaps.count))
 
 
 def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
@@ -281,7 +296,7 @@ def surroundings(context: Context, part: ChosenGaps) -> Iterator[Surroundings]:
     """Events of the thread that was late around the longest time in the state of each gap; nothing if none was late."""
     trace, gaps = context.trace, part.gaps
     states = context.idle.states[trace.device_list[gaps.device].host]
-    start, end = part.states.longest_parts(part.number, part.state)
+    start, end = part.states.longest_parts()
     late_end, handed_over = late_parts(trace, gaps, part.number)
     thread = np.where(start < handed_over, states.caller, gaps.thread[part.number])
     is_late = (part.state != State.NO_WORK) & (start < late_end)
@@ -301,7 +316,7 @@ def python_lines(context: Context, part: ChosenGaps) -> list[PythonLine | None]:
     is_long = part.duration_ps >= _LEAST_SAMPLED_PS
     for state in np.unique(part.state[is_long]).tolist():
         places = np.flatnonzero(is_long & (part.state == state))
-        spans = part.states.parts_of(part.number[places], part.state[places])
+        spans = part.states.parts_of(places)
         known = python.in_each(State(state), *spans, places.size)
         for place, line in zip(places.tolist(), known, strict=True):
             lines[place] = line
@@ -335,16 +350,16 @@ def gap_table(
     names of the events around `host_event` on its thread, outermost first. `previous_event` and `next_event`:
     what the thread recorded around the time in that state where no event shows it.
     """
-    wanted = [BY_KEY[key] for key in states] or list(State)
+    wanted = [BY_KEY[key] for key in states]
     parts = []
     for device in sorted(context.idle.gaps):
         if context.trace.device_key(device) in devices:
             every = gaps_of(context, device)
-            is_wanted = (every.duration_ps >= least_ps) & is_in(every.state, wanted)
-            parts.append(every.at(np.flatnonzero(is_wanted)))
+            part = every.at(every.duration_ps >= least_ps)
+            parts.append(part.at(is_in(part.state, wanted)) if states else part)
     nothing = np.empty(0, dtype=np.int64)
     length = np.concatenate([nothing, *(part.duration_ps for part in parts)])
-    no_work = np.concatenate([nothing, *(part.state == State.NO_WORK for part in parts)])
+    no_work = np.concatenate([nothing, *(part.has_no_work for part in parts)])
     # A device without work waited for nothing.
     shown = longest_first(length - no_work * (length.max(initial=0) + 1), top)
     kept = np.sort(shown)
@@ -407,7 +422,7 @@ def _values(context: Context, part: ChosenGaps, labels: _Labels) -> dict[str, np
     sources = python_lines(context, part)
     of_step = gaps.longest_steps[chosen]
     steps = np.array([*(step.number for step in context.selection.steps[host]), 0], dtype=np.int64)
-    every, nothing = np.arange(chosen.size), np.zeros(gaps.count, dtype=np.int64)
+    every, nothing = np.arange(chosen.size), np.zeros(chosen.size, dtype=np.int64)
 
     def at(places: Int64Array, index: Int64Array, first: int = 0) -> Int64Array:
         result = np.full(chosen.size, NONE, dtype=np.int64)
@@ -440,7 +455,7 @@ def _values(context: Context, part: ChosenGaps, labels: _Labels) -> dict[str, np
         "state": part.state,
         "python_ratio": np.array([line.ratio if line else np.nan for line in sources]),
         **{
-            _COLUMN_OF_STATE[state.key]: part.states.by_state.get(state, nothing)[chosen]
+            _COLUMN_OF_STATE[state.key]: part.states.by_state.get(state, nothing)
             for state in IDLE_STATES
         },
         **{name: _codes(labels[name], *of) for name, of in texts.items()},

@@ -100,15 +100,20 @@ def show(
     if table == HANG:
         _show_hang(target, logdir, format_)
         return
-    from traceview.cli.rows import Request, answer_of, run_answer
-    from traceview.trace.frames.event_tables import device_keys
-
     if table == RUNS:
+        from traceview.cli.rows import run_answer
+
         answer = run_answer(logdir, choice)
         target.write_parts(content(target, format_, answer))
     else:
         source = Source.of(context, logdir)
-        with source.context() as of_run:
+        needed = ["traceview.cli.rows"]
+        if choice.is_terminal:
+            needed.append("traceview.document.terminal")
+        with source.context(needed=needed) as of_run:
+            from traceview.cli.rows import Request, answer_of
+            from traceview.trace.frames.event_tables import device_keys
+
             trace = of_run.trace
             _warn(trace)
             devices = chosen_devices(device, device_keys(trace))

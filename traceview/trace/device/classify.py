@@ -17,6 +17,7 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.device.op_names import KEPT_NAMES
 from traceview.trace.model import NONE, UNKNOWN_BYTES, DeviceColumns, Names
+from traceview.xplane.columns import chosen
 from traceview.xplane.planes import (
     XLA_OPS_LINE,
     ActivityClass,
@@ -70,7 +71,7 @@ def activity_of(
     is_gpu = table.plane.kind is PlaneKind.GPU
     known, rows = _gpu_activity(table, every) if is_gpu else _tpu_activity(table, every)
     rows = rows[np.argsort(known.start_ps.take(rows), kind="stable")]
-    return DeviceColumns(**{key: column.take(rows) for key, column in asdict(known).items()})
+    return DeviceColumns(**{key: chosen(column, rows) for key, column in asdict(known).items()})
 
 
 def _gpu_activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumns, Int64Array]:
@@ -178,7 +179,7 @@ def _named(table: PlaneTable, names: Names, key: str) -> Int32Array:
 def _instructions(table: PlaneTable, names: Names, numbers: InstructionNumbers) -> Int32Array:
     """The XLA instruction of each event."""
     if table.lacks("hlo_op") and table.lacks("hlo_module"):
-        return np.full(table.count, NONE, dtype=np.int32)
+        return np.broadcast_to(np.int32(NONE), table.count)
     op, module = (_named(table, names, key) for key in ("hlo_op", "hlo_module"))
     return numbers.of(op, module, table.ints("program_id").dense(table.count, NONE))
 

@@ -55,8 +55,10 @@ def find_launches(
         is_known = (place >= 0) & (place < row_of.size)
         result = np.where(is_known, row_of.take(place, mode="clip"), NONE)
     else:
-        order = np.lexsort((start_ps, ids))
+        order = np.argsort(ids, kind="stable")
         ordered = ids.take(order)
+        if (ordered[1:] == ordered[:-1]).any():
+            order = np.lexsort((start_ps, ids))
         index = np.minimum(places(ordered, correlation_id), ids.size - 1)
         is_call = ordered.take(index) == correlation_id
         result = np.where(is_call, calls.row.take(order.take(index)), NONE)

@@ -351,12 +351,12 @@ class HostEvents:
         captured = id_.value[is_root[id_.row - first]]
         is_root[id_.row[is_in(id_.value, captured)] - first] = True
         result = np.zeros(is_root.size, dtype=np.bool_)
-        roots, thread = np.flatnonzero(is_root) + first, self.thread[columns.line[self._span]]
-        for number in unique_ids(thread[is_root]).tolist():
-            own = np.flatnonzero(thread == number) + first
-            spans = self._spans(roots[self.thread[columns.line[roots]] == number])
-            _, until = last_begun(spans, columns.start_ps[own])
-            result[own - first] = columns.start_ps[own] < until
+        roots = np.flatnonzero(is_root) + first
+        for number, spans in self.spans_by_thread(roots).items():
+            for line in np.flatnonzero(self.thread == number).tolist():
+                own = columns.rows_of(line)
+                start = columns.start_ps[own]
+                result[own.start - first : own.stop - first] = start < last_begun(spans, start)[1]
         return result
 
     @cached_property

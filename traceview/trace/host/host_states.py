@@ -65,6 +65,7 @@ from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, places, union
+from traceview.base.sweeping import made_of_each
 from traceview.base.units import PS_PER_US
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import HostEvents, among
@@ -133,6 +134,13 @@ class HostStates(HostEvents):
     @cached_property
     def _threads(self) -> tuple[int, ...]:
         return tuple(unique_ids(self.thread[self._lines]).tolist())
+
+    def gather(self, threads_beside: int) -> None:
+        """Make what the timelines of several threads need, on some threads and this one."""
+        self._shown(self.caller)
+        others = [thread for thread in self._threads if thread != self.caller]
+        made_of_each(self._shown, others, threads_beside)
+        self.timeline(self.caller)
 
     def _evidence(self, thread: int) -> Evidence:
         """What the events of one thread show."""

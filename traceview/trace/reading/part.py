@@ -21,7 +21,7 @@ from msgspec.structs import asdict, replace
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.ids import in_order, is_in
 from traceview.base.location import Location
-from traceview.base.sweeping import SWEEPS
+from traceview.base.sweeping import SWEEPS, made_ahead
 from traceview.base.text import enumerated
 from traceview.base.timing import stage
 from traceview.trace.device.classify import activity_of, with_final_classes
@@ -52,7 +52,7 @@ from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.strategy.collectives import find_collective_calls
 from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
 from traceview.trace.strategy.steps import StoredStep, find_steps
-from traceview.xplane.columns import joined
+from traceview.xplane.columns import is_repeated, joined
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import RATIO_STATS, STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
@@ -90,7 +90,17 @@ _MANY: Final = 1024
 
 def _taken(parts: Sequence[_Columns], types: Mapping[str, Any]) -> _Columns:
     """The whole columns of parts; each part loses a column as it is joined."""
-    return {key: joined([part.pop(key) for part in parts], type_) for key, type_ in types.items()}
+    return {
+        key: _joined(key, [part.pop(key) for part in parts], type_) for key, type_ in types.items()
+    }
+
+
+def _joined(key: str, parts: Sequence[npt.NDArray[Any]], type_: Any) -> npt.NDArray[Any]:
+    """A whole column; where it may hold the same value in every row, and the parts do, it takes no memory either."""
+    values = {part[0] if is_repeated(part) else None for part in parts if part.size}
+    if key in _OFTEN_ALIKE and len(values) == 1 and values != {None}:
+        return np.broadcast_to(type_(*values), sum(part.size for part in parts))
+    return joined(parts, type_)
 
 
 class HostParts:
@@ -163,6 +173,8 @@ def _joined_devices(
 
 def _without_repeats(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The same column; one that holds the same value in every row, as most flags do, takes no memory."""
+    if is_repeated(column):
+        return column
     if column.size >= _MANY and (column == column[0]).all():
         return np.broadcast_to(column[:1].copy(), column.shape)
     return column
@@ -341,9 +353,14 @@ class _PartReader:
             zip(space.planes, lines_of, strict=True),
             key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
         )
-        for plane, lines in planes:
-            if lines or plane.kind in (*_DEVICE_KINDS, PlaneKind.HOST):
-                self.add_plane(plane, build_table(plane, lines, origin))
+        arranged = [
+            pair for pair in planes if pair[1] or pair[0].kind in (*_DEVICE_KINDS, PlaneKind.HOST)
+        ]
+        tables = made_ahead(
+            lambda pair: build_table(*pair, origin), arranged, int(space.size >= _LARGE_BYTES)
+        )
+        for table in tables:
+            self.add_plane(table.plane, table)
         return Host(
             name=self.host,
             file=space.path.name,
