@@ -271,17 +271,21 @@ def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]
     if len(known) < max(len(first_linked), 2) or any(a >= b for a, b in pairwise(known)):
         return False
     growth = min(known[-1] - of[-1] - (known[0] - of[0]) for of in (start, end))
-    periods = np.diff(np.array(start, dtype=np.int64))
+    periods = _distances(start)
     if growth / (len(known) - 1) > RUN_AHEAD_RATIO * median(periods):
         return True
-    first = np.array(known, dtype=np.int64)
-    behind = first - np.array(end, dtype=np.int64)
+    behind = np.array(known, dtype=np.int64) - np.array(end, dtype=np.int64)
     if float(np.median(behind)) > RUN_AHEAD_RATIO * float(periods.mean()):
         return True
     # What delays the first event of the first step makes its period alone longer.
     lengths = periods[1:] if periods.size > 1 else periods
-    spread, on_device = _spread(lengths), _spread(first[1:] - first[:-1])
+    spread, on_device = _spread(lengths), _spread(_distances(known))
     return spread > RUN_AHEAD_RATIO * float(lengths.mean()) and 2 * on_device < spread
+
+
+def _distances(times: list[int]) -> Int64Array:
+    every = np.array(times, dtype=np.int64)
+    return every[1:] - every[:-1]
 
 
 def _spread(lengths: Int64Array) -> float:
