@@ -1,4 +1,4 @@
-"""Captures of an H100 and of CPUs, slow and healthy in turns in one process: what is said is the cause, at its cost."""
+"""Captures of an H100, an H200 and CPUs, slow and healthy in turns in one process: what is said is the cause, at its cost."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ SLOW = (
     *("gpu_jax_undonated_bank/slow-1", "gpu_loop_cpu_op/slow-1", "gpu_loop_python_epoch/slow-1"),
     "gpu_loop_cpu_embedding/slow-2",
     *("gpu_loop_second_pass/slow-1", "gpu_mirrored_cpu_sums/slow-2", "gpu_jax_static_rate/slow-2"),
+    *("gpu_jax_casts_per_part/slow-1", "gpu_jax_keys_and_copies/slow-1", "gpu_jax_remat/slow-1"),
+    *("gpu_jax_scan_progress/slow-2", "gpu_loop_sorted_ranks/slow-1"),
+    *("gpu_fit_print_norms/slow-1", "gpu_loop_confusions_and_labels/slow-1"),
+    *("gpu_loop_fixed_smoothing/slow-1", "gpu_mirrored_eager_run/slow-1"),
 )
 HEALTHY = {
     "gpu_jax_callback/healthy-2": "1 GPU, 9",
@@ -78,7 +82,7 @@ LINES = {
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recordings")
-    for place in ("cpu", "h100"):
+    for place in ("cpu", "h100", "h200"):
         with tarfile.open(FIXTURES / place / "recordings.tar.xz") as archive:
             archive.extractall(folder, filter="data")
     return folder
@@ -203,6 +207,25 @@ def test_sums_of_replicas_that_share_a_gpu(recordings: Path) -> None:
     report = report_of(recordings, "gpu_mirrored_cpu_sums/slow-2")
     assert report.findings[0].code == "reduction-off-gpu"
     assert "d2h-sync" not in warnings_of(report)
+
+
+def test_assertions_in_the_step_are_reads_of_the_graph(recordings: Path) -> None:
+    """Each copies a boolean to the host, which launches the next layer when it has it: 61 % of the step, 40 % in such gaps."""
+    report = report_of(recordings, "gpu_loop_assertions/slow-1")
+    assert report.leading is not None
+    assert report.leading.code == "cpu-heavy-op"
+    assert "to the host and goes on there: Less, checked_error, gpu_loop_assertions.py:22" in (
+        report.verdict.headline
+    )
+    assert "assertions" in report.leading.action
+
+
+def test_steps_that_read_every_fourth_loss_are_no_slow_steps(recordings: Path) -> None:
+    """By the markers every fourth step took 13.4 instead of 8.25 ms; the host had run ahead in the others."""
+    report = report_of(recordings, "gpu_loop_host_sums/healthy-1")
+    assert report.results.steps is not None
+    assert report.results.steps.basis == "device"
+    assert "unsteady-steps" not in {finding.code for finding in report.findings}
 
 
 def test_a_host_that_hardly_waits_gains_little_by_not_waiting(recordings: Path) -> None:

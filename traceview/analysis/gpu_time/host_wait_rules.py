@@ -220,12 +220,13 @@ CPU_HEAVY_OP: Final = Rule(
     title="{who:waits/wait} {loss} for CPU op {op}[ in {line}]",
     titles={
         "copies": "{who:waits/wait} {loss} for ops of the step on the CPU and the copies around them: {op}[, {line}]",
+        "asked": "{who:waits/wait} {loss} while the graph copies results to the host and goes on there: {op}[, {line}]",
         "event": "{who:waits/wait} {loss} in {op}[, {line}]",
     },
     meaning="The device waits for work of the step on the CPU.",
     starts_at=(
-        "{limit} of the GPU time idle during ops on the CPU whose results are copied to the device, with these copies and the waits "
-        "around them; else during one op on the CPU, or one event of no known kind on the launching thread that "
+        "{limit} of the GPU time idle during ops on the CPU whose results are copied to the device, and around copies to the host "
+        "between two kernels of a step, with these copies and the waits around them; else during one op on the CPU, or one event of no known kind on the launching thread that "
         f"takes {numbers.chosen('_ps', SCHEDULING_OP_PS)} or more and launches nothing; on hosts with GPUs"
     ),
     action="Move it into the input pipeline, `dataset.map(...)`, or take it out of the step.",
@@ -245,6 +246,10 @@ CPU_HEAVY_OP: Final = Rule(
                 "into the input pipeline, `dataset.map(...)`."
             ),
         ),
+        "asked": (
+            "Let the step ask for no values: take assertions, conditions and prints out of it, or run them every 100th step.",
+            "What depends on a value that the host has to see is launched when it has arrived.",
+        ),
         "event": _WHERE_EVENT,
         "jax-event": _WHERE_EVENT,
         "jax-callback": (
@@ -258,6 +263,7 @@ CPU_HEAVY_OP: Final = Rule(
             "Tensors of the device are copied to these ops, and their results back. Both are part of the loss, and so are launches "
             "between the same two kernels, for behind such an op nothing is launched ahead."
         ),
+        "asked": "Launches between the same two kernels are part of the loss, for nothing is launched ahead.",
         "event": "The framework records it under this name before it launches.",
     },
     metrics={**_METRICS, "op": "op"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -166,29 +167,31 @@ def ops_on_cpu(waits: Waits) -> Finding | None:
     # A copy counts for the op whose result it brings.
     op_of = context.once(copied_results).op_of
     names = [op_of.get(op, context.trace.names[op]) for op in ops[longest].tolist()]
-    names = names or [*op_of.values()] or _ops_asked(waits)
+    names = names or [*op_of.values()]
+    key = "copies" if names else "asked"
+    names = names or _ops_asked(waits)
     types = dict.fromkeys((op_type(name) or name).decode("utf-8", "replace") for name in names)
     first = names[0].decode("utf-8", "replace")
     return waits.finding(
         rules.CPU_HEAVY_OP,
         arguments={"op": Ops(tuple(types)[:SHOWN_TYPES]), **_line_of_op(waits, names[0])},
         evidence=[Evidence("op", first, None, "", value_is="op")],
-        title="copies",
-        action="" if side_work_of(names[0]) is SideWork.PYTHON else "copies",
-        notes=("copies",),
+        title=key,
+        action="" if side_work_of(names[0]) is SideWork.PYTHON else key,
+        notes=(key,),
     )
 
 
 def _ops_asked(waits: Waits) -> list[bytes]:
-    """The ops whose results the CPU needs, those of most copies first."""
+    """The ops of a GPU whose results the CPU needs, those of most copies first, as `scope/name:Type` where that is known."""
     columns, trace = waits.context.ledger.columns, waits.context.trace
     event = columns.event[waits.rows & (columns.state == State.D2H)]
-    copies, count = np.unique(trace.device_columns.op[event], return_counts=True)
-    transfers = (
-        TRANSFER.fullmatch(trace.names[copies[at]])
-        for at in np.argsort(-count, kind="stable").tolist()
-    )
-    return [transfer["edge"] or transfer["node"] for transfer in transfers if transfer]
+    copied = Counter(trace.device_columns.op[event].tolist())
+    transfers = (TRANSFER.fullmatch(trace.names[name]) for name, _ in copied.most_common())
+    asked = [match["edge"] or match["node"] for match in transfers if match]
+    ops = (trace.names[op] for op in unique_ids(trace.device_columns.op).tolist() if op != NONE)
+    named = {op.rpartition(b":")[0]: op for op in ops}
+    return [named.get(op, op) for op in asked]
 
 
 def _line_of_op(waits: Waits, name: bytes) -> dict[str, Argument]:
