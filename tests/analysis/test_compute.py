@@ -101,6 +101,8 @@ def test_costly_ops_are_a_finding_from_an_eighth_of_the_time_on(
         ("add_fusion", "jit(f)/jit(_normal)/jit(_normal_real)/erf_inv", "on drawing random numbers: erf_inv"),
         ("add_fusion", "jit(f)/jit(my_normal)/erf_inv", ""),
         ("copy.2", "", "on copies that XLA adds to the program"),
+        ("dot.2", "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general", "on computing again what jax.checkpoint has dropped: dot_general"),
+        ("dot.2", "jit(f)/transpose(jvp())/checkpoint/dot_general", ""),
         ("convert.5", "jit(step)/convert_element_type", "on casts between types"),
         ("loop_convert_fusion", "jit(step)/convert_element_type", ""),
         ("input_transpose_fusion", "jit(f)/jvp(Model)/conv_general_dilated", "on turning tensors between NCHW and NHWC"),
@@ -113,7 +115,10 @@ def test_what_an_instruction_of_jax_is(name: str, scope: str, title: str, tmp_pa
     module = ModuleWriter()
     module.add(name, "custom-call", module.add("a", "parameter", F32), scope=scope, element=F32)
     write_program(tmp_path, module, [(name, "kernel", 10)])
-    codes = ("matrix-factoring", "costly-ops", "casts", "layout-transposes")
+    codes = (
+        *("matrix-factoring", "costly-ops", "casts", "layout-transposes"),
+        "rematerialization",
+    )
     titles = [row.title for row in traceview.analyze(tmp_path).findings if row.code in codes]
     assert len(titles) == bool(title)
     assert all(each.startswith(f"GPU:0 spends 10.0 of 50.0 ms (20%) {title}") for each in titles)

@@ -24,6 +24,7 @@ from traceview.base.intervals import (
     Int64Array,
     IntervalSet,
     difference,
+    places,
     union,
 )
 from traceview.base.units import PS_PER_MS, PS_PER_US
@@ -173,10 +174,16 @@ def _recast_after_waits(draft: Draft) -> None:
     )
     by = draft.by_line(str(line)) if is_clear else NOBODY
     among = (State.LAUNCH, State.LATENCY)
+    # A thread that records nothing waits until it wakes up.
+    spoken, shown = states.caller_spans
+    silent = spoken.within(start[waits] - 1, start[waits] + 1) == 0
+    wakes = np.append(spoken.start, draft.window.end_ps)[places(spoken.start, start[waits])]
+    awake = np.where(silent, np.minimum(wakes, end[waits]), start[waits])
+    draft.recast(union(start[waits], awake), among, State.SYNC, by)
     rows = draft.idle_in(among)
     begun, lasted = draft.columns.start_ps[rows], draft.columns.duration_ps[rows]
     late = union(begun, begun + lasted).within(start[waits], end[waits])
-    waited = intersection(joined_spans((states.caller_spans[1], before)), draft.everywhen)
+    waited = intersection(joined_spans((shown, before)), draft.everywhen)
     # As long as the host has waited while the device worked, it could have been ahead.
     waited_ps = difference(waited, union(start, end)).before(start[waits])
     total = np.cumsum(late)
