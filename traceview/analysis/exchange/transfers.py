@@ -371,6 +371,25 @@ D2D_COPIES: Final = Rule(
 )
 
 
+D2H_COPIES: Final = Rule(
+    code="d2h-copies",
+    states=(State.D2H,),
+    title="{who:spends/spend} {loss} in DtoH copies[, {ops}][ of {function}][, {line}]",
+    meaning="Data is copied to the host while nothing computes.",
+    starts_at="{limit} of the GPU time in such copies",
+    action="Copy less, and less often: compute on the device what the host needs of it, `if step % 100 == 0: save(state)`.",
+    actions={
+        "jax": (
+            "Copy less, or keep it on the device; begin early what has to be copied: `array.copy_to_host_async()`.",
+            "It goes on beside what the device computes next, unless that changes the array.",
+        )
+    },
+    reasons={"": "the copies are recorded with their times"},
+    metrics={"copy_count": "copies to the host", "mean_copy_bytes": "mean size"},
+    example="GPU:0 spends 4.75 of 26.4 ms (18%) in DtoH copies",
+)
+
+
 def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
     """Copies that hold up the step, without those of what the CPU computes or sums, which are other findings."""
     ledger = context.ledger
@@ -379,13 +398,15 @@ def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
     if ledger.loss(of_sums).share >= LIMIT:
         others = others | of_sums
     yield _finding(context, ledger.rows(states=H2D_EXPOSED.states) & ~others, result)
-    yield _within_devices(context, ledger.rows(states=D2D_COPIES.states) & ~others, result)
+    within = ledger.rows(states=D2D_COPIES.states) & ~others
+    within &= ~context.trace.device_columns.p2p[ledger.columns.event]
+    yield _by_op(context, D2D_COPIES, within, result)
+    yield _by_op(context, D2H_COPIES, ledger.rows(states=D2H_COPIES.states) & ~others, result)
 
 
-def _within_devices(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:
-    """Copies from and to the memory of one device, with the op and the line of those that take longest."""
+def _by_op(context: Context, rule: Rule, rows: BoolArray, result: Transfers) -> Finding | None:
+    """Copies of one direction, with the op and the line of those that take longest."""
     trace, columns = context.trace, context.ledger.columns
-    rows &= ~trace.device_columns.p2p[columns.event]
     if not rows.any():
         return None
     labels = trace.once(op_labels)
@@ -397,7 +418,7 @@ def _within_devices(context: Context, rows: BoolArray, result: Transfers) -> Fin
     function = "" if number == NONE else trace.instructions[number].function
     line = line_of(context, by_label)
     named = context.ledger.loss(rows).devices
-    return D2D_COPIES.of_rows(
+    return rule.of_rows(
         context,
         rows,
         arguments={
@@ -409,7 +430,7 @@ def _within_devices(context: Context, rows: BoolArray, result: Transfers) -> Fin
             each
             for row in result.devices
             if row.device in named
-            for each in _size_of_copies(row.directions["d2d"], row.device)
+            for each in _size_of_copies(row.directions[rule.states[0].key], row.device)
         ],
     )
 
@@ -586,8 +607,8 @@ def source_table(context: Context) -> Table:
 ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=compute,
-    rules=(H2D_EXPOSED, D2D_COPIES),
-    leads=has_time(*H2D_EXPOSED.states, *D2D_COPIES.states),
+    rules=(H2D_EXPOSED, D2D_COPIES, D2H_COPIES),
+    leads=has_time(*H2D_EXPOSED.states, *D2D_COPIES.states, *D2H_COPIES.states),
     diagnose=_diagnose,
     if_absent=_diagnose_cpus,
     sections=(transfers_section,),

@@ -105,8 +105,8 @@ def diagnose(context: Context, result: Idle) -> Iterator[Finding | None]:
 
     if detours.any():
         yield ops_on_cpu(Waits(context, result, detours))
-    for state, conclude in _CONCLUSIONS.items():
-        if known := waits(state):
+    for states, conclude in _CONCLUSIONS.items():
+        if known := waits(*states):
             yield conclude(known)
     ops = waits(State.HOST_OPS)
     if ops:
@@ -471,14 +471,14 @@ def _of_state(rule: Rule) -> Callable[[Waits], Finding | None]:
     return lambda waits: waits.finding(rule, arguments=line_argument(waits.python(rule.states[0])))
 
 
-_CONCLUSIONS: Final[Mapping[State, Callable[[Waits], Finding | None]]] = {
-    State.LAUNCH: late_launches,
-    State.CHECKPOINT: _of_state(rules.CHECKPOINT_STALL),
-    State.EVALUATION: _of_state(rules.VALIDATION_STALL),
-    State.GARBAGE_COLLECTION: _of_state(rules.GARBAGE_COLLECTION),
-    State.SYNC: values_read,
-    State.BETWEEN: between_steps,
-    State.PYTHON_THREAD: python_thread,
-    State.COMPILE: _compilation,
+_CONCLUSIONS: Final[Mapping[tuple[State, ...], Callable[[Waits], Finding | None]]] = {
+    rules.LAUNCH_BOUND.states: late_launches,
+    (State.CHECKPOINT,): _of_state(rules.CHECKPOINT_STALL),
+    (State.EVALUATION,): _of_state(rules.VALIDATION_STALL),
+    (State.GARBAGE_COLLECTION,): _of_state(rules.GARBAGE_COLLECTION),
+    (State.SYNC,): values_read,
+    (State.BETWEEN,): between_steps,
+    (State.PYTHON_THREAD,): python_thread,
+    (State.COMPILE,): _compilation,
 }
-"""What each state leads to that is a cause by itself, in the order of findings that cost the same."""
+"""What states lead to that are a cause by themselves, in the order of findings that cost the same."""
