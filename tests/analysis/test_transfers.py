@@ -221,3 +221,20 @@ def test_xla_copies_to_devices_of_the_cpu(tmp_path: Path) -> None:
     findings = {finding.code: finding for finding in traceview.analyze(tmp_path).findings}
     assert findings["h2d-exposed"].title == "CPU:0 waits 29.0 of 50.0 ms (58%) for HtoD copies"
     assert findings["h2d-exposed"].action.startswith("Put on the devices once, before the loop")
+
+
+@pytest.mark.parametrize(("way", "code"), [("D2H", "d2h-copies"), ("D2D", "d2d-copies")])
+@pytest.mark.parametrize("exposed_ms", [2.4, 6.0])
+def test_copies_that_no_compute_covers(
+    way: str, code: str, exposed_ms: float, tmp_path: Path
+) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace, marker_ms=50):
+        step.kernel(0, 1, 20)
+        step.copy(0, way, 15, 20 + exposed_ms, size=1_000_000)
+    report = analyzed(tmp_path, trace)
+    found = [row for row in report.findings if row.code in ("d2h-copies", "d2d-copies")]
+    assert [row.code for row in found] == [code] * (exposed_ms > 2.5)
+    for row in found:
+        assert row.title.startswith("GPU:0 spends 6.00 of 50.0 ms (12%) in Dto")
+        assert row.evidence[-1].value == 1_000_000

@@ -173,23 +173,33 @@ def _recast_after_waits(draft: Draft) -> None:
         and line.sampled_ps >= _FEWEST_RATIO * before.length
     )
     by = draft.by_line(str(line)) if is_clear else NOBODY
-    among = (State.LAUNCH, State.LATENCY)
     # A thread that records nothing waits until it wakes up.
-    spoken, shown = states.caller_spans
+    spoken, _ = states.caller_spans
     silent = spoken.within(start[waits] - 1, start[waits] + 1) == 0
     wakes = np.append(spoken.start, draft.window.end_ps)[places(spoken.start, start[waits])]
     awake = np.where(silent, np.minimum(wakes, end[waits]), start[waits])
-    draft.recast(union(start[waits], awake), among, State.SYNC, by)
-    rows = draft.idle_in(among)
-    begun, lasted = draft.columns.start_ps[rows], draft.columns.duration_ps[rows]
-    late = union(begun, begun + lasted).within(start[waits], end[waits])
+    draft.recast(union(start[waits], awake), _HANDED_ON, State.SYNC, by)
+    ahead = _ahead_ps(draft, waits, before)
+    draft.recast(union(end[waits] - ahead, end[waits]), _HANDED_ON, State.SYNC, by)
+
+
+_HANDED_ON: Final = (State.LAUNCH, State.LATENCY)
+
+
+def _ahead_ps(draft: Draft, gaps: Int64Array, before: IntervalSet) -> Int64Array:
+    """By how much earlier the host had handed on what ends some gaps, in time order, had it not waited; int64 `[gaps]`.
+
+    As much as it has waited while the device worked, `before` gaps and at other times, each wait counted once.
+    """
+    start, end = draft.gaps.spans
+    _, shown = draft.states.caller_spans
     waited = intersection(joined_spans((shown, before)), draft.everywhen)
-    # As long as the host has waited while the device worked, it could have been ahead.
-    waited_ps = difference(waited, union(start, end)).before(start[waits])
-    total = np.cumsum(late)
-    spent = total + np.minimum.accumulate(np.minimum(waited_ps - total, 0))
-    ahead = np.diff(spent, prepend=0)
-    draft.recast(union(end[waits] - ahead, end[waits]), among, State.SYNC, by)
+    waited_ps = difference(waited, union(start, end)).before(start[gaps])
+    rows = draft.idle_in(_HANDED_ON)
+    begun, lasted = draft.columns.start_ps[rows], draft.columns.duration_ps[rows]
+    late = np.cumsum(union(begun, begun + lasted).within(start[gaps], end[gaps]))
+    spent = late + np.minimum.accumulate(np.minimum(waited_ps - late, 0))
+    return np.diff(spent, prepend=0)
 
 
 _ON_CONDITION: Final = (b"while", b"conditional")
