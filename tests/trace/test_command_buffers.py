@@ -109,6 +109,7 @@ def test_in_the_order_of_the_schedule(tmp_path: Path) -> None:
         ([GEMM] * 3 + ["fusion_3"], ["custom-call.2"] * 3 + ["fusion.3"]),
         # `loop_add_fusion.1` has another shape than `fusion.3`, `fusion.4` another name.
         (["fusion_3", GEMM], ["fusion.3", "custom-call.1"]),
+        (["Memset 0", "Memset 1"], None),
         # Two products may be meant.
         ([GEMM], None),
         # `fusion.3` would run its own kernel, as it does elsewhere.

@@ -107,6 +107,8 @@ def detour_rows(context: Run) -> BoolArray:
     down = ledger.rows(states=(State.D2H,))
     op = trace.device_columns.op[columns.event[down]]
     down[down] = trace.names.where(op, TRANSFER.fullmatch)
+    if not (results.row.size or down.any()):
+        return nothing
     waits, stretches = ledger.rows(states=WAITS_FOR_RESULTS), _Stretches(ledger)
     of_sums = waits & is_in(columns.event, results.row[results.is_sum])
     up = waits & is_in(columns.event, results.row[~results.is_sum])

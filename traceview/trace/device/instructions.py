@@ -168,11 +168,10 @@ def _of_buffer(
 ) -> Iterator[tuple[Int64Array, list[bytes]]]:
     """The kernels of each launch of a buffer, in order, and the names of their instructions, where these are known."""
     row = np.flatnonzero((columns.instruction == buffer) & columns.has_correlation)
-    # Calls of libraries fill their workspace before they run a kernel.
-    without_fills = row[columns.class_[row] != ActivityClass.MEMSET]
     known: dict[bytes, list[bytes]] = {}
-    for launches in zip(_launches(columns, without_fills), _launches(columns, row), strict=True):
-        for launch in launches:
+    for every in _launches(columns, row):
+        # Calls of libraries fill their workspace before they run a kernel.
+        for launch in (every[columns.class_[every] != ActivityClass.MEMSET], every):
             kernels = columns.name[launch]
             key = kernels.tobytes()
             if key not in known:
