@@ -140,6 +140,18 @@ def test_dispatch_that_comes_late_because_of_python_is_python(
     assert [round(states.get(name, 0)) for name in ("python", "launch")] == [python_ms, launch_ms]
 
 
+def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -> None:
+    """The next one is of a call that the trace shows, and says nothing of the time before that."""
+    report = analyzed(
+        tmp_path,
+        graph(20),
+        lambda at: (WORK,) if at < 20 else (TENSORFLOW, CALL),
+        (5, 22, 30, 40),
+        cores=1,
+    )
+    assert round(states_of(report)["python"]) == 20
+
+
 @pytest.mark.parametrize(
     ("in_time", "state"), [((WORK,), "python"), ((TENSORFLOW, WORK), "launch")]
 )
