@@ -147,7 +147,6 @@ def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -
         graph(20),
         lambda at: (WORK,) if at < 20 else (TENSORFLOW, CALL),
         (5, 22, 30, 40),
-        cores=1,
     )
     assert round(states_of(report)["python"]) == 20
 
