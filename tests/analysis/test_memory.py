@@ -40,8 +40,6 @@ from traceview.trace.device.op_names import split_op
 from traceview.trace.reading.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
-BERT = ROOT.parent / "shared" / "traces" / "bert-8xV100"
-GEMM = ROOT.parent / "shared" / "traces" / "jax-gemm-1of8"
 
 
 def training(gpus: int = 1, steps: int = 4) -> tuple[CudaTrace, list[Any]]:
@@ -348,7 +346,6 @@ def test_memory_that_grows(kept: list[int], is_growing: bool, tmp_path: Path) ->
 
 def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: Path) -> None:
     assert "batch-headroom" in filled(tmp_path / "room", {0: 5000 * MB, 1: 5000 * MB})
-    assert "batch-headroom" not in codes(GEMM)
     # Of one of two GPUs nothing is recorded.
     trace, steps = training(2)
     ledger = MemoryLedger(trace, 0)
@@ -367,8 +364,15 @@ def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: P
 # Recorded on GPUs
 
 
-def test_bert_on_two_gpus() -> None:
-    gpus = {row.device: row for row in memory(BERT).devices}
+@pytest.mark.shared
+def test_a_recorded_run_has_no_room_for_a_batch(shared_traces: Path) -> None:
+    assert "batch-headroom" not in codes(shared_traces / "jax-gemm-1of8")
+
+
+@pytest.mark.shared
+def test_bert_on_two_gpus(shared_traces: Path) -> None:
+    found = memory(shared_traces / "bert-8xV100")
+    gpus = {row.device: row for row in found.devices}
     assert {key: row.peak_bytes for key, row in gpus.items()} == {
         "GPU:4": 6208853760,
         "GPU:6": 6210111488,
@@ -378,7 +382,7 @@ def test_bert_on_two_gpus() -> None:
         assert row.capacity_bytes == 15477102400
         assert row.unrecorded_bytes == 0
         assert row.forward_bytes > 0.99 * row.allocated_bytes
-    layers = memory(BERT).layers
+    layers = found.layers
     dropout = (
         "bert_span_labeler/bert_encoder_*/transformer/layer_*/self_attention/dropout_*/dropout"
     )
@@ -396,11 +400,12 @@ open(sys.argv[1], "wb").write(content if isinstance(content, bytes) else content
 
 
 @pytest.mark.xprof
-@pytest.mark.parametrize("logdir", [BERT, GEMM], ids=lambda path: path.name)
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-gemm-1of8"])
 def test_xprof_has_the_same_peak_and_the_same_bytes_of_each_op(
-    logdir: Path, tmp_path: Path
+    name: str, shared_traces: Path, tmp_path: Path
 ) -> None:
-    source = sorted(logdir.rglob("*.xplane.pb"))[0]
+    source = sorted((shared_traces / name).rglob("*.xplane.pb"))[0]
     file = tmp_path / "host.xplane.pb"
     shutil.copyfile(source, file)
     page = tmp_path / "page.json"
