@@ -287,21 +287,13 @@ def test_without_allocators_the_table_says_why(tmp_path: Path, command: Command)
 # Findings
 
 
-def filled(
-    folder: Path,
-    held: dict[int, int],
-    *,
-    fragmentation: float = 0.0,
-    kept: list[int] | None = None,
-) -> dict[str, Any]:
-    """The findings on GPUs that hold so many bytes, the first of which keeps these bytes of steps."""
+def filled(folder: Path, held: dict[int, int], *, fragmentation: float = 0.0) -> dict[str, Any]:
+    """The findings on GPUs that hold so many bytes."""
     trace, steps = training(len(held), steps=8)
     for ordinal, before in held.items():
         ledger = MemoryLedger(trace, ordinal, before, stats={"fragmentation": fragmentation})
-        for number, step in enumerate(steps):
+        for step in steps:
             allocate_step(step, ledger, {"model/dense/MatMul": 20 * MB})
-            if kept and ordinal == 0:
-                ledger.give(step.at(45), kept[number], "loss/mean")
     trace.write(folder)
     return codes(folder)
 
@@ -321,27 +313,6 @@ def test_free_memory_in_pieces(tmp_path: Path) -> None:
         tmp_path / "large", {0: 10_000 * MB}, fragmentation=0.8
     )
     assert "memory-fragmented" not in filled(tmp_path / "full", {0: 14_000 * MB}, fragmentation=0.9)
-
-
-@pytest.mark.parametrize(
-    ("kept", "is_growing"),
-    [
-        ([3 * MB] * 8, True),
-        ([3 * MB, 2 * MB, 4 * MB, 3 * MB, 3 * MB, 2 * MB, 4 * MB, 3 * MB], True),
-        # A cache that fills up in the first step.
-        ([40 * MB, 1, 1, 1, 1, 1, 1, 1], False),
-        # 1 kB a step fills 5 GB after five million of them.
-        ([1000] * 8, False),
-    ],
-)
-def test_memory_that_grows(kept: list[int], is_growing: bool, tmp_path: Path) -> None:
-    found = filled(tmp_path, {0: 10_000 * MB}, kept=kept)
-    assert ("memory-growing" in found) == is_growing
-    if is_growing:
-        growth, low, high = (evidence.value for evidence in found["memory-growing"].evidence)
-        assert 0 < low <= 3 * MB <= high
-        assert growth == pytest.approx(3 * MB, rel=0.1)
-        assert "batch-headroom" not in found
 
 
 def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: Path) -> None:
