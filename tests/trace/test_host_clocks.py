@@ -11,7 +11,6 @@ import pytest
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import marked_steps
-from tests.sidecars import write_sidecar
 from traceview.api import Trace, load
 from traceview.trace.strategy.clocks import clock_difference
 
@@ -64,29 +63,6 @@ def test_without_profile_starts_collectives_alone_set_the_clocks(tmp_path: Path)
     assert [host.clock.method for host in trace.hosts if host.clock] == ["collectives"] * 2
     assert trace.problems == ()
     assert step_starts(trace)[0] == step_starts(trace)[1]
-
-
-def test_sidecars_tell_the_profile_starts_that_traces_lack(tmp_path: Path) -> None:
-    """Traces of TensorFlow 2.15 lack them. One that a trace has counts."""
-    workers = [
-        worker("a", start_ns=None),
-        worker("b", ahead_ms=9, start_ns=None, instance=500),
-        worker("c", instance=900),
-    ]
-    for number, written in enumerate(workers):
-        started_ns = PROFILE_START_NS + number * 500_000_000
-        clock = {"starting": {"wall_ns": started_ns}, "stopped": {"wall_ns": started_ns + 10**9}}
-        write_sidecar(written.write(tmp_path), {"clock": clock})
-    trace = load(tmp_path)
-    assert trace.problems == ()
-    starts_ns = [PROFILE_START_NS, PROFILE_START_NS + 500_000_000, PROFILE_START_NS]
-    assert [host.profile_start_ns for host in trace.hosts] == starts_ns
-    assert [host.profile_stop_ns for host in trace.hosts[:2]] == [
-        ns + 10**9 for ns in starts_ns[:2]
-    ]
-    assert [host.clock.method for host in trace.hosts if host.clock] == ["profile_start"] * 3
-    first, second, _ = step_starts(trace)
-    assert second - first == 509 * MS
 
 
 def test_drift_is_told_from_spread() -> None:
