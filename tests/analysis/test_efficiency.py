@@ -11,7 +11,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, U64, Plane, Ref, Stats
 from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
-from tests.analysis.made import write_program
+from tests.analysis.made import finding_of, write_program
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import BF16, F32, ModuleWriter, add_programs
 from traceview.analysis.workload.efficiency import DeviceEfficiency
@@ -143,7 +143,29 @@ def test_ops_by_the_names_of_the_capture(tmp_path: Path) -> None:
     assert row.peak_flops_per_second == pytest.approx(PEAK)
 
 
+STEP_S = 0.1999 / 4
 PRODUCT, OTHER = "model/dense/Relu:_FusedMatMul", "model/other/MatMul:MatMul"
+
+
+@pytest.mark.parametrize(
+    ("ops", "flops", "is_low"),
+    [
+        # From a fifth of the peak on it is well used.
+        ([(PRODUCT, 26.0)], round(0.199 * PEAK * STEP_S), True),
+        ([(PRODUCT, 26.0)], round(0.201 * PEAK * STEP_S), False),
+        # A device that mostly waits.
+        ([(PRODUCT, 24.0)], 10**9, False),
+        # Of 40 ms 9 are a product that the capture has no FLOPs of, or 7.
+        ([(PRODUCT, 31.0), (OTHER, 9.0)], 10**9, False),
+        ([(PRODUCT, 33.0), (OTHER, 7.0)], 10**9, True),
+    ],
+)
+def test_where_the_peak_is_far(
+    ops: list[tuple[str, float]], flops: int, is_low: bool, tmp_path: Path
+) -> None:
+    tensorflow(tmp_path, ops, {"model/dense/Relu": flops})
+    finding = finding_of(traceview.analyze(tmp_path), "low-mfu")
+    assert (finding is not None) is is_low
 
 
 @pytest.mark.shared

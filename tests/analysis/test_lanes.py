@@ -126,6 +126,20 @@ def test_the_resolution_is_the_finest_that_fits(spans: list[tuple[int, int]], mo
         assert lane_limits._begins(start, end, resolution * 4 // 5).sum() > most
 
 
+def test_detailed_spans_keep_their_short_slices() -> None:
+    # 100 slices of 1 ps, one every 10 ps; those from 300 to 400 are to be kept.
+    start = np.arange(0, 1000, 10)
+    found = slices_of(start, start + 1, np.zeros(100, int), np.arange(100, dtype=np.int32), 1)
+    drawn, resolution = found.in_detail(20, 1000, 0, np.array([300, 400]))
+    inside = (drawn.start_ps >= 300) & (drawn.start_ps < 400)
+    assert drawn.start_ps[inside].tolist() == list(range(300, 400, 10))
+    assert (drawn.count[inside] == 1).all()
+    assert drawn.size <= 22
+    assert resolution > 10
+    assert drawn.count.sum() == drawn.class_ps.sum() == 100
+    assert (drawn.start_ps[1:] >= drawn.end_ps[:-1]).all()
+
+
 def test_the_steps_of_findings_are_drawn_in_detail(tmp_path: Path) -> None:
     SCENARIOS["retracing"]().write(tmp_path)
     report = traceview.analyze(tmp_path, lanes=True)

@@ -11,12 +11,14 @@ from scripts import step_noise
 from scripts.step_noise import BETWEEN, NOISES, Noise
 from traceview.base.stats import Float64Array, block_length, student
 from traceview.comparison.noise import (
+    CONFIDENCE,
     REPLICA_SPREAD,
     Difference,
     Level,
     RunSpread,
     difference,
     most_chance,
+    part_difference,
     step_change,
     step_level,
 )
@@ -29,8 +31,10 @@ def levels(*values: float) -> list[Level]:
     return [Level(value) for value in values]
 
 
-def of_steps(before: list[Float64Array], after: list[Float64Array]) -> Difference:
-    change = step_change(map(step_level, before), map(step_level, after), EXACT)
+def of_steps(
+    before: list[Float64Array], after: list[Float64Array], spread: RunSpread = EXACT
+) -> Difference:
+    change = step_change(map(step_level, before), map(step_level, after), spread)
     assert change is not None
     return change
 
@@ -61,6 +65,21 @@ def test_runs_that_differ_are_the_noise(
         (20 - half, 20, 20 + half), rel=1e-3
     )
     assert result.basis == basis
+
+
+def test_what_is_assumed_of_runs_adds_to_the_noise_of_steps() -> None:
+    before, after = Level(100.0, 4.0, 10), Level(120.0, 5.0, 10)
+    of_steps = student(CONFIDENCE, 81 / (16 + 25) * 10) * 3
+    of_runs = student(CONFIDENCE, 4) * 2 * 2**0.5
+    alone = difference([before], [after], RunSpread(0.0, 4))
+    assert alone.high == pytest.approx(20 + of_steps, rel=1e-3)
+    assert alone.basis == "assumed"
+    both = difference([before], [after], RunSpread(2.0, 4))
+    assert both.high == pytest.approx(20 + math.hypot(of_steps, of_runs), rel=1e-3)
+    assert both.chance is not None
+    assert both.chance < 0.05
+    part = part_difference([Level(100.0, 0.0, 9)], [Level(120.0, 0.0, 9)], SPREAD)
+    assert part.high == pytest.approx(20 + student(CONFIDENCE, 4) * 12 * 2**0.5)
 
 
 def test_the_typical_step_is_the_mean_without_the_slowest_third() -> None:

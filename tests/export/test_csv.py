@@ -5,14 +5,22 @@ from __future__ import annotations
 import csv
 from io import StringIO
 
+import numpy as np
 import pytest
 
 from traceview.analysis.workload.ops import OpRow
+from traceview.export import csv as csv_tables
 from traceview.export.csv import written
+from traceview.trace.device import table as tables
 from traceview.trace.device.table import (
     Table,
+    category,
+    flags,
+    floats,
+    integers,
     record_columns,
     table,
+    texts,
 )
 
 
@@ -85,3 +93,33 @@ def test_a_terminal_gets_no_control_characters() -> None:
     assert "\x1b[31mred\u202e" in text_of(rows)
     (row,) = parsed(text_of(rows, is_escaped=True))
     assert (row["op"], row["kernel"]) == (r"\x1b[31mred\u202e", r"a\nb")
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 8])
+def test_rows_in_parts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not known is so in each part, and a text has the same cell in all."""
+    rows = table(
+        "all kinds",
+        category("category", np.array([1, -1, 0, 1, -1]), ["a", "b"]),
+        texts("text", [None, "a", "=", None, "a"]),
+        floats("float", [None, 0.5, 1.5, 0.5, None]),
+        flags("flag", [True, None, False, None, True]),
+        integers("int", [-1, 2, None, 4, None]),
+    )
+    monkeypatch.setattr(csv_tables, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(tables, "_ROWS_AT_ONCE", at_once)
+    assert text_of(rows).splitlines() == [
+        "category,text,float,flag,int",
+        "b,,,True,-1",
+        ",a,0.5,,2",
+        "a,'=,1.5,False,",
+        "b,,0.5,,4",
+        ",a,,True,",
+    ]
+    assert [list(row.values()) for row in rows.rows()] == [
+        ["b", None, None, True, -1],
+        [None, "a", 0.5, None, 2],
+        ["a", "=", 1.5, False, None],
+        ["b", None, 0.5, None, 4],
+        [None, "a", None, True, None],
+    ]

@@ -10,9 +10,12 @@ from scripts.scenarios.model import Step, ms, new_trace
 from tests.input_stages import recorded_stages
 from traceview.trace.host.pipeline import (
     InputStage,
+    find_input_waits,
+    iterator_calls,
 )
 from traceview.trace.reading.load import load
 
+WAIT = "IteratorGetNextOp::DoCompute"
 Build = Callable[[CudaTrace, Step], None]
 
 
@@ -60,3 +63,27 @@ def test_a_prefetch_of_tensorflow_is_told_by_the_name_of_its_dataset(tmp_path: P
         "Root::Prefetch": True,
         "Prefetch": False,
     }
+
+
+def test_the_model_waits_on_the_thread_of_the_step_and_where_a_call_waits(tmp_path: Path) -> None:
+    trace = new_trace()
+    worker = trace.thread("tf_data_iterator_get_next", 40)
+    other = trace.thread("loader", 41)
+    trace.marker(0, 0, ms(50))
+    step = Step(trace, 0)
+    step.host("FunctionRun", 1, 2, {"id": 7})
+    step.host(WAIT, 3, 4, {"id": 1})
+    step.host(WAIT, 5, 6, {"id": 7}, thread=worker)
+    step.host(WAIT, 7, 8, {"id": 8}, thread=worker)
+    step.host(WAIT, 9, 10, {"id": 9}, thread=other)
+    step.host("Iterator::Root", 3.5, 3.6, {"id": 20})
+    step.host("Iterator::Root", 11, 12, {"id": 21})
+    trace.write(tmp_path)
+    found = load(tmp_path)
+    calls = iterator_calls(found, 0)
+    waits = find_input_waits(found, 0, calls)
+    begin = waits.start_ps.min()
+    assert (waits.start_ps - begin).tolist() == [0, ms(2)]
+    assert not waits.in_turn
+    assert waits.pipeline.tolist() == [calls.pipeline[0], -1]
+    assert {one.blocking: one.calls for one in recorded_stages(found)} == {True: 1, False: 1}
