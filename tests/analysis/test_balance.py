@@ -157,9 +157,6 @@ def test_replicas_that_do_the_same_are_no_problem(name: str) -> None:
     assert not findings(traceview.analyze(ROOT / "fixtures" / name))
 
 
-# Late by turns
-
-
 # One after another
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import MS, U64, V100_STATS, Ref
+from scripts.cuda_trace import MS, U64, Ref
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.analysis.made import finding_of, write_program
 from tests.sidecars import write_sidecar
@@ -47,33 +47,6 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     )
     assert float64 is None, "half of 7.2 % is below the limit"
     assert constant is None, "3.6 % is below the limit"
-
-
-@pytest.mark.parametrize(
-    ("kernel", "is_slow"),
-    [
-        ("cutlass_80_simt_sgemm_256x128_8x4_nn_align1", True),
-        ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32", False),
-        ("sm80_xmma_gemm_bf16bf16_bf16f32_f32_nn_n_tilesize128x128x32", False),
-        ("wrapped_add_f32", False),
-    ],
-)
-def test_products_off_the_tensor_cores(kernel: str, is_slow: bool, tmp_path: Path) -> None:
-    """An A100 multiplies float32 at 19.5 TFLOP/s, and as TF32 at 156."""
-    trace = new_trace()
-    trace.gpu(0, stats={**V100_STATS, "gpu_device_name": "NVIDIA A100-SXM4-40GB"})
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 34, name=kernel)
-    trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    slow = finding_of(report, "no-tensor-cores")
-    assert (slow is not None) == is_slow
-    if slow is not None:
-        assert finding_of(report, "low-precision-unused") is None, "that is explained"
-        assert (
-            slow.title
-            == "GPU:0 loses 28.0 of 50.0 ms (56%) to float32 products off the tensor cores: MatMul"
-        )
 
 
 @pytest.mark.parametrize(
@@ -166,28 +139,6 @@ def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
     assert constant.title.startswith("GPU:0 spends 3.00 of 50.0 ms (6.0%) on recomputing constants")
     assert "model.py:3" in constant.title
     assert "tf." not in constant.action + constant.advice
-
-
-@pytest.mark.parametrize(
-    ("constants", "code"),
-    [
-        pytest.param(["model/s", "replica_1/model/s"], "constant-compute", id="of constants"),
-        pytest.param([], "matrix-factoring", id="of what changes"),
-    ],
-)
-def test_factoring_a_constant_is_a_constant(
-    constants: list[str], code: str, tmp_path: Path
-) -> None:
-    """Advice for what changes, to do it less often, would leave the better one for the second place."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for number, scope in enumerate(("", "replica_1/")):
-            component(step, number + 1, 2, *[f"{scope}model/s:Svd"] * 2, f"{scope}model/b:Relu")
-    graphs = {"constant_ops": constants}
-    write_sidecar(trace.write(tmp_path), {"graphs": graphs})
-    report = traceview.analyze(tmp_path)
-    codes = ("constant-compute", "matrix-factoring")
-    assert [row.code for row in report.findings if row.code in codes] == [code]
 
 
 @pytest.mark.parametrize(

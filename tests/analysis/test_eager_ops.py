@@ -220,20 +220,3 @@ def test_calls_of_jitted_functions_are_counted_once(tmp_path: Path) -> None:
     # What JAX calls inside of such a call is part of it.
     assert finding.title.endswith("for 111 calls of jitted functions per step")
     assert "most often add, step and multiply" in finding.explanation
-
-
-def test_calls_after_the_marker_are_counted_while_the_device_is_at_work(tmp_path: Path) -> None:
-    """The marker may be the call of the step function alone, which JAX does not wait for."""
-    trace = new_trace()
-    thread = trace.thread("device0", 70)
-    for step in marked_steps(trace, marker_ms=0.5):
-        step.host("PjitFunction(step)", 0, 0.2)
-        for op in range(5):
-            step.host(f"dot.{op}", 1 + 2 * op, 3 + 2 * op, on_cpu("jit_step", 1), thread=thread)
-        for place in range(20):
-            step.host("PjitFunction(add)", 1.5 + 0.4 * place, 1.6 + 0.4 * place)
-            start_ms = 11 + 0.2 * place
-            step.host("add", start_ms, start_ms + 0.2, on_cpu("jit_add", 2), thread=thread)
-    finding = found(tmp_path, trace)
-    assert finding is not None
-    assert finding.title.endswith("for 21 calls of jitted functions per step")

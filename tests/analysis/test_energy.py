@@ -89,22 +89,3 @@ def test_without_a_batch_there_is_no_energy_of_an_example(tmp_path: Path) -> Non
     found = sampled(tmp_path, batch=None)
     assert found.joules_per_example is None
     assert found.devices[0].joules_per_step == pytest.approx(30)
-
-
-def test_samples_outside_of_steps_do_not_count(tmp_path: Path) -> None:
-    trace = new_trace(length_ms=3000)
-    for step in marked_steps(trace, period_ms=400, marker_ms=400, first_ms=1000):
-        step.kernel(0, 2, 390)
-    times = [PROFILE_START_NS + 2000 + 100_000_000 * at for at in range(30)]
-    samples = {
-        "t_ns": times,
-        "power_watts": [50.0] * 10 + [200.0] * 16 + [50.0] * 4,
-        "throttle_reasons": [HEAT] * 10 + [0] * 20,
-    }
-    view = {"devices": [{"ordinal": 0, "samples": samples}]}
-    write_sidecar(trace.write(tmp_path), {"outside_view": view})
-    found = traceview.analyze(tmp_path).results.outside_view
-    assert found is not None
-    (row,) = found.devices
-    assert row.joules_per_step == pytest.approx(80)
-    assert (row.throttled_step_count, row.sampled_step_count) == (0, 4)

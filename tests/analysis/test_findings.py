@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,6 @@ from traceview.analysis.gpu_time.device_time import HELD_BYTES
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding, Severity
 from traceview.report.model import Report
-
-HERE = Path(__file__).resolve().parent
-CPU_RUN = HERE.parent.parent / "fixtures" / "custom-loop-2"
 
 
 def codes(report: Report) -> dict[str, Severity]:
@@ -105,25 +101,6 @@ def test_marginal_is_judged_over_the_whole_recording(tmp_path: Path) -> None:
     assert finding.evidence[0].value == ms(30)
 
 
-def test_a_gpu_is_not_compared_with_a_cpu_replica(tmp_path: Path) -> None:
-    """A host of GPUs and a host without any in one run: their compute is not compared."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 2.001)
-    trace.write(tmp_path, "run1")
-    cpu = next(CPU_RUN.rglob("*.xplane.pb"))
-    shutil.copy(cpu, tmp_path / "plugins/profile/run1/host1.xplane.pb")
-    report = analyzed(tmp_path)
-    assert report.results.device_time is not None
-    rows = {row.device: row.status for row in report.results.device_time.devices}
-    assert rows == {
-        "host0/GPU:0": "active",
-        "host1/replica:0": "active",
-        "host1/replica:1": "active",
-    }
-    assert "marginal-gpu" not in codes(report)
-
-
 @pytest.mark.parametrize("held", [0, HELD_BYTES - 1, HELD_BYTES])
 def test_a_copying_gpu_and_the_memory_it_holds_are_one_finding(tmp_path: Path, held: int) -> None:
     trace = new_trace()
@@ -144,27 +121,6 @@ def test_a_copying_gpu_and_the_memory_it_holds_are_one_finding(tmp_path: Path, h
 
 
 # Capture
-
-
-@pytest.mark.parametrize(
-    ("thread", "error", "severity"),
-    [
-        ("tf_GPU_Event_Manager", None, "critical"),
-        ("python3", "CUPTI_ERROR_NOT_INITIALIZED", "critical"),
-        ("tf_compute", None, "info"),
-    ],
-)
-def test_no_gpu_plane(tmp_path: Path, thread: str, error: str | None, severity: Severity) -> None:
-    trace = new_trace()
-    trace.thread(thread, 77).add("ExecutorState::Process", 0, ms(1), {"id": 1})
-    trace.errors = [error] if error else []
-    marked_steps(trace)
-    report = analyzed(tmp_path, trace)
-    assert codes(report)["no-gpu-plane"] == severity
-    assert ("profiler-error" in codes(report)) is (error is not None)
-    assert report.capture.quality == "unusable"
-    assert report.results.device_time is not None
-    assert report.results.device_time.devices == ()
 
 
 def test_a_host_whose_tracer_failed_does_not_make_its_gpus_unused(tmp_path: Path) -> None:
@@ -202,30 +158,6 @@ def test_cupti_that_does_not_load_is_said(tmp_path: Path, has_events: bool) -> N
     assert "LD_LIBRARY_PATH" in finding.advice
     assert "nvidia-cuda-cupti" in finding.advice
     assert report.verdict.headline.startswith(finding.title)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "missing"),
-    [
-        ({"worker": 2}, None),
-        ({"worker": 4}, "worker 2 and worker 3"),
-        ({"worker": 2, "chief": 1, "evaluator": 1}, "chief 0"),
-        ({"worker": 9, "ps": 2}, None),
-    ],
-)
-def test_missing_host(sizes: dict[str, int], missing: str | None, tmp_path: Path) -> None:
-    """Those that train together are missed; of the processes of a parameter server each works alone."""
-    for index in range(2):
-        trace = new_trace(f"host{index}")
-        for step in marked_steps(trace):
-            plain_step(step)
-        cluster = {"role": "worker", "index": index, "sizes": sizes}
-        write_sidecar(trace.write(tmp_path), {"cluster": cluster})
-    report = analyzed(tmp_path)
-    assert codes(report) == ({"missing-host": "warning"} if missing else {})
-    assert report.capture.quality == ("degraded" if missing else "ok")
-    if missing:
-        assert the(report, "missing-host").title.startswith(f"The run lacks {missing}: ")
 
 
 def test_a_damaged_host_is_not_a_missing_one(tmp_path: Path) -> None:

@@ -139,26 +139,6 @@ def ops(*lengths_ms: float) -> Fill:
 
 
 @pytest.mark.parametrize(
-    ("lengths_ms", "expected"),
-    [
-        ((2, 1, 1.999), set()),
-        ((2, 1, 2), {"host-bound"}),
-        ((5, 2, 2), {"cpu-heavy-op"}),
-        ((6, 3, 2), {"cpu-heavy-op", "host-bound"}),
-    ],
-)
-def test_one_heavy_op_explains_a_busy_host(
-    lengths_ms: tuple[float, ...], expected: set[str], tmp_path: Path
-) -> None:
-    findings = found(tmp_path, steps(ops(*lengths_ms)))
-    assert set(findings) == expected
-    if "cpu-heavy-op" in findings:
-        heavy = findings["cpu-heavy-op"]
-        assert ("op", "model/op0:PyFunc") in [(e.metric, e.value) for e in heavy.evidence]
-        assert lost_ps(heavy) == lengths_ms[0] * MS
-
-
-@pytest.mark.parametrize(
     ("compiling", "recurs"),
     [((1, 2, 3, 4), True), ((2, 5, 8), True), ((0, 1, 2), False), ((4,), False)],
     ids=["half", "some-in-between", "warm-up", "once"],
@@ -347,6 +327,3 @@ def test_replicas_have_no_launches(tmp_path: Path) -> None:
     (finding,) = found(tmp_path, replicas(busy_with("EagerExecute", 60))).values()
     assert finding.title == "replica:0 waits 60.0 of 100 ms (60%) for host ops"
     assert finding.action.startswith("Run fewer and larger ops")
-
-
-# Evidence

@@ -141,22 +141,6 @@ def test_a_full_buffer_or_a_stage_that_rests_contradicts_a_wait(
     assert row.keeps_up is not is_bound
 
 
-@pytest.mark.parametrize(("other_wait_ms", "is_bound"), [(8, True), (8.1, False)])
-def test_a_buffer_that_is_filled_from_time_to_time_makes_few_steps_wait(
-    other_wait_ms: float, is_bound: bool, tmp_path: Path
-) -> None:
-    """The buffer is empty in one of eight steps, which waits 56 ms: at least as long as the others together."""
-    result, bound = buffered(
-        tmp_path, work_ms=50, empty_steps=1, wait_ms=56, other_wait_ms=other_wait_ms
-    )
-    (row,) = result.hosts
-    assert row.empty_step_ratio == 1 / 8
-    assert row.empty_wait_ratio == pytest.approx(56 / (56 + 7 * other_wait_ms))
-    assert lost_ps(bound) == (ms(14) if is_bound else None)
-    if bound:
-        assert "empty_wait_ratio" in {item.metric for item in bound.evidence}
-
-
 @pytest.mark.parametrize(("work_ms", "is_bound"), [(14, True), (1.7, False)])
 def test_what_works_only_while_the_model_waits_is_compared_with_the_wait(
     work_ms: float, is_bound: bool, tmp_path: Path

@@ -220,21 +220,6 @@ def test_scopes_and_lines_of_a_program(tmp_path: Path) -> None:
     assert sum(row.own_ps_per_step for row in rows) == 17 * MS
 
 
-def test_a_program_of_tensorflow_has_the_lines_of_its_graph(tmp_path: Path) -> None:
-    """With `jit_compile=True` instructions name the op; what they give as its line is in TensorFlow."""
-    module = ModuleWriter()
-    module.add("fusion.1", "fusion", scope="model/dense/MatMul")
-    instruction = module.last()
-    instruction.metadata.op_type = b"MatMul"
-    instruction.metadata.source_file = b"/x/site-packages/tensorflow/python/framework/ops.py"
-    instruction.metadata.source_line = 1221
-    path = write_program(tmp_path, module, [("fusion.1", "fusion.1", 4.0)])
-    graphs = {"lines": ["model.py:7 in call"], "line_of": {"model/dense/": 0}}
-    write_sidecar(path, {"graphs": graphs})
-    lines = {row.source_line for row in result(tmp_path).rows} - {None}
-    assert lines == {"model.py:7 in call"}
-
-
 # FLOPs and roofs
 
 F16 = 10

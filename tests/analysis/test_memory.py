@@ -40,8 +40,6 @@ from traceview.trace.device.op_names import split_op
 from traceview.trace.reading.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
-BERT = ROOT.parent / "shared" / "traces" / "bert-8xV100"
-GEMM = ROOT.parent / "shared" / "traces" / "jax-gemm-1of8"
 
 
 def training(gpus: int = 1, steps: int = 4) -> tuple[CudaTrace, list[Any]]:
@@ -289,21 +287,13 @@ def test_without_allocators_the_table_says_why(tmp_path: Path, command: Command)
 # Findings
 
 
-def filled(
-    folder: Path,
-    held: dict[int, int],
-    *,
-    fragmentation: float = 0.0,
-    kept: list[int] | None = None,
-) -> dict[str, Any]:
-    """The findings on GPUs that hold so many bytes, the first of which keeps these bytes of steps."""
+def filled(folder: Path, held: dict[int, int], *, fragmentation: float = 0.0) -> dict[str, Any]:
+    """The findings on GPUs that hold so many bytes."""
     trace, steps = training(len(held), steps=8)
     for ordinal, before in held.items():
         ledger = MemoryLedger(trace, ordinal, before, stats={"fragmentation": fragmentation})
-        for number, step in enumerate(steps):
+        for step in steps:
             allocate_step(step, ledger, {"model/dense/MatMul": 20 * MB})
-            if kept and ordinal == 0:
-                ledger.give(step.at(45), kept[number], "loss/mean")
     trace.write(folder)
     return codes(folder)
 
@@ -325,30 +315,8 @@ def test_free_memory_in_pieces(tmp_path: Path) -> None:
     assert "memory-fragmented" not in filled(tmp_path / "full", {0: 14_000 * MB}, fragmentation=0.9)
 
 
-@pytest.mark.parametrize(
-    ("kept", "is_growing"),
-    [
-        ([3 * MB] * 8, True),
-        ([3 * MB, 2 * MB, 4 * MB, 3 * MB, 3 * MB, 2 * MB, 4 * MB, 3 * MB], True),
-        # A cache that fills up in the first step.
-        ([40 * MB, 1, 1, 1, 1, 1, 1, 1], False),
-        # 1 kB a step fills 5 GB after five million of them.
-        ([1000] * 8, False),
-    ],
-)
-def test_memory_that_grows(kept: list[int], is_growing: bool, tmp_path: Path) -> None:
-    found = filled(tmp_path, {0: 10_000 * MB}, kept=kept)
-    assert ("memory-growing" in found) == is_growing
-    if is_growing:
-        growth, low, high = (evidence.value for evidence in found["memory-growing"].evidence)
-        assert 0 < low <= 3 * MB <= high
-        assert growth == pytest.approx(3 * MB, rel=0.1)
-        assert "batch-headroom" not in found
-
-
 def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: Path) -> None:
     assert "batch-headroom" in filled(tmp_path / "room", {0: 5000 * MB, 1: 5000 * MB})
-    assert "batch-headroom" not in codes(GEMM)
     # Of one of two GPUs nothing is recorded.
     trace, steps = training(2)
     ledger = MemoryLedger(trace, 0)
@@ -367,8 +335,15 @@ def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: P
 # Recorded on GPUs
 
 
-def test_bert_on_two_gpus() -> None:
-    gpus = {row.device: row for row in memory(BERT).devices}
+@pytest.mark.shared
+def test_a_recorded_run_has_no_room_for_a_batch(shared_traces: Path) -> None:
+    assert "batch-headroom" not in codes(shared_traces / "jax-gemm-1of8")
+
+
+@pytest.mark.shared
+def test_bert_on_two_gpus(shared_traces: Path) -> None:
+    found = memory(shared_traces / "bert-8xV100")
+    gpus = {row.device: row for row in found.devices}
     assert {key: row.peak_bytes for key, row in gpus.items()} == {
         "GPU:4": 6208853760,
         "GPU:6": 6210111488,
@@ -378,7 +353,7 @@ def test_bert_on_two_gpus() -> None:
         assert row.capacity_bytes == 15477102400
         assert row.unrecorded_bytes == 0
         assert row.forward_bytes > 0.99 * row.allocated_bytes
-    layers = memory(BERT).layers
+    layers = found.layers
     dropout = (
         "bert_span_labeler/bert_encoder_*/transformer/layer_*/self_attention/dropout_*/dropout"
     )
@@ -396,11 +371,12 @@ open(sys.argv[1], "wb").write(content if isinstance(content, bytes) else content
 
 
 @pytest.mark.xprof
-@pytest.mark.parametrize("logdir", [BERT, GEMM], ids=lambda path: path.name)
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["bert-8xV100", "jax-gemm-1of8"])
 def test_xprof_has_the_same_peak_and_the_same_bytes_of_each_op(
-    logdir: Path, tmp_path: Path
+    name: str, shared_traces: Path, tmp_path: Path
 ) -> None:
-    source = sorted(logdir.rglob("*.xplane.pb"))[0]
+    source = sorted((shared_traces / name).rglob("*.xplane.pb"))[0]
     file = tmp_path / "host.xplane.pb"
     shutil.copyfile(source, file)
     page = tmp_path / "page.json"

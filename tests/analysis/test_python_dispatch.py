@@ -33,34 +33,25 @@ def analyzed(
     rounds: Iterable[int] = range(50),
     *,
     cores: float | None = None,
-    late_ms: int = 0,
     first_rounds: int | None = None,
     collections: Iterable[tuple[float, float]] = (),
 ) -> traceview.Report:
     """Four steps of 50 ms, each with the events that `play` enters, and with samples of Python at some of its milliseconds.
 
-    `cores`: how much of one the thread uses. `late_ms`: by how much the round after 3 ms comes late. `first_rounds`: samples
-    end after so many. `collections`: start and length of those of garbage in every step, in milliseconds.
+    `cores`: how much of one the thread uses. `first_rounds`: samples end after so many. `collections`: start and length of
+    those of garbage in every step, in milliseconds.
     """
     trace = new_trace(length_ms=300)
     samples: list[Sample] = []
-    late_us: list[int] = []
     spans: list[tuple[int, int, int]] = []
     for step in marked_steps(trace, period_ms=50, marker_ms=50):
         play(step)
         begin_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
         known = [(at, stack_at(at)) for at in rounds if stack_at(at)]
         samples += [(begin_ns + at * 1_000_000, 0, lines) for at, lines in known]
-        late_us += [1000 * late_ms * (at == 4 + late_ms) for at, _ in known]
         spans += [(begin_ns + round(at * 1e6), round(of * 1e6), 2) for at, of in collections]
     cpu_us = [round((at_ns - PROFILE_START_NS) * (cores or 0)) // 1000 for at_ns, _, _ in samples]
-    group = python_group(
-        samples[:first_rounds],
-        THREADS,
-        None if cores is None else cpu_us,
-        spans,
-        late_us if late_ms else None,
-    )
+    group = python_group(samples[:first_rounds], THREADS, None if cores is None else cpu_us, spans)
     write_sidecar(trace.write(folder), {"python": group})
     return traceview.analyze(folder)
 
@@ -72,12 +63,12 @@ def states_of(report: traceview.Report) -> dict[str, float]:
     return {state: ps / ms(1) for state, ps in steps.steps[1].devices[0].states.items()}
 
 
-def graph(begin_ms: float, end_ms: float = 25, *, busy_ms: float = 0) -> Callable[[Step], None]:
-    """A graph that launches a kernel at 24.9 ms, which runs until the next step and `busy_ms` into it."""
+def graph(begin_ms: float, end_ms: float = 25) -> Callable[[Step], None]:
+    """A graph that launches a kernel at 24.9 ms, which runs until the next step."""
 
     def play(step: Step) -> None:
         step.host("FunctionRun", begin_ms, end_ms)
-        step.kernel(0, 25, 50 + busy_ms, launch_ms=24.9)
+        step.kernel(0, 25, 50, launch_ms=24.9)
 
     return play
 
@@ -123,23 +114,6 @@ def test_what_no_sample_stands_for_is_between_calls(tmp_path: Path) -> None:
     assert found["between-calls"].action.startswith("Capture more steps: Python is sampled")
 
 
-@pytest.mark.parametrize(
-    ("busy_ms", "python_ms", "launch_ms"), [(0.5, 20, 4), (3, 20, 2), (15, 10, 0)]
-)
-def test_dispatch_that_comes_late_because_of_python_is_python(
-    busy_ms: float, python_ms: int, launch_ms: int, tmp_path: Path
-) -> None:
-    """As long as the script kept the thread while the device was at work: without it the launch would have been hidden."""
-    report = analyzed(
-        tmp_path,
-        graph(24, busy_ms=busy_ms),
-        lambda at: (WORK,) if at < 20 else (TENSORFLOW, CALL),
-        cores=1,
-    )
-    states = states_of(report)
-    assert [round(states.get(name, 0)) for name in ("python", "launch")] == [python_ms, launch_ms]
-
-
 def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -> None:
     """The next one is of a call that the trace shows, and says nothing of the time before that."""
     report = analyzed(
@@ -149,25 +123,6 @@ def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -
         (5, 22, 30, 40),
     )
     assert round(states_of(report)["python"]) == 20
-
-
-@pytest.mark.parametrize(
-    ("in_time", "state"), [((WORK,), "python"), ((TENSORFLOW, WORK), "launch")]
-)
-def test_a_late_round_meets_the_thread_where_it_gives_the_lock_back(
-    in_time: tuple[Line, ...], state: str, tmp_path: Path
-) -> None:
-    """Of 20 ms four rounds come in time, and one after 15 ms, in a call of the framework: what kept the lock is what they saw."""
-    report = analyzed(
-        tmp_path,
-        graph(20),
-        lambda at: in_time if at < 19 else (TENSORFLOW,),
-        (0, 1, 2, 3, 19, 20, 30, 40),
-        cores=1,
-        late_ms=15,
-    )
-    states = states_of(report)
-    assert max(("python", "launch"), key=lambda name: states.get(name, 0)) == state
 
 
 @pytest.mark.parametrize(("line", "is_python"), [(CALL, False), (WORK, True)])

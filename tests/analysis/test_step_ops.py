@@ -10,7 +10,6 @@ import traceview
 from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import lost_ps
-from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.workload.compute import ComputeOfDevice
 from traceview.analysis.workload.compute_rules import HOST_OP
@@ -97,38 +96,6 @@ def test_an_optimizer_may_take_less_than_two_fifths(
     ops = {"model/MatMul:MatMul": (2.0, 12.0), "adam/Mul:Mul": (20.0, 20 + update_ms)}
     _, findings = analyzed(tmp_path, run_of(ops))
     assert [finding.code for finding in findings] == ["optimizer-bound"] * is_reported
-
-
-LINES = {"lines": ["train.py:7 in step", "train.py:9 in report"]}
-
-
-@pytest.mark.parametrize(
-    ("ops", "line_of", "title"),
-    [
-        ({"a/PrintV2:PrintV2": (2.0, 12.0)}, {"a/": 1}, "in tf.print inside the step, report, train.py:9"),
-        ({"adam/Mul:Mul": (2.0, 32.0)}, {"adam/": 0}, "in the optimizer, Mul in step, train.py:7"),
-        # The line is that of more than half of the time.
-        (
-            {"adam/Mul:Mul": (2.0, 22.0), "adam/Mul_1:Mul": (22.0, 32.0)},
-            {"adam/Mul": 1, "adam/Mul_1": 0},
-            "in the optimizer, Mul in report, train.py:9",
-        ),
-        (
-            {"adam/Mul:Mul": (2.0, 17.0), "adam/Mul_1:Mul": (17.0, 32.0)},
-            {"adam/Mul": 1, "adam/Mul_1": 0},
-            "in the optimizer, Mul",
-        ),
-        ({"adam/Mul:Mul": (2.0, 32.0)}, {"adam/Mul": None}, "in the optimizer, Mul"),
-    ],
-)  # fmt: skip
-def test_a_finding_names_the_line_of_its_ops(
-    ops: Spans, line_of: dict[str, int | None], title: str, tmp_path: Path
-) -> None:
-    path = run_of(ops).write(tmp_path)
-    write_sidecar(path, {"graphs": {**LINES, "line_of": line_of}})
-    codes = ("host-op-in-step", "optimizer-bound")
-    (finding,) = (of for of in traceview.analyze(tmp_path).findings if of.code in codes)
-    assert finding.title.partition("%) ")[2] == title
 
 
 def test_the_loss_is_the_share_of_the_time_of_all_devices(tmp_path: Path) -> None:

@@ -75,22 +75,6 @@ def test_no_loop_or_one_in_few_steps(iterations: int, loops_in: int, tmp_path: P
     assert LOOP not in text
 
 
-@pytest.mark.parametrize(
-    ("recorded", "known", "is_said"),
-    [([3, 4], 4, True), ([1], 1, False), ([0], None, False)],
-)
-def test_calls_of_several_steps(
-    recorded: list[int], known: int | None, is_said: bool, tmp_path: Path
-) -> None:
-    path = looping(1).write(tmp_path)
-    write_sidecar(path, {"window": {"steps_per_call": recorded}})
-    report, text = shown(tmp_path)
-    assert report.results.steps is not None
-    assert report.results.steps.steps_per_call == known
-    assert (CALL in text) is is_said
-    assert ("up to 4 training steps" in text) is is_said
-
-
 # Updates and evaluations
 
 UPDATE = [f"train/adam/cond/then/_2/adam/cond/Mul_{number}:Mul" for number in range(6)]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
@@ -31,27 +29,6 @@ def context_of(name: str, folder: Path) -> Context:
 def table_of_steps(context: Context) -> Table:
     keys = [context.trace.device_key(index) for index in range(len(context.trace.device_list))]
     return step_table(step_rows(context), keys)
-
-
-@pytest.mark.parametrize("top", range(1, 9))
-def test_the_longest_gaps_are_the_first_of_all(top: int, tmp_path: Path) -> None:
-    """Their rows hold the same; of equal lengths the device comes first, then the time."""
-    trace = new_trace()
-    starts_ms = ((0, 3, 10, 12, 30, 33), (0, 2, 20, 22, 29, 33))
-    for number, step in enumerate(marked_steps(trace, count=2)):
-        for ordinal, starts in enumerate(starts_ms):
-            for start in starts:
-                step.kernel(ordinal, start, start + 1, launch_ms=start, op=f"op{number}/{start}")
-    trace.write(tmp_path)
-    context = Context(load(tmp_path), select(load(tmp_path)))
-    keys = ("GPU:0", "GPU:1")
-    every, _ = gap_table(context, devices=keys)
-    rows, left = gap_table(context, devices=keys, top=top)
-    assert list(rows.rows()) == list(every.rows())[:top]
-    assert rows.count + left == every.count > 8
-    order = list(zip(every["duration_ps"], every["device"], every["start_ps"], strict=True))
-    assert order == sorted(order, key=lambda row: (-row[0], *row[1:]))
-    assert len(set(every["duration_ps"])) < every.count - 2
 
 
 def test_of_two_equal_parts_the_earlier_state_is_the_largest(tmp_path: Path) -> None:

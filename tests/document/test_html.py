@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from tests.documents import bare_document, full_document
 from tests.hostile import HOSTILE
@@ -28,7 +27,7 @@ from traceview.document.html.printer import (
     render,
     script,
 )
-from traceview.document.model import Document, Section, Span, column, table
+from traceview.document.model import Document
 from traceview.document.vocabulary import COLOURS
 
 MS = 10**9
@@ -40,10 +39,6 @@ def page_of(document: Document) -> Element:
 
 def full_page(device_count: int = 2) -> str:
     return render(lambda most: full_document(device_count=device_count, most_rows=most))
-
-
-def with_sections(*sections: Section) -> Document:
-    return structs.replace(full_document(), sections=sections)
 
 
 def targets(element: Element) -> list[str]:
@@ -101,23 +96,6 @@ def test_only_the_scripts_of_the_page_may_run(document: Document) -> None:
     ]
     assert digests == rules["script-src"].split(" ")
     assert len(scripts) == (3 if document.sections[2].id == "devices" else 2)
-
-
-def test_spans_need_a_timeline() -> None:
-    (block,) = table(
-        "label", (column("device", "device", ["GPU:0"]), column("span", "", [Span("GPU:0", 0, MS)]))
-    )
-    section = Section("a", "A", (block,))
-    assert not page_of(with_sections(section)).all("a", class_="show")
-    drawn = full_document().sections[0]
-    (link,) = page_of(with_sections(drawn, section)).one("table").all("a", class_="show")
-    assert link.attributes["data-at"] == f"0,0,{MS}"
-    several = Span("GPU:1", 2, 3, ("GPU:0", "GPU:9"))
-    (block,) = table(
-        "label", (column("device", "device", ["GPU:0"]), column("span", "", [several]))
-    )
-    root = page_of(with_sections(drawn, Section("a", "A", (block,))))
-    assert root.one("table").one("a", class_="show").attributes["data-at"] == "1,2,3,0"
 
 
 def data_of(root: Element) -> dict[str, Any]:

@@ -123,23 +123,6 @@ def test_colours_are_all_that_colour_adds() -> None:
 # Length
 
 
-def test_what_is_too_much_is_counted() -> None:
-    """Four devices that all differ, long texts and many findings."""
-    long = replace(FINDING, title=FINDING.title * 4, action=FINDING.action * 4)
-    content = screen(
-        answer="GPU:1 waits. " * 40,
-        action="Prefetch. " * 40,
-        anatomy=tuple(row(f"GPU:{n}", compute=n, input=50 - n) for n in (10, 20, 30, 40)),
-        findings=(long,) * 4,
-        trust=("Capture: degraded, " + "the tracer dropped events " * 9,),
-    )
-    fits(content)
-    text = shown(content)
-    counted = re.search(r"^\+ (\d+) more findings: ", text, re.M)
-    assert counted
-    assert int(counted[1]) + text.count("WARNING") == 3 + 4
-
-
 @pytest.mark.parametrize("text", [*HOSTILE, "表" * 300], ids=range(len(HOSTILE) + 1))
 def test_hostile_names_do_no_harm(text: str) -> None:
     content = screen(

@@ -80,25 +80,6 @@ def test_hostile_names_do_no_harm(text: str) -> None:
 # Tables
 
 
-def test_what_does_not_fit_is_named() -> None:
-    """10, 20 and 15 wide, with gaps of 2: 49."""
-    columns = (
-        column("words", "a", ["x" * 10]),
-        column("words", "long", ["y" * 20], priority=2),
-        column("words", "c", ["z" * 15], priority=1),
-    )
-    assert lines_of(columns, 40) == [
-        "a           c",
-        f"{'x' * 10}  {'z' * 15}",
-        "Not shown at 40 columns: long; --width",
-        "49 shows all.",
-    ]
-    assert lines_of(columns, 49) == [
-        "a           long                  c",
-        f"{'x' * 10}  {'y' * 20}  {'z' * 15}",
-    ]
-
-
 def test_a_heading_is_broken_before_a_column_goes() -> None:
     columns = (
         column("words", "device", ["GPU:0"]),

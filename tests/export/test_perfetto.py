@@ -153,21 +153,6 @@ def test_real_gpu_traces(shared_traces: Path, name: str) -> None:
     check_devices(*exported(shared_traces / name))
 
 
-def test_collectives_wait_and_transfer(tmp_path: Path) -> None:
-    SCENARIOS["B"]().write(tmp_path / "logs")
-    found, report = exported(tmp_path / "logs")
-    result, tracks = report.results.collectives, tracks_of(found)
-    assert result
-    for of_device in result.devices:
-        rows = tracks[of_device.device, "collectives"]
-        wholes = [row for row in rows if row.arguments.keys() - {"start_ps", "duration_ps"}]
-        waits = [row for row in rows if row.name == STATES["device_wait"].words]
-        assert sum(row.picoseconds[1] for row in waits) == of_device.wait_ps
-        assert sum(row.arguments["wait_ps"] for row in wholes) == of_device.wait_ps
-        assert sum(row.arguments["started last"] for row in wholes) == of_device.last_count
-        assert len([row for row in rows if row.name == "transfer"]) == len(wholes) == result.count
-
-
 def test_no_device_is_last_where_one_was_not_recorded(tmp_path: Path) -> None:
     SCENARIOS["missing_worker"]().write(tmp_path / "logs")
     found, _ = exported(tmp_path / "logs")
@@ -227,25 +212,6 @@ def test_every_arrow_begins_and_ends_once(tmp_path: Path) -> None:
     for flow, launch in begun.items():
         assert launch.arguments["correlation_id"] == ended[flow].arguments["correlation_id"]
         assert launch.start_ns <= ended[flow].start_ns
-
-
-def test_busy_fraction_adds_up_to_the_busy_time(tmp_path: Path) -> None:
-    SCENARIOS["B"]().write(tmp_path / "logs")
-    report = traceview.analyze(tmp_path / "logs")
-    found = read(b"".join(perfetto.written(scene_of(tmp_path / "logs"))))
-    assert report.results.device_time
-    for row in report.results.device_time.devices:
-        (values,) = (
-            values
-            for track, values in found.counters.items()
-            if found.process_of(track).startswith(row.device)
-        )
-        assert values[-1][1] == 0
-        shares = [share for _, share in values[:-1]]
-        assert min(shares) >= 0
-        assert max(shares) <= 100
-        assert row.busy_ratio is not None
-        assert abs(np.mean(shares) / 100 - row.busy_ratio) < 0.01
 
 
 def one_track(slices: Slices, labels: Labels) -> Scene:

@@ -18,7 +18,7 @@ from traceview.analysis.measures.context import Context
 from traceview.export import csv as csv_tables
 from traceview.export import parquet
 from traceview.report.tables import TABLES, table_of
-from traceview.trace.device.table import Table, category, flag, texts, whole
+from traceview.trace.device.table import Table, category, texts, whole
 from traceview.trace.frames.frames import frame_of
 from traceview.trace.windows import StepRange
 
@@ -99,38 +99,6 @@ def test_rows_of_tables_name_rows_of_others(tmp_path: Path) -> None:
     ends = set(zip(gaps["device"], gaps["start_ps"] + gaps["duration_ps"], strict=True))
     assert ends <= set(zip(events["device"], events["start_ps"], strict=True))
     assert made["devices"]["idle_ps"].sum() == made["gaps"]["duration_ps"].sum()
-
-
-def test_missing_cells_stay_missing_and_numbers_whole() -> None:
-    missing = np.array([False, True, False])
-    table = Table(
-        "t",
-        3,
-        (
-            whole("known", np.array([1, 2, 2**62 + 1])),
-            whole("some", np.array([2**62 + 1, 0, -5]), missing),
-            flag("yes", np.array([True, False, True])),
-            category("label", np.array([1, -1, 0]), ["a,b", 'say "x"']),
-            texts("text", ["=1+1", None, "two\nlines"]),
-        ),
-    )
-    frame = as_parquet(table)
-    assert {name: str(kind) for name, kind in frame.dtypes.items()} == {
-        "known": "int64",
-        "some": "Int64",
-        "yes": "bool",
-        "label": "category",
-        "text": "string",
-    }
-    assert cells(frame, "some") == [2**62 + 1, None, -5]
-    assert cells(frame, "label") == ['say "x"', None, "a,b"]
-    assert cells(frame, "text") == ["=1+1", None, "two\nlines"]
-    assert b"".join(csv_tables.written(table)).decode() == (
-        "known,some,yes,label,text\n"
-        f'1,{2**62 + 1},True,"say ""x""",\'=1+1\n'
-        "2,,False,,\n"
-        f'{2**62 + 1},-5,True,"a,b","two\nlines"\n'
-    )
 
 
 def test_names_that_fit_in_no_encoding_are_replaced() -> None:

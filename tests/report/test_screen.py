@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
@@ -19,22 +18,6 @@ from traceview.trace.windows import StepRange
 def screen_of_scenario(name: str, folder: Path, steps: StepRange | None = None) -> Summary:
     SCENARIOS[name]().write(folder)
     return screen_of(analyze(folder, steps=steps))
-
-
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [
-        ("waits_for_input", "input {}"),
-        ("slower_gpu", "collectives {}"),
-        ("late_batch", "input {}"),
-        ("exposed_collectives", "collectives {}"),
-        ("D", "devices {}"),
-    ],
-)
-def test_the_next_command_is_about_the_answer(name: str, more: str, tmp_path: Path) -> None:
-    screen = screen_of_scenario(name, tmp_path)
-    assert screen.next_command == f"traceview show {more.format(tmp_path)}"
-    assert screen.full_command == f"traceview analyze {tmp_path} --full"
 
 
 def test_commands_are_about_the_same_steps(tmp_path: Path) -> None:

@@ -29,34 +29,6 @@ class Outer(Struct, frozen=True):
 NOTHING = Outer(None, None, None, (), None, None, Inner(None), None, ())
 
 
-def test_every_kind_of_field() -> None:
-    wrong: list[str] = []
-    fields = {
-        "class": "A",
-        "ratio": 2,
-        "is_on": False,
-        "numbers": [1, 2],
-        "limits": [None, 3],
-        "counts": {"a": 1},
-        "inner": {"size": 4, "newer": "unknown"},
-        "maybe": {},
-        "many": [{"size": 5}, {}],
-        "newer": 1,
-    }
-    assert read_as(Outer, fields, wrong) == Outer(
-        "A",
-        2.0,
-        False,
-        (1, 2),
-        (None, 3),
-        {"a": 1},
-        Inner(4),
-        Inner(None),
-        (Inner(5), Inner(None)),
-    )
-    assert wrong == []
-
-
 @pytest.mark.parametrize("fields", [{}, None, dict.fromkeys(Outer.__annotations__)])
 def test_what_is_absent_or_null_is_nothing_and_not_wrong(fields: Any) -> None:
     wrong: list[str] = []

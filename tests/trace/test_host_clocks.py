@@ -11,7 +11,6 @@ import pytest
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import marked_steps
-from tests.sidecars import write_sidecar
 from traceview.api import Trace, load
 from traceview.trace.strategy.clocks import clock_difference
 
@@ -66,29 +65,6 @@ def test_without_profile_starts_collectives_alone_set_the_clocks(tmp_path: Path)
     assert step_starts(trace)[0] == step_starts(trace)[1]
 
 
-def test_sidecars_tell_the_profile_starts_that_traces_lack(tmp_path: Path) -> None:
-    """Traces of TensorFlow 2.15 lack them. One that a trace has counts."""
-    workers = [
-        worker("a", start_ns=None),
-        worker("b", ahead_ms=9, start_ns=None, instance=500),
-        worker("c", instance=900),
-    ]
-    for number, written in enumerate(workers):
-        started_ns = PROFILE_START_NS + number * 500_000_000
-        clock = {"starting": {"wall_ns": started_ns}, "stopped": {"wall_ns": started_ns + 10**9}}
-        write_sidecar(written.write(tmp_path), {"clock": clock})
-    trace = load(tmp_path)
-    assert trace.problems == ()
-    starts_ns = [PROFILE_START_NS, PROFILE_START_NS + 500_000_000, PROFILE_START_NS]
-    assert [host.profile_start_ns for host in trace.hosts] == starts_ns
-    assert [host.profile_stop_ns for host in trace.hosts[:2]] == [
-        ns + 10**9 for ns in starts_ns[:2]
-    ]
-    assert [host.clock.method for host in trace.hosts if host.clock] == ["profile_start"] * 3
-    first, second, _ = step_starts(trace)
-    assert second - first == 509 * MS
-
-
 def test_drift_is_told_from_spread() -> None:
     """A gain of 50 µs/s over 2 s, and the same with ends that spread by more than that."""
     reference = np.arange(0, 2000, 100, dtype=np.int64) * MS
@@ -107,22 +83,6 @@ def test_drift_is_told_from_spread() -> None:
     unclear = clock_difference(reference, reference + gained + noise * 100 * US)
     assert unclear is not None
     assert unclear.drift_ps_per_s is None
-
-
-def test_who_came_last_is_told_by_more_than_the_ends_differ(tmp_path: Path) -> None:
-    """Of two hosts that come and go alike, one writes the ends up to 2 µs later."""
-    late_us = (0, 2, -2, 1, -1, 0)
-    alike = loaded(tmp_path / "a", worker("a", late_us=(0,) * 6), worker("b", late_us=late_us))
-    assert not alike.table("collectives")["is_last"].any()
-    host_b = worker("b", late_us=late_us)
-    steps = marked_steps(host_b, count=6, first_ms=20, marker_ms=0)
-    host_a = worker("a", late_us=(0,) * 6)
-    for index, step in enumerate(steps):
-        all_reduce(step, [(46, 48 + late_us[index] / 1000)], instance=200 + index, asked_ms=1.5)
-    for index, step in enumerate(marked_steps(host_a, count=6, first_ms=20, marker_ms=0)):
-        all_reduce(step, [(47, 48)], instance=200 + index, asked_ms=1.5)
-    late = loaded(tmp_path / "b", host_a, host_b).table("collectives")
-    assert late[late["is_last"]]["device"].tolist() == ["a/GPU:0"] * 6
 
 
 def test_hosts_that_are_linked_through_others(tmp_path: Path) -> None:

@@ -7,9 +7,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-from msgspec.structs import asdict
-
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
@@ -73,16 +70,6 @@ def test_hosts_of_any_kinds_are_joined_as_they_are_analysed_together(tmp_path: P
         assert report_of(logdir, readers) == report_of(logdir), sorted(run.iterdir())
 
 
-def columns_of(trace: Trace) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dtype[np.generic]]]]:
-    for events in (trace.device_columns, trace.host_columns):
-        for key, column in asdict(events).items():
-            if isinstance(column, np.ndarray):
-                yield key, column
-    for key, stat in sorted(trace.host_columns.stats.items()):
-        yield f"{key} rows", stat.row
-        yield key, stat.value
-
-
 def mixed_hosts(tmp_path: Path) -> Path:
     """A host of replicas between two of GPUs: the devices of the trace are not in the order of hosts."""
     path = tmp_path
@@ -97,23 +84,6 @@ def mixed_hosts(tmp_path: Path) -> Path:
     (of_replicas,) = Path("fixtures/custom-loop-2").glob("plugins/profile/*/*.xplane.pb")
     path.with_name("host1.xplane.pb").write_bytes(of_replicas.read_bytes())
     return tmp_path
-
-
-def test_every_column_is_the_same(tmp_path: Path) -> None:
-    """The report does not show all of a trace: exports do."""
-    logdir = mixed_hosts(tmp_path)
-    here, there = load(logdir), load(logdir, readers=Elsewhere())
-    assert list(here.names) == list(there.names)
-    assert (here.lines, here.device_list, here.hosts) == (
-        there.lines,
-        there.device_list,
-        there.hosts,
-    )
-    assert (here.steps_by_host, here.files) == (there.steps_by_host, there.files)
-    for (key, column), (other, same) in zip(columns_of(here), columns_of(there), strict=True):
-        assert key == other
-        assert column.dtype == same.dtype
-        assert column.tolist() == same.tolist()
 
 
 def named(trace: Trace, host: str) -> Iterator[tuple[str, list[object]]]:

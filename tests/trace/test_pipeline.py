@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.cuda_trace import U64, CudaTrace, Name, Value
+from scripts.cuda_trace import U64, CudaTrace
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.input_stages import recorded_stages
 from traceview.trace.host.pipeline import (
@@ -49,25 +49,6 @@ def test_iterators_that_ask_each_other_in_a_circle_end(tmp_path: Path) -> None:
         step.host("Iterator::C", 4, 5, {"id": 3, "parent_id": 2})
 
     assert {name: s.calls for name, s in stages(tmp_path, build).items()} == dict.fromkeys("ABC", 1)
-
-
-def test_a_fill_that_is_left_out_is_none_where_the_lock_was_free(tmp_path: Path) -> None:
-    def build(_: CudaTrace, step: Step) -> None:
-        fills: list[dict[Name, Value]] = [
-            {"buffer_limit": 4, "buffered_elements": 3},
-            {"buffer_limit": 4},
-            {"buffer_limit": "unavailable"},
-            {"buffer_limit": 4, "buffered_elements": 2},
-        ]
-        for number, fill in enumerate(fills):
-            step.host("Iterator::Root::Prefetch", number, number + 0.5, fill)
-        step.host("Iterator::Root::Map", 8, 9, {"id": 2})
-
-    found = stages(tmp_path, build)
-    full = found["Root::Prefetch"]
-    assert (full.buffer_limit, full.buffered_median, full.empty_ratio) == (4, 2, 1 / 3)
-    unknown = found["Root::Map"]
-    assert (unknown.buffer_limit, unknown.buffered_median, unknown.empty_ratio) == (None,) * 3
 
 
 def test_a_prefetch_of_tensorflow_is_told_by_the_name_of_its_dataset(tmp_path: Path) -> None:

@@ -68,24 +68,6 @@ def analyzed(folder: Path, group: Any) -> traceview.Report:
     return traceview.analyze(folder)
 
 
-def test_gaps_name_the_line_of_the_thread_that_was_late(tmp_path: Path) -> None:
-    report = analyzed(tmp_path, python_group(samples_of_run(), THREADS))
-    assert report.capture.problems == ()
-    assert report.results.idle is not None
-    (device,) = report.results.idle.devices
-    by_state = {gap.state: gap for gap in reversed(device.gaps)}
-    between = by_state["between"]
-    assert between.python == "train.py:87 in on_train_batch_end"
-    assert between.python_inner == "numpy/linalg.py:1841 in svd"
-    assert between.python_ratio is not None
-    # 7 of 8 samples a millisecond apart, in 18 or 19 of them.
-    assert 0.8 < between.python_ratio < 0.95
-    assert by_state["input"].python == "loader.py:12 in parse"
-    assert (by_state["input"].python_inner, by_state["input"].python_ratio) == (None, 1.0)
-    assert by_state["unknown"].python == "train.py:60 in main"
-    assert by_state["unknown"].python_inner == "tensorflow/execute.py:53 in quick_execute"
-
-
 WAIT: Line = ("threading.py", "wait", 327, False)
 QUEUE: Line = ("tensorflow/python/distribute/coordinator/cluster_coordinator.py", "get", 470, False)
 IDENTITY: Line = ("tensorflow/python/ops/gen_array_ops.py", "identity", 4226, False)

@@ -13,7 +13,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import mirrored, write_sidecar
 from traceview.report.model import Report
-from traceview.trace.strategy.replica_names import ReplicaNames, replica_in
+from traceview.trace.strategy.replica_names import ReplicaNames
 
 FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"
 SECOND: Final = "gradient_tape/replica_1/model/dense/MatMul:MatMul"
@@ -109,42 +109,6 @@ def test_how_many_replicas_names_show(op: str, count: int | None, tmp_path: Path
         trace.write(tmp_path / name)
         found = ReplicaNames(traceview.load(tmp_path / name)).least_counts
         assert found == ({} if count is None else {0: count}), name
-
-
-@pytest.mark.parametrize(
-    ("name", "highest", "replica"),
-    [
-        ("Adam/Adam/update_7/mul:Mul", 0, None),
-        ("Adam/Adam/update_0/mul:Mul", 0, 0),
-        ("Adam/Adam/update_1/mul:Mul", 1, 1),
-        ("Adam/Adam/update_2/mul:Mul", 1, None),
-        # An optimizer of tf_keras under a strategy: the third variable, on the second replica.
-        ("Adam/Adam/update_3/update_1/mul:Mul", 3, 1),
-        ("replica_2/Adam/update_1/mul:Mul", 3, 2),
-        ("model/dense/mul:Mul", 3, None),
-    ],
-)
-def test_an_optimizer_without_a_strategy_numbers_variables(
-    name: str, highest: int, replica: int | None
-) -> None:
-    assert replica_in(name.encode(), highest) == replica
-
-
-@pytest.mark.parametrize(
-    ("named_count", "plain_count", "is_known"), [(8, 24, True), (7, 8, False), (8, 25, False)]
-)
-def test_ops_outside_of_scopes_do_not_outvote_those_with_a_number(
-    named_count: int, plain_count: int, is_known: bool, tmp_path: Path
-) -> None:
-    """A step that sums 60 tensors one by one has more ops without a number than with one, in every component."""
-    plain = [f"add_{number}:AddV2" for number in range(plain_count)]
-    trace = new_trace()
-    for step in marked_steps(trace):
-        component(step, 1, 2, FIRST, each_ms=1)
-        component(step, 2, 2, *[SECOND] * named_count, *plain, each_ms=1)
-    trace.write(tmp_path)
-    ran = replicas_with_compute(traceview.analyze(tmp_path))
-    assert ran.get("replica:1", 0) == (4 * (named_count + plain_count) if is_known else 0)
 
 
 PROGRAM: Final = "CpuExecutable::ExecuteAsyncOnStream"

@@ -127,24 +127,6 @@ def test_a_step_begins_with_the_first_device_that_begins_it(tmp_path: Path) -> N
     assert [step.excluded for step in found.steps] == [None] * 4
 
 
-def test_every_device_has_its_part_in_the_first_step(tmp_path: Path) -> None:
-    """As JAX runs them: the first repetition on one device after the other, the others together."""
-    trace = CudaTrace()
-    for ordinal in range(4):
-        for begin in (2 * ordinal, 20, 30, 40):
-            for place, name in enumerate(KERNELS):
-                start = begin * MS + place * US
-                trace.kernel(ordinal, start, start + US, name=name)
-    # One kernel more makes the last device the busiest, whose own first repetition is the last of all.
-    trace.kernel(3, 45 * MS, 46 * MS, name="z")
-    trace.write(tmp_path)
-    loaded = load(tmp_path)
-    assert [bound[0] for bound in bounds(loaded.steps_by_host[0])] == [0, 20, 30, 40]
-    events = loaded.device_events
-    ran = set(zip(events["step"], events["device"], strict=True))
-    assert ran >= {(step, f"GPU:{ordinal}") for step in range(4) for ordinal in range(4)}
-
-
 def test_devices_that_run_apart_are_cut_at_the_busiest(tmp_path: Path) -> None:
     trace = running([*KERNELS * 4, "z"])
     found = steps_of(running([*KERNELS * 4], 1, trace, first_ms=9), tmp_path)

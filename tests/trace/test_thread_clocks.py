@@ -13,7 +13,7 @@ import pytest
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.python_sidecars import PROFILE_START_NS, clocks_group
 from tests.sidecars import write_sidecar
-from traceview.base.units import PS_PER_MS, PS_PER_NS
+from traceview.base.units import PS_PER_MS
 from traceview.trace.host import thread_clocks as module
 from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
 from traceview.trace.reading.load import load
@@ -37,24 +37,6 @@ def group_of(rows: list[tuple[int, int, int, int, int]]) -> dict[str, Any]:
     columns[0] = columns[0] * 1_000_000 + PROFILE_START_NS
     packed = np.diff(columns, axis=1, prepend=0).astype("<i8").tobytes()
     return {"rows": b64encode(zlib.compress(packed)).decode()}
-
-
-def test_a_clock_that_did_not_move_has_no_row(tmp_path: Path) -> None:
-    """Three rounds, 10 ms apart; the second thread sleeps until after the second one."""
-    rows = [
-        (0, 41, 0, 5, 1),
-        (10, 41, 0, 7, 1),
-        (20, 41, 0, 9, 4),
-        (0, 42, 0, 3, 0),
-        (20, 42, 0, 8, 2),
-    ]
-    clocks, wrong = clocks_of(tmp_path, group_of(rows))
-    assert clocks is not None
-    assert wrong == ()
-    assert (clocks.time_ps - clocks.time_ps[0]).tolist() == [0, 10 * PS_PER_MS, 20 * PS_PER_MS]
-    assert (clocks.ran_ps // PS_PER_NS).tolist() == [[5, 7, 9], [3, 3, 8]]
-    assert (clocks.waited_ps // PS_PER_NS).tolist() == [[1, 1, 4], [0, 0, 2]]
-    assert [clocks.of_line(line) for line, _ in enumerate(load(tmp_path).lines)].count(0) == 1
 
 
 def test_what_is_read_in_one_round_has_one_time(tmp_path: Path) -> None:
