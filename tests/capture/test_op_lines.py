@@ -133,7 +133,7 @@ def test_endless_and_many_calls_end() -> None:
     itself._get_function = lambda _: SimpleNamespace(graph=itself)
     assert lines(itself) == {"call": "a.py"}
     itself.get_operations = lambda: [op(f"call_{n}", calls="f") for n in range(10)]
-    with pytest.raises(NoAnswerError, match="more than 300,000 ops"):
+    with pytest.raises(NoAnswerError, match="more than 100,000 ops"):
         describe_lines([itself])
 
 

@@ -132,7 +132,10 @@ class _Gpu:
             return
         self._columns["t_ns"].append(time_ns())
         for field, question in self._questions.items():
-            self._columns[field].append(self._facts.find(field, question))
+            values = self._columns[field]
+            # What it does not answer at first it never answers.
+            is_asked = not values or values[0] is not None
+            values.append(self._facts.find(field, question) if is_asked else None)
 
     def described(self, started_ns: int, stopped_ns: int) -> dict[str, Any]:
         """The fields of the GPU, with the samples of a time span. A field without any answer is named in `missing` instead."""
