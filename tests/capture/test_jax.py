@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import traceview
 from tests.capture.conftest import CAPTURE, environment_with, run_python, run_together
 from tests.capture.test_workers import free_addresses
 
@@ -175,18 +176,91 @@ def test_chosen_steps_are_recorded_however_they_are_compiled(way: str, tmp_path:
     assert done.out == run(tmp_path, START + script + END).out
 
 
-def test_the_sidecar_describes_the_meshes_of_functions(tmp_path: Path) -> None:
+def test_the_sidecar_describes_devices_and_functions(tmp_path: Path) -> None:
     done = run(tmp_path, START + MESH + LOOP + END, "--steps", "8:13")
     (sidecar,) = done.sidecars
-    (function,) = sidecar["jax"]["functions"]
-    assert (function["name"], function["is_step"]) == ("update", True)
-    assert function["arguments"] == [{"mesh": {"data": 2, "model": 2}}] * 2
+    (function,) = sidecar["jax"].pop("functions")
+    assert sidecar["jax"] == {"device_kind": "cpu", "device_count": 4, "process_count": 1}
+    assert (function["name"], function["is_step"], function["compilations"]) == ("update", True, [])
+    placed = {"devices": 4, "sharding": "NamedSharding", "mesh": {"data": 2, "model": 2}}
+    assert function["arguments"] == [
+        {"name": "w", "type": "float32[32,32]", "shard": "32,16", **placed},
+        {"name": "x", "type": "float32[8,32]", "shard": "4,32", **placed},
+    ]
     assert {"jax", "jaxlib", "numpy"} <= set(sidecar["versions"])
 
 
 def test_a_named_function_is_the_step(tmp_path: Path) -> None:
     done = run(tmp_path, START + INFERENCE + END, "--steps", "8:13", "--step-function", "<lambda>")
     assert {call["function"] for call in done.window["calls"]} == {"<lambda>"}
+
+
+AGAIN = """
+import numpy as np
+def update_by(w, x, how): return update(w, x)
+mesh = Mesh(np.array(jax.devices()), ("d",))
+whole, split = (NamedSharding(mesh, spec) for spec in (P(), P("d")))
+by_value, by_type, by_shape = (jax.jit(update_by, static_argnums=2), jax.jit(update_by), jax.jit(update))
+w = jax.device_put(weights, whole)
+data = np.ones((8, 32), np.float32)
+for number in range(20): w = CALL
+"""
+CHANGES = {
+    "by_shape(w, np.ones((8 + number // 5, 32), np.float32))": (
+        *("x", "float32[9,32] -> float32[10,32]"),
+        "Give x one shape, or few: pad to few lengths, or drop a smaller last batch",
+    ),
+    "by_value(w, data, f'secret {number // 5}')": (
+        *("how", "static str -> another static str"),
+        "Pass how as an array: leave it out of static_argnums and static_argnames",
+    ),
+    "by_type(w, data, number if number < 10 else np.int32(number))": (
+        *("how", "~int32[] -> int32[]"),
+        "Give how one dtype in all calls: jnp.asarray(value, jnp.float32)",
+    ),
+    "by_shape(w, jax.device_put(data, whole if number < 10 else split))": (
+        *("x", "float32[8,32] whole on 4 devices -> in shards of [2,32] on 4 devices"),
+        "Give x one sharding in all calls: jax.device_put(batch, sharding)",
+    ),
+    "by_type(w, data, None if number < 10 else 1.0)": (
+        *("how", "absent -> ~float32[]"),
+        "Give each call the same arguments: the same keys",
+    ),
+    "jax.jit(lambda w, x: update(w, x))(w, data)": (
+        *("", "<lambda>"),
+        "Make the function and its jax.jit once, before the loop",
+    ),
+}
+
+
+@pytest.mark.parametrize("call", CHANGES)
+def test_what_has_changed_where_a_function_is_compiled_again(call: str, tmp_path: Path) -> None:
+    done = run(tmp_path, START + AGAIN.replace("CALL", call) + END, "--steps", "8:13")
+    report = traceview.analyze(tmp_path / "logs")
+    (finding,) = (each for each in report.findings if each.code == "retracing")
+    where, value, action = CHANGES[call]
+    changed = [
+        each for each in finding.evidence if each.metric in ("changed_argument", "new_function")
+    ]
+    assert (changed[0].where, changed[0].value) == (where, value), done.sidecars[0]["jax"]
+    assert "step 10" in {each.detail for each in changed}
+    assert len(changed) == (4 if where == "" else 1)
+    assert finding.action.startswith(action)
+    assert "secret" not in json.dumps(done.sidecars)
+
+
+def test_nothing_has_changed_where_all_calls_are_alike(tmp_path: Path) -> None:
+    """Two objects of one function, numbers of one type, and another function of the name first called in the window."""
+    evaluate = "def update_by(w, x): return loss(w, x)\nevaluate = jax.jit(update_by)\n"
+    call = "(jax.jit(steps[0])(w, data, number), number == 10 and evaluate(w, data))[0]"
+    script = AGAIN.replace("CALL", call).replace(
+        "w = jax", f"steps = [update_by]\n{evaluate}w = jax"
+    )
+    done = run(tmp_path, START + script + END, "--steps", "8:13")
+    (function,) = done.sidecars[0]["jax"]["functions"]
+    assert (function["name"], function["compilations"]) == ("update_by", [])
+    report = traceview.analyze(tmp_path / "logs")
+    assert "retracing" not in {each.code for each in report.findings}
 
 
 MICRO = """

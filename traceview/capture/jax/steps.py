@@ -8,7 +8,8 @@ the script last got results after that: what it computes, logs or saves in betwe
 
 An execution passes either the C++ dispatch of what `jax.jit` and `jax.pmap` return, which runs the post hook of JAX's own state, if
 there is one, after each call; or `pxla.ExecuteReplicated.__call__`: the first call, and all that the C++ dispatch does not run.
-`pxla.lower_sharding_computation` is called once per compilation, and knows the function and its arguments.
+`pxla.lower_sharding_computation` is called once per compilation, and knows the name of the function and its arrays; `pjit._infer_params`,
+which every call passes that the C++ dispatch does not run, knows the function itself and its static arguments.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from threading import RLock, local
 from typing import Any, Final, TypeAlias
 from weakref import ref
 
+from traceview.capture.jax.compilations import Call, Compilation, call_of
 from traceview.capture.process.around import Before, Patches, around
 from traceview.capture.process.imports import ImportWatch
 from traceview.capture.record.capture import Framework, Watched
 from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
 from traceview.capture.steps.hooks import Place
 from traceview.capture.steps.observer import Recognizer, micro_batches
 from traceview.capture.window.step_window import StepWindow
@@ -43,6 +45,8 @@ _After: TypeAlias = Callable[[Any, BaseException | None], None]
 
 class _Thread(local):
     depth = 0
+    calls = 0
+    call: Call | None = None
 
 
 class JaxHooks(WindowListener):
@@ -68,8 +72,9 @@ class JaxHooks(WindowListener):
         put(
             pxla,
             "lower_sharding_computation",
-            lambda jaxpr, _, name, shardings, *__, **___: steps.compiles(name, jaxpr, shardings),
+            lambda jaxpr, _, name, shardings, *__, **___: self._compiles(name, jaxpr, shardings),
         )
+        put(import_module("jax._src.pjit"), "_infer_params", self._traces, self._traced)
         put(annotation, "__init__", lambda own, name, **_: setattr(own, "traceview_name", name))
         put(annotation, "__enter__", lambda own: steps.mark_begins(own.traceview_name))
         put(annotation, "__exit__", lambda own, _, e, __: steps.mark_ends(own.traceview_name, e))
@@ -172,6 +177,21 @@ class JaxHooks(WindowListener):
 
         return hook
 
+    def _traces(self, *given: Any) -> bool:
+        # Functions that are called while this one is traced are part of it.
+        if not self._thread.calls:
+            self._thread.call = call_of(*given)
+        self._thread.calls += 1
+        return True
+
+    def _traced(self, _: bool, _error: BaseException | None) -> None:
+        self._thread.calls -= 1
+
+    def _compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
+        # The gradient of a call outside of any function is compiled after it.
+        call, self._thread.call = self._thread.call, None
+        self._steps.compiles(program_name(name), jaxpr, shardings, call)
+
     def _executes(self, program: Any, *_args: Any) -> Any:
         # A callback to Python that it makes may run functions of its own.
         self._thread.depth += 1
@@ -263,7 +283,10 @@ _OWN: Final = ("/jax/_src/", "/jax/experimental/", "/jax/numpy/", "/jaxlib/")
 
 @dataclass(eq=False)
 class CompiledFunction:
-    """A function that JAX compiled. `work`: about how many operations a call makes. `arguments`: their meshes, of the last compilation."""
+    """A function that JAX compiled. `work`: about how many operations a call makes.
+
+    `latest`: what each was compiled for, by where it is defined. `compilations`: those again in the window.
+    """
 
     name: str
     calls: int = 0
@@ -275,7 +298,13 @@ class CompiledFunction:
     is_step: bool = False
     is_mark: bool = False
     was_compiled: bool = False
-    arguments: list[dict[str, Any]] = field(default_factory=list)
+    latest: dict[str, Compilation] = field(default_factory=dict)
+    compilations: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> list[dict[str, Any]]:
+        """Those that it was last compiled for."""
+        return [*self.latest.values()][-1].described() if self.latest else []
 
     @property
     def kind(self) -> str:
@@ -289,7 +318,7 @@ class CompiledFunction:
             return "marked steps"
         return "computes gradients" if self.computes_gradients else "computes no gradients"
 
-    def compiled(self, jaxpr: Any, shardings: Any) -> None:
+    def compiled(self, jaxpr: Any, shardings: Any, call: Call | None, *, step: int | None) -> None:
         """Learn from what is compiled now."""
         self.was_compiled = True
         # Whether a computation is an operation of JAX alone; one whose place is not known is none.
@@ -297,19 +326,25 @@ class CompiledFunction:
         is_of_jax = any(folder in place for folder in _OWN)
         self.is_of_jax = is_of_jax and not self.calls
         if not is_of_jax:
-            self.learn(jaxpr, shardings)
+            self.learn(jaxpr, shardings, call, step=step)
 
-    def learn(self, jaxpr: Any, shardings: Any) -> None:
+    def learn(
+        self, jaxpr: Any, shardings: Any, call: Call | None, *, step: int | None = None
+    ) -> None:
         """What it computes, and of what."""
         self.work, self.computes_gradients = measured(jaxpr.jaxpr)
         given, made = (sum(map(_numbers, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))
         # What takes gradients, and returns the weights.
         self.is_update = not self.computes_gradients and 0 < given <= 2 * made
-        each = shardings if isinstance(shardings, tuple | list) else ()
-        meshes = (getattr(sharding, "mesh", None) for sharding in each[:200])
-        shapes = (getattr(mesh, "shape", None) or {} for mesh in meshes)
-        axes = ({str(axis): int(size) for axis, size in shape.items()} for shape in shapes)
-        self.arguments = [{"mesh": mesh or None} for mesh in axes]
+        if call is not None:
+            before, now = self.latest.pop(call.source, None), Compilation.of(jaxpr, shardings, call)
+            if (
+                before is not None
+                and step is not None
+                and len(self.compilations) < _MOST_COMPILATIONS
+            ):
+                self.compilations.append({"step": step, **now.since(before)})
+            self.latest[call.source] = now
 
 
 def has_backward(program: Any) -> bool:
@@ -363,6 +398,7 @@ def _jaxprs(value: Any) -> Iterator[Any]:
 
 
 _NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
+_MOST_COMPILATIONS: Final = 16
 _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
 
@@ -398,17 +434,28 @@ class JaxSteps(Recognizer, WindowListener):
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""
         called = (each for each in self.callees if each.calls and not each.is_mark)
-        fields = ("name", "is_step", "arguments")
+        fields = ("name", "is_step", "arguments", "compilations")
         functions = [{field: getattr(each, field) for field in fields} for each in called]
-        sidecar.add("jax", {"functions": functions})
+        jax = import_module("jax")
+        sidecar.add("jax", {"functions": functions, **answers({
+            "device_kind": lambda: str(jax.devices()[0].device_kind),
+            "device_count": jax.device_count,
+            "process_count": jax.process_count,
+        })})  # fmt: skip
 
-    def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
+    def finished(self) -> None:
+        """Let go of static arguments."""
+        for function in list(self.functions.values()):
+            function.latest.clear()
+
+    def compiles(self, name: str, jaxpr: Any, shardings: Any, call: Call | None) -> None:
         """A function is compiled; the call that it is compiled for returns later."""
         if name in PMAP:
             self._pmapped = CompiledFunction(name)
-            self._pmapped.learn(jaxpr, shardings)
+            self._pmapped.learn(jaxpr, shardings, call)
         else:
-            self._function(name).compiled(jaxpr, shardings)
+            step = self.window.next_number if self.window.state == "recording" else None
+            self._function(name).compiled(jaxpr, shardings, call, step=step)
 
     def returned(self, name: str, function: Any) -> None:
         """A call has returned."""
