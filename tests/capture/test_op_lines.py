@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from traceview.capture.sidecar.file import NoAnswerError, Sidecar
-from traceview.capture.steps.op_lines import describe_lines
-from traceview.capture.steps.placement import PlacementListener
+from traceview.capture.steps.placement import PlacementListener, describe_lines
 from traceview.capture.steps.step_inputs import StepInputs
 
 HERE, PACKAGES = "/home/u/job", "/venv/lib/python3.12/site-packages"

@@ -119,9 +119,8 @@ class StepTimes:
         """Those of calls without the profile, and of those in it but the first, in which it starts; without those that traced."""
         unprofiled, profiled = _followed([*before, *calls[:1]]), _followed(calls[1:])
         whole = [ns / call.count for call, ns in unprofiled]
-        each = (
-            [(ns - call.input_ns) / call.count for call, ns in s] for s in (unprofiled, profiled)
-        )
+        both = unprofiled, profiled
+        each = ([(ns - call.input_ns) / call.count for call, ns in calls] for calls in both)
         return cls(median(whole) if whole else None, *each)
 
     @property
