@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import MS, CudaTrace
+from scripts.cuda_trace import MS, PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import write_sidecar
 from traceview.analysis.registry import RULES
@@ -72,7 +72,8 @@ def again(step: int, *changes: tuple[str, Any, Any], is_new: bool = False) -> di
         for name, *values in changes
         for pair in [zip(("old", "new"), values, strict=True)]
     ]
-    return {"step": step, "is_new_function": is_new, "changes": known}
+    t_ns = PROFILE_START_NS + step * 100_000_000 + 10_000_000
+    return {"t_ns": t_ns, "is_new_function": is_new, "changes": known}
 
 
 FOUR = {"devices": 4, "type": "float32[8,2]"}
@@ -89,6 +90,11 @@ A, B = "float32[96,128]", "float32[64,128]"
         *(
             ({"static": old}, {"static": new}, f"static {old} -> {words}", "Pass batch as an array")
             for old, new, words in (("int", "int", "another static int"), ("int", "str", "static str"))
+        ),
+        (
+            *({"static": "object"}, {"static": "object"}),
+            "static object -> another static object",
+            "Give each call the same object as batch",
         ),
         *(
             ({**FOUR, **old}, {**FOUR, **new}, f"float32[8,2] {words}", "Give batch one sharding")

@@ -249,6 +249,20 @@ def test_what_has_changed_where_a_function_is_compiled_again(call: str, tmp_path
     assert "secret" not in json.dumps(done.sidecars)
 
 
+def test_the_step_of_a_change_is_that_of_the_report_where_the_script_numbers_its_own(
+    tmp_path: Path,
+) -> None:
+    step = "jax.profiler.StepTraceAnnotation('train', step_num=1000 + number)"
+    call = "by_shape(w, np.ones((8 + number // 10, 32), np.float32))"
+    body = AGAIN.replace("w = CALL", f"\n    with {step}: w = {call}")
+    run(tmp_path, START + body + END, "--steps", "8:13")
+    report = traceview.analyze(tmp_path / "logs")
+    (finding,) = (each for each in report.findings if each.code == "retracing")
+    assert report.results.steps is not None
+    (row,) = (row for row in report.results.steps.steps if row.recorded_number == 1010)
+    assert finding.evidence[0].detail == f"step {row.number}"
+
+
 def test_nothing_has_changed_where_all_calls_are_alike(tmp_path: Path) -> None:
     """Two objects of one function, numbers of one type, and another function of the name first called in the window."""
     evaluate = "def update_by(w, x): return loss(w, x)\nevaluate = jax.jit(update_by)\n"

@@ -25,6 +25,7 @@ from traceview.analysis.rules.words import Argument, Number, Ops
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.stats import median_ps
+from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement
@@ -251,7 +252,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
 class Changed(Struct, frozen=True):
     """An argument that a function of JAX was compiled again for.
 
-    `kind`: shape, dtype, static, sharding or tree, as the actions of the rule. `words`: before and now.
+    `kind`: shape, dtype, static, object, sharding or tree, as the actions of the rule. `words`: before and now.
     """
 
     name: str
@@ -275,19 +276,19 @@ class Recompiled(Struct, frozen=True):
 
 def recompilations(trace: Trace, selection: Selection, host: int) -> list[Recompiled]:
     """The functions of JAX that a host compiled again in used steps, as the sidecar says."""
-    sidecar = trace.hosts[host].sidecar
-    used = {step.recorded_number for step in selection.used_of(host)}
-    return [
-        Recompiled(
-            function.name or "",
-            each.step,
-            bool(each.is_new_function),
-            tuple(map(_changed, each.changes)),
-        )
-        for function in (sidecar.jax.functions if sidecar else ())
-        for each in function.compilations
-        if each.step is not None and each.step in used
-    ]
+    info = trace.hosts[host]
+    if info.sidecar is None or info.profile_start_ns is None:
+        return []
+    found = []
+    for function in info.sidecar.jax.functions:
+        for each in function.compilations:
+            at_ps = info.start_ps + ((each.t_ns or 0) - info.profile_start_ns) * PS_PER_NS
+            for step in selection.used_of(host):
+                if step.start_ps <= at_ps < step.end_ps:
+                    changes = tuple(map(_changed, each.changes))
+                    is_new = bool(each.is_new_function)
+                    found.append(Recompiled(function.name or "", step.number, is_new, changes))
+    return found
 
 
 def _changed(change: ArgumentChange) -> Changed:
@@ -299,7 +300,8 @@ def _changed(change: ArgumentChange) -> Changed:
         )
     if old.static or new.static:
         is_other = "another " if old.static == new.static else ""
-        return Changed(name, "static", f"{_kind(old)} -> {is_other}{_kind(new)}")
+        kind = "object" if new.static == "object" else "static"
+        return Changed(name, kind, f"{_kind(old)} -> {is_other}{_kind(new)}")
     if old.type != new.type:
         kinds = {_kind(each).partition("[")[0] for each in (old, new)}
         return Changed(

@@ -24,6 +24,7 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from threading import RLock, local
+from time import time_ns
 from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import ref
 
@@ -79,7 +80,7 @@ class Compilation(NamedTuple):
         avals, known = jaxpr.in_avals, getattr(jaxpr.jaxpr.debug_info, "arg_names", None)
         names = known if known and len(known) == len(avals) else [None] * len(avals)
         each = shardings if isinstance(shardings, tuple | list) else [None] * len(avals)
-        shown = (name or f"argument {number}" for number, name in enumerate(names))
+        shown = (name or f"array {number}" for number, name in enumerate(names, 1))
         arrays = dict(zip(shown, zip(avals, each, strict=False), strict=False))
         return self._replace(arguments={**arrays, **self.arguments})
 
@@ -385,9 +386,9 @@ class CompiledFunction:
         return "computes gradients" if self.computes_gradients else "computes no gradients"
 
     def compiled(
-        self, jaxpr: Any, shardings: Any, call: Compilation | None, step: int | None
+        self, jaxpr: Any, shardings: Any, call: Compilation | None, *, is_recorded: bool
     ) -> None:
-        """Learn from what is compiled now, in a recorded `step`."""
+        """Learn from what is compiled now."""
         self.was_compiled = True
         # Whether a computation is an operation of JAX alone; one whose place is not known is none.
         place = str(getattr(jaxpr.jaxpr.debug_info, "func_src_info", None)).rpartition(" at ")[2]
@@ -402,8 +403,8 @@ class CompiledFunction:
         if call is not None:
             before = self.latest.pop(call.source, None)
             now = self.latest[call.source] = call.of(jaxpr, shardings)
-            if before is not None and step is not None:
-                again = {"step": step, **now.since(before)}
+            if before is not None and is_recorded:
+                again = {"t_ns": time_ns(), **now.since(before)}
                 self.compilations = [*self.compilations, again][:_MOST_COMPILATIONS]
 
 
@@ -508,9 +509,9 @@ class JaxSteps(Recognizer, WindowListener):
         """A function is compiled; the call that it is compiled for returns later."""
         if name in PMAP:
             self._pmapped = CompiledFunction(name)
-        step = self.window.next_number if self.window.state == "recording" else None
         function = self._pmapped if name in PMAP else self._function(name)
-        function.compiled(jaxpr, shardings, call, step)
+        is_recorded = self.window.state == "recording"
+        function.compiled(jaxpr, shardings, call, is_recorded=is_recorded)
 
     def returned(self, name: str, function: Any) -> None:
         """A call has returned."""

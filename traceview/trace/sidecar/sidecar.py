@@ -293,9 +293,9 @@ class ArgumentChange(Struct, frozen=True):
 
 
 class RecordedCompilation(Struct, frozen=True):
-    """A function of JAX was compiled again in a step of the window. `is_new_function`: the script has made it anew."""
+    """A function of JAX was compiled again; `t_ns`: Unix. `is_new_function`: the script has made it anew."""
 
-    step: RecordedCount | None
+    t_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None
     is_new_function: bool | None
     changes: tuple[ArgumentChange, ...]
 
