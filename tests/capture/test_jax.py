@@ -201,6 +201,10 @@ import numpy as np
 def update_by(w, x, how): return update(w, x)
 mesh = Mesh(np.array(jax.devices()), ("d",))
 whole, split = (NamedSharding(mesh, spec) for spec in (P(), P("d")))
+@jax.jit
+def with_constants(w, x):
+    with jax.ensure_compile_time_eval(): one = float(jnp.ones((x.shape[0],)).mean())
+    return update(w, x) * one
 by_value, by_type, by_shape = (jax.jit(update_by, static_argnums=2), jax.jit(update_by), jax.jit(update))
 w = jax.device_put(weights, whole)
 data = np.ones((8, 32), np.float32)
@@ -222,6 +226,10 @@ CHANGES = {
     "by_shape(w, jax.device_put(data, whole if number < 10 else split))": (
         *("x", "float32[8,32] whole on 4 devices -> in shards of [2,32] on 4 devices"),
         "Give x one sharding in all calls: jax.device_put(batch, sharding)",
+    ),
+    "with_constants(w, np.ones((8 + number // 5, 32), np.float32))": (
+        *("x", "float32[9,32] -> float32[10,32]"),
+        "Give x one shape",
     ),
     "by_type(w, data, None if number < 10 else 1.0)": (
         *("how", "absent -> ~float32[]"),

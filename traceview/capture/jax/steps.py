@@ -45,8 +45,6 @@ PMAP: Final = ("call_wrapped", "_fun")
 """What `jax.pmap` names all that it compiles: in 0.8, and since then."""
 PARALLEL: Final = "parallel computation"
 _After: TypeAlias = Callable[[Any, BaseException | None], None]
-
-
 _MOST_CHANGES: Final = 4
 """Of one compilation: where all weights have changed, some of them show it."""
 _PLAIN: Final = (bool, bytes, complex, float, frozenset, int, str, tuple, type(None))
@@ -257,12 +255,12 @@ class JaxHooks(WindowListener):
     def _traced(self, _: bool, _error: BaseException | None) -> None:
         self._thread.calls -= 1
 
-    def _compiles(
-        self, jaxpr: Any, _: Any, name: str, shardings: Any, *__: Any, **___: Any
-    ) -> None:
-        # The gradient of a call outside of any function is compiled after it.
-        call, self._thread.call = self._thread.call, None
-        self._steps.compiles(program_name(name), jaxpr, shardings, call)
+    def _compiles(self, jaxpr: Any, _: Any, name: str, places: Any, *__: Any, **___: Any) -> None:
+        call = None
+        if not self._thread.calls:
+            # Compiled after it is the gradient of a call outside of any function, and while it is traced, what makes constants.
+            call, self._thread.call = self._thread.call, None
+        self._steps.compiles(program_name(name), jaxpr, places, call)
 
     def _executes(self, program: Any, *_args: Any) -> Any:
         # A callback to Python that it makes may run functions of its own.
