@@ -327,14 +327,14 @@ def test_an_optimizer_between_micro_batches_is_told(tmp_path: Path) -> None:
 
 
 UNTOUCHED = """
-from jax._src import api, profiler
+from jax._src import api, pjit, profiler
 from jax._src.interpreters import pxla
 from jax._src.array import ArrayImpl
 def state():
     own = getattr(api, "_post_hook_state", None)
     hook = own.get_global() if own is not None else __import__("jax._src.lib", fromlist=["jax_jit"]).jax_jit.global_state().post_hook
     annotation = profiler.StepTraceAnnotation
-    return [hook, pxla.ExecuteReplicated.__call__, pxla.lower_sharding_computation, vars(ArrayImpl)["_value"],
+    return [hook, pxla.ExecuteReplicated.__call__, pxla.lower_sharding_computation, pjit._infer_params, vars(ArrayImpl)["_value"],
             vars(ArrayImpl)["block_until_ready"], vars(annotation).get("__enter__"), annotation.__init__, profiler._profile_state.profile_session]
 """
 
