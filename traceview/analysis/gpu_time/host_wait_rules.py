@@ -464,7 +464,7 @@ RETRACING: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time idle for tracing and compilation, and a tf.function traced again after the first recorded "
-        "step, or a function of JAX compiled again by the sidecar; a first trace is compile-in-window"
+        "step, or a function of JAX is compiled again (sidecar); a first trace is compile-in-window"
     ),
     action="Give it one signature: `@tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3])])`.",
     advice=(
