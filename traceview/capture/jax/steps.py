@@ -96,7 +96,7 @@ class Compilation(NamedTuple):
             for name, (old, new) in pairs.items()
             if old != new
         ][:_MOST_CHANGES]
-        return {"is_new_function": before.function() is not self.function(), "changes": changes}
+        return {"is_new_function": before.function() is None, "changes": changes}
 
 
 def _described(kind: Any, sharding: Any) -> dict[str, Any]:
@@ -401,7 +401,8 @@ class CompiledFunction:
         if call is not None:
             before = self.latest.pop(call.source, None)
             now = self.latest[call.source] = call.of(jaxpr, shardings)
-            if before is not None and is_recorded:
+            # Two functions that one line has made, and that both live, are two.
+            if before is not None and is_recorded and before.function() in (None, now.function()):
                 again = {"t_ns": time_ns(), **now.since(before)}
                 self.compilations = [*self.compilations, again][:_MOST_COMPILATIONS]
 
