@@ -84,8 +84,7 @@ class Compilation(NamedTuple):
 
     def described(self) -> list[dict[str, Any]]:
         """The arguments as they are in the sidecar."""
-        each = islice(self.arguments.items(), 200)
-        return [{"name": name, **_described(*argument)} for name, argument in each]
+        return [{"name": n, **_described(*a)} for n, a in islice(self.arguments.items(), 200)]
 
     def since(self, before: Compilation) -> dict[str, Any]:
         """What differs from an earlier one, as it is in the sidecar."""
@@ -497,12 +496,11 @@ class JaxSteps(Recognizer, WindowListener):
         fields = ("name", "is_step", "arguments", "compilations")
         functions = [{field: getattr(each, field) for field in fields} for each in called]
         jax = import_module("jax")
-        kind = {"device_kind": lambda: str(jax.devices()[0].device_kind)}
-        counts = {name: getattr(jax, name) for name in ("device_count", "process_count")}
-        sidecar.add("jax", {"functions": functions, **answers(kind | counts)})
+        asked = {name: getattr(jax, name) for name in ("device_count", "process_count")}
+        asked["device_kind"] = lambda: str(jax.devices()[0].device_kind)
+        sidecar.add("jax", {"functions": functions, **answers(asked)})
         for function in list(self.functions.values()):
-            # Static arguments may be large.
-            function.latest.clear()
+            function.latest.clear()  # static arguments may be large
 
     def compiles(self, name: str, jaxpr: Any, shardings: Any, call: Compilation | None) -> None:
         """A function is compiled; the call that it is compiled for returns later."""
