@@ -307,7 +307,7 @@ def graphs(rounds: int) -> list[float]:
     )
     described = {
         "values of a graph": ("graphs", "describe_values", ()),
-        "lines of its ops": ("op_lines", "describe_lines", ()),
+        "lines of its ops": ("placement", "describe_lines", ()),
         "operations of its products": ("graphs", "describe_flops", (32,)),
     }
     count = f"{len(traced.get_operations()):,} ops"

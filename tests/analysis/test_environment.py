@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import to_builtins
 
 import traceview
@@ -57,30 +58,33 @@ def test_every_group_reaches_the_report(tmp_path: Path) -> None:
     assert host.versions.nccl is None
 
 
-def test_a_script_with_jax_has_its_mesh() -> None:
+@pytest.mark.parametrize(
+    ("process_count", "framework"),
+    [
+        (1, "JAX 0.10.2 on 16 NVIDIA H100"),
+        (2, "JAX 0.10.2 on 16 NVIDIA H100 in 2 processes"),
+        (None, "JAX 0.10.2 on 16 NVIDIA H100"),
+    ],
+)
+def test_a_script_with_jax_has_its_mesh_and_devices(
+    process_count: int | None, framework: str
+) -> None:
+    placed = {"devices": 16, "shard": "8,2", "sharding": "NamedSharding"}
     arguments = [
-        {
-            "name": "w",
-            "shape": [8, 8],
-            "dtype": "float32",
-            "sharding": [None, "model"],
-            "mesh": {"data": 2, "model": 4},
-        },
-        {"name": "lr", "shape": [], "dtype": "float32", "sharding": None, "mesh": None},
+        {"name": "w", "type": "float32[8,8]", **placed, "mesh": {"data": 2, "model": 8}},
+        {"name": "lr", "type": "~float32[]"},
     ]
-    function = {
-        "name": "train_step",
-        "is_step": True,
-        "calls": 14,
-        "computes_gradients": True,
-        "arguments": arguments,
-    }
+    function = {"name": "train_step", "is_step": True, "arguments": arguments, "compilations": []}
+    setup = {"device_kind": "NVIDIA H100", "device_count": 16, "process_count": process_count}
     content = {
         "host": "gpu1",
         "versions": {"jax": "0.10.2"},
-        "jax": {"backend": "cpu", "functions": [function]},
+        "jax": {**setup, "functions": [function]},
     }
     wrong: list[str] = []
     host = read_as(HostEnvironment, content, wrong)
     assert wrong == []
-    assert list(job_facts(Environment((host,), ()))) == ["mesh data 2 × model 4", "JAX 0.10.2"]
+    assert list(job_facts(Environment((host,), ()))) == ["mesh data 2 × model 8", framework]
+    # A recording of a version that did not note the kind.
+    other = read_as(HostEnvironment, {**content, "jax": {"device_count": 16}}, wrong)
+    assert list(job_facts(Environment((other,), ()))) == ["JAX 0.10.2"]

@@ -84,6 +84,7 @@ class Nvml(NvmlModule):
 
     def device_get_power_usage(self, handle: str) -> int:
         if handle == BUS_IDS[1]:
+            self._count("power of the second")
             raise NvmlError("Not Supported")
         return 651_250
 

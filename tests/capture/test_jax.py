@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+import traceview
 from tests.capture.conftest import CAPTURE, environment_with, run_python, run_together
 from tests.capture.test_workers import free_addresses
+from traceview.analysis.rules.finding import Finding
 
 pytestmark = pytest.mark.jax
 
@@ -175,18 +177,134 @@ def test_chosen_steps_are_recorded_however_they_are_compiled(way: str, tmp_path:
     assert done.out == run(tmp_path, START + script + END).out
 
 
-def test_the_sidecar_describes_the_meshes_of_functions(tmp_path: Path) -> None:
+def test_the_sidecar_describes_devices_and_functions(tmp_path: Path) -> None:
     done = run(tmp_path, START + MESH + LOOP + END, "--steps", "8:13")
     (sidecar,) = done.sidecars
-    (function,) = sidecar["jax"]["functions"]
-    assert (function["name"], function["is_step"]) == ("update", True)
-    assert function["arguments"] == [{"mesh": {"data": 2, "model": 2}}] * 2
+    (function,) = sidecar["jax"].pop("functions")
+    assert sidecar["jax"] == {"device_kind": "cpu", "device_count": 4, "process_count": 1}
+    assert (function["name"], function["is_step"], function["compilations"]) == ("update", True, [])
+    placed = {"devices": 4, "sharding": "NamedSharding", "mesh": {"data": 2, "model": 2}}
+    assert function["arguments"] == [
+        {"name": "w", "type": "float32[32,32]", "shard": "32,16", **placed},
+        {"name": "x", "type": "float32[8,32]", "shard": "4,32", **placed},
+    ]
     assert {"jax", "jaxlib", "numpy"} <= set(sidecar["versions"])
 
 
 def test_a_named_function_is_the_step(tmp_path: Path) -> None:
     done = run(tmp_path, START + INFERENCE + END, "--steps", "8:13", "--step-function", "<lambda>")
     assert {call["function"] for call in done.window["calls"]} == {"<lambda>"}
+
+
+AGAIN = """
+import numpy as np
+def update_by(w, x, how): return update(w, x)
+mesh = Mesh(np.array(jax.devices()), ("d",))
+whole, split = (NamedSharding(mesh, spec) for spec in (P(), P("d")))
+@jax.jit
+def with_constants(w, x):
+    with jax.ensure_compile_time_eval(): one = float(jnp.ones((x.shape[0],)).mean())
+    return update(w, x) * one
+by_value, by_type, by_shape = (jax.jit(update_by, static_argnums=2), jax.jit(update_by), jax.jit(update))
+w = jax.device_put(weights, whole)
+data = np.ones((8, 32), np.float32)
+for number in range(20): w = CALL
+"""
+CHANGES = {
+    "by_shape(w, np.ones((8 + number // 5, 32), np.float32))": (
+        *("x", "float32[9,32] -> float32[10,32]"),
+        "Give x one shape, or few: pad to few lengths, or drop a smaller last batch",
+    ),
+    "by_value(w, data, f'secret {number // 5}')": (
+        *("how", "static str -> another static str"),
+        "Pass how as an array: leave it out of static_argnums and static_argnames",
+    ),
+    "by_type(w, data, number if number < 10 else np.int32(number))": (
+        *("how", "~int32[] -> int32[]"),
+        "Give how one dtype in all calls: jnp.asarray(value, jnp.float32)",
+    ),
+    "by_shape(w, jax.device_put(data, whole if number < 10 else split))": (
+        *("x", "float32[8,32] whole on 4 devices -> in shards of [2,32] on 4 devices"),
+        "Give x one sharding in all calls: jax.device_put(batch, sharding)",
+    ),
+    "with_constants(w, np.ones((8 + number // 5, 32), np.float32))": (
+        *("x", "float32[9,32] -> float32[10,32]"),
+        "Give x one shape",
+    ),
+    "by_type(w, data, None if number < 10 else 1.0)": (
+        *("how", "absent -> ~float32[]"),
+        "Give each call the same arguments: the same keys",
+    ),
+    "jax.jit(lambda w, x: update(w, x))(w, data)": (
+        *("", "<lambda>"),
+        "Make the function and its jax.jit once, before the loop",
+    ),
+}
+
+
+def retracing_of(done: Ran, folder: Path) -> Finding:
+    """What the report says of functions that are compiled again; skips the rest of the test where nothing shows what CPUs ran."""
+    (sidecar,) = done.sidecars
+    version = sidecar["versions"]["jax"]
+    if tuple(map(int, version.split(".")[:2])) < (0, 8):
+        pytest.skip(f"the sidecar is as it should be, and JAX {version} records no CPU devices")
+    findings = traceview.analyze(folder / "logs").findings
+    (finding,) = (each for each in findings if each.code == "retracing")
+    return finding
+
+
+@pytest.mark.parametrize("call", CHANGES)
+def test_what_has_changed_where_a_function_is_compiled_again(call: str, tmp_path: Path) -> None:
+    done = run(tmp_path, START + AGAIN.replace("CALL", call) + END, "--steps", "8:13")
+    where, value, action = CHANGES[call]
+    (function,) = done.sidecars[0]["jax"]["functions"]
+    first, *_ = function["compilations"]
+    assert first["is_new_function"] is (where == "")
+    assert [each["name"] for each in first["changes"]] == [where] * (where != "")
+    assert "secret" not in json.dumps(done.sidecars)
+    finding = retracing_of(done, tmp_path)
+    changed = [
+        each for each in finding.evidence if each.metric in ("changed_argument", "new_function")
+    ]
+    assert (changed[0].where, changed[0].value) == (where, value), function
+    assert "step 10" in {each.detail for each in changed}
+    assert len(changed) == (4 if where == "" else 1)
+    assert finding.action.startswith(action)
+
+
+def test_a_change_is_in_its_step_where_the_script_numbers_them(tmp_path: Path) -> None:
+    step = "jax.profiler.StepTraceAnnotation('train', step_num=1000 + number)"
+    call = "by_shape(w, np.ones((8 + number // 10, 32), np.float32))"
+    body = AGAIN.replace("w = CALL", f"\n    with {step}: w = {call}")
+    finding = retracing_of(run(tmp_path, START + body + END, "--steps", "8:13"), tmp_path)
+    steps = traceview.analyze(tmp_path / "logs").results.steps
+    assert steps is not None
+    (row,) = (row for row in steps.steps if row.recorded_number == 1010)
+    assert finding.evidence[0].detail == f"step {row.number}"
+
+
+ALIKE = {
+    "objects of one function, numbers of one type, and another function of the name": (
+        "steps = [update_by]\ndef update_by(w, x): return loss(w, x)\nevaluate = jax.jit(update_by)\n",
+        "(jax.jit(steps[0])(w, data, number), number == 10 and evaluate(w, data))[0]",
+    ),
+    "two functions of one line": (
+        "steps = [jax.jit(lambda w, x: update(w, x)) for _ in range(2)]\n",
+        "steps[number == 10](w, data)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ALIKE)
+def test_nothing_has_changed_where_all_calls_are_alike(what: str, tmp_path: Path) -> None:
+    """In step 10 something is called for the first time."""
+    before, call = ALIKE[what]
+    script = AGAIN.replace("CALL", call).replace("w = jax", f"{before}w = jax")
+    done = run(tmp_path, START + script + END, "--steps", "8:13")
+    (function,) = done.sidecars[0]["jax"]["functions"]
+    assert function["compilations"] == []
+    report = traceview.analyze(tmp_path / "logs")
+    assert "retracing" not in {each.code for each in report.findings}
 
 
 MICRO = """
@@ -219,14 +337,14 @@ def test_an_optimizer_between_micro_batches_is_told(tmp_path: Path) -> None:
 
 
 UNTOUCHED = """
-from jax._src import api, profiler
+from jax._src import api, pjit, profiler
 from jax._src.interpreters import pxla
 from jax._src.array import ArrayImpl
 def state():
     own = getattr(api, "_post_hook_state", None)
     hook = own.get_global() if own is not None else __import__("jax._src.lib", fromlist=["jax_jit"]).jax_jit.global_state().post_hook
     annotation = profiler.StepTraceAnnotation
-    return [hook, pxla.ExecuteReplicated.__call__, pxla.lower_sharding_computation, vars(ArrayImpl)["_value"],
+    return [hook, pxla.ExecuteReplicated.__call__, pxla.lower_sharding_computation, pjit._infer_params, vars(ArrayImpl)["_value"],
             vars(ArrayImpl)["block_until_ready"], vars(annotation).get("__enter__"), annotation.__init__, profiler._profile_state.profile_session]
 """
 

@@ -95,6 +95,9 @@ def test_what_a_gpu_does_not_answer_is_missing(nvml: Nvml) -> None:
     second = group["devices"][1]
     assert "power_watts" not in second["samples"]
     assert second["missing"] == {"power_watts": "NvmlError"}
+    assert len(second["samples"]["t_ns"]) >= 3
+    # Asking again would take the time of the driver for nothing.
+    assert nvml.asked["power of the second"] == 1
 
 
 def test_gpus_that_nvml_does_not_have_are_absent_alone(nvml: Nvml) -> None:

@@ -4,11 +4,16 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.capture.conftest import Capture, environment_with, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.capture.steps.hooks import Hooks
+from traceview.capture.steps.observer import Observer
+from traceview.capture.window.step_window import StepRange, StepWindow
 
 LOOP = SCRIPT_START + "for batch in batches(30): train_step(batch)\n"
 
@@ -453,3 +458,40 @@ def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:
     ]
     assert last.startswith("CaptureWarning nothing was captured: the last step of the loop was 109")
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]
+
+
+class Variable:
+    """What Keras 2 keeps `steps_per_execution` in."""
+
+    def __init__(self) -> None:
+        self.value, self.reads = 1, 0
+
+    def __int__(self) -> int:
+        self.reads += 1
+        return self.value
+
+
+@pytest.mark.parametrize(
+    ("is_tuned", "steps", "reads"),
+    [
+        # What was made for one step stays that, and the variable is read once.
+        (False, 10, 1),
+        (True, 5 + 5 * 3, 11),
+    ],
+)
+def test_the_steps_of_a_call_of_keras_2(is_tuned: bool, steps: int, reads: int) -> None:
+    class Model:
+        name = "net"
+        autotune_steps_per_execution = is_tuned
+
+        def __init__(self) -> None:
+            self._steps_per_execution = Variable()
+            self.train_function: Any = lambda iterator: None
+
+    window = StepWindow(StepRange(100, 105), None)
+    model, iterator = Model(), SimpleNamespace(get_next=None)
+    Hooks(Observer(window, ())).observe(model)
+    for number in range(10):
+        model._steps_per_execution.value = 1 if number < 5 else 3
+        model.train_function(iterator)
+    assert (window.next_number, model._steps_per_execution.reads) == (steps, reads)

@@ -513,8 +513,9 @@ def test_a_termination_during_fit_on_two_devices(tmp_path: Path) -> None:
     done = capture(tmp_path, script)
     assert done.code == -15
     assert "Traceback" not in done.err
-    assert steps_of(done.run) == [9, 10, 11]
-    assert done.window["got"] == [10, 12]
+    # Training goes on until the trace is saved, on a busy machine for some steps more.
+    assert steps_of(done.run)[:3] == [9, 10, 11]
+    assert done.window["got"][0] == 10
 
 
 API = """

@@ -104,7 +104,7 @@ Activity: TypeAlias = Annotated[str, text_kind("activity")]
 """The op or, without one, the kernel of a device event."""
 
 Argument: TypeAlias = Annotated[str, text_kind("argument")]
-"""An argument of a command line."""
+"""An argument of a command line, or of a function."""
 
 AxisName: TypeAlias = Annotated[str, text_kind("axis")]
 """An axis of a mesh."""

@@ -174,13 +174,10 @@ def _watched(
     finally:
         watch.finish(end)
         window = watch.window
-        last = f"the last step of the loop was {window.next_number - 1}"
-        reason = (
-            "; ".join(window.failures) or f"{last}, and no step was in the window {window.steps}"
-        )
-        nothing = (f"nothing was captured: {reason}",)
+        none = f"the last step of the loop was {window.next_number - 1}, and none was in the window {window.steps}"
+        nothing = f"nothing was captured: {'; '.join(window.failures) or none}"
         lacks = shortcomings(window, watch.sidecar, watch.observer)
-        for line in nothing if watch.run is None else lacks:
+        for line in (nothing,) if watch.run is None else lacks:
             say(line)
 
 

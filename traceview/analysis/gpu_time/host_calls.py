@@ -25,10 +25,12 @@ from traceview.analysis.rules.words import Argument, Number, Ops
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.stats import median_ps
+from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement
 from traceview.trace.model import Trace
+from traceview.trace.sidecar.sidecar import ArgumentChange, CompiledFor
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 
@@ -245,6 +247,84 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
             )
         )
     return tuple(sorted(retraced, key=lambda call: (-call.count, call.function)))
+
+
+class Changed(Struct, frozen=True):
+    """An argument that a function of JAX was compiled again for.
+
+    `kind`: shape, dtype, static, object, sharding or tree, as the actions of the rule. `words`: before and now.
+    """
+
+    name: str
+    kind: str
+    words: str
+
+
+class Recompiled(Struct, frozen=True):
+    """A function of JAX that was compiled again in a step. `is_new`: the script has made the function anew."""
+
+    function: str
+    step: int
+    is_new: bool
+    changes: tuple[Changed, ...]
+
+    @property
+    def kinds(self) -> set[str]:
+        """Why: `function` where it is new, which alone would do; else the kinds of what has changed."""
+        return {"function"} if self.is_new else {change.kind for change in self.changes}
+
+
+def recompilations(trace: Trace, selection: Selection, host: int) -> list[Recompiled]:
+    """The functions of JAX that a host compiled again in used steps, as the sidecar says."""
+    info = trace.hosts[host]
+    if info.sidecar is None or info.profile_start_ns is None:
+        return []
+    found = []
+    for function in info.sidecar.jax.functions:
+        for each in function.compilations:
+            at_ps = info.start_ps + ((each.t_ns or 0) - info.profile_start_ns) * PS_PER_NS
+            for step in selection.used_of(host):
+                if step.start_ps <= at_ps < step.end_ps:
+                    changes = tuple(map(_changed, each.changes))
+                    is_new = bool(each.is_new_function)
+                    found.append(Recompiled(function.name or "", step.number, is_new, changes))
+    return found
+
+
+def _changed(change: ArgumentChange) -> Changed:
+    """`float32[96,128] -> float32[64,128]`."""
+    old, new, name = change.old, change.new, change.name or ""
+    if old is None or new is None:
+        return Changed(
+            name, "tree", " -> ".join(_kind(each) if each else "absent" for each in (old, new))
+        )
+    if old.static or new.static:
+        is_other = "another " if old.static == new.static else ""
+        kind = "object" if new.static == "object" else "static"
+        return Changed(name, kind, f"{_kind(old)} -> {is_other}{_kind(new)}")
+    if old.type != new.type:
+        kinds = {_kind(each).partition("[")[0] for each in (old, new)}
+        return Changed(
+            name, "shape" if len(kinds) == 1 else "dtype", f"{_kind(old)} -> {_kind(new)}"
+        )
+    before, now = _placed(old), _placed(new)
+    now = "on other devices, or split along other axes" if now == before else now
+    return Changed(name, "sharding", f"{_kind(old)} {before} -> {now}")
+
+
+def _kind(argument: CompiledFor) -> str:
+    return f"static {argument.static}" if argument.static else argument.type or "not known"
+
+
+def _placed(argument: CompiledFor) -> str:
+    """`in shards of [24,128] on 4 devices`."""
+    if argument.devices is None:
+        return "uncommitted"
+    if argument.devices == 1:
+        return "on 1 device"
+    on = f"on {argument.devices} devices"
+    is_whole = (argument.type or "").endswith(f"[{argument.shard}]")
+    return f"whole {on}" if is_whole else f"in shards of [{argument.shard}] {on}"
 
 
 # First calls

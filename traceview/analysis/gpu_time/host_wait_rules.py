@@ -465,13 +465,17 @@ RETRACING: Final = Rule(
     code="retracing",
     states=(State.COMPILE,),
     title="{functions} traced {times} after the first step: {who:waits/wait} {loss}",
+    titles={
+        "argument": "{functions} compiled again {times} as {argument:changes/change}: {who:waits/wait} {loss}",
+        "function": "{functions} made and compiled anew {times}: {who:waits/wait} {loss}",
+    },
     meaning=(
-        "A `tf.function` is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
+        "A compiled function is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
         "in Python and takes as long as many steps; nothing is launched meanwhile."
     ),
     starts_at=(
         "{limit} of the GPU time idle for tracing and compilation, and a tf.function traced again after the first recorded "
-        "step; a first trace is compile-in-window"
+        "step, or a function of JAX is compiled again (sidecar); a first trace is compile-in-window"
     ),
     action="Give it one signature: `@tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3])])`.",
     advice=(
@@ -499,13 +503,46 @@ RETRACING: Final = Rule(
             "Give each call the same shapes, dtypes and static arguments.",
             "`JAX_EXPLAIN_CACHE_MISSES=1` says why a function was traced again.",
         ),
+        "jax-shape": (
+            "Give {argument} one shape, or few: pad to few lengths, or drop a smaller last batch.",
+            "Each new shape compiles the whole function.",
+        ),
+        "jax-dtype": (
+            "Give {argument} one dtype in all calls: `jnp.asarray(value, jnp.float32)`.",
+            "A Python number is weakly typed, `~float32[]`, which an array is not.",
+        ),
+        "jax-static": (
+            "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
+            "Each value of a static argument compiles the function anew. One program serves all values of an array, or of a number.",
+        ),
+        "jax-object": (
+            "Give each call the same object as {argument}, or one that is equal to it.",
+            "A class without `__eq__` and `__hash__` makes objects that are never equal.",
+        ),
+        "jax-sharding": (
+            "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
+            "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
+        ),
+        "jax-tree": (
+            "Give each call the same arguments: the same keys, and an array wherever another call has one.",
+            "",
+        ),
+        "jax-function": (
+            "Make the function and its `jax.jit` once, before the loop.",
+            "A lambda, a `partial` or a function that is defined in the loop is a new one to `jax.jit` each time.",
+        ),
     },
     notes={
         **_SOME_STEPS,
         "python": "Its graphs differ in a value of Python, such as a number.",
         "shape": "Its graphs differ in the shape of a tensor.",
     },
-    metrics={**_METRICS, "traced_call_count": "calls that traced"},
+    metrics={
+        **_METRICS,
+        "traced_call_count": "calls that traced",
+        "changed_argument": "argument",
+        "new_function": "made anew",
+    },
     example="train_step traced 3 times after the first step: GPU:0 waits 7.50 of 50.0 ms (15%)",
 )
 

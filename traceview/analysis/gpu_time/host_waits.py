@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,13 +15,16 @@ from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.host_calls import (
+    Changed,
     EagerOps,
     FirstCall,
+    Recompiled,
     eager_calls,
     eager_ops,
     first_call,
     least_count,
     many_eager_ops,
+    recompilations,
     retraced_calls,
 )
 from traceview.analysis.gpu_time.launches import (
@@ -62,6 +65,8 @@ from traceview.trace.host.state_timeline import complement, intersection, withou
 from traceview.xplane.planes import is_compilation
 
 _LISTED_CALLS: Final = 4
+
+_NAMED_ARGUMENTS: Final = 3
 
 _MOST_BETWEEN_PS: Final = 200 * PS_PER_US
 """Between two calls Python reads variables and checks arguments, which took 40 to 100 µs on two slow cores."""
@@ -143,6 +148,11 @@ def _compilation(waits: Waits) -> Finding | None:
     # A graph that is made again is prepared as at the first call.
     if not retraced and call is not None and waits.loss.named_share >= rules.FIRST_CALL.limit:
         return _first_call(waits, call)
+    hosts = (recompilations(trace, selection, host) for host in selection.windows)
+    # The processes of a job compile the same.
+    recompiled = [*dict.fromkeys(call for calls in hosts for call in calls)]
+    if not retraced and recompiled:
+        return _recompiled(waits, recompiled)
     if not retraced:
         times, used = int(waits.is_affected.sum()), waits.is_affected.size
         recurs = (
@@ -184,6 +194,41 @@ def _compilation(waits: Waits) -> Finding | None:
         ],
         action="xla" if compiles and key != "python" else key,
         notes=(key,),
+    )
+
+
+def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
+    """Functions of JAX that were compiled again, with what has changed most often."""
+    kinds = Counter(kind for call in calls for kind in call.kinds)
+    kind = max(kinds, key=lambda each: kinds[each], default="")
+    steps: dict[Changed, int] = {}
+    for call in calls:
+        for change in call.changes:
+            steps.setdefault(change, call.step)
+    names = tuple(dict.fromkeys(each.name for each in steps if each.kind == kind and each.name))
+    changed, new = "changed_argument", "new_function"
+    evidence = [
+        *(
+            Evidence(changed, each.words, None, each.name, f"step {step}", "words", "argument")
+            for each, step in steps.items()
+        ),
+        *(
+            Evidence(new, call.function, None, "", f"step {call.step}", "function")
+            for call in calls
+            if call.is_new
+        ),
+    ]
+    functions = tuple(dict.fromkeys(call.function for call in calls))
+    return waits.finding(
+        rules.RETRACING,
+        arguments={
+            "functions": Names(functions, "function"),
+            "times": Number(len(calls), "time"),
+            **({"argument": Names(names[:_NAMED_ARGUMENTS], "argument")} if names else {}),
+        },
+        evidence=evidence[:_LISTED_CALLS],
+        title="argument" if names else kind,
+        action=kind if names or kind == "function" else "",
     )
 
 

@@ -99,7 +99,15 @@ def _job(host: HostEnvironment) -> Iterator[str | None]:
     yield f"Keras policy {next(iter(policies.values()))}" if is_one else of_modules
     versions = host.versions
     tensorflow = None if versions.tensorflow is None else f"TensorFlow {versions.tensorflow}"
-    yield tensorflow if versions.jax is None else f"JAX {versions.jax}"
+    yield tensorflow if versions.jax is None else f"JAX {versions.jax}{_jax_devices(host)}"
+
+
+def _jax_devices(host: HostEnvironment) -> str:
+    """` on 16 NVIDIA H100 in 2 processes`."""
+    setup, several = host.jax, host.jax.process_count or 0
+    processes = f" in {several} processes" if several >= _SEVERAL else ""
+    is_known = setup.device_count is not None and setup.device_kind is not None
+    return f" on {setup.device_count} {setup.device_kind}{processes}" if is_known else ""
 
 
 def _mesh(host: HostEnvironment) -> str | None:

@@ -21,14 +21,9 @@ from traceview.capture.record.destination import Destination
 _NAMES: Final = {"tensorflow": "TensorFlow", "jax": "JAX"}
 _TESTED: Final = {"tensorflow": ((2, 15), (2, 21)), "jax": ((0, 4), (0, 11))}
 """Oldest and newest version that traceview is tested with; of JAX from 0.4.30 on."""
-_GPU_PACKAGES: Final = {
-    "tensorflow": "pip install 'tensorflow[and-cuda]'",
-    "jax": "pip install 'jax[cuda12]'",
-}
-_IMPORTS: Final = {
-    "tensorflow": re.compile(r"^\s*(?:import|from)\s+(?:tensorflow|keras|tf_keras)\b", re.M),
-    "jax": re.compile(r"^\s*(?:import|from)\s+(?:jax|flax|optax|equinox)\b", re.M),
-}
+_GPU_PACKAGES: Final = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda12]"}
+_IMPORTS: Final = {"tensorflow": "tensorflow|keras|tf_keras", "jax": "jax|flax|optax|equinox"}
+_IMPORTED: Final = r"(?m)^\s*(?:import|from)\s+(?:{})\b"
 _AS_TEXT: Final[dict[str, Any]] = {
     "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "encoding": "utf-8", "errors": "replace"
 }  # fmt: skip
@@ -118,7 +113,7 @@ def examine(script: Path | None, out: Path) -> Iterator[Check]:
 def chosen(script: str) -> tuple[str, dict[str, str]]:
     """The framework that a script with this text trains with, and the packages that install it with their versions."""
     packages = packages_distributions()
-    imports = {name for name, pattern in _IMPORTS.items() if pattern.search(script)}
+    imports = {name for name, each in _IMPORTS.items() if re.search(_IMPORTED.format(each), script)}
     has_only_jax = not imports and "jax" in packages and "tensorflow" not in packages
     framework = "jax" if imports == {"jax"} or has_only_jax else "tensorflow"
     return framework, {name: version(name) for name in sorted(set(packages.get(framework, ())))}
@@ -174,7 +169,7 @@ def check_gpus(framework: str, trial: Trial) -> Check:
     if _VISIBLE in os.environ:
         detail = f"{_VISIBLE}={os.environ[_VISIBLE]}: {sees}"
         return Check("gpus", "warning", detail, f"unset {_VISIBLE}, unless this is intended")
-    fix = f"{_GPU_PACKAGES[framework]} installs the CUDA libraries it needs; a driver older than that CUDA must be updated"
+    fix = f"pip install '{_GPU_PACKAGES[framework]}' installs the CUDA libraries it needs; a driver older than that CUDA must be updated"
     return Check("gpus", "failed", f"{sees}: {trial.reason or 'its log gives no reason'}", fix)
 
 
@@ -192,7 +187,7 @@ def check_profile(framework: str, trial: Trial) -> Check:
     if trial.recorded_gpus == trial.gpus:
         return Check("profile", "ok", recorded)
     fix = (
-        f"if CUPTI is missing: {_GPU_PACKAGES[framework]}. If privileges are: options nvidia "
+        f"if CUPTI is missing: pip install '{_GPU_PACKAGES[framework]}'. If privileges are: options nvidia "
         "NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, or docker run --cap-add SYS_ADMIN. CUPTI serves one "
         "tool at a time: run without nsys or ncu, and pause DCGM (dcgmi profile --pause)"
     )
@@ -236,10 +231,8 @@ def try_profile(
 
 def _answer(out: str, lines: Sequence[str], code: int, folder: Path) -> Trial:
     # Without the time and the source of a line.
-    reasons = dict.fromkeys(
-        line.partition("] ")[2] or line for line in lines if _REASONS.search(line)
-    )
-    reason = "; ".join(list(reasons)[:3])
+    found = (line.partition("] ")[2] or line for line in lines if _REASONS.search(line))
+    reason = "; ".join([*dict.fromkeys(found)][:3])
     if code:
         ending = f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
         reason = reason or (lines[-1] if lines and code > 0 else ending)
@@ -258,12 +251,9 @@ def _recorded(folder: Path) -> tuple[bool, int]:
 
     for path in folder.rglob("*.xplane.pb"):
         try:
-            planes = [
-                plane
-                for plane in read_file(path).planes
-                if any(line.columns.time.size for line in plane.lines)
-            ]
+            every = read_file(path).planes
         except TraceFormatError:
             continue
+        planes = [each for each in every if any(line.columns.time.size for line in each.lines)]
         return bool(planes), sum(plane.kind is PlaneKind.GPU for plane in planes)
     return False, 0

@@ -8,19 +8,24 @@ the script last got results after that: what it computes, logs or saves in betwe
 
 An execution passes either the C++ dispatch of what `jax.jit` and `jax.pmap` return, which runs the post hook of JAX's own state, if
 there is one, after each call; or `pxla.ExecuteReplicated.__call__`: the first call, and all that the C++ dispatch does not run.
-`pxla.lower_sharding_computation` is called once per compilation, and knows the function and its arguments.
+`pxla.lower_sharding_computation` is called once per compilation, and knows the name of the function and its arrays; `pjit._infer_params`,
+which every call passes that the C++ dispatch does not run, knows the function itself and its static arguments. Of these the
+values are compared, and the types noted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from threading import RLock, local
-from typing import Any, Final, TypeAlias
+from time import time_ns
+from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import ref
 
 from traceview.capture.process.around import Before, Patches, around
@@ -28,21 +33,93 @@ from traceview.capture.process.imports import ImportWatch
 from traceview.capture.record.capture import Framework, Watched
 from traceview.capture.record.profiler import JaxProfiler
 from traceview.capture.record.settings import Settings
-from traceview.capture.sidecar.file import Sidecar, WindowListener
+from traceview.capture.sidecar.file import Sidecar, WindowListener, answers
 from traceview.capture.steps.hooks import Place
 from traceview.capture.steps.observer import Recognizer, micro_batches
 from traceview.capture.window.step_window import StepWindow
 
 _LIBRARIES: Final = "jax._src.lib"
+_KERAS: Final = "keras.src.backend.jax.trainer"
 _KERAS_STEP: Final = "train_step"
 PMAP: Final = ("call_wrapped", "_fun")
 """What `jax.pmap` names all that it compiles: in 0.8, and since then."""
 PARALLEL: Final = "parallel computation"
 _After: TypeAlias = Callable[[Any, BaseException | None], None]
+_MOST_CHANGES: Final = 4
+"""Of one compilation: where all weights have changed, some of them show it."""
+_PLAIN: Final = (bool, bytes, complex, float, frozenset, int, str, tuple, type(None))
+
+
+class Compilation(NamedTuple):
+    """What a function, which is defined at `source`, was compiled for.
+
+    `arguments`: by name the abstract value and the sharding of an array, the type and the value of one that is static.
+    """
+
+    source: str
+    function: ref[Any]
+    arguments: Mapping[str, tuple[Any, Any]]
+
+    @classmethod
+    def begun(cls, *given: Any) -> Compilation | None:
+        """With the static arguments alone, of what `_infer_params` is given (JAX 0.4.30 to 0.10); None for anything else."""
+        with suppress(Exception):
+            info, args, kwargs = given[-3:]
+            static, named = info.static_argnames, {}
+            if static:
+                named = info.fun_signature.bind_partial(*args, **kwargs).arguments
+            # 1 and 1.0 are equal, and not the same to JAX.
+            kept = {name: (type(named[name]), named[name]) for name in static if name in named}
+            return cls(info.fun_sourceinfo, ref(getattr(info, "fun", given[0])), kept)
+        return None
+
+    def of(self, jaxpr: Any, shardings: Any) -> Compilation:
+        """The whole, for the arrays of a closed `jaxpr`, each with its sharding."""
+        avals, known = jaxpr.in_avals, getattr(jaxpr.jaxpr.debug_info, "arg_names", None)
+        names = known if known and len(known) == len(avals) else [None] * len(avals)
+        each = shardings if isinstance(shardings, tuple | list) else [None] * len(avals)
+        shown = (name or f"array {number}" for number, name in enumerate(names, 1))
+        arrays = dict(zip(shown, zip(avals, each, strict=False), strict=False))
+        return self._replace(arguments={**arrays, **self.arguments})
+
+    def described(self) -> list[dict[str, Any]]:
+        """The arguments as they are in the sidecar."""
+        return [{"name": n, **_described(*a)} for n, a in islice(self.arguments.items(), 200)]
+
+    def since(self, before: Compilation) -> dict[str, Any]:
+        """What differs from an earlier one, as it is in the sidecar."""
+        olds, news = before.arguments, self.arguments
+        pairs = {name: (olds.get(name), news.get(name)) for name in {**olds, **news}}
+        changes = [
+            {"name": name, "old": old and _described(*old), "new": new and _described(*new)}
+            for name, (old, new) in pairs.items()
+            if old != new
+        ][:_MOST_CHANGES]
+        return {"is_new_function": before.function() is None, "changes": changes}
+
+
+def _described(kind: Any, sharding: Any) -> dict[str, Any]:
+    if isinstance(kind, type):
+        return {"static": kind.__name__ if kind in _PLAIN else "object"}
+    # `~` is how JAX shows the type of a Python number, which adapts to that of an array.
+    weak, shape = "~" * bool(getattr(kind, "weak_type", False)), getattr(kind, "shape", ())
+    known: dict[str, Any] = {"type": f"{weak}{getattr(kind, 'dtype', '')}[{_sizes(shape)}]"}
+    # An array that nobody has put on chosen devices has none.
+    with suppress(AttributeError, ValueError):
+        known |= {"devices": len(sharding.device_set), "shard": _sizes(sharding.shard_shape(shape))}
+        known["sharding"] = type(sharding).__name__
+        known["mesh"] = {str(axis): int(size) for axis, size in sharding.mesh.shape.items()}
+    return known
+
+
+def _sizes(shape: Any) -> str:
+    return ",".join(map(str, shape))
 
 
 class _Thread(local):
     depth = 0
+    calls = 0
+    call: Compilation | None = None
 
 
 class JaxHooks(WindowListener):
@@ -54,9 +131,7 @@ class JaxHooks(WindowListener):
         self._thread = _Thread()
         self._patches = Patches()
         self._fetches = Patches()
-        self._imports = ImportWatch(
-            ("keras.src.backend.jax.trainer",), self._safely(self._hook_keras)
-        )
+        self._imports = ImportWatch((_KERAS,), self._safely(self._hook_keras))
         self._is_over = False
 
     def install(self) -> None:
@@ -65,11 +140,8 @@ class JaxHooks(WindowListener):
         pxla = import_module("jax._src.interpreters.pxla")
         annotation = import_module("jax._src.profiler").StepTraceAnnotation
         put(pxla.ExecuteReplicated, "__call__", self._executes, self._executed)
-        put(
-            pxla,
-            "lower_sharding_computation",
-            lambda jaxpr, _, name, shardings, *__, **___: steps.compiles(name, jaxpr, shardings),
-        )
+        put(pxla, "lower_sharding_computation", self._compiles)
+        put(import_module("jax._src.pjit"), "_infer_params", self._traces, self._traced)
         put(annotation, "__init__", lambda own, name, **_: setattr(own, "traceview_name", name))
         put(annotation, "__enter__", lambda own: steps.mark_begins(own.traceview_name))
         put(annotation, "__exit__", lambda own, _, e, __: steps.mark_ends(own.traceview_name, e))
@@ -172,6 +244,23 @@ class JaxHooks(WindowListener):
 
         return hook
 
+    def _traces(self, *given: Any) -> bool:
+        # Functions that are called while this one is traced are part of it.
+        if not self._thread.calls:
+            self._thread.call = Compilation.begun(*given)
+        self._thread.calls += 1
+        return True
+
+    def _traced(self, _: bool, _error: BaseException | None) -> None:
+        self._thread.calls -= 1
+
+    def _compiles(self, jaxpr: Any, _: Any, name: str, places: Any, *__: Any, **___: Any) -> None:
+        call = None
+        if not self._thread.calls:
+            # Compiled after it is the gradient of a call outside of any function, and while it is traced, what makes constants.
+            call, self._thread.call = self._thread.call, None
+        self._steps.compiles(program_name(name), jaxpr, places, call)
+
     def _executes(self, program: Any, *_args: Any) -> Any:
         # A callback to Python that it makes may run functions of its own.
         self._thread.depth += 1
@@ -187,10 +276,8 @@ class JaxHooks(WindowListener):
             self._steps.fetched()
 
     def _hook_keras(self, module: Any) -> None:
-        trainer, made = module.JAXTrainer, self._made_train_function
-        self._put(
-            self._patches, trainer, "make_train_function", lambda model, *_, **__: model, made
-        )
+        makes, made = (lambda model, *_, **__: model), self._made_train_function
+        self._put(self._patches, module.JAXTrainer, "make_train_function", makes, made)
 
     def _made_train_function(self, model: Any, error: BaseException | None) -> None:
         train = model.train_function
@@ -236,12 +323,9 @@ def program_name(name: str) -> str:
 
 def is_pmapped(function: Any) -> bool:
     """Whether a compiled function is one that `jax.pmap` returned."""
-    if type(function).__name__ == "PmapFunction":
-        return True
-    return getattr(function, "__name__", None) in PMAP and function.__module__ in (
-        "jax._src.pmap",
-        "jax._src.linear_util",
-    )
+    is_named = getattr(function, "__name__", None) in PMAP
+    is_of_jax = is_named and function.__module__ in ("jax._src.pmap", "jax._src.linear_util")
+    return type(function).__name__ == "PmapFunction" or is_of_jax
 
 
 def _pmapped(function: Any) -> str | None:
@@ -263,7 +347,10 @@ _OWN: Final = ("/jax/_src/", "/jax/experimental/", "/jax/numpy/", "/jaxlib/")
 
 @dataclass(eq=False)
 class CompiledFunction:
-    """A function that JAX compiled. `work`: about how many operations a call makes. `arguments`: their meshes, of the last compilation."""
+    """A function that JAX compiled. `work`: about how many operations a call makes.
+
+    `latest`: what each was compiled for, by where it is defined. `compilations`: those again in the window.
+    """
 
     name: str
     calls: int = 0
@@ -275,7 +362,13 @@ class CompiledFunction:
     is_step: bool = False
     is_mark: bool = False
     was_compiled: bool = False
-    arguments: list[dict[str, Any]] = field(default_factory=list)
+    latest: dict[str, Compilation] = field(default_factory=dict)
+    compilations: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> list[dict[str, Any]]:
+        """Those that it was last compiled for."""
+        return [*self.latest.values()][-1].described() if self.latest else []
 
     @property
     def kind(self) -> str:
@@ -289,27 +382,28 @@ class CompiledFunction:
             return "marked steps"
         return "computes gradients" if self.computes_gradients else "computes no gradients"
 
-    def compiled(self, jaxpr: Any, shardings: Any) -> None:
+    def compiled(
+        self, jaxpr: Any, shardings: Any, call: Compilation | None, *, is_recorded: bool
+    ) -> None:
         """Learn from what is compiled now."""
         self.was_compiled = True
         # Whether a computation is an operation of JAX alone; one whose place is not known is none.
         place = str(getattr(jaxpr.jaxpr.debug_info, "func_src_info", None)).rpartition(" at ")[2]
-        is_of_jax = any(folder in place for folder in _OWN)
-        self.is_of_jax = is_of_jax and not self.calls
-        if not is_of_jax:
-            self.learn(jaxpr, shardings)
-
-    def learn(self, jaxpr: Any, shardings: Any) -> None:
-        """What it computes, and of what."""
+        if self.name not in PMAP and any(folder in place for folder in _OWN):
+            self.is_of_jax = not self.calls
+            return
+        self.is_of_jax = False
         self.work, self.computes_gradients = measured(jaxpr.jaxpr)
         given, made = (sum(map(_numbers, avals)) for avals in (jaxpr.in_avals, jaxpr.out_avals))
         # What takes gradients, and returns the weights.
         self.is_update = not self.computes_gradients and 0 < given <= 2 * made
-        each = shardings if isinstance(shardings, tuple | list) else ()
-        meshes = (getattr(sharding, "mesh", None) for sharding in each[:200])
-        shapes = (getattr(mesh, "shape", None) or {} for mesh in meshes)
-        axes = ({str(axis): int(size) for axis, size in shape.items()} for shape in shapes)
-        self.arguments = [{"mesh": mesh or None} for mesh in axes]
+        if call is not None:
+            before = self.latest.pop(call.source, None)
+            now = self.latest[call.source] = call.of(jaxpr, shardings)
+            # Two functions that one line has made, and that both live, are two.
+            if before is not None and is_recorded and before.function() in (None, now.function()):
+                again = {"t_ns": time_ns(), **now.since(before)}
+                self.compilations = [*self.compilations, again][:_MOST_COMPILATIONS]
 
 
 def has_backward(program: Any) -> bool:
@@ -331,10 +425,10 @@ def measured(jaxpr: Any) -> tuple[int, bool]:
             waiting += [(part, times * rounds) for part in parts]
             work += 0 if parts else times * _operations(equation)
             # A script may name a scope like that.
-            has_backward |= any(
-                part.name == _BACKWARD and type(part).__name__ == "Transform"
-                for part in equation.source_info.name_stack.stack
-            )
+            around = {
+                (type(part).__name__, part.name) for part in equation.source_info.name_stack.stack
+            }
+            has_backward |= ("Transform", _BACKWARD) in around
     return work, has_backward
 
 
@@ -363,12 +457,13 @@ def _jaxprs(value: Any) -> Iterator[Any]:
 
 
 _NO_TRAINING: Final = ("test", "eval", "valid", "predict", "infer")
+_MOST_COMPILATIONS: Final = 16
 _FEWEST_CALLS: Final = 3
 """Before a function without gradients is taken for the step: one that prepares the training is called once."""
 
 
 class JaxSteps(Recognizer, WindowListener):
-    """The functions and annotations whose calls are steps. Adds the functions with the meshes of their arguments to the sidecar."""
+    """The functions and annotations whose calls are steps. Adds devices, and what functions were compiled for, to the sidecar."""
 
     nothing_called = "no function of jax.jit or jax.pmap was called"
     how_to_mark = "mark the steps with jax.profiler.StepTraceAnnotation('train', step_num=number)"
@@ -398,17 +493,22 @@ class JaxSteps(Recognizer, WindowListener):
     def closed(self, sidecar: Sidecar, trace: Path) -> None:
         """Note the functions, which may have been compiled in the window."""
         called = (each for each in self.callees if each.calls and not each.is_mark)
-        fields = ("name", "is_step", "arguments")
+        fields = ("name", "is_step", "arguments", "compilations")
         functions = [{field: getattr(each, field) for field in fields} for each in called]
-        sidecar.add("jax", {"functions": functions})
+        jax = import_module("jax")
+        asked = {name: getattr(jax, name) for name in ("device_count", "process_count")}
+        asked["device_kind"] = lambda: str(jax.devices()[0].device_kind)
+        sidecar.add("jax", {"functions": functions, **answers(asked)})
+        for function in list(self.functions.values()):
+            function.latest.clear()  # static arguments may be large
 
-    def compiles(self, name: str, jaxpr: Any, shardings: Any) -> None:
+    def compiles(self, name: str, jaxpr: Any, shardings: Any, call: Compilation | None) -> None:
         """A function is compiled; the call that it is compiled for returns later."""
         if name in PMAP:
             self._pmapped = CompiledFunction(name)
-            self._pmapped.learn(jaxpr, shardings)
-        else:
-            self._function(name).compiled(jaxpr, shardings)
+        function = self._pmapped if name in PMAP else self._function(name)
+        is_recorded = self.window.state == "recording"
+        function.compiled(jaxpr, shardings, call, is_recorded=is_recorded)
 
     def returned(self, name: str, function: Any) -> None:
         """A call has returned."""

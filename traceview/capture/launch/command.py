@@ -135,10 +135,9 @@ def _environment(
         if not word.startswith("-"):
             break
         if Path(command[0]).name.startswith("python") and set(word[1:]) & set("SIE"):
-            raise UsageError(
-                f"{command[0]} {word} reads no environment or no installed packages, so it captures nothing",
-                hint="omit -S, -I and -E for the capture",
-            )
+            reads = "reads no environment or no installed packages, so it captures nothing"
+            hint = "omit -S, -I and -E for the capture"
+            raise UsageError(f"{command[0]} {word} {reads}", hint=hint)
     destination = Destination(settings.out)
     destination.prepare()
     destination.clean()

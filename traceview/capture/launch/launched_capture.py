@@ -152,11 +152,9 @@ class LaunchedCapture(WindowListener):
         self._capture.hooks.remove()
         self._endings.remove()
         # A copy of a profile that runs is of no use, and cannot be stopped.
-        if not self._capture.is_profiling:
-            own = LaunchedCapture(
-                self._settings, self._framework, self._wait_no_more, is_child=True
-            )
-            _captures[_captures.index(self)] = own
+        if not self._capture.profiler.is_running:
+            given = self._settings, self._framework, self._wait_no_more
+            own = _captures[_captures.index(self)] = LaunchedCapture(*given, is_child=True)
             own.begin()
 
     def _finish(self) -> None:

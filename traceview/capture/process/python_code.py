@@ -50,9 +50,8 @@ class CodePlaces:
         users = [folder] if user_folders is None else user_folders
         paths = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
         # `pip install --target`, and what builds images and bundles, installs elsewhere.
-        installed = (
-            Path(path).absolute() for path in sys.path if any(Path(path).glob("*.dist-info"))
-        )
+        folders = (Path(path).absolute() for path in sys.path)
+        installed = (path for path in folders if any(path.glob("*.dist-info")))
         kinds: dict[Path, Kind] = dict.fromkeys(installed, "package")
         kinds |= dict.fromkeys(map(Path, filter(None, paths)), "standard")
         kinds |= {each: "user" for each in users if each.name not in _LIBRARY_FOLDERS}
@@ -112,8 +111,6 @@ def _converted(file: str) -> tuple[CodeType, dict[int, int]]:
     for written, factories in list(conversion._TRANSPILER._cache._cache.items()):
         for factory in list(factories.values()):
             if factory.module.__file__ == file:
-                known = {
-                    made.lineno: from_.loc.lineno for made, from_ in factory.source_map.items()
-                }
-                return written, dict(sorted(known.items())) or {0: written.co_firstlineno}
+                pairs = ((made.lineno, by.loc.lineno) for made, by in factory.source_map.items())
+                return written, dict(sorted(pairs)) or {0: written.co_firstlineno}
     raise LookupError(file)

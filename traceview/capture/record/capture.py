@@ -83,8 +83,8 @@ class Capture:
             # By name: its room knows this one.
             used = import_module("traceview.capture.jax.steps").JAX
         self._modules = used.modules
-        self._profiler = used.profiler(self._note_script)
-        self.marker = self._profiler.marker
+        self.profiler = used.profiler(self._note_script)
+        self.marker = self.profiler.marker
         self.window = StepWindow(settings.steps, self)
         self.observer, self.hooks, of_framework = used.watch(self.window, settings, places)
         self.clock = no_step_watch(self.window, self.observer, say)
@@ -122,11 +122,6 @@ class Capture:
                 shutil.rmtree(folder, ignore_errors=True)
         self._is_prepared = True
 
-    @property
-    def is_profiling(self) -> bool:
-        """Whether a profile of this capture runs."""
-        return self._profiler.is_running
-
     def start_clocks(self) -> None:
         """Count the time without a step from now."""
         self.clock.start()
@@ -140,7 +135,7 @@ class Capture:
         self.remove()
         self.observer.finish()
         self.window.finish(is_synchronised=end == "ended")
-        if self.is_profiling:
+        if self.profiler.is_running:
             # An interruption came while the window was closed.
             with suppress(CaptureError):
                 self.close()
@@ -182,10 +177,10 @@ class Capture:
         if "tensorflow" in self._modules and may_crash(os.environ):
             self._say(f"note: {STOP_RISK}")
         self._notify("opening", self.sidecar)
-        self._profiler.warm_up()
+        self.profiler.warm_up()
         self.synchronise()
         starting = _clock()
-        self._profiler.start(self._destination.private / "profile")
+        self.profiler.start(self._destination.private / "profile")
         self.sidecar.state = "recording"
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
         self.sidecar.add("clock", {"starting": starting, "started": _clock()})
@@ -198,7 +193,7 @@ class Capture:
     def synchronise(self) -> None:
         """Wait for the devices, before the profile starts and before it stops."""
         try:
-            self._profiler.synchronise()
+            self.profiler.synchronise()
         except Exception as error:
             reason = f"the devices were not synchronised: {reason_of(error)}"
             self.sidecar.note("profiler", reason)
@@ -208,7 +203,7 @@ class Capture:
         with interrupts_held():
             self.sidecar.add("clock", {"stopped": _clock()})
             try:
-                self._profiler.stop()
+                self.profiler.stop()
                 self._keep()
             finally:
                 if self.kept is None:

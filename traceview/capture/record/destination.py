@@ -57,17 +57,14 @@ class Destination:
             raise self.error(error) from error
         if free < FREE_BYTES:
             self.clean()
-            raise CaptureError(
-                f"--out {self.out}: only {free >> 20} MiB are free; a trace may need {FREE_BYTES >> 20} MiB",
-                hint="free some space, or choose an --out on another disk",
-            )
+            needed = f"a trace may need {FREE_BYTES >> 20} MiB"
+            problem = f"--out {self.out}: only {free >> 20} MiB are free; {needed}"
+            raise CaptureError(problem, hint="free some space, or choose an --out on another disk")
 
     def _make_private(self, attempts: int = 3) -> None:
         if not self.out.parent.is_dir():
-            raise CaptureError(
-                f"--out {self.out}: the directory {self.out.parent} does not exist",
-                hint="create it, or choose another --out",
-            )
+            problem = f"--out {self.out}: the directory {self.out.parent} does not exist"
+            raise CaptureError(problem, hint="create it, or choose another --out")
         # Another worker may make it at the same time.
         with suppress(FileExistsError):
             self.out.mkdir()
@@ -93,9 +90,7 @@ class Destination:
         """The one trace that TensorFlow wrote below a private folder."""
         traces = [path for path in directory.rglob(f"*{TRACE_SUFFIX}") if path.stat().st_size]
         if len(traces) != 1:
-            raise CaptureError(
-                f"{len(traces)} traces instead of one were written below {directory}"
-            )
+            raise CaptureError(f"{len(traces)} traces were written below {directory}, not one")
         return traces[0]
 
     def new_run(self) -> Path:
@@ -326,20 +321,17 @@ class RunChoice:
         if not place.partners:
             rank = rank_of(os.environ)
             if place.task == Task(ROLE, 0) and rank is not None:
-                self._say(
-                    f"note: each of the {rank[1]} ranks gets its own run; if they train together, --run NAME gives them "
-                    "one run"
-                )
+                each = f"note: each of the {rank[1]} ranks gets its own run"
+                self._say(f"{each}; if they train together, --run NAME gives them one run")
             return
         rendezvous = Rendezvous(self._destination.out, place, steps)
         try:
             self._meeting = rendezvous.join(self._destination.new_run)
             self.run = self._meeting.run
         except OSError as error:
-            self._say(
-                f"note: {error.filename or rendezvous.folder}: {error.strerror or error}; this capture gets its "
-                "own run. To give all workers one run, pass --run NAME"
-            )
+            problem = f"{error.filename or rendezvous.folder}: {error.strerror or error}"
+            hint = "To give all workers one run, pass --run NAME"
+            self._say(f"note: {problem}; this capture gets its own run. {hint}")
 
     def folder(self) -> Path:
         """Make the folder of the run, and return it; raises `OSError`."""
@@ -373,10 +365,8 @@ class RunChoice:
         """Name the workers that are missing in a shared run."""
         with suppress(OSError):
             if self._meeting is not None and (absent := self._meeting.absent()):
-                self._say(
-                    f"note: {', '.join(map(str, absent))} did not join this run: not captured, or captured with another "
-                    "--out or other --steps"
-                )
+                reason = "not captured, or captured with another --out or other --steps"
+                self._say(f"note: {', '.join(map(str, absent))} did not join this run: {reason}")
 
     def abandon(self) -> None:
         """Nothing was kept: remove the run if it is empty."""

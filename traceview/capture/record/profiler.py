@@ -82,7 +82,7 @@ class Profiler:
             reason = f"the profiler did not start: {error}"
             if type(error).__name__ == "AlreadyExistsError":
                 reason = (
-                    "another profile is running in this process (a remote request, or another tool)"
+                    "another profile is running in this process: a remote request, or another tool"
                 )
             raise CaptureError(reason) from error
         self._replace(module, _StandIn(native, lambda: _UnrecordedProfile(module, self._say)))
@@ -106,10 +106,8 @@ class Profiler:
 
     def synchronise(self) -> None:
         """Wait for this process's devices, each by the op of `tf.test.experimental.sync_devices`, which fails on those of other tasks."""
-        tensorflow, context = (
-            sys.modules["tensorflow"],
-            import_module("tensorflow.python.eager.context"),
-        )
+        tensorflow = sys.modules["tensorflow"]
+        context = import_module("tensorflow.python.eager.context")
         if not context.executing_eagerly():
             raise RuntimeError("not in eager mode")
         # Without a requested device, an op runs on one of this task.

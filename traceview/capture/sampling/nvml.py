@@ -132,7 +132,10 @@ class _Gpu:
             return
         self._columns["t_ns"].append(time_ns())
         for field, question in self._questions.items():
-            self._columns[field].append(self._facts.find(field, question))
+            values = self._columns[field]
+            # What it does not answer at first it never answers.
+            is_asked = not values or values[0] is not None
+            values.append(self._facts.find(field, question) if is_asked else None)
 
     def described(self, started_ns: int, stopped_ns: int) -> dict[str, Any]:
         """The fields of the GPU, with the samples of a time span. A field without any answer is named in `missing` instead."""
@@ -152,11 +155,9 @@ class _Gpu:
     def _other_processes(self, started_ns: int, stopped_ns: int) -> list[dict[str, Any]]:
         """The other processes, and how much each used the GPU between two Unix times, if known; raises `NoAnswerError` where they are not."""
         nvml, handle = self._nvml, self.handle
-        running = (
-            *nvml.nvmlDeviceGetComputeRunningProcesses(handle),
-            *_optional(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)),
-        )
-        listed = {int(each.pid): getattr(each, "usedGpuMemory", None) for each in running}
+        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        drawing = _optional(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle))
+        listed = {int(e.pid): getattr(e, "usedGpuMemory", None) for e in (*running, *drawing)}
         if os.getpid() not in listed:
             raise NoAnswerError(
                 "NVML does not list this process, as in some containers, so its list is incomplete"

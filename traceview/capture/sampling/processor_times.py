@@ -14,7 +14,7 @@ from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
-from struct import iter_unpack
+from struct import iter_unpack, pack
 from types import ModuleType
 from typing import Final
 
@@ -58,11 +58,8 @@ class ProcessorTimesListener(WindowListener):
         if rows:
             noted = sorted(iter_unpack("=qqqqq", rows), key=lambda row: (row[1], row[0]))
             # As differences, which compress better.
-            packed = b"".join(
-                (value - before).to_bytes(8, "little", signed=True)
-                for column in zip(*noted, strict=True)
-                for before, value in pairwise((0, *column))
-            )
+            pairs = (pair for column in zip(*noted, strict=True) for pair in pairwise((0, *column)))
+            packed = b"".join(pack("<q", value - before) for before, value in pairs)
             sidecar.add("threads", {"rows": b64encode(zlib.compress(packed)).decode("ascii")})
 
     def finished(self) -> None:

@@ -97,13 +97,10 @@ class Stacks:
         @cache
         def number_of(place: tuple[int, int]) -> int:
             code, origin = self._known[place[0]]
-            frame = (
-                files.setdefault(origin.file, len(files)),
-                functions.setdefault(origin.function, len(functions)),
-                origin.line_of(_line_of(code, place[1])),
-                int(origin.kind == "user"),
-            )
-            return frames.setdefault(frame, len(frames))
+            file = files.setdefault(origin.file, len(files))
+            function = functions.setdefault(origin.function, len(functions))
+            line, is_user = origin.line_of(_line_of(code, place[1])), int(origin.kind == "user")
+            return frames.setdefault((file, function, line, is_user), len(frames))
 
         # In the order of their numbers.
         keys = list(self.keys)

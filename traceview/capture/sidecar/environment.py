@@ -334,10 +334,8 @@ def place_of(environment: Mapping[str, str]) -> Place | None:
         own = Task(str(task["type"]), int(task["index"]))
         # A cluster that leaves tasks out is an object, with the index as key.
         indices = {
-            str(role): [
-                *map(int, addresses if isinstance(addresses, dict) else range(len(addresses)))
-            ]
-            for role, addresses in sorted(cluster.items())
+            str(role): [*map(int, each if isinstance(each, dict) else range(len(each)))]
+            for role, each in sorted(cluster.items())
         }
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return None

@@ -141,7 +141,6 @@ class Hooks:
         """How many steps the call runs that begins now: `steps_per_execution`, or what is left of an epoch (keras 3.15, `EpochIterator`)."""
         surplus, self._surplus = self._surplus, 0
         try:
-            # Keras 2 keeps it in a variable, which its own tuner may change; to read it once takes 15 µs.
             whole = getattr(model, "_steps_per_execution", None)
             return max(int(model.steps_per_execution if whole is None else whole) - surplus, 1)
         except (AttributeError, TypeError, ValueError):
@@ -158,12 +157,16 @@ class Hooks:
         """Put something around the training of a model, which is not kept alive by that, and return it."""
         observer, model_ref = self._observer, ref(model)
         callee = observer.keras_model(model)
+        # Keras 2 keeps it in a variable, which takes 10 µs to read. What it has made for one step stays that, unless its tuner runs.
+        is_single = hasattr(model, "_steps_per_execution") and self._steps_of_call(model) == 1
+        is_single &= not getattr(model, "autotune_steps_per_execution", False)
 
         def before(iterator: Any, *args: Any, **kwargs: Any) -> Call | None:
             if not observer.is_idle:
                 return None
             # `train_on_batch` hands over one batch in a generator.
-            count = self._steps_of_call(model_ref()) if hasattr(iterator, "get_next") else 1
+            is_one = is_single or not hasattr(iterator, "get_next")
+            count = 1 if is_one else self._steps_of_call(model_ref())
             return observer.begin(callee, count, iterator, args, kwargs)
 
         def restore() -> None:

@@ -273,9 +273,7 @@ class Observer(Recognizer):
     """Follows the calls of all threads."""
 
     nothing_called = "no tf.function was called"
-    how_to_mark = (
-        "mark the steps yourself with traceview.capture_steps(...) and session.step(number)"
-    )
+    how_to_mark = "mark the steps with traceview.capture_steps(...) and session.step(number)"
 
     def __init__(self, window: StepWindow, names: Iterable[str]) -> None:
         super().__init__(window, names)
@@ -582,13 +580,11 @@ class Observer(Recognizer):
         for part in (callee for callee in self._callees if callee.is_part):
             times = round(part.calls / max(sum(step.step_count for step in steps), 1))
             calls = "a call" if times < 2 else f"about {times} calls"
-            end = (
-                f"one of {update}, which updates variables"
-                if update
-                else "an update by the optimizer"
-            )
+            end = "an update by the optimizer"
             if self._pair is not None and part is self._pair[0]:
                 end = f"one of {self._pair[1].name}, which train in turn"
+            elif update:
+                end = f"one of {update}, which updates variables"
             yield f"a step is {calls} of {part.name} and {end}; --step-function NAME counts the calls of one of them"
         for callee in steps:
             times, runs = round(self.eager_gradients / callee.step_count), callee.runs_per_call
@@ -600,6 +596,5 @@ class Observer(Recognizer):
             yield f"the steps are those of one thread; meanwhile other threads called {name} {count} times, which is not counted"
         others = (callee for callee in self._callees if not callee.is_step)
         newest = {each: [traces(one)[-1] for one in each.step_graphs()] for each in others}
-        yield from micro_batches(
-            steps, [e for e, made in newest.items() if any(map(updates_alone, made))]
-        )
+        updates = [each for each, made in newest.items() if any(map(updates_alone, made))]
+        yield from micro_batches(steps, updates)

@@ -1,6 +1,11 @@
-"""Describes how the training is distributed, which device the graph of each step function requests, and what it trains.
+"""Describes how the training is distributed, which device the graph of each step function requests, what it trains, and which line
+of the script made each op: the innermost frame of the user's code, where there is one.
 
 Groups `strategy`, `batch`, `training`, `placement` and `graphs`.
+
+What calls a function so that it is traced, as a line with `fit` does, made all of its ops alike and is the line of none. Left out,
+for stacks take time to read, are constants, and ops whose name says more: what is inside of another op, gradients, which belong to
+the op that they are the gradient of, and updates of variables.
 """
 
 from __future__ import annotations
@@ -12,8 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from traceview.capture.process.python_code import CodePlaces
 from traceview.capture.sidecar.file import Facts, Sidecar, WindowListener, answers
 from traceview.capture.steps.graphs import (
+    Call,
+    calls_of,
     count_ops,
     describe_flops,
     describe_values,
@@ -21,7 +29,6 @@ from traceview.capture.steps.graphs import (
     training_loop,
 )
 from traceview.capture.steps.observer import Observer, name_of_concrete
-from traceview.capture.steps.op_lines import describe_lines
 from traceview.capture.steps.step_inputs import Sizes, StepInputs
 
 
@@ -60,11 +67,8 @@ def describe_steps(
     uses: dict[int, _Use] = {}
     described = []
     models = [model for callee in steps.callees if (model := callee.model()) is not None]
-    frozen = {
-        id(getattr(variable, "_value", variable))
-        for model in models
-        for variable in model.non_trainable_variables
-    }
+    fixed = (variable for model in models for variable in model.non_trainable_variables)
+    frozen = {id(getattr(variable, "_value", variable)) for variable in fixed}
     for name in names:
         runs = max((each.runs_per_call for each in steps.callees if each.name == name), default=0)
         for made in map(traces, steps.functions_of(name)):
@@ -75,10 +79,8 @@ def describe_steps(
             facts = _describe_function(made, own.values())
             several = {"replica_runs": runs} if runs > 1 else {}
             described.append({"step": name, **facts, **several})
-    strategy_group, strategy = describe_strategy(
-        (getattr(use.owner, "_distribute_strategy", None) for use in uses.values()),
-        steps.inputs.strategies(),
-    )
+    of_variables = (getattr(use.owner, "_distribute_strategy", None) for use in uses.values())
+    strategy_group, strategy = describe_strategy(of_variables, steps.inputs.strategies())
     devices = {device for function in described for device in function.get("ops_per_device", ())}
     if strategy_group.get("found_by") == "memory" and len(devices) < 2:
         # The script has a strategy, but these functions do not use it: their batch is not divided.
@@ -199,19 +201,18 @@ def describe_strategy(
     of_variables: Iterable[Any], of_input: Iterable[Any]
 ) -> tuple[dict[str, Any], Any]:
     """The group `strategy`, and the strategy itself or None: that of the variables, else of the input, else one that the script made."""
-    facts = Facts()
     sources = {"variables": lambda: of_variables, "input": lambda: of_input, "memory": _in_memory}
+    reason = "no strategy of tf.distribute is in use"
     for found_by, candidates in sources.items():
         found = {id(each): each for each in candidates() if each is not None}
         strategies = [e for e in found.values() if not type(e).__name__.startswith(_DEFAULT)]
-        if len(strategies) > 1:
-            names = ", ".join(sorted(type(strategy).__name__ for strategy in strategies))
-            facts.missing["class"] = f"several strategies: {names}"
-            return facts.as_group(), None
-        if strategies:
+        if len(strategies) == 1:
             return {"found_by": found_by, **_described(strategies[0])}, strategies[0]
-    facts.missing["class"] = "no strategy of tf.distribute is in use"
-    return facts.as_group(), None
+        if strategies:
+            names = ", ".join(sorted(type(strategy).__name__ for strategy in strategies))
+            reason = f"several strategies: {names}"
+            break
+    return {"missing": {"class": reason}}, None
 
 
 def _described(strategy: Any) -> dict[str, Any]:
@@ -265,3 +266,146 @@ def describe_batch(inputs: StepInputs, strategy: Any) -> dict[str, Any]:
         found_by, total, each = found
         facts.values.update({"global": total, "found_by": found_by, "per_replica": each})
     return facts.as_group()
+
+
+# Lines of ops
+
+_USER, _LIBRARY, _TRACING, _TAPE, _REPLICAS = range(5)
+_PARTS: Final = {
+    "tensorflow/python/eager/polymorphic_function/": _TRACING,
+    "tensorflow/python/eager/backprop": _TAPE,
+    "tensorflow/python/ops/gradients_": _TAPE,
+    "tensorflow/python/distribute/mirrored_run": _REPLICAS,
+    "/__autograph_generated_file": _LIBRARY,
+}
+"""What frames are, by a part of the path of their file (TensorFlow 2.21)."""
+_WITHOUT_WORK: Final = frozenset(("Const", "NoOp", "Placeholder"))
+_NAMED: Final = re.compile(r"(?:^|/)(?:gradient_tape|update_\d+(?:_\d+)*)/")
+_SEVERAL: Final = ""
+_OF_ALL: Final = "\0"
+"""Instead of a line, where an op was made for all replicas at once: it has that of its scope."""
+
+
+def describe_lines(graphs: Iterable[Any]) -> dict[str, Any]:
+    """The fields of the sidecar: `lines`, each once, and `line_of`, the place of the line among them by name of op.
+
+    A name that ends with a slash is that of a scope whose ops all have the line. The place is None where several ops have the name;
+    with a slash and the calls that lead to it in front it is the name of one. Raises `NoAnswerError` where calls lead to too many ops.
+    """
+    found = _Found()
+    for call in calls_of(graphs, _is_own):
+        found.add(call)
+    lines = found.by_name_or_scope()
+    different = filter(None, dict.fromkeys(lines.values()))
+    place: dict[str | None, int] = {line: number for number, line in enumerate(different)}
+    line_of = {name: place.get(line) for name, line in lines.items()}
+    return {"lines": list(place), "line_of": line_of}
+
+
+def _is_own(op: Any) -> bool:
+    return op.type not in _WITHOUT_WORK and _NAMED.search(op.name) is None
+
+
+class _Found:
+    """The lines of ops, as far as calls were added."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, dict[str, str | None]] = {}
+        """By the name of an op in its function its lines, by its name with the calls that lead to it."""
+        self._of_graph: dict[int, list[str | None]] = {}
+        self._of_stack: dict[Any, str | None] = {}
+        self._latest: dict[str, tuple[Any, str | None]] = {}
+        self._code = CodePlaces()
+        self._parts: dict[str, int] = {}
+
+    def add(self, call: Call) -> None:
+        """Add the ops of a call."""
+        graph = id(call.graph)
+        if graph not in self._of_graph:
+            self._of_graph[graph] = self._lines_of(call.ops)
+        for op, line in zip(call.ops, self._of_graph[graph], strict=True):
+            if line != _OF_ALL:
+                lines = self._lines.setdefault(op.name, {})
+                path = "/".join(("", *call.path, op.name))
+                # Both branches of a condition have the same path.
+                lines[path] = line if lines.get(path, line) == line else _SEVERAL
+
+    def _lines_of(self, ops: Iterable[Any]) -> list[str | None]:
+        line_of: dict[str, str | None] = {}
+        for op in ops:
+            around = op.name.rpartition("/")[0]
+            if op.name not in line_of:
+                line_of[op.name] = line_of[around] if around in line_of else self._line(op)
+            if op.type == "ReadVariableOp":
+                # `MatMul/ReadVariableOp` comes before `MatMul`, which asked for it.
+                line_of.setdefault(around, line_of[op.name])
+        return [line_of[op.name] for op in ops]
+
+    def by_name_or_scope(self) -> dict[str, str | None]:
+        """The lines, of a scope where all its ops have one; `_SEVERAL` for a name that has several, None for none."""
+        each = {name: set(lines.values()) for name, lines in self._lines.items()}
+        of_name = {
+            name: lines.pop() if len(lines) == 1 else _SEVERAL for name, lines in each.items()
+        }
+        of_scope: dict[str, str | None] = {}
+        for name, line in of_name.items():
+            for scope in _scopes(name):
+                if of_scope.setdefault(scope, line) != line:
+                    of_scope[scope] = _SEVERAL
+        result: dict[str, str | None] = {}
+        for name, line in of_name.items():
+            if line == _SEVERAL:
+                result |= {**self._lines[name], name: _SEVERAL}
+            elif line is not None:
+                outermost = reversed([*_scopes(name)])
+                whole = (f"{scope}/" for scope in outermost if of_scope[scope] != _SEVERAL)
+                result[next(whole, name)] = line
+        return result
+
+    def _line(self, op: Any) -> str | None:
+        stack, latest = op.traceback, self._latest.get(op.type)
+        if stack is None:
+            # TensorFlow has read the graph from a file, or made it anew. Its stacks cannot be compared with None.
+            return None
+        # Replicas and layers of one kind have the same stack, which takes less time to compare than to hash.
+        if latest is None or latest[0] != stack:
+            line = self._of_stack.get(stack, _SEVERAL)
+            if line == _SEVERAL:
+                line = self._of_stack[stack] = self._line_of_stack(stack)
+            latest = self._latest[op.type] = stack, line
+        return latest[1]
+
+    def _line_of_stack(self, stack: Any) -> str | None:
+        found: Any = None
+        passed: set[int] = set()
+        # One by one: most of a long stack is not needed.
+        for frame in (stack[-place] for place in range(1, len(stack) + 1)):
+            part = self._part(frame.filename)
+            if found is not None:
+                if part in (_TRACING, _REPLICAS):
+                    break
+            elif part == _TAPE:
+                return None
+            elif part == _USER and _REPLICAS in passed:
+                return _OF_ALL
+            elif part == _USER:
+                found = frame
+                if _TRACING not in passed:
+                    break
+            passed.add(part)
+        else:
+            return None
+        return f"{self._code.shown(found.filename)}:{found.lineno} in {found.name}"
+
+    def _part(self, file: str) -> int:
+        if file not in self._parts:
+            path = file.replace("\\", "/")
+            of_tensorflow = (part for piece, part in _PARTS.items() if piece in path)
+            usual = _USER if self._code.is_user(file) else _LIBRARY
+            self._parts[file] = next(of_tensorflow, usual)
+        return self._parts[file]
+
+
+def _scopes(name: str) -> Iterator[str]:
+    while name := name.rpartition("/")[0]:
+        yield name

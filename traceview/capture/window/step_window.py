@@ -21,7 +21,7 @@ from traceview.base.errors import TraceviewError, UsageError
 from traceview.capture.process.own_threads import Ticker
 
 DEFAULT_STEPS: Final = "10:15"
-_RANGE: Final = re.compile(r"(\d{0,18})\s*:\s*(\d{1,18})", re.ASCII)
+_RANGE: Final = re.compile(r"(\d{0,18})(?:\s*:\s*(\d{1,18}))?", re.ASCII)
 _EXAMPLE: Final = "10:15 records steps 10 to 14"
 
 
@@ -36,8 +36,10 @@ class StepRange:
     def parse(cls, text: str) -> StepRange:
         """Read `10:15`; raises `UsageError` with the reason for anything else."""
         match = _RANGE.fullmatch(text.strip())
-        if match is None:
-            raise UsageError(f"--steps {text}: not a range A:B", hint=_EXAMPLE)
+        if match is None or match[2] is None:
+            step = int(match[1] or 0) if match else 0
+            hint = f"for step {step} alone: --steps {step}:{step + 1}" if step else _EXAMPLE
+            raise UsageError(f"--steps {text}: not a range A:B", hint=hint)
         first, last = int(match[1] or 0), int(match[2])
         return cls._checked(first, last, f"--steps {text}", f"--steps 1:{max(last, 2)}")
 
@@ -117,9 +119,8 @@ class StepTimes:
         """Those of calls without the profile, and of those in it but the first, in which it starts; without those that traced."""
         unprofiled, profiled = _followed([*before, *calls[:1]]), _followed(calls[1:])
         whole = [ns / call.count for call, ns in unprofiled]
-        each = (
-            [(ns - call.input_ns) / call.count for call, ns in s] for s in (unprofiled, profiled)
-        )
+        both = unprofiled, profiled
+        each = ([(ns - call.input_ns) / call.count for call, ns in calls] for calls in both)
         return cls(median(whole) if whole else None, *each)
 
     @property

@@ -281,12 +281,18 @@ class CompiledFunction(Record, frozen=True):
 
 
 class JaxSetup(Record, frozen=True):
-    """The functions of a script that JAX compiled.
+    """Devices of JAX, and the functions of a script that it compiled.
 
     Attributes:
+        device_kind: Model of the devices.
+        device_count: Devices of all processes.
+        process_count: Processes.
         functions: Functions of the script.
     """
 
+    device_kind: ModelName | None
+    device_count: RecordedCount | None
+    process_count: RecordedCount | None
     functions: tuple[CompiledFunction, ...]
 
 
@@ -302,7 +308,7 @@ class RecordedEnvironment(Record, frozen=True):
         training: Trainable variables.
         precision: Settings of numeric precision.
         xla: Settings of XLA.
-        jax: Functions that JAX compiled.
+        jax: Devices and functions of JAX.
         variables: Values of a fixed list of environment variables, where set.
         devices: Devices as TensorFlow sees them.
         cores: Processor cores.

@@ -199,6 +199,23 @@ def thread_times(record: ThreadsRecord, wrong: list[str], path: str) -> ThreadTi
     return ThreadTimes(t_ns, thread, ident, ran_ns, waited_ns) if count else None
 
 
+_SIZES: Final = r"^[\d,]{0,99}$"
+_ARRAY: Final = r"^~?(?:bool|u?int\d{1,2}|b?float\d[\dbefmnuz_]{0,14}|complex\d{2,3}|key<[a-z_]{1,12}>)\[[\d,]{0,99}\]$"
+"""Shapes of the types that JAX has; redaction leaves them."""
+STATIC_TYPES: Final = (
+    *(
+        "bool",
+        "bytes",
+        "complex",
+        "float",
+        "frozenset",
+        "int",
+        "NoneType",
+        "object",
+        "str",
+        "tuple",
+    ),
+)
 SUFFIX: Final = ".traceview.json"
 _TRACE_SUFFIX: Final = ".xplane.pb"
 
@@ -255,6 +272,47 @@ class GraphValues(Struct, frozen=True):
     flops: dict[str, RecordedCount]
 
 
+class CompiledFor(Struct, frozen=True):
+    """What an argument was when a function of JAX was compiled: `type`, as `float32[96,128]`, or `static`, its type in Python.
+
+    `~` before a type: that of a Python number. `devices`, `shard`: on how many, and the shape on each; None where it is on none by choice.
+    """
+
+    type: Annotated[str, Meta(pattern=_ARRAY)] | None
+    static: Annotated[str, one_of(*STATIC_TYPES)] | None
+    devices: RecordedCount | None
+    shard: Annotated[str, Meta(pattern=_SIZES)] | None
+
+
+class ArgumentChange(Struct, frozen=True):
+    """An argument that differs from the time before; None where there was none of this name."""
+
+    name: str | None
+    old: CompiledFor | None
+    new: CompiledFor | None
+
+
+class RecordedCompilation(Struct, frozen=True):
+    """A function of JAX was compiled again; `t_ns`: Unix. `is_new_function`: the script has made it anew."""
+
+    t_ns: Annotated[int, Meta(ge=0, le=LARGEST)] | None
+    is_new_function: bool | None
+    changes: tuple[ArgumentChange, ...]
+
+
+class RecompiledFunction(Struct, frozen=True):
+    """A function of the script, and when it was compiled again."""
+
+    name: FunctionName | None
+    compilations: tuple[RecordedCompilation, ...]
+
+
+class RecordedCompilations(Struct, frozen=True):
+    """The functions that JAX compiled."""
+
+    functions: tuple[RecompiledFunction, ...]
+
+
 class RecordedLoad(Struct, frozen=True):
     """What the `cores` of the machine did while the window was open: busy time of all processes, and of this one."""
 
@@ -283,6 +341,7 @@ class Sidecar(Struct, frozen=True):
     environment: RecordedEnvironment
     placement: RecordedPlacement
     graphs: GraphValues
+    jax: RecordedCompilations
     load: RecordedLoad
     outside_view: NvmlRecord
     python: PythonSamples | None
@@ -306,6 +365,7 @@ class _File(Struct, frozen=True):
     clock: RecordedClock
     placement: RecordedPlacement
     graphs: GraphValues
+    jax: RecordedCompilations
     load: RecordedLoad
     outside_view: NvmlRecord
     python: PythonRecord
@@ -352,6 +412,7 @@ def _sidecar(content: object) -> Sidecar:
         environment=environment,
         placement=file.placement,
         graphs=file.graphs,
+        jax=file.jax,
         load=file.load,
         outside_view=file.outside_view,
         python=python,
