@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
