@@ -93,6 +93,9 @@ def begin_imports(modules: Sequence[str]) -> None:
 
 def made_ahead(make: Callable[[K], V], keys: Sequence[K], threads: int) -> Generator[V, None, None]:
     """What `make` makes of each key, in their order; where there may be a thread, it makes the next while one is in use."""
+    if not threads:
+        yield from map(make, keys)
+        return
     waiting, made, ready = deque(keys), deque[tuple[list[V], BaseException | None]](), Semaphore(0)
 
     def make_all() -> None:
@@ -107,9 +110,8 @@ def made_ahead(make: Callable[[K], V], keys: Sequence[K], threads: int) -> Gener
     is_started = False
     # No further thread may be started, in a container for instance.
     with suppress(RuntimeError):
-        if threads:
-            thread.start()
-            is_started = True
+        thread.start()
+        is_started = True
     if not is_started:
         yield from map(make, keys)
         return

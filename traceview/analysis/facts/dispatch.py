@@ -144,8 +144,10 @@ def _recast_small(draft: Draft, is_small: BoolArray, state: State) -> None:
 
 def _recast_reads(draft: Draft) -> None:
     """What keeps back a copy that the host waits for, and nothing else, is that wait."""
-    _, waits = draft.states.caller_spans
     rows = draft.idle_in((State.DEPENDENCY,))
+    if not rows.any():
+        return
+    _, waits = draft.states.caller_spans
     event, trace = draft.columns.event[rows], draft.trace
     rows[rows] = (event != NONE) & (trace.device_columns.class_[event] == ActivityClass.D2H)
     start, duration = draft.columns.start_ps[rows], draft.columns.duration_ps[rows]
@@ -165,6 +167,8 @@ def _recast_after_waits(draft: Draft) -> None:
     _, handed_over = late_parts(draft.trace, draft.gaps, waits)
     waits = waits[handed_over > start[waits]]
     waits = waits[~is_in(start[waits], ends_of_conditions(draft.trace, draft.device))]
+    if not waits.size:
+        return
     before = union(since[waits], start[waits])
     line = python.lines.at(python.caller, before.start, before.end) if python else None
     is_clear = (

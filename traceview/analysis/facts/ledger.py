@@ -186,12 +186,13 @@ def ledger_of(context: Run) -> Ledger:
         between = {
             host: between_markers(trace, states, host) for host, states in idle.states.items()
         }
+        callbacks = {host: _callbacks(trace, host) for host in idle.states}
         for draft in drafts:
             _share_with_side_work(draft)
             _recast_between_markers(draft, between[draft.host])
             _recast_python(draft)
             recast_dispatch(draft)
-            _recast_callbacks(draft)
+            _recast_callbacks(draft, callbacks[draft.host])
             _recast_collections(draft)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)
@@ -299,16 +300,22 @@ def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:
     draft.recast_ends(length, State.PYTHON)
 
 
-def _recast_callbacks(draft: Draft) -> None:
+def _callbacks(trace: Trace, host: int) -> dict[int, IntervalSet]:
+    """When the programs of XLA of a host called Python, by the name of the instruction."""
+    events, calls = trace.host_columns, trace.named_on(host, _is_callback)
+    of_name = {
+        name: calls[events.name[calls] == name] for name in unique_ids(events.name[calls]).tolist()
+    }
+    return {
+        name: union(events.start_ps[rows], events.end_ps[rows]) for name, rows in of_name.items()
+    }
+
+
+def _recast_callbacks(draft: Draft, callbacks: Mapping[int, IntervalSet]) -> None:
     """While a program of XLA calls Python its device waits for that, whatever Python calls in turn."""
-    if draft.kind == "replica":
-        return
-    events = draft.trace.host_columns
-    calls = draft.trace.named_on(draft.host, _is_callback)
-    for name in unique_ids(events.name[calls]).tolist():
-        rows = calls[events.name[calls] == name]
-        spans = union(events.start_ps[rows], events.end_ps[rows])
-        draft.recast(spans, _CALLED, State.HOST_OPS, (By.OP, name))
+    if draft.kind != "replica":
+        for name, spans in callbacks.items():
+            draft.recast(spans, _CALLED, State.HOST_OPS, (By.OP, name))
 
 
 def _is_callback(name: bytes) -> bool:
