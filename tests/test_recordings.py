@@ -220,6 +220,13 @@ def test_assertions_in_the_step_are_reads_of_the_graph(recordings: Path) -> None
     assert "assertions" in report.leading.action
 
 
+def test_a_moment_is_no_evidence_of_a_long_gap(recordings: Path) -> None:
+    """Of 55 ms between two steps `TFE_DeleteTensorHandle` takes microseconds."""
+    leading = report_of(recordings, "gpu_loop_confusions_and_labels/slow-1").leading
+    assert leading is not None
+    assert "TFE_DeleteTensorHandle" not in [row.value for row in leading.evidence]
+
+
 def test_steps_that_read_every_fourth_loss_are_no_slow_steps(recordings: Path) -> None:
     """By the markers every fourth step took 13.4 instead of 8.25 ms; the host had run ahead in the others."""
     report = report_of(recordings, "gpu_loop_host_sums/healthy-1")

@@ -358,6 +358,8 @@ SHOWN_CAUSES: Final = np.array(
     dtype=np.uint16,
 )
 """The causes that a kind of name shows, a bit for each; any kind shows those that `_SHOWN_BY` does not list."""
+_LEAST_SHOWN_RATIO: Final = 0.1
+"""Of a span between steps: an event that covers less does not show what the host did."""
 NEARLY: Final = 0.8
 """An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 
@@ -418,6 +420,13 @@ class ManyEvidence:
         if missing.size:
             rest = start_ps[missing], end_ps[missing], wanted[missing]
             result[missing] = self._found([states.model_by_start], *rest)
+        columns = self._trace.host_columns
+        covered = np.minimum(columns.end_ps[result], end_ps) - np.maximum(
+            columns.start_ps[result], start_ps
+        )
+        # Whatever runs between steps shows that the host is there, and a moment of it shows nothing more.
+        is_short = (cause == Cause.BETWEEN) & (covered < _LEAST_SHOWN_RATIO * (end_ps - start_ps))
+        result[is_short] = NONE
         return result
 
     def stacks(self, rows: Int64Array) -> tuple[list[tuple[str, ...]], Int64Array]:
