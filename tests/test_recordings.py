@@ -46,6 +46,7 @@ SLOW = (
     *("gpu_jax_scan_progress/slow-2", "gpu_loop_sorted_ranks/slow-1"),
     *("gpu_fit_print_norms/slow-1", "gpu_loop_confusions_and_labels/slow-1"),
     *("gpu_loop_fixed_smoothing/slow-1", "gpu_mirrored_eager_run/slow-1"),
+    "gpu_jax_power_iteration/slow-1",
 )
 HEALTHY = {
     "gpu_jax_callback/healthy-2": "1 GPU, 9",
