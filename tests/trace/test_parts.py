@@ -130,8 +130,11 @@ def test_a_value_that_every_part_repeats_stays_one() -> None:
 
 
 def test_rows_of_a_repeated_value_are_repeated() -> None:
+    """Of many rows; a few are copied more quickly."""
     repeated, rows = np.broadcast_to(np.int32(5), 4), np.array((3, 1))
-    assert is_repeated(chosen(repeated, rows))
-    assert chosen(repeated, rows).tolist() == [5, 5]
+    for count, is_one in ((2000, True), (2, False)):
+        some = chosen(repeated, np.resize(rows, count))
+        assert is_repeated(some) is is_one
+        assert some.tolist() == [5] * count
     assert chosen(np.arange(4), rows).tolist() == [3, 1]
     assert chosen(np.broadcast_to(np.int32(5), 0), rows[:0]).size == 0

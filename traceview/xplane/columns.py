@@ -31,9 +31,15 @@ def is_repeated(column: npt.NDArray[Any]) -> bool:
     return column.strides == (0,)
 
 
+_MANY: Final = 1000
+"""Rows; fewer take less time to copy than it takes to say that they are alike."""
+
+
 def chosen(column: npt.NDArray[Any], rows: Int64Array) -> npt.NDArray[Any]:
-    """Some rows of a column; a repeated value stays one."""
-    return np.broadcast_to(column[:1], rows.shape) if is_repeated(column) else column.take(rows)
+    """Some rows of a column; a value that is repeated often stays one."""
+    if rows.size >= _MANY and is_repeated(column):
+        return np.broadcast_to(column[:1], rows.shape)
+    return column.take(rows)
 
 
 class ValueKind(Code):

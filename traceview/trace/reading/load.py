@@ -112,7 +112,7 @@ def _hosts_of(
     parts: list[Part] = []
     files: list[SourceFile] = []
     name_of: dict[tuple[int, str], str] = {}
-    first_error, whole_count = None, 0
+    first_error, whole_count, device_count = None, 0, 0
     for number, path in enumerate(run.paths):
         file, host = read.pop(number), host_of(path)
         part, failure = file.part, file.failure
@@ -132,9 +132,10 @@ def _hosts_of(
             name_of[file.bytes, part.sha256] = path.name
             parts.append(part)
             problems += part.problems
+            device_count += len(part.recording.device_list)
         elif failure:
             problems.append(Problem("damaged-file", "not readable", host, failure.text))
-        if sum(len(part.recording.device_list) for part in parts) > MOST_DEVICES:
+        if device_count > MOST_DEVICES:
             raise TraceFormatError(path, TOO_MANY_DEVICES)
     if first_error and not whole_count:
         raise first_error

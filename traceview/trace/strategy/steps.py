@@ -274,23 +274,27 @@ def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]
     periods = _distances(start)
     if growth / (len(known) - 1) > RUN_AHEAD_RATIO * median(periods):
         return True
-    behind = np.array(known, dtype=np.int64) - np.array(end, dtype=np.int64)
-    if float(np.median(behind)) > RUN_AHEAD_RATIO * float(periods.mean()):
+    behind = [first - last for first, last in zip(known, end, strict=True)]
+    if median(behind) > RUN_AHEAD_RATIO * _mean(periods):
         return True
     # What delays the first event of the first step makes its period alone longer.
-    lengths = periods[1:] if periods.size > 1 else periods
+    lengths = periods[1:] or periods
     spread, on_device = _spread(lengths), _spread(_distances(known))
-    return spread > RUN_AHEAD_RATIO * float(lengths.mean()) and 2 * on_device < spread
+    return spread > RUN_AHEAD_RATIO * _mean(lengths) and 2 * on_device < spread
 
 
-def _distances(times: list[int]) -> Int64Array:
-    every = np.array(times, dtype=np.int64)
-    return every[1:] - every[:-1]
+def _distances(times: list[int]) -> list[int]:
+    return [after - before for before, after in pairwise(times)]
 
 
-def _spread(lengths: Int64Array) -> float:
+def _spread(lengths: list[int]) -> float:
     """How far they are from their median, on average."""
-    return float(np.abs(lengths - np.median(lengths)).mean())
+    middle = median(lengths)
+    return _mean([abs(length - middle) for length in lengths])
+
+
+def _mean(lengths: Sequence[float]) -> float:
+    return sum(lengths) / len(lengths)
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
