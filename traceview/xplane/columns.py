@@ -35,6 +35,13 @@ _MANY: Final = 1000
 """Rows; fewer take less time to copy than it takes to say that they are alike."""
 
 
+def repeated(value: _Scalar, count: int) -> npt.NDArray[_Scalar]:
+    """A column of one value; of many rows it takes no memory, and may not be written."""
+    if count >= _MANY:
+        return np.broadcast_to(value, count)
+    return np.full(count, value)
+
+
 def chosen(column: npt.NDArray[Any], rows: Int64Array) -> npt.NDArray[Any]:
     """Some rows of a column; a value that is repeated often stays one."""
     if rows.size >= _MANY and is_repeated(column):

@@ -17,7 +17,7 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.device.op_names import KEPT_NAMES
 from traceview.trace.model import NONE, UNKNOWN_BYTES, DeviceColumns, Names
-from traceview.xplane.columns import chosen
+from traceview.xplane.columns import chosen, repeated
 from traceview.xplane.planes import (
     XLA_OPS_LINE,
     ActivityClass,
@@ -47,9 +47,9 @@ def activity_of(
     `class_`: `NameKind`, with `LINKED_COPY` where only the host call shows the direction. `first_line`: of the plane.
     """
     count = table.count
-    nothing = np.broadcast_to(np.False_, count)
+    nothing = repeated(np.False_, count)
     every = DeviceColumns(
-        device=np.broadcast_to(np.int16(device), count),
+        device=repeated(np.int16(device), count),
         line=table.line + np.int32(first_line),
         start_ps=table.start_ps,
         duration_ps=table.duration_ps,
@@ -60,7 +60,7 @@ def activity_of(
         class_=np.empty(count, dtype=np.uint8),
         correlation_id=table.ints("correlation_id").dense(count, 0),
         has_correlation=table.has("correlation_id"),
-        launch=np.broadcast_to(np.int64(NONE), count),
+        launch=repeated(np.int64(NONE), count),
         bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
         host_memory=np.full(count, HostMemory.UNKNOWN, dtype=np.uint8),
         group=table.ints("group_id").dense(count, NONE),
@@ -179,7 +179,7 @@ def _named(table: PlaneTable, names: Names, key: str) -> Int32Array:
 def _instructions(table: PlaneTable, names: Names, numbers: InstructionNumbers) -> Int32Array:
     """The XLA instruction of each event."""
     if table.lacks("hlo_op") and table.lacks("hlo_module"):
-        return np.broadcast_to(np.int32(NONE), table.count)
+        return repeated(np.int32(NONE), table.count)
     op, module = (_named(table, names, key) for key in ("hlo_op", "hlo_module"))
     return numbers.of(op, module, table.ints("program_id").dense(table.count, NONE))
 
