@@ -186,13 +186,14 @@ def ledger_of(context: Run) -> Ledger:
         between = {
             host: between_markers(trace, states, host) for host, states in idle.states.items()
         }
-        callbacks = {host: _callbacks(trace, host) for host in idle.states}
+        has_callbacks = trace.names.every(_is_callback, np.bool_).any()
+        callbacks = {host: _callbacks(trace, host) for host in idle.states if has_callbacks}
         for draft in drafts:
             _share_with_side_work(draft)
             _recast_between_markers(draft, between[draft.host])
             _recast_python(draft)
             recast_dispatch(draft)
-            _recast_callbacks(draft, callbacks[draft.host])
+            _recast_callbacks(draft, callbacks.get(draft.host, {}))
             _recast_collections(draft)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)

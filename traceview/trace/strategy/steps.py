@@ -272,15 +272,15 @@ def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]
         return False
     growth = min(known[-1] - of[-1] - (known[0] - of[0]) for of in (start, end))
     periods = _distances(start)
-    if growth / (len(known) - 1) > RUN_AHEAD_RATIO * median(periods):
+    if growth / (len(known) - 1) > RUN_AHEAD_RATIO * _middle(periods):
         return True
     behind = [first - last for first, last in zip(known, end, strict=True)]
-    if median(behind) > RUN_AHEAD_RATIO * _mean(periods):
+    if _middle(behind) > RUN_AHEAD_RATIO * _mean(periods):
         return True
     # What delays the first event of the first step makes its period alone longer.
     lengths = periods[1:] or periods
-    spread, on_device = _spread(lengths), _spread(_distances(known))
-    return spread > RUN_AHEAD_RATIO * _mean(lengths) and 2 * on_device < spread
+    spread = _spread(lengths)
+    return spread > RUN_AHEAD_RATIO * _mean(lengths) and 2 * _spread(_distances(known)) < spread
 
 
 def _distances(times: list[int]) -> list[int]:
@@ -289,12 +289,18 @@ def _distances(times: list[int]) -> list[int]:
 
 def _spread(lengths: list[int]) -> float:
     """How far they are from their median, on average."""
-    middle = median(lengths)
+    middle = _middle(lengths)
     return _mean([abs(length - middle) for length in lengths])
 
 
 def _mean(lengths: Sequence[float]) -> float:
     return sum(lengths) / len(lengths)
+
+
+def _middle(lengths: Sequence[float]) -> float:
+    """The median; of a few numbers more quickly than by an array."""
+    ordered = sorted(lengths)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
