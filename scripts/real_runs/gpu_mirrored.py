@@ -36,8 +36,10 @@ def step_of_replicas(
     loss_of: Callable[[Any, Any], Any] = squared_error,
     layers: int = 12,
     strategy: Any = strategy,
+    *,
+    in_graph: bool = True,
 ) -> Callable[[Any], Any]:
-    """A compiled step of all replicas, which returns the loss. `loss_of`: of the model and a replica's batch."""
+    """A step of all replicas, which returns the loss; compiled if it is `in_graph`. `loss_of`: of the model and a replica's batch."""
     with strategy.scope():
         model, optimizer = model_of(FEATURES, layers)
         variables = model.trainable_variables
@@ -54,8 +56,8 @@ def step_of_replicas(
         losses = strategy.run(replica_step, args=(batch,))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
 
-    compiled: Callable[[Any], Any] = tf.function(train_step)
-    return compiled
+    step: Callable[[Any], Any] = tf.function(train_step) if in_graph else train_step
+    return step
 
 
 def kept_on_replicas(rows_of: Callable[[int], Any]) -> Any:

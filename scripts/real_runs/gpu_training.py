@@ -29,6 +29,25 @@ def model_of(width: int, layers: int, features: int | None = None) -> tuple[Any,
     return model, tf.keras.optimizers.SGD(1e-3)
 
 
+class Patches(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
+    """The mean over patches of an image of what wide layers make of each: of numbers `[batch, side, side, 3]`."""
+
+    def __init__(self, layers: int, patches: int, classes: int) -> None:
+        super().__init__()
+        self.patches, self.classes = patches, classes
+        hidden = [tf.keras.layers.Dense(WIDTH, "tanh") for _ in range(layers)]
+        self.parts = [*hidden, tf.keras.layers.Dense(classes)]
+
+    def call(self, images: Any) -> Any:
+        """What a batch of images is; float32 `[batch, classes]`."""
+        _, height, width, colours = images.shape
+        pixels = tf.cast(images, tf.float32)
+        outputs = tf.reshape(pixels, [-1, height * width * colours // self.patches])
+        for part in self.parts:
+            outputs = part(outputs)
+        return tf.reduce_mean(tf.reshape(outputs, [-1, self.patches, self.classes]), axis=1)
+
+
 def step_of(
     model: Any, optimizer: Any, loss_of: Callable[[Any, Any], Any] = squared_error
 ) -> Callable[[Any], Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.gpu_training import WIDTH, sized
+from scripts.real_runs.gpu_training import Patches, sized
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
 BATCH, FILE_SIDE, SIDE, PATCHES, CLASSES = sized(128, 8), 128, 64, 64, 16
@@ -24,26 +24,13 @@ def decoded(file: Any, label: Any) -> Any:
     return tf.saturate_cast(image, tf.uint8), label
 
 
-class Patches(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
-    def __init__(self) -> None:
-        super().__init__()
-        hidden = [tf.keras.layers.Dense(WIDTH, "tanh") for _ in range(2)]
-        self.parts = [*hidden, tf.keras.layers.Dense(CLASSES)]
-
-    def call(self, images: Any) -> Any:
-        outputs = tf.reshape(tf.cast(images, tf.float32) / 255, [-1, SIDE * SIDE * 3 // PATCHES])
-        for part in self.parts:
-            outputs = part(outputs)
-        return tf.reduce_mean(tf.reshape(outputs, [-1, PATCHES, CLASSES]), axis=1)
-
-
 def train(is_slow: bool, clock: StepClock) -> None:
     examples = tf.data.Dataset.from_tensor_slices((files, labels))
     if is_slow:
         data = examples.repeat(STEPS).map(decoded).batch(BATCH, drop_remainder=True)
     else:
         data = examples.map(decoded).batch(BATCH, drop_remainder=True).cache().repeat(STEPS)
-    model = Patches()
+    model = Patches(2, PATCHES, CLASSES)
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer="sgd", loss=loss)
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)

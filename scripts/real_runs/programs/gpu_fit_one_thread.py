@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from scripts.real_runs.gpu_training import WIDTH, sized
+from scripts.real_runs.gpu_training import Patches, sized
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 
 BATCH, FILE_SIDE, SIDE, PATCHES, CLASSES = sized(48, 8), 96, 64, 128, 16
@@ -24,19 +24,6 @@ def augmented(image: Any, label: Any) -> Any:
     return image, label
 
 
-class Patches(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types here
-    def __init__(self) -> None:
-        super().__init__()
-        hidden = [tf.keras.layers.Dense(WIDTH, "tanh") for _ in range(4)]
-        self.parts = [*hidden, tf.keras.layers.Dense(CLASSES)]
-
-    def call(self, images: Any) -> Any:
-        outputs = tf.reshape(images, [-1, SIDE * SIDE * 3 // PATCHES])
-        for part in self.parts:
-            outputs = part(outputs)
-        return tf.reduce_mean(tf.reshape(outputs, [-1, PATCHES, CLASSES]), axis=1)
-
-
 def train(is_slow: bool, clock: StepClock) -> None:
     data = tf.data.Dataset.from_tensor_slices((pixels, labels)).repeat(STEPS)
     data = data.map(augmented, num_parallel_calls=tf.data.AUTOTUNE)
@@ -45,7 +32,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         options = tf.data.Options()
         options.threading.private_threadpool_size = 1
         data = data.with_options(options)
-    model = Patches()
+    model = Patches(4, PATCHES, CLASSES)
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer="sgd", loss=loss)
     ended = tf.keras.callbacks.LambdaCallback(on_train_batch_end=clock.step_ended)
