@@ -272,7 +272,8 @@ PROGRAMS: Final = {
             "NumPy augments each batch before the call",
             _PYTHON,
             ("python",),
-            present={"collective-exposed": 0.18},
+            # 0.18, and on another day 0.175 to 0.26.
+            present={"collective-exposed": 0.2},
         ),
         Program(
             "jax_shard_map_sums",
