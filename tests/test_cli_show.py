@@ -168,6 +168,55 @@ def test_every_table_is_sorted_limited_and_chosen(
         )
 
 
+BY = {
+    "gaps": "step,state",
+    "steps": "number",
+    "devices": "kind",
+    "ops": "class,op_type",
+    "layers": "source_line",
+    "memory": "device",
+    "input": "host",
+    "copies": "direction",
+    "collectives": "device",
+}
+
+
+@pytest.mark.parametrize("table", BY)
+def test_rows_that_agree_are_added_up(
+    table: str, command: Command, logs_of: Callable[[str], str]
+) -> None:
+    logs, by = logs_of(WITH_ROWS[table]), BY[table].split(",")
+    every, groups = (
+        pd.DataFrame(rows_of(command, table, logs, *options)).set_index(by, drop=False)
+        for options in ((), ("--by", ",".join([*by, by[0]])))
+    )
+    assert groups.index.is_unique
+    assert set(groups.index) == set(every.index)
+    assert list(groups.columns) == [
+        *by,
+        "rows",
+        *(c for c in groups.columns if c in TABLES[table].sums),
+    ]
+    for key, group in groups.iterrows():
+        rows = every.loc[[key]]
+        assert int(group["rows"]) == len(rows)
+        for column in groups.columns[len(by) + 1 :]:
+            assert int(group[column]) == sum(int(cell or 0) for cell in rows[column])
+    first = TABLES[table].sums[0]
+    assert list(groups[first].astype(int)) == sorted(groups[first].astype(int), reverse=True)
+    shown = command("show", table, logs, "--by", ",".join(by), "--top", "1", "--width", "200").out
+    assert f"1 row, {len(groups) - 1} left out" in shown or len(groups) == 1
+
+
+def test_short_rows_are_left_out_before_rows_are_added_up(command: Command, waiting: str) -> None:
+    (group,) = rows_of(command, "gaps", waiting, "--min", "21ms", "--by", "device")
+    assert (group["device"], group["rows"], group["duration_ps"]) == ("GPU:1", "2", str(50 * MS))
+    done = command("show", "gaps", waiting, "--by", "durations")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("traceview: error: --by durations: no such choice")
+    assert command("show", "efficiency", waiting, "--by", "device").code == 2
+
+
 @pytest.mark.parametrize(
     ("table", "scenario", "remark"),
     [

@@ -18,7 +18,7 @@ from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
-from traceview.cli.table import TABLES, Answer, Choice, TableKind, arranged
+from traceview.cli.table import TABLES, Answer, Choice, TableKind, arranged, grouped
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
@@ -102,6 +102,14 @@ def answer_of(name: str, request: Request) -> Answer:
         every = every.where(kind.state, choice.states)
     if any(column.name == "device" for column in every.columns):
         every = every.where("device", request.devices)
+    about, head = _about(request.context), tuple(_head(request.context))
+    if choice.by:
+        every = arranged(every, kind, Choice(least_ps=choice.least_ps), None)
+        groups = grouped(every, kind.sums, choice.by, with_zeros=not choice.is_terminal)
+        largest_first = TableKind("", sort=kind.sums[0])
+        rows = arranged(groups, largest_first, choice, choice.top_or(kind.top))
+        left_out_count = groups.count - rows.count
+        return Answer(rows, None, left_out_count, "", made.remark, about, head)
     # Unsorted steps are shown from both ends.
     has_ends = name == "steps" and not choice.sort and not choice.top
     rows = chosen = arranged(every, kind, choice, None if has_ends else choice.top_or(kind.top))
@@ -116,8 +124,8 @@ def answer_of(name: str, request: Request) -> Answer:
         sections=None if sections is None else lambda _: sections(chosen),
         left_out_count=made.left_out_count + made.rows.count - rows.count,
         order="" if choice.sort else made.order,
-        about=_about(request.context),
-        head=tuple(_head(request.context)),
+        about=about,
+        head=head,
     )
 
 
@@ -159,7 +167,7 @@ def _gaps(request: Request) -> Answer:
         devices=request.devices,
         states=choice.states,
         least_ps=choice.least_ps,
-        top=None if choice.sort else choice.top_or(TABLES["gaps"].top),
+        top=None if choice.sort or choice.by else choice.top_or(TABLES["gaps"].top),
     )
     trace, windows, gaps = context.trace, context.selection.windows, context.idle.gaps
     starts_ps = {
@@ -211,7 +219,9 @@ def _collectives(request: Request) -> Answer:
 
     choice, kind = request.choice, TABLES["collectives"]
     rows, top = table_of(request.context, "collectives"), choice.top_or(kind.top)
-    is_cut = not choice.sort and top is not None and len(set(rows["collective"])) > top
+    is_cut = (
+        not (choice.sort or choice.by) and top is not None and len(set(rows["collective"])) > top
+    )
     if is_cut:
         rows = arranged(rows, kind, Choice(sort="wait_ps"), None)
     result = request.context.result(collectives.ANALYSIS)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from msgspec import Struct
 
 from traceview.base.errors import UsageError
+from traceview.base.sweeping import SWEEPS
 from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
 from traceview.document.vocabulary import CLASSES, STATES
 from traceview.export.parquet import check_pyarrow
-from traceview.ledger.states import IDLE_STATES
+from traceview.ledger.states import IDLE_STATES, State
+from traceview.trace.device.table import table, whole
 
 if TYPE_CHECKING:
     from traceview.document.columns import Shown
@@ -29,13 +32,14 @@ _UNITS: Final = ("", "_ps", "_ps_per_step", "_ratio", "_count")
 class Choice(Struct, frozen=True):
     """Which rows are asked for, and in which order.
 
-    `states`: keys, all without any. `least_ps`: only rows of at least this length. `sort`: a column, largest first, or
-    "" for the order of the table. `top`: so many rows, None for those that suit the format. `is_terminal`: somebody
+    `states`: keys, all without any. `least_ps`: only rows of at least this length. `by`: columns; rows that agree in them
+    become one. `sort`: a column, largest first, or "" for the order of the table. `top`: so many rows, None for those that suit the format. `is_terminal`: somebody
     reads the rows, so there are few of them by default.
     """
 
     states: tuple[str, ...] = ()
     least_ps: int = 0
+    by: tuple[str, ...] = ()
     sort: str = ""
     top: int | None = None
     is_terminal: bool = False
@@ -82,11 +86,41 @@ def arranged(rows: Table, kind: TableKind, choice: Choice, top: int | None) -> T
     return rows.at(list(chain.from_iterable(shown)))
 
 
+def grouped(
+    rows: Table, sums: Sequence[str], by: Sequence[str], *, with_zeros: bool = True
+) -> Table:
+    """A row for each combination of cells in the columns `by`, with the number of its `rows` and the sums of other columns.
+
+    `with_zeros`: with sums that are zero in all groups.
+    """
+    columns = [_column_called("--by", rows, name) for name in by]
+    places: dict[tuple[Any, ...], int] = {}
+    first: list[int] = []
+    number = np.empty(rows.count, dtype=np.int64)
+    for at, cells in enumerate(zip(*(column.cells() for column in columns), strict=True)):
+        if cells not in places:
+            places[cells] = len(first)
+            first.append(at)
+        number[at] = places[cells]
+    summed = [each for each in rows.columns if each.name in sums and each not in columns]
+    if not with_zeros:
+        summed = [column for column in summed if column.values.any()]
+    known = (True if column.missing is None else ~column.missing for column in summed)
+    values = [column.values * is_known for column, is_known in zip(summed, known, strict=True)]
+    totals = [SWEEPS.totals(number, each, len(first)) for each in values]
+    return table(
+        rows.name,
+        *(column.at(np.array(first, dtype=np.int64)) for column in columns),
+        whole("rows", np.bincount(number, minlength=len(first))),
+        *(whole(column.name, total) for column, total in zip(summed, totals, strict=True)),
+    )
+
+
 def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
     """Sort keys of the rows: numbers from the largest, texts by the alphabet, missing values last."""
     if not sort:
         return [(False, 0)] * rows.count
-    column = _column_called(rows, sort)
+    column = _column_called("--sort", rows, sort)
     is_text = column.kind in ("text", "category")
     return [
         (cell is None, ("" if is_text else 0) if cell is None else cell if is_text else -cell)
@@ -94,11 +128,11 @@ def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
     ]
 
 
-def _column_called(rows: Table, name: str) -> Column:
-    """The column of this name, with or without its unit; raises `UsageError` for one that the table has not."""
+def _column_called(option: str, rows: Table, name: str) -> Column:
+    """The column that an option names, with or without its unit; raises `UsageError` for one that the table has not."""
     by_name = {column.name: column for column in rows.columns}
     known = next((name + unit for unit in _UNITS if name + unit in by_name), name)
-    return by_name[word_of("--sort", by_name)(known)]
+    return by_name[word_of(option, by_name)(known)]
 
 
 def checked_format(asked: str | None, target: Target) -> str:
@@ -205,6 +239,7 @@ class TableKind(Struct, frozen=True):
     or "". `sort`: the column that rows are sorted by. `within`: each value of this column has its own order and its own
     `--top` rows. `things`: columns that together name what `--top` counts and the order is of, where it has several rows;
     such a thing is as large as its largest row. `top`: so many on a terminal. `has_devices`: whether rows are about devices.
+    `sums`: columns whose cells add up over rows, for `--by`, which sorts by the first.
     """
 
     summary: str
@@ -216,6 +251,7 @@ class TableKind(Struct, frozen=True):
     within: str = ""
     top: int | None = None
     has_devices: bool = True
+    sums: tuple[str, ...] = ()
 
 
 def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
@@ -223,20 +259,27 @@ def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[
     return {key: looks[key].words for key in (looks if keys is None else keys)}
 
 
+_OF_DEVICES: Final = (
+    *("busy_ps", "idle_ps", "compute_exposed_ps", "collective_exposed_ps"),
+    *(f"{way}_{what}" for way in ("h2d", "d2h", "d2d") for what in ("bytes", "exposed_ps")),
+)
+
 TABLES: Final = {
     "gaps": TableKind(
         "when a device did nothing, and why",
         states=_words(STATES, (state.key for state in IDLE_STATES)),
         length="duration_ps",
         top=20,
+        sums=("duration_ps", *(f"{state.key}_ps" for state in IDLE_STATES)),
     ),
     "steps": TableKind(
         "how long each step took, and what went into it",
         length="duration_ps",
         things=("host", "number"),
         top=40,
+        sums=("duration_ps", *(f"{state.key}_ps" for state in State)),
     ),
-    "devices": TableKind("how busy each device was, and with what"),
+    "devices": TableKind("how busy each device was, and with what", sums=_OF_DEVICES),
     "ops": TableKind(
         "every op and kernel",
         states=_words(CLASSES),
@@ -245,6 +288,7 @@ TABLES: Final = {
         sort="total_ps",
         within="device",
         top=50,
+        sums=("total_ps", "self_ps", "count"),
     ),
     "layers": TableKind(
         "which layers and lines take the compute",
@@ -252,21 +296,36 @@ TABLES: Final = {
         sort="compute_ps_per_step",
         within="device",
         top=50,
+        sums=("own_ps_per_step",),
     ),
     "efficiency": TableKind("how many FLOP/s each device computes, and how far from its peak"),
     "memory": TableKind(
-        "what fills the memory of GPUs at its peak", sort="bytes", within="device", top=50
+        "what fills the memory of GPUs at its peak",
+        sort="bytes",
+        within="device",
+        top=50,
+        sums=("bytes",),
     ),
-    "input": TableKind("the stages of tf.data", length="self_ps", has_devices=False),
+    "input": TableKind(
+        "the stages of tf.data",
+        length="self_ps",
+        has_devices=False,
+        sums=("self_ps", "waiting_ps", "calls"),
+    ),
     "copies": TableKind(
         "what issues copies between host and GPUs",
         states=_words(CLASSES, ("h2d", "d2h", "d2d")),
         state="direction",
         length="total_ps",
         within="device",
+        sums=("exposed_ps", "total_ps", "bytes", "count"),
     ),
     "collectives": TableKind(
-        "who waits in which collective", length="duration_ps", things=("collective",), top=10
+        "who waits in which collective",
+        length="duration_ps",
+        things=("collective",),
+        top=10,
+        sums=("duration_ps", "transfer_ps", "wait_ps", "bytes"),
     ),
     "balance": TableKind("how evenly the devices work"),
     "findings": TableKind("what the report concludes", states=_words(STATES)),

@@ -72,6 +72,10 @@ def show(
     least: Annotated[
         str, option("TIME", "Only rows of at least this length: 50us.", "--min", show_default=True)
     ] = "0us",
+    by: Annotated[
+        list[str] | None,
+        option("COLUMNS", "One row for all that agree in these columns, with sums: python,step."),
+    ] = None,
     sort: Annotated[str, option("COLUMN", "Largest first by this column: self_ps.")] = "",
     top: Annotated[
         int | None, option("N", "Only N rows, of ops and copies N per device.", min=1)
@@ -85,7 +89,7 @@ def show(
 
     A terminal shows what fits; csv, json and parquet have all rows and columns.
 
-    Example: traceview show gaps logs/ --device GPU:0 --state input --min 50us
+    Example: traceview show gaps logs/ --device GPU:0 --by python,state
     """
     target = Target.of(output, logdir, force=force, width=width)
     _check_options(context, table)
@@ -93,6 +97,7 @@ def show(
     choice = Choice(
         states=_states(table, state),
         least_ps=picoseconds("--min", least),
+        by=tuple(dict.fromkeys(listed(by))),
         sort=sort,
         top=top,
         is_terminal=format_ == "terminal",
@@ -143,7 +148,12 @@ def _has_meaning(table: str, option: str) -> bool:
         return True
     if kind is None:
         return table == RUNS and option in _OF_FILES
-    needed = {"state": kind.states, "least": kind.length, "device": kind.has_devices}
+    needed = {
+        "state": kind.states,
+        "least": kind.length,
+        "device": kind.has_devices,
+        "by": kind.sums,
+    }
     return bool(needed.get(option, True))
 
 
