@@ -15,6 +15,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Meta, Struct, inspect
 
+from traceview.base.text import lazy_pattern
+
 LARGEST: Final = (1 << 63) - 1
 """Times, sizes and counts are 64 bits wide."""
 
@@ -51,7 +53,7 @@ TextKind: TypeAlias = Literal[
 
 _TEXT_KIND: Final = "text_kind"
 _KIND_FIELD: Final = "kind_field"
-_ATTRIBUTE: Final = re.compile(r"(\w+): (.*)")
+_ATTRIBUTE: Final = lazy_pattern(r"(\w+): (.*)")
 
 
 def _key(field: str) -> str:

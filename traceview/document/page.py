@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct, field, structs
 from rich.cells import cell_len
 
+from traceview.base.text import lazy_pattern
 from traceview.document.phrase import Sentence, pieces
 from traceview.document.sanitize import sanitize
 from traceview.document.styled import Text, joined
@@ -21,7 +21,7 @@ BETWEEN: Final = " · "
 """The separator of facts."""
 
 ELLIPSIS: Final = "…"
-_WORD: Final = re.compile(r"\s*(\S+)\s*")
+_WORD: Final = lazy_pattern(r"\s*(\S+)\s*")
 _CODE_STYLE: Final = "cyan"
 _BLANK: Final = "\ue000"
 """Stands for a blank inside a command until its line is printed. No text on a page has it: it is not printable."""

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from traceview.base.text import lazy_pattern
 from traceview.xplane.columns import Buffer
 from traceview.xplane.decode_reference import DamageError, read_fields, read_varint
 from traceview.xplane.hlo_collectives import (
@@ -187,7 +188,7 @@ class _Instruction(Struct):
 
 
 _ID_TAG: Final = bytes((ID << 3 & 0x7F | 0x80, ID << 3 >> 7))
-_ID_FIELD: Final = re.compile(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
+_ID_FIELD: Final = lazy_pattern(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
 """The field of the id of an instruction; other bytes may look like it."""
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from traceview.base.location import Location
+from traceview.base.text import lazy_pattern
 from traceview.xplane.columns import Fault, LineColumns, LineHeader
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind
 
@@ -96,7 +97,7 @@ class Exchange(Struct, frozen=True):
 MOST_HELD: Final = 8
 
 
-_OF_FUNCTION: Final = re.compile(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
+_OF_FUNCTION: Final = lazy_pattern(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
 
 
 class Instruction(Struct, frozen=True):

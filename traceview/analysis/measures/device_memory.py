@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
@@ -27,6 +26,7 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.base.stats import student, variance_of_mean
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.memory import Allocator, allocators
 from traceview.trace.device.op_names import Phase, split_op
 from traceview.trace.model import NONE, Recording, Step, Trace
@@ -47,8 +47,8 @@ PHASES: Final = {
     Phase.OPTIMIZER: "optimizer",
 }
 _ARGUMENT: Final = KINDS[0]
-_NUMBER: Final = re.compile(r"\d+")
-_ID: Final = re.compile(r"\(\d*\)$")
+_NUMBER: Final = lazy_pattern(r"\d+")
+_ID: Final = lazy_pattern(r"\(\d*\)$")
 
 FEWEST_CHANGES: Final = 4
 """From one used step to the next; of fewer no growth is stated."""

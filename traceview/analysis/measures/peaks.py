@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple
 from msgspec import Struct
 
 from traceview.analysis.facts.devices import hardware_of
+from traceview.base.text import lazy_pattern
 from traceview.trace.model import Device, Trace
 from traceview.xplane.kernel_names import NumberFormat
 
@@ -88,7 +89,7 @@ _LARGEST: Final = 1e6
 """No device does as many teraFLOP/s, or moves as many gigabytes per second."""
 
 PeakSource = Literal["plane", "table"]
-_PART: Final = re.compile(r"MIG|-\d{1,4}[QCAB]$")
+_PART: Final = lazy_pattern(r"MIG|-\d{1,4}[QCAB]$")
 """In names of parts of GPUs: `A100-SXM4-40GB MIG 1g.5gb`, `GRID T4-4Q`."""
 
 

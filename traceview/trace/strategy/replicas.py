@@ -36,6 +36,7 @@ from msgspec.structs import replace
 
 from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.classify import with_ops_inside
 from traceview.trace.device.correlation import innermost_value, linked_events
 from traceview.trace.device.instructions import InstructionNumbers
@@ -62,14 +63,14 @@ from traceview.xplane.planes import (
     xla_op_kind,
 )
 
-_OP = re.compile(rb"([^\s:](?:[^:]|:(?!:))*):([A-Za-z_]\w*)", re.DOTALL)
-_NOT_WORK = re.compile(
+_OP = lazy_pattern(rb"([^\s:](?:[^:]|:(?!:))*):([A-Za-z_]\w*)", re.DOTALL)
+_NOT_WORK = lazy_pattern(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If)|IteratorGetNext.*"
 )
-_COLLECTIVE = re.compile(rb"Collective.*|NcclAllReduce")
+_COLLECTIVE = lazy_pattern(rb"Collective.*|NcclAllReduce")
 _PROGRAM: Final = b"CpuExecutable::ExecuteAsyncOnStream"
 """A program of XLA that an op of TensorFlow runs, with `jit_compile=True`; it returns when all is computed (2.21, measured)."""
-_SUFFIX = re.compile(rb"_(\d{1,6})$")
+_SUFFIX = lazy_pattern(rb"_(\d{1,6})$")
 _SHARED: Final = -2
 _SEVERAL: Final = 2
 _KNOWN_RATIO: Final = 0.25
@@ -302,7 +303,7 @@ def _with_detected_strategy(host: Host, sidecar: Sidecar) -> Host:
 
 # CPU devices of XLA
 
-_INSTRUCTION: Final = re.compile(rb"[A-Za-z_][\w.\-]{0,255}")
+_INSTRUCTION: Final = lazy_pattern(rb"[A-Za-z_][\w.\-]{0,255}")
 """The name of an HLO instruction; what the runtime records beside it has spaces or colons."""
 
 _END: Final = b"end: "
