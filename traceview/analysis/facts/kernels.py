@@ -59,9 +59,13 @@ class KernelNames(Struct, frozen=True, eq=False):
 
 
 def kernel_names(recording: Recording) -> KernelNames:
-    """What the names of all compute shows."""
+    """What the names of all compute shows; a replica on CPUs runs ops, whose names are of layers."""
     columns = recording.device_columns
-    names = unique_ids(columns.name[columns.class_ == ActivityClass.COMPUTE])
+    is_kernel = columns.class_ == ActivityClass.COMPUTE
+    for index, device in enumerate(recording.device_list):
+        if device.kind == "replica":
+            is_kernel[columns.rows_of(index)] = False
+    names = unique_ids(columns.name[is_kernel])
     kernels = [kernel_name(recording.names[int(name)]) for name in names]
     count = len(recording.names)
     precision = np.full(count, NumberFormat.UNKNOWN, dtype=np.uint8)
