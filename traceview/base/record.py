@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from inspect import cleandoc
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct, inspect
 
@@ -234,7 +234,7 @@ def _attributes(docstring: str) -> dict[str, str]:
     return {name: " ".join(lines) for name, lines in entries.items()}
 
 
-class TableColumn(NamedTuple):
+class TableColumn(Struct, frozen=True):
     """A column of rows that are records: the field, its key, and what its cells are."""
 
     field: str

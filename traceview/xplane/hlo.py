@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import compress, islice, repeat
-from typing import Final, NamedTuple
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -143,7 +143,7 @@ def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes
         raise error.moved(program.offset) from None
 
 
-class Scheduled(NamedTuple):
+class Scheduled(Struct, frozen=True):
     """An instruction that has its turn in a computation: its name, its opcode, and its shape as it is written."""
 
     name: bytes
@@ -192,7 +192,7 @@ _ID_FIELD: Final = lazy_pattern(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x
 """The field of the id of an instruction; other bytes may look like it."""
 
 
-class _Effect(NamedTuple):
+class _Effect(Struct, frozen=True):
     """What a computation does by itself, and the computations that it calls."""
 
     is_stateful: bool
@@ -200,7 +200,7 @@ class _Effect(NamedTuple):
     called: tuple[int, ...]
 
 
-class _Traffic(NamedTuple):
+class _Traffic(Struct, frozen=True):
     """What a fusion moves less of than its shapes say: bytes read by number of the parameter, and bytes written."""
 
     read: dict[int, int | None]

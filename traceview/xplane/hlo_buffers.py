@@ -7,7 +7,7 @@ buffers of instructions in each, and in what order a simulated heap gave out tho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -77,7 +77,7 @@ def read_buffers(program: Program, *, with_live: bool) -> ProgramBuffers:
         raise error.moved(program.buffers_offset) from None
 
 
-class _Logical(NamedTuple):
+class _Logical(Struct, frozen=True):
     """A buffer of an instruction, which is named or numbered."""
 
     size: int
@@ -85,7 +85,7 @@ class _Logical(NamedTuple):
     id: int
 
 
-class _Allocation(NamedTuple):
+class _Allocation(Struct, frozen=True):
     """`assigned`: the ids of its buffers."""
 
     size: int

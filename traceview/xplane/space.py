@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind
 StatValue: TypeAlias = int | float | bytes
 
 
-class Stat(NamedTuple):
+class Stat(Struct, frozen=True):
     """A stat as recorded: its name and value, with references to text resolved."""
 
     name: bytes
@@ -30,7 +30,7 @@ class EventMetadata(Struct, frozen=True):
     stats: tuple[Stat, ...]
 
 
-class PlaneHeader(NamedTuple):
+class PlaneHeader(Struct, frozen=True):
     """An XPlane without its lines, as both decoders read it. `is_damaged`: some of it cannot be read and was left out."""
 
     name: bytes

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ MOST_PARTS: Final = 24
 """Scopes inside each other; deeper ones are the same layer. A choice of ours, for names may be of any length."""
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """Where an op was made: scopes from the outermost, none where no name shows any, and a line of Python or ""."""
 
     scopes: tuple[str, ...]
@@ -127,7 +127,7 @@ def _op(text: str) -> _Op:
     return _Op(*split_op(text), phase_of(text.encode()))
 
 
-class _Op(NamedTuple):
+class _Op(Struct, frozen=True):
     """The name of an op without its replica part, its type, and the phase that both show."""
 
     name: str

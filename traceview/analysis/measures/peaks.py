@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ from traceview.trace.model import Device, Trace
 from traceview.xplane.kernel_names import NumberFormat
 
 
-class _Peak(NamedTuple):
+class _Peak(Struct, frozen=True):
     """Rates of a model in teraFLOP/s, None where it does not have that precision.
 
     `model`: a pattern of its name. `chip`: major and minor capability and number of cores, where no GPU of another rate has
@@ -66,7 +66,7 @@ _PEAKS: Final = (
 )
 
 
-class _TpuPeak(NamedTuple):
+class _TpuPeak(Struct, frozen=True):
     """Rates of a TPU in teraFLOP/s and tera-operations per second, and bytes per second of its memory in gigabytes."""
 
     model: str
