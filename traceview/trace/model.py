@@ -35,9 +35,8 @@ from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
 from traceview.xplane.columns import joined
-from traceview.xplane.hlo_buffers import ProgramBuffers
 from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
-from traceview.xplane.space import Instruction
+from traceview.xplane.space import Instruction, ProgramBuffers
 
 K = TypeVar("K")
 S = TypeVar("S")

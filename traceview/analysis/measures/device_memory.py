@@ -30,8 +30,8 @@ from traceview.base.text import lazy_pattern
 from traceview.trace.device.memory import Allocator, allocators
 from traceview.trace.device.op_names import Phase, split_op
 from traceview.trace.model import NONE, Recording, Step, Trace
-from traceview.xplane.hlo_buffers import KINDS, ProgramBuffers
 from traceview.xplane.planes import MILLION
+from traceview.xplane.space import BUFFER_KINDS, ProgramBuffers
 
 MOST_ROWS: Final = 100
 """Of layers in a report; `traceview show memory` has all ops of all devices."""
@@ -46,7 +46,7 @@ PHASES: Final = {
     Phase.BACKWARD: "backward",
     Phase.OPTIMIZER: "optimizer",
 }
-_ARGUMENT: Final = KINDS[0]
+_ARGUMENT: Final = BUFFER_KINDS[0]
 _NUMBER: Final = lazy_pattern(r"\d+")
 _ID: Final = lazy_pattern(r"\(\d*\)$")
 
@@ -196,7 +196,7 @@ class HeldByProgram(Record, frozen=True):
         count: In how many buffers.
     """
 
-    kind: Annotated[str, one_of(*KINDS)]
+    kind: Annotated[str, one_of(*BUFFER_KINDS)]
     held_by: OpName | None
     phase: Annotated[str, one_of(*PHASES.values(), OTHER)]
     bytes: Count

@@ -62,10 +62,9 @@ from traceview.trace.device.op_names import (
 )
 from traceview.trace.model import NONE
 from traceview.trace.sidecar.sidecar import GraphValues
-from traceview.xplane.hlo import C128, F64
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.space import Instruction
+from traceview.xplane.space import C128, F64, Instruction
 
 TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""
