@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 import traceview
+from traceview.base.text import LazyPattern
 
 # Before Python 3.11 they have other names.
 _IS_NEW: Final = sys.version_info >= (3, 11)
@@ -53,6 +54,8 @@ def compiled_in(value: object) -> Iterator[re.Pattern[Any]]:
     """The patterns that a variable of a module holds, in whatever it is made of."""
     if isinstance(value, re.Pattern):
         yield value
+    elif isinstance(value, LazyPattern):
+        yield re.compile(value.pattern, value.flags)
     elif isinstance(value, dict):
         yield from compiled_in(tuple(value.values()))
     elif isinstance(value, tuple | list | frozenset):
@@ -77,7 +80,7 @@ def patterns() -> dict[tuple[str | bytes, int], set[str]]:
         for name, value in variables.items():
             place = f"{variables['__file__'] if name.startswith('_') else ''}:{name}"
             for pattern in compiled_in(value):
-                used = methods.get(place) if isinstance(value, re.Pattern) else None
+                used = methods.get(place) if isinstance(value, re.Pattern | LazyPattern) else None
                 found[pattern.pattern, pattern.flags] |= (
                     used or methods.get(str(variables["__file__"])) or {"search"}
                 )

@@ -8,8 +8,8 @@ import pytest
 
 from tests.xplane.hlo_messages import HloProto, ModuleWriter
 from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.hlo_buffers import LiveBuffers, ProgramBuffers, read_buffers
-from traceview.xplane.space import Program
+from traceview.xplane.hlo_buffers import read_buffers
+from traceview.xplane.space import LiveBuffers, Program, ProgramBuffers
 
 ALLOC, FREE, SHARE = 0, 1, 2
 OFFSET = 1000

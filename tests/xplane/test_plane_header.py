@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from scripts import fuzzed_kernels
 from tests.xplane import runtime, wire
@@ -21,7 +22,8 @@ MAY_BE_PADDED = re.compile(rb"[\x80-\xff]{5}")
 def in_order(header: PlaneHeader) -> str:
     """The header as text, in which a number that is none equals itself, and 1 is not 1.0."""
     return repr(
-        header._replace(
+        replace(
+            header,
             event_metadata=dict(sorted(header.event_metadata.items())),
             stat_names=dict(sorted(header.stat_names.items())),
         )

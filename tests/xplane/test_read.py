@@ -15,7 +15,7 @@ from scripts.xspace import XSpace
 from tests.xplane import spaces, wire
 from tests.xplane.spaces import event_count
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
-from traceview.xplane.columns import Fault
+from traceview.xplane.columns import Fault, LineHeader
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_file, read_summary
 from traceview.xplane.space import Plane, Space, Stat
@@ -150,7 +150,7 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
     assert (host.ordinal, gpu.ordinal, environment.lines) == (-1, 0, [])
     assert environment.stats[0] == Stat(b"profile_start_time", spaces.START_NS)
     assert gpu.event_metadata[1].stats == (Stat(b"kernel_details", b"regs:8 grid:1,1,1"),)
-    assert host.lines[0].header == (-7, b"python", 5)
+    assert host.lines[0].header == LineHeader(-7, b"python", 5)
     table = table_of(space, gpu)
     assert [table.names[i] for i in table.name.tolist()] == [b"k", b"k", b"MemcpyH2D"]
     assert table.start_ps.tolist() == [5200, 14200, 9300]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.base.sweeping import SWEEPS
 
@@ -184,7 +185,7 @@ def unique_first(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array, 
     return values, first, index
 
 
-class _Table(NamedTuple):
+class _Table(Struct, frozen=True):
     """`marks`: which of the numbers from `least` on are among the `ids`."""
 
     ids: npt.NDArray[np.integer]

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from inspect import cleandoc
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct, inspect
+
+from traceview.base.text import lazy_pattern
 
 LARGEST: Final = (1 << 63) - 1
 """Times, sizes and counts are 64 bits wide."""
@@ -51,7 +53,7 @@ TextKind: TypeAlias = Literal[
 
 _TEXT_KIND: Final = "text_kind"
 _KIND_FIELD: Final = "kind_field"
-_ATTRIBUTE: Final = re.compile(r"(\w+): (.*)")
+_ATTRIBUTE: Final = lazy_pattern(r"(\w+): (.*)")
 
 
 def _key(field: str) -> str:
@@ -232,7 +234,7 @@ def _attributes(docstring: str) -> dict[str, str]:
     return {name: " ".join(lines) for name, lines in entries.items()}
 
 
-class TableColumn(NamedTuple):
+class TableColumn(Struct, frozen=True):
     """A column of rows that are records: the field, its key, and what its cells are."""
 
     field: str

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from traceview.base.text import lazy_pattern
+
 FILE_PREFIX: Final = ".traceview-stacks-"
 """Of the file of a process that is captured; host, number of the process and a random part follow."""
 OWN_CODE: Final = "/traceview/capture/"
 """In the path of every module of a capture."""
 _STARTS: Final = ("Thread 0x", "Current thread 0x")
-_FRAME: Final = re.compile(
+_FRAME: Final = lazy_pattern(
     r'  File "(?P<file>.*)", line (?P<line>\d{1,9}) in (?P<function>.+)', re.DOTALL
 )
 

@@ -63,9 +63,6 @@ def _quantile(ordered: npt.NDArray[Any], share: float) -> float:
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
-_GRID: Final = np.linspace(0.0, 1.0, 513)
-_SIMPSON: Final = np.r_[1.0, np.tile([4.0, 2.0], 256)[:-1], 1.0] / (3 * 512)
-
 _MOST_ALIKE: Final = 0.9
 """Correlation of neighbouring steps; more cannot be told from a drift."""
 
@@ -113,4 +110,11 @@ def inside_angle(angle: float, degrees: float) -> float:
     """
     whole = math.sqrt(math.pi) / 2
     whole *= math.exp(math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2))
-    return angle * float(_SIMPSON @ np.cos(angle * _GRID) ** (degrees - 1)) / whole
+    place, weight = _simpson()
+    return angle * float(weight @ np.cos(angle * place) ** (degrees - 1)) / whole
+
+
+@cache
+def _simpson() -> tuple[Float64Array, Float64Array]:
+    """Places from 0 to 1, and how much each counts in an integral."""
+    return np.linspace(0.0, 1.0, 513), np.r_[1.0, np.tile([4.0, 2.0], 256)[:-1], 1.0] / (3 * 512)

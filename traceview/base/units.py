@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from traceview.base.errors import UsageError
+from traceview.base.text import lazy_pattern
 
 PS_PER_NS: Final = 1_000
 PS_PER_US: Final = 1_000_000
@@ -15,7 +16,7 @@ MAX_DURATION_MS: Final = 7 * 24 * 3_600_000
 """A week; what takes longer than that to go on does not."""
 _SECOND_MS: Final = 1000
 _UNITS_MS: Final = {"ms": 1, "s": _SECOND_MS, "m": 60 * _SECOND_MS, "h": 3600 * _SECOND_MS}
-_DURATION: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h)\s*", re.ASCII)
+_DURATION: Final = lazy_pattern(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h)\s*", re.ASCII)
 
 
 def parse_duration(option: str, text: str) -> int:

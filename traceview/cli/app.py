@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
+from traceview.base.text import lazy_pattern
 from traceview.base.version import VERSION
 from traceview.capture.process.saying import VARIABLE
 from traceview.cli.output import Target, abandon_stdout, say, warn
@@ -68,7 +68,7 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 """Exit code that a shell reports of a program that SIGPIPE ended, as `head` ends most programs whose output it reads."""
 
-_MEANT: Final = re.compile(r"(?:Did you mean|Possible options:) (?P<names>.*)")
+_MEANT: Final = lazy_pattern(r"(?:Did you mean|Possible options:) (?P<names>.*)")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 """Typer's usage errors, without naming the click that each version of Typer brings along."""
 

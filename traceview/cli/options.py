@@ -13,7 +13,7 @@ import typer
 
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
-from traceview.base.text import did_you_mean
+from traceview.base.text import did_you_mean, lazy_pattern
 from traceview.cli.output import MOST_WIDTH
 from traceview.store.address import location_of
 
@@ -151,9 +151,9 @@ def reads_run(command: Callable[..., None]) -> Callable[..., None]:
     return with_own
 
 
-_RANGE: Final = re.compile(r"(\d*)\s*:\s*(\d*)", re.ASCII)
+_RANGE: Final = lazy_pattern(r"(\d*)\s*:\s*(\d*)", re.ASCII)
 _UNITS: Final = {"ns": 10**3, "us": 10**6, "µs": 10**6, "μs": 10**6, "ms": 10**9, "s": 10**12}
-_LENGTH: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ns|us|µs|μs|ms|s)\s*", re.ASCII)
+_LENGTH: Final = lazy_pattern(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ns|us|µs|μs|ms|s)\s*", re.ASCII)
 
 
 def step_range(text: str | None) -> StepRange | None:

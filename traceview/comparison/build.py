@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from traceview.analysis.measures.environment import HostEnvironment
 from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
 from traceview.base.stats import median
+from traceview.base.text import lazy_pattern
 from traceview.base.version import VERSION
 from traceview.comparison.model import (
     SCHEMA_VERSION,
@@ -341,7 +341,7 @@ _NAMES: Final = 2
 _COMPILER: Final = "XLA"
 """The fact that explains other ops for the same work."""
 _FRAMEWORKS: Final = ("tensorflow", "jax")
-_NUMBERS: Final = re.compile(r"[\d_.]+")
+_NUMBERS: Final = lazy_pattern(r"[\d_.]+")
 
 
 def different_work(

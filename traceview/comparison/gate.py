@@ -23,7 +23,7 @@ from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
-from traceview.base.text import did_you_mean
+from traceview.base.text import did_you_mean, lazy_pattern
 from traceview.base.version import VERSION
 from traceview.comparison.build import blocking_words, conditions_of
 from traceview.comparison.history import DEFAULT_FOLDER, baseline_called
@@ -367,12 +367,12 @@ _UNITS: Final[Mapping[Quantity, Mapping[str, Fraction]]] = {
     "share": {"%": Fraction(1, 100)},
     "number": {},
 }
-_CONDITION: Final = re.compile(
+_CONDITION: Final = lazy_pattern(
     r"(?P<key>finding ?: ?[\w-]+|[A-Za-z_.]+)(?:\[(?P<device>[^\[\]]+)\])? ?"
     r"(?:(?P<absent>absent)|(?P<sign>[<>]=?) ?(?P<limit>.+)|: ?(?P<way>[+-]) ?(?P<change>[^+-].*))",
     re.ASCII,
 )
-_NUMBER: Final = re.compile(
+_NUMBER: Final = lazy_pattern(
     r"(?P<number>[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))\s*(?P<unit>[^\s\d]*)"
 )
 _SHOWN: Final = 80

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import Final
 
-from traceview.base.text import encodable
+from traceview.base.text import encodable, lazy_pattern
 from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement, Outcome
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -167,7 +166,7 @@ def _escaped(text: str, replacements: tuple[tuple[str, str], ...]) -> str:
 
 # JUnit
 
-_FORBIDDEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN: Final = lazy_pattern("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_xml(result: GateResult) -> bytes:

@@ -37,7 +37,7 @@ from traceview.base.record import (
     VersionText,
     one_of,
 )
-from traceview.base.text import did_you_mean
+from traceview.base.text import did_you_mean, lazy_pattern
 from traceview.base.version import VERSION
 from traceview.comparison.noise import (
     CONFIDENCE,
@@ -450,7 +450,7 @@ DEFAULT_FOLDER: Final = Path(".traceview") / "baselines"
 
 FILES: Final = tuple(f"{number}.json.gz" for number in range(1, 100))
 """The files of a baseline, in the order of its captures."""
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
+_NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", re.ASCII)
 
 
 def checked_name(name: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import cell_texts, is_absent
@@ -33,15 +34,15 @@ _STRIP_WIDTH: Final = 100
 _ROOM_FOR_CUT: Final = 1000
 _CUT: Final = "**Cut at {size} kB**, left out: {titles}. The JSON report holds everything."
 _INVISIBLE: Final = ("bar", "span", "links")
-_MARKUP: Final = re.compile(r"[\\`*_\[\]<>#|~$&]")
+_MARKUP: Final = lazy_pattern(r"[\\`*_\[\]<>#|~$&]")
 _HTML: Final = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
-_LINKED: Final = re.compile(
+_LINKED: Final = lazy_pattern(
     r"(?<!\S)\S*(?:@\w|://|\bwww\.|(?<!\w)#\d|(?<!\w):[a-z]\w*:)\S*", re.IGNORECASE
 )
 """Words that GitHub makes links, mentions or pictures of; as code they stay what they are."""
 
-_BLOCK_START: Final = re.compile(r"^(?=[-+])|^(\d+)(?=[.)](?: |$))")
-_FENCE: Final = re.compile(r"^`{3,}", re.MULTILINE)
+_BLOCK_START: Final = lazy_pattern(r"^(?=[-+])|^(\d+)(?=[.)](?: |$))")
+_FENCE: Final = lazy_pattern(r"^`{3,}", re.MULTILINE)
 
 
 def render(document: doc.Document, most_bytes: int = MOST_BYTES) -> str:

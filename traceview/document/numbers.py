@@ -5,13 +5,12 @@ Titles, sentences and tables all write a number by these functions, so that one 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import groupby
 from typing import Final
 
-from traceview.base.text import first_of
+from traceview.base.text import first_of, lazy_pattern
 
 ABSENT: Final = "–"
 """The sign for a number that a trace does not hold; a zero would be a claim."""
@@ -30,8 +29,8 @@ FLOPS: Final[Mapping[str, int]] = {
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LEAST_SHARE: Final = 0.0005
-_NOUGHTS: Final = re.compile(r"\.0+(?=[ %])")
-_FIRST_WORD: Final = re.compile(r"^[a-z](?=[a-z]*[ ,])")
+_NOUGHTS: Final = lazy_pattern(r"\.0+(?=[ %])")
+_FIRST_WORD: Final = lazy_pattern(r"^[a-z](?=[a-z]*[ ,])")
 
 
 def time(ps: float | None) -> str:

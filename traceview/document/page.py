@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
-from io import StringIO
 from typing import Final
 
 from msgspec import Struct, field, structs
 from rich.cells import cell_len
-from rich.text import Text
 
+from traceview.base.text import lazy_pattern
 from traceview.document.phrase import Sentence, pieces
 from traceview.document.sanitize import sanitize
+from traceview.document.styled import Text, joined
 
 NARROWEST: Final = 40
 WIDEST_PROSE: Final = 110
@@ -22,7 +21,7 @@ BETWEEN: Final = " · "
 """The separator of facts."""
 
 ELLIPSIS: Final = "…"
-_WORD: Final = re.compile(r"\s*(\S+)\s*")
+_WORD: Final = lazy_pattern(r"\s*(\S+)\s*")
 _CODE_STYLE: Final = "cyan"
 _BLANK: Final = "\ue000"
 """Stands for a blank inside a command until its line is printed. No text on a page has it: it is not printable."""
@@ -46,23 +45,24 @@ class Page(Struct):
     @property
     def line_count(self) -> int:
         """Lines so far, as a terminal shows them: one that is wider than the page takes several."""
-        return sum(max(-(-cell_len(line.plain) // self.width), 1) for line in self._lines)
+        return sum(max(-(-line.width // self.width), 1) for line in self._lines)
 
     def styled(self, text: str, style: str = "") -> Text:
         """`text` as a page can show it, with a style."""
-        return Text(sanitize(text), style)
+        return Text.of(sanitize(text), style)
 
     def phrase(self, sentence: Sentence, style: str = "") -> Text:
         """A sentence, its code in a colour of its own; a command is not broken, so that it can be copied."""
-        text = Text(style=style)
+        parts = []
         for piece in pieces(sentence):
             written = sanitize(piece.text)
             if piece.kind == "code":
                 is_command = written.startswith("traceview ")
-                text.append(written.replace(" ", _BLANK) if is_command else written, _CODE_STYLE)
+                code = written.replace(" ", _BLANK) if is_command else written
+                parts.append((code, f"{style} {_CODE_STYLE}"))
             else:
-                text.append(written)
-        return text
+                parts.append((written, style))
+        return Text(tuple(parts))
 
     def middle(self, text: str, width: int, *, head: float = 0.5) -> str:
         """`text` in at most `width` columns, what is left out in the middle replaced by an ellipsis."""
@@ -77,7 +77,7 @@ class Page(Struct):
 
     def line(self, *parts: Text | str) -> None:
         """Add one line as it is; it has to fit."""
-        self._lines.append(Text().join(p if isinstance(p, Text) else self.styled(p) for p in parts))
+        self._lines.append(joined(p if isinstance(p, Text) else self.styled(p) for p in parts))
 
     def gap(self) -> None:
         """An empty line, unless the page begins or one is there already."""
@@ -87,8 +87,8 @@ class Page(Struct):
     def heading(self, title: Sentence, remark: Sentence = "", style: str = "") -> None:
         """Begin a section, or a part of one."""
         self.gap()
-        beside = [Text("  "), self.phrase(remark, style)] if remark else []
-        self.prose(Text().join([self.phrase(title, "bold"), *beside]))
+        beside = [self.phrase(remark, style)] if remark else []
+        self.prose(joined([self.phrase(title, "bold"), *beside], "  "))
 
     def prose(
         self,
@@ -107,14 +107,11 @@ class Page(Struct):
         lines = list(_lines_of(content, room))
         if most_lines is not None and len(lines) > most_lines:
             lines = lines[:most_lines]
-            kept = _front(lines[-1].plain.rstrip(), room - len(ELLIPSIS)).rstrip()
-            lines[-1] = Text(kept + ELLIPSIS, lines[-1].style)
+            kept = _front(lines[-1].plain, room - len(ELLIPSIS)).rstrip()
+            lines[-1] = lines[-1].with_text(kept + ELLIPSIS)
         for place, line in enumerate(lines):
-            line.rstrip()
             lead = label if label is not None and place == 0 else Text()
-            self._lines.append(
-                Text().join([lead, Text(" " * (indent - cell_len(lead.plain))), line])
-            )
+            self.line(lead, " " * (indent - lead.width), line)
 
     def _room(self, indent: int) -> int:
         return max(min(self.width, WIDEST_PROSE) - indent, 10)
@@ -131,7 +128,7 @@ class Page(Struct):
 
     def command(self, before: Text, command: Text) -> None:
         """Add a command, neither shortened nor broken, so that it can be copied; the terminal wraps a long one."""
-        if cell_len(before.plain) + 1 + cell_len(command.plain) <= self.width:
+        if before.width + 1 + command.width <= self.width:
             self.line(before, " ", command)
         else:
             self.prose(before)
@@ -151,56 +148,32 @@ class Page(Struct):
         pieces = []
         for fact in facts:
             piece = fact if isinstance(fact, Text) else self.phrase(fact)
-            if cell_len(piece.plain) > self.width:
+            if piece.width > self.width:
                 whole = piece.plain.replace(_BLANK, " ")
-                piece = Text(self.middle(whole, self.width), piece.style)
+                piece = piece.with_text(self.middle(whole, self.width))
             pieces.append(piece)
         self._lines += in_lines(pieces, self.width, between)[:most_lines]
 
     def render(self) -> str:
         """All lines, with colours if the page has any, and no blanks at their ends."""
-        for line in self._lines:
-            if _BLANK in line.plain:
-                line.plain = line.plain.replace(_BLANK, " ")
-        if not self.color:
-            return "".join(f"{line.plain.rstrip()}\n" for line in self._lines)
-        from rich.console import Console
-
-        out = StringIO()
-        console = Console(
-            file=out,
-            width=self.width,
-            force_terminal=True,
-            color_system="standard",
-            markup=False,
-            highlight=False,
-            emoji=False,
-            legacy_windows=False,
-            _environ={},
-        )
-        for line in self._lines:
-            line.rstrip()
-            console.print(line, no_wrap=True, overflow="ignore", crop=False)
-        return out.getvalue()
+        lines = (line.replaced(_BLANK, " ").rendered(color=self.color) for line in self._lines)
+        return "".join(f"{line}\n" for line in lines)
 
 
 def in_lines(pieces: Iterable[Text], width: int, between: str) -> list[Text]:
     """The pieces on as few lines as hold them, each whole."""
     lines: list[Text] = []
     for piece in pieces:
-        joined = Text().join([lines[-1], Text(between), piece]) if lines else piece
-        if lines and cell_len(joined.plain) <= width:
-            lines[-1] = joined
+        longer = joined([*lines[-1:], piece], between)
+        if lines and longer.width <= width:
+            lines[-1] = longer
         else:
             lines.append(piece)
     return lines
 
 
 def _lines_of(text: Text, width: int) -> Iterator[Text]:
-    """The text broken at words; one that is wider than a line is broken too, but no command, so that it can be copied.
-
-    `Text.wrap` does this with a `Console`, which takes longer to import than all other lines to print.
-    """
+    """The text broken at words; one that is wider than a line is broken too, but no command, so that it can be copied."""
     breaks, used = [], 0
     for word in _WORD.finditer(text.plain):
         start, end = word.start(), word.end(1)
@@ -211,7 +184,7 @@ def _lines_of(text: Text, width: int) -> Iterator[Text]:
             start += max(len(_front(text.plain[start:end], width)), 1)
             breaks.append(start)
         used += cell_len(text.plain[start : word.end()])
-    yield from text.divide(breaks)
+    yield from text.divided(breaks)
 
 
 def _front(text: str, width: int) -> str:

@@ -7,13 +7,13 @@ from typing import Final
 
 from msgspec import Struct
 from rich.cells import cell_len
-from rich.text import Text
 
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.page import BETWEEN, WIDEST_PROSE, Page, in_lines
 from traceview.document.phrase import Sentence, ended, phrase
 from traceview.document.sanitize import sanitize
+from traceview.document.styled import Text, joined, legend_entry
 from traceview.document.terminal import add_section, bar_text, letter_of
 from traceview.document.vocabulary import Look
 
@@ -152,7 +152,7 @@ def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
     label = _severity(page, screen.label) if screen.label else None
     page.prose(
         page.phrase(screen.answer, "bold"),
-        indent=cell_len(label.plain) + _GAP if label else 0,
+        indent=label.width + _GAP if label else 0,
         label=label,
         most_lines=room.title_lines + 1,
     )
@@ -171,7 +171,7 @@ def _add_trust(page: Page, screen: doc.Summary, most_lines: int) -> None:
 
 
 def _joined(page: Page, facts: tuple[Sentence, ...], ink: str) -> Text:
-    return Text(BETWEEN).join(page.phrase(fact, ink) for fact in facts)
+    return joined((page.phrase(fact, ink) for fact in facts), BETWEEN)
 
 
 # Anatomy
@@ -201,7 +201,7 @@ def add_anatomy(
         parts = tuple(doc.Part(part.look, part.ratio) for part in row.parts)
         bar = bar_text(doc.Bar(parts, row.step_ps / longest_ps), bar_width)
         blank = " " * (indent - cell_len(label)) if bar_width else " "
-        rest = " " * (bar_width - cell_len(bar.plain) + _GAP)
+        rest = " " * (bar_width - bar.width + _GAP)
         page.line(page.styled(label, "bold"), blank, bar, rest, sanitize(time))
         shown = _numbers(
             page, row, page.width - _GAP, number_lines, has_large_parts=has_large_parts
@@ -236,11 +236,11 @@ def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
     before = f"{_REST}: "
     room = width - cell_len(before) - 2
     pieces = [
-        Text.assemble((letter, look.ink), " ", page.middle(sanitize(look.words), room))
+        legend_entry(letter, look.ink, page.middle(sanitize(look.words), room))
         for letter, look in looks.items()
     ]
     if pieces:
-        pieces[0] = Text.assemble((before, "dim"), pieces[0])
+        pieces[0] = joined([Text.of(before, "dim"), pieces[0]])
     return in_lines(pieces, width, _APART)
 
 
@@ -266,9 +266,9 @@ def _numbers(
     for count in range(len(named), -1, -1):
         rest_ps = sum(part.duration_ps for part in row.parts if part not in named[:count])
         pieces = [
-            Text.assemble(
-                (letter_of(part.look), part.look.ink),
-                " ",
+            legend_entry(
+                letter_of(part.look),
+                part.look.ink,
                 sanitize(f"{part.words} {numbers.time(part.duration_ps)}"),
             )
             for part in named[:count]
@@ -277,7 +277,7 @@ def _numbers(
             pieces.append(page.styled(f"{_REST} {numbers.time(rest_ps)}", "dim"))
         lines = in_lines(pieces, width, _APART)
         has_room = len(lines) <= most_lines or count == least_count
-        if has_room and all(cell_len(line.plain) <= width for line in lines):
+        if has_room and all(line.width <= width for line in lines):
             return _Numbers(lines, frozenset(letter_of(part.look) for part in named[:count]))
     return _Numbers(lines[:most_lines], frozenset())
 
@@ -287,7 +287,7 @@ def _numbers(
 
 def _add_finding(page: Page, finding: doc.Finding, room: _Room) -> None:
     label = _severity(page, finding.severity)
-    indent = cell_len(label.plain) + _GAP
+    indent = label.width + _GAP
     page.prose(ended(finding.title), indent=indent, label=label, most_lines=room.title_lines)
     if finding.action:
         page.prose(finding.action, indent=_GAP, most_lines=room.action_lines)

@@ -8,7 +8,6 @@ from typing import Final
 
 from msgspec import Struct
 from rich.cells import cell_len
-from rich.text import Span, Text
 
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -18,6 +17,7 @@ from traceview.document.model import Strips
 from traceview.document.page import ELLIPSIS, Page
 from traceview.document.phrase import Sentence, phrase
 from traceview.document.sanitize import sanitize
+from traceview.document.styled import Text, joined, legend_entry
 from traceview.document.vocabulary import PARTS, Look
 
 _HEAD_OF_REST: Final = 0.8
@@ -134,7 +134,7 @@ def _add_block(page: Page, block: doc.Block, command: str) -> None:
         page.facts(block.items)
     elif isinstance(block, doc.Notes):
         for note in block.items:
-            page.prose(note, indent=4, label=Text("  - "))
+            page.prose(note, indent=4, label=Text.of("  - "))
     elif isinstance(block, doc.Remark):
         page.remark(block.text, block.command)
     elif isinstance(block, doc.Subheading):
@@ -186,7 +186,7 @@ def _add_finding(page: Page, finding: doc.Finding) -> None:
 
 def _add_labelled(page: Page, label: str, text: Sentence) -> None:
     if text:
-        page.prose(text, indent=_INDENT, label=Text(f"  {label}", "dim"))
+        page.prose(text, indent=_INDENT, label=Text.of(f"  {label}", "dim"))
 
 
 # Tables
@@ -239,7 +239,7 @@ def _texts(page: Page, column: doc.Column, *, is_first: bool) -> tuple[list[Text
     style = "bold" if is_first else ""
     inks = [value.ink if isinstance(value, Look) else style for value in column.values]
     texts = [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
-    return texts, max((cell_len(text.plain) for text in texts), default=0)
+    return texts, max((text.width for text in texts), default=0)
 
 
 def _printed(
@@ -309,7 +309,7 @@ def _shrink(page: Page, columns: Sequence[_Printed]) -> None:
         elif column.width < column.widest:
             names = {text.plain for text in column.texts}
             shown = shortened_names(page, names, column.width, head=column.head)
-            column.texts = [Text(shown[text.plain], text.style) for text in column.texts]
+            column.texts = [text.with_text(shown[text.plain]) for text in column.texts]
         column.heading = [page.middle(line, column.width) for line in column.heading]
 
 
@@ -334,21 +334,13 @@ def _add_headings(page: Page, columns: Sequence[_Printed]) -> None:
 
 
 def _add_row(page: Page, columns: Sequence[_Printed], row: Sequence[Text]) -> None:
-    parts: list[str] = []
-    spans: list[Span] = []
-    length = 0
+    parts: list[Text | str] = []
     blank = ""
     for column, text in zip(columns, row, strict=True):
-        shown = text.plain
-        room = " " * (column.width - cell_len(shown))
-        parts += (blank + room if column.column.is_numeric else blank, shown)
-        begin = length + len(parts[-2])
-        length = begin + len(shown)
-        if text.style:
-            spans.append(Span(begin, length, text.style))
-        spans += (span.move(begin) for span in text.spans)
+        room = " " * (column.width - text.width)
+        parts += (blank + room if column.column.is_numeric else blank, text)
         blank = " " * GAP if column.column.is_numeric else room + " " * GAP
-    page.line(Text("".join(parts) + blank[:-GAP], spans=spans))
+    page.line(*parts)
 
 
 def _drawn(value: doc.Value, width: int) -> Text:
@@ -364,17 +356,19 @@ def bar_text(bar: doc.Bar, width: int) -> Text:
     by_rest = sorted(range(len(exact)), key=lambda place: counts[place] - exact[place])
     for place in by_rest[: filled - sum(counts)]:
         counts[place] += 1
-    text = Text()
-    for part, count in zip(bar.parts, counts, strict=True):
-        text.append(letter_of(part.look) * count, part.look.ink)
-    return text
+    return Text(
+        tuple(
+            (letter_of(part.look) * count, part.look.ink)
+            for part, count in zip(bar.parts, counts, strict=True)
+        )
+    )
 
 
 def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
     """The legend of the letters of bars, the most frequent first."""
     looks = doc.bar_looks(columns)
     page.facts(
-        [Text.assemble((letter_of(look), look.ink), f" {look.words}") for look in looks],
+        [legend_entry(letter_of(look), look.ink, look.words) for look in looks],
         between="   ",
     )
 
@@ -426,7 +420,7 @@ def strip_lines(page: Page, block: Strips) -> None:
         line = _strip(strip, length)
         used |= set(line.plain)
         blank = " " * (name_width - cell_len(name) + GAP)
-        page.line(Text(name, "bold"), blank, line)
+        page.line(Text.of(name, "bold"), blank, line)
     page.facts(_strip_legend(page, used, window_ps // length if window_ps else None), between="   ")
 
 
@@ -439,11 +433,11 @@ def _fitting_length(slice_count: int, width: int) -> int:
 def _strip(strip: UtilizationStrip, length: int) -> Text:
     """The strip of a device in `length` characters; `length` divides its number of slices."""
     per = len(strip.idle_ps) // length
-    result = Text()
+    parts = []
     for begin in range(0, per * length, per):
         part, share = _busiest(strip, slice(begin, begin + per))
-        result.append(_CHARACTERS[part][share < _MOSTLY_BUSY], PARTS[part].ink)
-    return result
+        parts.append((_CHARACTERS[part][share < _MOSTLY_BUSY], PARTS[part].ink))
+    return Text(tuple(parts))
 
 
 def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
@@ -465,11 +459,11 @@ def _strip_legend(page: Page, used: set[str], character_ps: int | None) -> list[
     for part, (full, thin) in _CHARACTERS.items():
         look = PARTS[part]
         if full in used:
-            facts.append(Text.assemble((full, look.ink), f" {look.words}"))
+            facts.append(legend_entry(full, look.ink, look.words))
             if thin in used and thin != full:
-                facts[-1] = Text.assemble(facts[-1], ", ", (thin, look.ink), f" {_THIN}")
+                facts[-1] = joined([facts[-1], legend_entry(thin, look.ink, _THIN)], ", ")
         elif thin in used:
-            facts.append(Text.assemble((thin, look.ink), f" {look.words}, {_THIN}"))
+            facts.append(legend_entry(thin, look.ink, f"{look.words}, {_THIN}"))
     if character_ps is not None:
         facts.append(page.styled(f"one character is {numbers.time(character_ps)}"))
     return facts

@@ -6,12 +6,12 @@ the colour that tell it apart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct, structs
 
+from traceview.base.text import lazy_pattern
 from traceview.ledger.states import MEANINGS, State
 
 
@@ -207,7 +207,7 @@ COLOURS: Final[Mapping[str, tuple[str, str]]] = {
 """By the style of a look, and by the parts of a chart that are no data: its colour on a light ground, and on a dark one."""
 
 
-_OF_PYTHON: Final = re.compile(r"traceview|python[\d.]*")
+_OF_PYTHON: Final = lazy_pattern(r"traceview|python[\d.]*")
 """A thread that Python started has the name of the program: of the interpreter, or of `traceview capture`."""
 
 

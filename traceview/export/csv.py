@@ -8,16 +8,17 @@ same holds behind each of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
-from traceview.base.text import encodable
+from traceview.base.text import encodable, lazy_pattern
 from traceview.document.sanitize import sanitize
 from traceview.trace.device.table import Column, Table
 
-_FORMULA_START: Final = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[ \"']*[=+\-@＝＋－＠])|^(?=[\t\r\n])")
-_NEEDS_QUOTES: Final = re.compile(r'[",\r\n]')
+_FORMULA_START: Final = lazy_pattern(
+    r"(?:^|(?<=[;\t\r\n]))(?=[ \"']*[=+\-@＝＋－＠])|^(?=[\t\r\n])"
+)
+_NEEDS_QUOTES: Final = lazy_pattern(r'[",\r\n]')
 _ROWS_AT_ONCE: Final = 1 << 13
 """Bounds the memory that the text takes, to some MB."""
 

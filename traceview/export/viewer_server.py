@@ -13,7 +13,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -32,11 +31,12 @@ from urllib.request import ProxyHandler, build_opener
 
 from traceview.base.errors import TraceviewError, UsageError, ViewerError
 from traceview.base.location import Location
+from traceview.base.text import lazy_pattern
 from traceview.export.viewers import LOOPBACK
 from traceview.trace.reading.locate import SUFFIX, RunFiles, host_of
 from traceview.xplane.read import read_summary
 
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9.+=@_-]")
+_UNSAFE: Final = lazy_pattern(r"[^A-Za-z0-9.+=@_-]")
 _LONGEST: Final = 100
 """Characters of a name: with the ending and those of the caches it stays below the 255 bytes of file systems."""
 

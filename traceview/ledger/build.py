@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -204,7 +204,7 @@ def _cut_spans(
     return cut_start, cut_end, number.astype(np.int64)
 
 
-class _Begun(NamedTuple):
+class _Begun(Struct, frozen=True):
     """What devices are in collectives, by start.
 
     `device`; `holder`: the one that holds the collective up; `before`: the place of the last that began before it on another

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class _Wait(NamedTuple):
+class _Wait(Struct, frozen=True):
     """How long one device waits for another one, int64 picoseconds `[numbers of steps]`: while that is in the rows, and else."""
 
     device: int

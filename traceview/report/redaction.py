@@ -21,6 +21,7 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from traceview.base.record import Record, TextKind, kind_of_text
+from traceview.base.text import lazy_pattern
 from traceview.report.model import Report
 from traceview.report.verdict import with_sentences
 
@@ -121,21 +122,21 @@ def _is_of_closed_form(text: str, type_: inspect.Type) -> bool:
 # likely names could be looked up.
 
 
-_TIMESTAMP: Final = re.compile(r"(?a)\d{4}_\d\d_\d\d(?:_\d\d)*")
+_TIMESTAMP: Final = lazy_pattern(r"(?a)\d{4}_\d\d_\d\d(?:_\d\d)*")
 _RUN_FOLDERS: Final = frozenset(("train", "validation", "plugins", "profile"))
-_DEVICE_PART: Final = re.compile(
+_DEVICE_PART: Final = lazy_pattern(
     r"|job:(?:localhost|worker|chief|ps|evaluator)|(?:replica|task):\d+"
     r"|(?:device:|physical_device:|logical_device:)?(?:XLA_)?(?:CPU|GPU|TPU):\d+",
     re.ASCII,
 )
-_OP: Final = re.compile(r"(?P<name>.*?)(?P<colon>:(?P<type>[A-Za-z_][\w>-]*))?", re.DOTALL)
-_OP_WITH_TYPE: Final = re.compile(r"(?a)[^$\s][^\s]*:[A-Za-z_]\w*")
-_OP_PARTS: Final = re.compile(
+_OP: Final = lazy_pattern(r"(?P<name>.*?)(?P<colon>:(?P<type>[A-Za-z_][\w>-]*))?", re.DOTALL)
+_OP_WITH_TYPE: Final = lazy_pattern(r"(?a)[^$\s][^\s]*:[A-Za-z_]\w*")
+_OP_PARTS: Final = lazy_pattern(
     r"(?:gradient_tape|while|cond|body|then|else|branch|replica|update|StatefulPartitionedCall"
     r"|PartitionedCall)?(?:_\d{1,6})?",
     re.ASCII,
 )
-_THREAD: Final = re.compile(
+_THREAD: Final = lazy_pattern(
     r"(?:main|python\d*|Host Threads|collective_ops|nccl_kernel_launch|tf(?:_(?:\d+|as|async|batch|cache|capture"
     r"|collective|compile|compute|data|device|eigen|event|filter|get|gpu|grpc|inter|interleave|intra|iterator|legacy"
     r"|manager|map|mgr|model|multi|nccl|next|numa|op|optional|parallel|pool|prefetch|private|resource|runner|save|shared"
@@ -144,7 +145,7 @@ _THREAD: Final = re.compile(
 )
 """Those of Python, of CUPTI and of TensorFlow, which puts `tf_` before its own; a pool can have a user's name."""
 
-_CALL: Final = re.compile(
+_CALL: Final = lazy_pattern(
     r"EagerExecute|EagerKernelExecute|EagerLocalExecute|EagerCopyToDevice|FunctionRun|Profiled batch"
     r"|ExecutorState::Process(?:Async)?(?:::Start|::Done)?|TFE_(?:Py_)?(?:FastPath)?Execute(?:Cancelable)?(?:_C)?"
     r"|GetNextFromShard\d{0,6}|InstantiatedCapturedFunction::Run(?:Async|Instantiated)?|KernelAndDeviceFunc::Run"
@@ -155,13 +156,13 @@ _CALL: Final = re.compile(
 )
 """Events of a host that TensorFlow and the drivers of GPUs name."""
 
-_KERNEL_WORD: Final = re.compile(r"(?a)[A-Za-z_~]\w*(?:::~?[A-Za-z_]\w*)*")
-_BETWEEN_WORDS: Final = re.compile(r"(?a)[\d\s<>()\[\]{},.:;&*+=|/$@#%'-]*")
+_KERNEL_WORD: Final = lazy_pattern(r"(?a)[A-Za-z_~]\w*(?:::~?[A-Za-z_]\w*)*")
+_BETWEEN_WORDS: Final = lazy_pattern(r"(?a)[\d\s<>()\[\]{},.:;&*+=|/$@#%'-]*")
 
-_BUS: Final = re.compile(
+_BUS: Final = lazy_pattern(
     r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE | re.ASCII
 )
-_MODEL_WORD: Final = re.compile(
+_MODEL_WORD: Final = lazy_pattern(
     r"NVIDIA|GeForce|Quadro|Tesla|TITAN|RTX|GTX|RX|XTX|V|CMP|Super|Ti|Laptop|GPU|Ada|Generation|Graphics|Max|Q|PCIe?|NVL|MIG"
     r"|AMD|Instinct|Radeon|Pro|VII|TPU|CPU|Xp?|gfx\w{3,4}"
     r"|(?:MX|GB|GH|MI|SXM|HBM|NVL|GT|CMP|[ABDHKLMPTV])?\d{1,4}(?:GB|HX|XTX?|[A-Z])?",
@@ -169,22 +170,24 @@ _MODEL_WORD: Final = re.compile(
 )
 """Words and numbers in the names of GPUs: `NVIDIA A100-SXM4-80GB`."""
 
-_ERROR_CODE: Final = re.compile(
+_ERROR_CODE: Final = lazy_pattern(
     r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR(?P<words>(?:_[A-Z]+)+)|ERR_NVGPUCTRPERM"
 )
-_LONG_NUMBER: Final = re.compile(r"\d{10}")
+_LONG_NUMBER: Final = lazy_pattern(r"\d{10}")
 """Of an account, a card, a telephone; no size in the name of a kernel is as long."""
 
-_VERSION: Final = re.compile(
+_VERSION: Final = lazy_pattern(
     r"(?a)v?\d+(?:\.\d+)*(?:[-.]?(?:rc|dev|post|a|b)\d*)*(?:-\d+-g[0-9a-f]+)?"
 )
-_PLAIN_VALUE: Final = re.compile(
+_PLAIN_VALUE: Final = lazy_pattern(
     r"-?\d{1,9}(?:\.\d{1,9})?|-?\d{1,3}(?:,-?\d{1,3})*|true|false|on|off|yes|no|",
     re.IGNORECASE | re.ASCII,
 )
 """A number, a list of small ones such as those of devices, or a switch; an address is none of these."""
 
-_TASK: Final = re.compile(r"(?a)(?:chief|coordinator|evaluator|master|ps|rank|worker)(?: \d{1,6})?")
+_TASK: Final = lazy_pattern(
+    r"(?a)(?:chief|coordinator|evaluator|master|ps|rank|worker)(?: \d{1,6})?"
+)
 _PUBLIC_FORMS: Final[Mapping[TextKind, re.Pattern[str]]] = {
     "bus": _BUS,
     "task": _TASK,
@@ -340,9 +343,9 @@ class Pseudonyms:
 # Names that identify nobody
 
 
-_OP_VERSION: Final = re.compile(r"(?:V[0-9]+)?$")
-_AFTER_TYPE: Final = re.compile(r"(?:_[0-9]{1,6}|Op::(?:Do)?Compute)$")
-_INDEXED: Final = re.compile(r"\[[0-9]{1,6}\]$")
+_OP_VERSION: Final = lazy_pattern(r"(?:V[0-9]+)?$")
+_AFTER_TYPE: Final = lazy_pattern(r"(?:_[0-9]{1,6}|Op::(?:Do)?Compute)$")
+_INDEXED: Final = lazy_pattern(r"\[[0-9]{1,6}\]$")
 
 
 @cache
@@ -382,32 +385,32 @@ def is_stage_name(name: str) -> bool:
 
 # Words in the names of kernels
 
-_CPP: Final = re.compile(
+_CPP: Final = lazy_pattern(
     r"void|const|unsigned|signed|bool|char|short|int|long|float|double|half|__half|__nv_bfloat16|u?int\d+_t"
     r"|u?int[234]|float[234]|half2|half_t|bfloat16(?:_t)?|true|false"
 )
 """Words of C++ and of CUDA's types."""
 
-_NAMESPACE: Final = re.compile(
+_NAMESPACE: Final = lazy_pattern(
     r"(?:Eigen|cub|thrust|cutlass|cute|cudnn|cublas|cufft|std|nccl|rccl|xla|stream_executor)\w*"
 )
-_BEGINNING: Final = re.compile(
+_BEGINNING: Final = lazy_pattern(
     r"(?:cutlass|cudnn|cublas|nccl|rccl|ampere|volta|turing|maxwell|pascal|hopper|blackwell|sm\d+|nvjet|memcpy|memset"
     r"|__amd_rocclr|dgrad|wgrad|fprop|gemv|gemmk1|splitkreduce|winograd|[sdhc]?gemm|fusion|cudagraphexec|kd|params)",
     re.IGNORECASE,
 )
 """Namespaces, and the beginnings of other names, of CUDA's libraries, Eigen, NCCL, Tensile and XLA."""
 
-_XLA_FUSION: Final = re.compile(r"\w+_fusion(?:_\d+)?")
-_TENSILE: Final = re.compile(
+_XLA_FUSION: Final = lazy_pattern(r"\w+_fusion(?:_\d+)?")
+_TENSILE: Final = lazy_pattern(
     r"Cijk_[A-D][i-m]+_[A-D][i-m]+(?P<tail>(?:_ISA\d+[a-f]|_[A-Z\d][A-Z\dnpx]*|_Bias|_UserArgs)*)"
 )
-_TENSILE_TYPES: Final = re.compile(r"[BCDFHISZ]{1,4}")
-_SHAPE: Final = re.compile(
+_TENSILE_TYPES: Final = lazy_pattern(r"[BCDFHISZ]{1,4}")
+_SHAPE: Final = lazy_pattern(
     r"(?<![A-Za-z])(?:[a-z]{2}|[A-Z]{2}|[nt]{3}|[NT]{3}|[hsdbz][hscdbt][hsdbzt]|nhwc|nchw|ndhwc|ncdhw)(?![A-Za-z])"
 )
 """Letters for layouts and types: `nn`, `tnt`, `hsh`. They stand alone, and a single one (`coopA`) stands anywhere."""
-_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_WORD: Final = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def is_of_library(word: str) -> bool:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.location import Location
 from traceview.base.record import Record, meanings, records_of, summary
+from traceview.base.text import lazy_pattern
 from traceview.document.json_text import dumped, encoded
 from traceview.document.sanitize import shortened
 from traceview.report.model import SCHEMA_VERSION, Report
@@ -34,9 +35,9 @@ MOST_DECOMPRESSED_BYTES: Final = 200_000_000
 
 _NO_WORD: Final = "is not a word that this version knows"
 _PLACE: Final = " - at `"
-_BYTE: Final = re.compile(r"\(byte (\d+)\)")
-_MISSING: Final = re.compile(r"Object missing required field `(.*)`")
-_WORD: Final = re.compile(r"(?:Invalid enum value|Expected `str` matching regex) .*", re.DOTALL)
+_BYTE: Final = lazy_pattern(r"\(byte (\d+)\)")
+_MISSING: Final = lazy_pattern(r"Object missing required field `(.*)`")
+_WORD: Final = lazy_pattern(r"(?:Invalid enum value|Expected `str` matching regex) .*", re.DOTALL)
 
 
 class _Head(msgspec.Struct):

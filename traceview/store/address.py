@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
+from traceview.base.text import lazy_pattern
 from traceview.store.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from traceview.store.remote import RemotePath
 
-_ADDRESS: Final = re.compile(
+_ADDRESS: Final = lazy_pattern(
     r"\s*(?P<scheme>[A-Za-z][A-Za-z\d+.\-]+):/(?P<second>/?)(?P<rest>.*)", re.DOTALL
 )
 """`gs://bucket`, or `gs:/bucket` after `Path`; no drive of Windows, whose name is one letter."""
 
-_WORD: Final = re.compile(r"\S+")
+_WORD: Final = lazy_pattern(r"\S+")
 
 
 def is_address(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import BinaryIO, Final, Literal, cast
 from urllib.parse import unquote
 
 from traceview.base.errors import TraceNotFoundError, UsageError
+from traceview.base.text import lazy_pattern
 from traceview.store.ranges import RemoteFile
 from traceview.store.schemes import SCHEMES
 from traceview.store.service import UNKNOWN_BYTES, DeniedError, Entry, Service
@@ -218,7 +218,7 @@ class RemotePath:
         return Service(self.scheme, self.authority)
 
 
-_WEB_AUTHORITY: Final = re.compile(r"(?:[^@]*@)?(?:\[[^]@]*\]|[^:@\[\]]*)(?::\d{1,5})?")
+_WEB_AUTHORITY: Final = lazy_pattern(r"(?:[^@]*@)?(?:\[[^]@]*\]|[^:@\[\]]*)(?::\d{1,5})?")
 """A host with its port, and before it what gives access."""
 
 

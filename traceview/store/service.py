@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -20,6 +19,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from traceview.base.errors import StoreError, TraceNotFoundError, TraceviewError, UsageError
+from traceview.base.text import lazy_pattern
 from traceview.store.schemes import EXTRA, SCHEMES
 
 _Answer = TypeVar("_Answer")
@@ -49,10 +49,10 @@ _DENIALS: Final = (401, 403, 407)
 _CREDENTIALS: Final = ("Credential", "Token", "Auth", "Forbidden", "AccountName")
 """What the clients' errors about credentials have in their names; importing each client to ask would take seconds."""
 
-_ADDRESS_IN_TEXT: Final = re.compile(r"[a-z][a-z0-9+.-]{1,9}://\S*")
+_ADDRESS_IN_TEXT: Final = lazy_pattern(r"[a-z][a-z0-9+.-]{1,9}://\S*")
 """In what a client says: it may hold what gives access."""
 
-_CAPITAL: Final = re.compile(r"(?<=[a-z])[A-Z]|^[A-Z](?=[a-z])")
+_CAPITAL: Final = lazy_pattern(r"(?<=[a-z])[A-Z]|^[A-Z](?=[a-z])")
 _VERSIONS: Final = (
     "ETag",
     "etag",

@@ -7,7 +7,6 @@ Names are indices into `Trace.names`; -1 means none. Nothing changes the columns
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, wraps
 from typing import Annotated, Any, Final, TypeVar
@@ -31,13 +30,13 @@ from traceview.base.record import (
     kind_in,
     one_of,
 )
+from traceview.base.text import lazy_pattern
 from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
 from traceview.xplane.columns import joined
-from traceview.xplane.hlo_buffers import ProgramBuffers
 from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
-from traceview.xplane.space import Instruction
+from traceview.xplane.space import Instruction, ProgramBuffers
 
 K = TypeVar("K")
 S = TypeVar("S")
@@ -47,7 +46,7 @@ NONE: Final = -1
 """The value of an index column that points to nothing: no name, no launch, no step."""
 
 UNKNOWN_BYTES: Final = -1
-_THREAD_NUMBER: Final = re.compile(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
+_THREAD_NUMBER: Final = lazy_pattern(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
 
 
 def kept(method: Callable[[S, K], T]) -> Callable[[S, K], T]:

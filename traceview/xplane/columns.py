@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +101,7 @@ class Fields(Struct, frozen=True, eq=False):
         return list(zip(self.begin[chosen].tolist(), self.end[chosen].tolist(), strict=True))
 
 
-class LineHeader(NamedTuple):
+class LineHeader(Struct, frozen=True):
     """What an XLine says of itself; `timestamp_ns` as recorded."""
 
     id: int

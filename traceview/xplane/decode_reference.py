@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceview.xplane.columns import (
     FAULT_REASONS,
@@ -239,7 +240,7 @@ def read_content(data: Buffer, offset: int) -> bytes:
     raise ValueError(f"no length-delimited field at byte {offset}")
 
 
-class CutField(NamedTuple):
+class CutField(Struct, frozen=True):
     """A length-delimited field, of which only the beginning is there: where its content begins, and the size of that."""
 
     number: int

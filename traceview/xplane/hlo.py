@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from itertools import compress, islice, repeat
-from typing import Final, NamedTuple
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from traceview.base.text import lazy_pattern
 from traceview.xplane.columns import Buffer
 from traceview.xplane.decode_reference import DamageError, read_fields, read_varint
 from traceview.xplane.hlo_collectives import (
@@ -85,9 +86,6 @@ FRAME_FILES, FRAME_FUNCTIONS, FRAME_LOCATIONS, FRAME_FRAMES = 1, 2, 3, 4
 LOCATION_FILE, LOCATION_FUNCTION, LOCATION_LINE = 1, 2, 3
 FRAME_LOCATION, FRAME_PARENT = 1, 2
 
-F64, C128 = 12, 18
-"""Numbers of types of elements (`PrimitiveType`)."""
-
 _TUPLE: Final = 13
 _DEEPEST: Final = 16
 _MOST_FRAMES: Final = 256
@@ -142,7 +140,7 @@ def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes
         raise error.moved(program.offset) from None
 
 
-class Scheduled(NamedTuple):
+class Scheduled(Struct, frozen=True):
     """An instruction that has its turn in a computation: its name, its opcode, and its shape as it is written."""
 
     name: bytes
@@ -187,11 +185,11 @@ class _Instruction(Struct):
 
 
 _ID_TAG: Final = bytes((ID << 3 & 0x7F | 0x80, ID << 3 >> 7))
-_ID_FIELD: Final = re.compile(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
+_ID_FIELD: Final = lazy_pattern(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
 """The field of the id of an instruction; other bytes may look like it."""
 
 
-class _Effect(NamedTuple):
+class _Effect(Struct, frozen=True):
     """What a computation does by itself, and the computations that it calls."""
 
     is_stateful: bool
@@ -199,7 +197,7 @@ class _Effect(NamedTuple):
     called: tuple[int, ...]
 
 
-class _Traffic(NamedTuple):
+class _Traffic(Struct, frozen=True):
     """What a fusion moves less of than its shapes say: bytes read by number of the parameter, and bytes written."""
 
     read: dict[int, int | None]

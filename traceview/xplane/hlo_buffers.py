@@ -7,7 +7,7 @@ buffers of instructions in each, and in what order a simulated heap gave out tho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo import read_instructions, read_scopes
 from traceview.xplane.message import Message
 from traceview.xplane.planes import LARGEST_COPY
-from traceview.xplane.space import Program
+from traceview.xplane.space import BUFFER_KINDS, LiveBuffers, Program, ProgramBuffers
 
 LOGICAL_BUFFERS: Final = 1
 ALLOCATIONS: Final = 3
@@ -33,39 +33,8 @@ TRACE_EVENTS: Final = 1
 EVENT_KIND, EVENT_BUFFER, EVENT_CANONICAL = 1, 2, 5
 _ALLOC, _FREE, _SHARE = 0, 1, 2
 
-KINDS: Final = ("argument", "result", "constant", "temporary")
 MOST_LIVE: Final = 100
 """Of one program; those of most bytes."""
-
-
-class LiveBuffers(Struct, frozen=True):
-    """Buffers of one kind and scope that are live together: their `scope`, the path in the source or the name of an argument."""
-
-    kind: str
-    scope: str
-    bytes: int
-    count: int
-
-
-class ProgramBuffers(Struct, frozen=True):
-    """The memory of one `program`, `jit_step(5)`, in bytes.
-
-    `temporary_bytes`: what a run allocates for temporaries, `peak_bytes` what of it is live at most. `live`: what is live
-    then, with arguments, results and constants, the most first; empty for programs of which that was not asked.
-    """
-
-    program: bytes
-    argument_bytes: int
-    result_bytes: int
-    constant_bytes: int
-    temporary_bytes: int
-    peak_bytes: int
-    live: tuple[LiveBuffers, ...] = ()
-
-    @property
-    def whole_bytes(self) -> int:
-        """What is taken while it runs."""
-        return self.argument_bytes + self.result_bytes + self.constant_bytes + self.temporary_bytes
 
 
 def read_buffers(program: Program, *, with_live: bool) -> ProgramBuffers:
@@ -77,7 +46,7 @@ def read_buffers(program: Program, *, with_live: bool) -> ProgramBuffers:
         raise error.moved(program.buffers_offset) from None
 
 
-class _Logical(NamedTuple):
+class _Logical(Struct, frozen=True):
     """A buffer of an instruction, which is named or numbered."""
 
     size: int
@@ -85,7 +54,7 @@ class _Logical(NamedTuple):
     id: int
 
 
-class _Allocation(NamedTuple):
+class _Allocation(Struct, frozen=True):
     """`assigned`: the ids of its buffers."""
 
     size: int
@@ -102,7 +71,7 @@ class _Assignment:
         self._allocations = [each for each in every if each is not None]
 
     def buffers(self, program: Program, *, with_live: bool) -> ProgramBuffers:
-        sums = dict.fromkeys(KINDS, 0)
+        sums = dict.fromkeys(BUFFER_KINDS, 0)
         for allocation in self._allocations:
             sums[allocation.kind] += allocation.size
         live: tuple[LiveBuffers, ...] = ()
@@ -111,7 +80,7 @@ class _Assignment:
             logical = dict(self._logical_buffers())
             peak, rows = self._live(logical)
             live = _scoped(program, logical, rows)
-        argument, result, constant, temporary = (sums[kind] for kind in KINDS)
+        argument, result, constant, temporary = (sums[kind] for kind in BUFFER_KINDS)
         return ProgramBuffers(program.name, argument, result, constant, temporary, peak, live)
 
     def _logical_buffers(self) -> Iterator[tuple[int, _Logical]]:
@@ -158,8 +127,8 @@ def _allocation(of: Message) -> _Allocation | None:
     size = of.number(ALLOCATION_SIZE)
     if of.number(IS_THREAD_LOCAL) or size > LARGEST_COPY:
         return None
-    flags = zip(KINDS, (IS_ARGUMENT, MAY_LIVE_OUT, IS_CONSTANT), strict=False)
-    kind = next((kind for kind, flag in flags if of.number(flag)), KINDS[-1])
+    flags = zip(BUFFER_KINDS, (IS_ARGUMENT, MAY_LIVE_OUT, IS_CONSTANT), strict=False)
+    kind = next((kind for kind, flag in flags if of.number(flag)), BUFFER_KINDS[-1])
     return _Allocation(size, kind, [each.number(ASSIGNED_BUFFER) for each in of.messages(ASSIGNED)])
 
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct
+
 LARGEST: Final = 2**62
 """More operations than any instruction has: a number above is damage, or of a dimension that is not known."""
 
@@ -47,7 +49,7 @@ PRODUCTS: Final = frozenset(
 """Instructions that multiply, as far as their shapes tell how much."""
 
 
-class Shape(NamedTuple):
+class Shape(Struct, frozen=True):
     """The number of the type of the elements, and the dimensions."""
 
     element_type: int

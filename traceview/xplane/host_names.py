@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from traceview.base.codes import Code
+from traceview.base.text import lazy_pattern
 from traceview.xplane.planes import NameKind, is_compilation, name_kind
 
 
@@ -33,21 +34,21 @@ class HostNameKind(Code):
     LAUNCH = 12  # prepares or makes a launch
 
 
-_TYPE: Final = re.compile(rb"[A-Za-z_]\w*")
-_EAGER_OP: Final = re.compile(rb"EagerLocalExecute: (\w+)")
-_INPUT_TYPE: Final = re.compile(rb"(?:MultiDevice)?IteratorGetNext\w*")
-_CHECKPOINT_TYPE: Final = re.compile(
+_TYPE: Final = lazy_pattern(rb"[A-Za-z_]\w*")
+_EAGER_OP: Final = lazy_pattern(rb"EagerLocalExecute: (\w+)")
+_INPUT_TYPE: Final = lazy_pattern(rb"(?:MultiDevice)?IteratorGetNext\w*")
+_CHECKPOINT_TYPE: Final = lazy_pattern(
     rb"Save(?:V2|Slices)?|Restore(?:V2|Slice)?|MergeV2Checkpoints|ShardedFilename"
 )
-_PLUMBING_TYPE: Final = re.compile(
+_PLUMBING_TYPE: Final = lazy_pattern(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If|Case)"
 )
-_CALL: Final = re.compile(rb"FunctionRun|KernelAndDeviceFunc::Run|PjitFunction\(.*\)", re.DOTALL)
-_PYTHON_CALL: Final = re.compile(
+_CALL: Final = lazy_pattern(rb"FunctionRun|KernelAndDeviceFunc::Run|PjitFunction\(.*\)", re.DOTALL)
+_PYTHON_CALL: Final = lazy_pattern(
     rb"EagerExecute|EagerLocalExecute: .*|EagerCopyToDevice|TFE_\w+|convert_to_tensor"
     rb"|DevicePut|np\.asarray\(jax\.Array\)|ArrayImpl\.copy_to_host_async"
 )
-_PIPELINE: Final = re.compile(rb"Iterator::.*|InstantiatedCapturedFunction::Run.*", re.DOTALL)
+_PIPELINE: Final = lazy_pattern(rb"Iterator::.*|InstantiatedCapturedFunction::Run.*", re.DOTALL)
 _KINDS: Final = (
     (rb"IteratorGetNext(?:AsOptional|Sync)?Op::DoCompute.*", HostNameKind.ASYNC_INPUT),
     (rb"GetNextFromShard\d+|Iterator::.*", HostNameKind.INPUT),
@@ -79,7 +80,7 @@ _KINDS: Final = (
 )
 """The whole name by the activity; of several that fit the first."""
 
-_OF_KIND: Final = re.compile(b"|".join(b"(%b)" % pattern for pattern, _ in _KINDS), re.DOTALL)
+_OF_KIND: Final = lazy_pattern(b"|".join(b"(%b)" % pattern for pattern, _ in _KINDS), re.DOTALL)
 
 
 def op_type(name: bytes) -> bytes | None:

@@ -23,6 +23,7 @@ from typing import Final
 from msgspec import Struct
 
 from traceview.base.codes import Code
+from traceview.base.text import lazy_pattern
 
 
 class NumberFormat(Code):
@@ -54,7 +55,7 @@ _LONGEST: Final = 1 << 13
 """Bytes of a name that are searched: types come early in a signature, and a name may be of any length."""
 
 _KEPT_WORDS: Final = 1 << 12
-_WORD: Final = re.compile(rb"[a-z0-9]+")
+_WORD: Final = lazy_pattern(rb"[a-z0-9]+")
 _TYPES_OF_WORD: Final[dict[bytes, NumberFormat]] = {
     **dict.fromkeys((b"double", b"double2", b"double4", b"fp64", b"f64"), NumberFormat.FP64),
     **dict.fromkeys((b"float", b"float2", b"float4", b"fp32", b"f32"), NumberFormat.FP32),
@@ -67,13 +68,13 @@ _TYPES_OF_RUN: Final = {
     **_TYPES_OF_WORD,
     **dict.fromkeys((b"i8", b"s8", b"u8"), NumberFormat.INT8),
 }
-_FP8_WORD: Final = re.compile(rb"(?:float8|f8)?e(?:4m3|5m2)(?:fn)?(?:uz)?")
-_TYPE: Final = re.compile(rb"bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32")
-_TYPE_RUN: Final = re.compile(rb"(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32){2,}")
-_MANGLED: Final = re.compile(rb"(?:13__nv_|12hip_|8)(bfloat16)|(?:6__|4)(half)")
+_FP8_WORD: Final = lazy_pattern(rb"(?:float8|f8)?e(?:4m3|5m2)(?:fn)?(?:uz)?")
+_TYPE: Final = lazy_pattern(rb"bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32")
+_TYPE_RUN: Final = lazy_pattern(rb"(?:bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|u8|i32|s32){2,}")
+_MANGLED: Final = lazy_pattern(rb"(?:13__nv_|12hip_|8)(bfloat16)|(?:6__|4)(half)")
 
 # `sgemm`, `hcudnn`, `gcgemm`: the type letter of BLAS, on ordinary cores.
-_BLAS_WORD: Final = re.compile(rb"(?:g?([sdhcz]))(?:gemm|cudnn)")
+_BLAS_WORD: Final = lazy_pattern(rb"(?:g?([sdhcz]))(?:gemm|cudnn)")
 _BLAS_TYPES: Final = {
     b"s": NumberFormat.FP32,
     b"c": NumberFormat.FP32,
@@ -82,23 +83,23 @@ _BLAS_TYPES: Final = {
     b"h": NumberFormat.FP16,
 }
 # `s16816gemm`, `h884cudnn`, `s1688tf32gemm`: letter of the accumulator and shape of the matrix instruction.
-_MATRIX_WORD: Final = re.compile(
+_MATRIX_WORD: Final = lazy_pattern(
     rb"([sdhcziu])(884|1684|1688|16816|16832|161616|8816|8832|\d{2,3}x\d{2,3}x\d{1,3})"
     rb"(tf32|bf16|f16)?(gemm|cudnn|fprop|dgrad|wgrad|scudnn)"
 )
-_MATRIX_UNIT: Final = re.compile(
+_MATRIX_UNIT: Final = lazy_pattern(
     rb"tensorop|wgmma|hmma|imma|wmma|_gmma|xdlops|_xdl_|gtcx|nvjet"
     rb"|tensor\d+x\d+x\d+|sm\d+_\d+x\d+x\d+_f"
 )
-_ORDINARY_UNIT: Final = re.compile(rb"_[fdh]fma_|_simt_|_simt$")
-_CUTLASS_80: Final = re.compile(rb"cutlass_(?:tensorop|8\d_(?:wmma_)?tensorop)")
-_MATRIX_WORK: Final = re.compile(
+_ORDINARY_UNIT: Final = lazy_pattern(rb"_[fdh]fma_|_simt_|_simt$")
+_CUTLASS_80: Final = lazy_pattern(rb"cutlass_(?:tensorop|8\d_(?:wmma_)?tensorop)")
+_MATRIX_WORK: Final = lazy_pattern(
     rb"gemm|convolve|fprop|dgrad|wgrad|winograd|[sh]cudnn|884cudnn|1688cudnn|8816cudnn|nvjet|^cijk_"
 )
 
-_NVJET: Final = re.compile(rb"nvjet_(?:sm\d+_)?(qq|tst|tss|hsh|hss|hhh)")
+_NVJET: Final = lazy_pattern(rb"nvjet_(?:sm\d+_)?(qq|tst|tss|hsh|hss|hhh)")
 _NVJET_TYPES: Final = {b"t": NumberFormat.BF16, b"h": NumberFormat.FP16, b"q": NumberFormat.FP8}
-_TENSILE: Final = re.compile(rb"Cijk(?:_[A-Z][a-z]+){2,4}_(?:([FB]8)|(I8|4xi8)|([BHSDCZ]))(\w*)")
+_TENSILE: Final = lazy_pattern(rb"Cijk(?:_[A-Z][a-z]+){2,4}_(?:([FB]8)|(I8|4xi8)|([BHSDCZ]))(\w*)")
 _TENSILE_TYPES: Final = {
     b"B": NumberFormat.BF16,
     b"H": NumberFormat.FP16,
@@ -107,7 +108,7 @@ _TENSILE_TYPES: Final = {
     b"D": NumberFormat.FP64,
     b"Z": NumberFormat.FP64,
 }
-_TENSILE_MATRIX_UNIT: Final = re.compile(rb"_MI[1-9]\d*x\d+")
+_TENSILE_MATRIX_UNIT: Final = lazy_pattern(rb"_MI[1-9]\d*x\d+")
 
 
 def kernel_name(name: bytes) -> KernelName:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from traceview.base.codes import Code
+from traceview.base.text import lazy_pattern
 
 
 class PlaneKind(Enum):
@@ -26,7 +27,7 @@ class PlaneKind(Enum):
     UNKNOWN = "unknown"
 
 
-_DEVICE_PLANE = re.compile(rb"/device:(GPU|TPU):(\d{1,9})")
+_DEVICE_PLANE = lazy_pattern(rb"/device:(GPU|TPU):(\d{1,9})")
 _HOST_PLANES = frozenset(
     (
         b"/host:CPU",
@@ -75,11 +76,11 @@ _DERIVED_NAMES = frozenset(
         b"Tensor Core Sync Flag",
     )
 )
-_DERIVED_FROM_STREAM = re.compile(rb"(.+) - from #.*", re.DOTALL)
+_DERIVED_FROM_STREAM = lazy_pattern(rb"(.+) - from #.*", re.DOTALL)
 STEPS_LINE: Final = b"Steps"
 COUNTERS_LINE: Final = b"_counters_"
 XLA_OPS_LINE: Final = b"XLA Ops"
-_STREAM_TYPES = re.compile(rb"Stream #-?\d+\(([^)]*)\)")
+_STREAM_TYPES = lazy_pattern(rb"Stream #-?\d+\(([^)]*)\)")
 _NEVER_BUSY_TYPES = frozenset(
     (b"MemoryResidency", b"UnifiedMemory", b"MemoryAlloc", b"MemoryFree", b"Overhead", b"Generic")
 )
@@ -134,20 +135,20 @@ class NameKind(Code):
     NEVER_BUSY = 10
 
 
-_COLLECTIVE_START = re.compile(rb"(?:void )?[nr]ccl", re.IGNORECASE)
-_COLLECTIVE_PART = re.compile(rb"ncclkernel|nccldevkernel|rcclkernel", re.IGNORECASE)
-_COLLECTIVE_OP = re.compile(
+_COLLECTIVE_START = lazy_pattern(rb"(?:void )?[nr]ccl", re.IGNORECASE)
+_COLLECTIVE_PART = lazy_pattern(rb"ncclkernel|nccldevkernel|rcclkernel", re.IGNORECASE)
+_COLLECTIVE_OP = lazy_pattern(
     rb"%?(?:all-reduce|all-gather|(?:ragged-)?all-to-all|reduce-scatter|collective-|(?:send|recv)(?:-done)?\b)",
     re.IGNORECASE,
 )
-_XLA_COPY: Final = re.compile(
+_XLA_COPY: Final = lazy_pattern(
     rb"%?(?:copy|slice|dynamic-slice|dynamic-update-slice)-(?:start|done)\b"
 )
-_XLA_CONTAINER: Final = re.compile(rb"%?(?:while|conditional|call)\b")
+_XLA_CONTAINER: Final = lazy_pattern(rb"%?(?:while|conditional|call)\b")
 _LONGEST_COPY: Final = len(b"%dynamic-update-slice-start")
 _HOST_SPACE: Final = b"S(5)"
 """The memory of the host in the layout of an HLO shape."""
-_COPY = re.compile(
+_COPY = lazy_pattern(
     rb"\[?(?:cuda|hip)?(?:memcpy|copy(?=[hdp]))(h2d|htod|hosttodevice|d2h|dtoh|devicetohost|d2d|dtod"
     rb"|devicetodevice|p2p|ptop|peertopeer|other|h2h|htoh|hosttohost)?(?:async)?\]?"
 )
@@ -165,7 +166,7 @@ _COPY_KINDS: Final = {
     b"ptop": NameKind.P2P,
     b"peertopeer": NameKind.P2P,
 }
-_MEMSET = re.compile(rb"\[?(?:cuda |hip)?memset(?:d\d+)?(?:async)?(?:[ \]].*)?", re.IGNORECASE)
+_MEMSET = lazy_pattern(rb"\[?(?:cuda |hip)?memset(?:d\d+)?(?:async)?(?:[ \]].*)?", re.IGNORECASE)
 
 
 _KEPT_NAMES: Final = 1 << 14
@@ -276,7 +277,7 @@ def details_bytes(details: dict[bytes, bytes]) -> int | None:
     return size if size <= LARGEST_COPY else None
 
 
-_COMPILATION = re.compile(
+_COMPILATION = lazy_pattern(
     rb"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad|^(?:backend_compile|lower_sharding_computation|lower_jaxpr|trace_to_jaxpr)"
 )
 

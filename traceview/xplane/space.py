@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
 from traceview.base.location import Location
+from traceview.base.text import lazy_pattern
 from traceview.xplane.columns import Fault, LineColumns, LineHeader
 from traceview.xplane.planes import DEVICE_STATS, HOST_STATS, PlaneKind
 
 StatValue: TypeAlias = int | float | bytes
 
 
-class Stat(NamedTuple):
+class Stat(Struct, frozen=True):
     """A stat as recorded: its name and value, with references to text resolved."""
 
     name: bytes
@@ -29,7 +30,7 @@ class EventMetadata(Struct, frozen=True):
     stats: tuple[Stat, ...]
 
 
-class PlaneHeader(NamedTuple):
+class PlaneHeader(Struct, frozen=True):
     """An XPlane without its lines, as both decoders read it. `is_damaged`: some of it cannot be read and was left out."""
 
     name: bytes
@@ -78,6 +79,39 @@ class Program(Struct, frozen=True, eq=False, weakref=True):
     buffers_offset: int = 0
 
 
+BUFFER_KINDS: Final = ("argument", "result", "constant", "temporary")
+
+
+class LiveBuffers(Struct, frozen=True):
+    """Buffers of one kind and scope that are live together: their `scope`, the path in the source or the name of an argument."""
+
+    kind: str
+    scope: str
+    bytes: int
+    count: int
+
+
+class ProgramBuffers(Struct, frozen=True):
+    """The memory of one `program`, `jit_step(5)`, in bytes.
+
+    `temporary_bytes`: what a run allocates for temporaries, `peak_bytes` what of it is live at most. `live`: what is live
+    then, with arguments, results and constants, the most first; empty for programs of which that was not asked.
+    """
+
+    program: bytes
+    argument_bytes: int
+    result_bytes: int
+    constant_bytes: int
+    temporary_bytes: int
+    peak_bytes: int
+    live: tuple[LiveBuffers, ...] = ()
+
+    @property
+    def whole_bytes(self) -> int:
+        """What is taken while it runs."""
+        return self.argument_bytes + self.result_bytes + self.constant_bytes + self.temporary_bytes
+
+
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 """Devices that exchange with each other, group by group."""
 
@@ -96,7 +130,11 @@ class Exchange(Struct, frozen=True):
 MOST_HELD: Final = 8
 
 
-_OF_FUNCTION: Final = re.compile(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
+_OF_FUNCTION: Final = lazy_pattern(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
+
+
+F64, C128 = 12, 18
+"""Numbers of types of elements (`PrimitiveType`)."""
 
 
 class Instruction(Struct, frozen=True):

@@ -16,8 +16,7 @@ knows, over the transfer of all-reduces in a step. Sparse gradients are gathered
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from fractions import Fraction
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -47,6 +46,9 @@ from traceview.trace.sidecar.links import nvlink_bytes_per_second, pcie_bytes_pe
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.trace.strategy.roles import missing_tasks, step_groups
 from traceview.xplane.planes import ActivityClass
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 MOST_LAYERS: Final = 16
 MOST_OPS: Final = 100
@@ -99,7 +101,7 @@ def _bandwidth(
         expected_ps = int(sent * PS_PER_S / link_speed)
 
     size: int | None = None
-    on_bus = Fraction(0)
+    on_bus: Fraction | int = 0
     length_ps = 0
     if complete.any() and not (collectives.bytes_moved[complete] == UNKNOWN_BYTES).any():
         size, length_ps = 0, int(collectives.transfer_ps[complete].sum())
@@ -155,6 +157,9 @@ def _link(trace: Trace, hosts: Sequence[int]) -> tuple[Link | None, int | None]:
 
 def _bus_factor(kind: CollectiveKind, devices: int) -> Fraction:
     """Bytes over each link per byte reduced (NCCL tests, PERFORMANCE.md); 1 for what goes one way."""
+    # Takes 1 ms of every start, and most runs without GPUs need none.
+    from fractions import Fraction
+
     if kind in _SCATTERED:
         return Fraction(devices - 1, devices)
     return Fraction(2 * (devices - 1), devices) if kind in _REDUCING else Fraction(1)

@@ -38,6 +38,7 @@ from traceview.base.codes import Code
 from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
 from traceview.base.stats import median_ps
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import (
@@ -98,15 +99,15 @@ class _Op(Code):
 
 
 _COLLECTIVE: Final = (_Op.COLLECTIVE, _Op.GATHER)
-_INDICATIVE: Final = re.compile(rb"Collective|Nccl|AddN|Apply")
+_INDICATIVE: Final = lazy_pattern(rb"Collective|Nccl|AddN|Apply")
 _TYPES: Final = (
-    (re.compile(rb"Collective(?=\w{0,99}Gather)\w+"), _Op.GATHER),
-    (re.compile(rb"Collective(?!Init|AssignGroup)\w+"), _Op.COLLECTIVE),
-    (re.compile(rb"_?Nccl\w+"), _Op.NCCL),
-    (re.compile(rb"AddN"), _Op.SUM),
-    (re.compile(rb"(?:Resource)?(?:Sparse)?Apply\w+"), _Op.UPDATE),
+    (lazy_pattern(rb"Collective(?=\w{0,99}Gather)\w+"), _Op.GATHER),
+    (lazy_pattern(rb"Collective(?!Init|AssignGroup)\w+"), _Op.COLLECTIVE),
+    (lazy_pattern(rb"_?Nccl\w+"), _Op.NCCL),
+    (lazy_pattern(rb"AddN"), _Op.SUM),
+    (lazy_pattern(rb"(?:Resource)?(?:Sparse)?Apply\w+"), _Op.UPDATE),
 )
-_NO_SCOPE: Final = re.compile(
+_NO_SCOPE: Final = lazy_pattern(
     rb"(?:(?:StatefulPartitionedCall\w*|ArithmeticOptimizer|PartitionedCall\w*)/)*[^/]*|.*gradient_tape/.*",
     re.DOTALL,
 )
@@ -364,8 +365,8 @@ class _Recognition:
 # Collectives of layers
 
 _GRADIENTS: Final = b"gradient_tape/"
-_OF_CALL: Final = re.compile(rb"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
-_BATCH_NORM: Final = re.compile(rb"batch_?norm", re.IGNORECASE)
+_OF_CALL: Final = lazy_pattern(rb"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
+_BATCH_NORM: Final = lazy_pattern(rb"batch_?norm", re.IGNORECASE)
 
 
 class SmallCollectives(Struct, frozen=True, eq=False):

@@ -7,7 +7,6 @@ late is where its steps differ most from those of the devices that wait: longer 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, TypeAlias, get_args
 
@@ -22,6 +21,7 @@ from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import Activity, Share, one_of
 from traceview.base.stats import student, variance_of_mean
+from traceview.base.text import lazy_pattern
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
@@ -72,7 +72,7 @@ _MORE_WORK_FACTOR: Final = 4
 """As above in a single step, where chance gives one of several replicas all cores; in 64 healthy recordings at most 3.4% of the time
 was spent waiting for such a one."""
 
-_NUMBER: Final = re.compile(r"_\d+$")
+_NUMBER: Final = lazy_pattern(r"_\d+$")
 
 
 class LateDevice(OfDevice, frozen=True):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceview.analysis.exchange.reduction_path import reduction_rows
@@ -536,7 +537,7 @@ def _diagnose_cpus(context: Context) -> Iterator[Finding | None]:
 TITLE: Final = "Transfers"
 
 
-class _Row(NamedTuple):
+class _Row(Struct, frozen=True):
     of: DeviceTransfers
     device: str
     way: str

@@ -6,7 +6,6 @@ The runtime of TensorFlow copies a tensor between devices in an op of its own, w
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from traceview.analysis.facts.run import Run
 from traceview.analysis.rules.rule import LIMIT
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.text import lazy_pattern
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
@@ -37,18 +37,18 @@ WAITS_FOR_RESULTS: Final = (
 )
 """States of a GPU before and during the copy of what an op on the CPU made."""
 
-TRANSFER: Final = re.compile(
+TRANSFER: Final = lazy_pattern(
     rb"edge_\d+_(?P<edge>[^:]+)(?::\w+)?|(?P<node>[^:]+?)(?:/_\d+)?:_(?:Host)?(?:Send|Recv)"
 )
 """Copies inside of a graph."""
 
-_WITHOUT_INPUT: Final = re.compile(
+_WITHOUT_INPUT: Final = lazy_pattern(
     rb"_(?:Host)?(?:Send|Recv)|_Arg|Const|Placeholder\w*|(?=\w*Iterator)\w+|Optional\w*"
 )
 """Types of ops that take no tensor from a GPU: transfers themselves, constants, and ops that read a dataset."""
 
 _SUM: Final = b"AddN"
-_OF_REPLICA: Final = re.compile(rb"(?:^|/)replica_[1-9]\d*(?:_\d+)?/")
+_OF_REPLICA: Final = lazy_pattern(rb"(?:^|/)replica_[1-9]\d*(?:_\d+)?/")
 
 
 class Results(Struct, frozen=True, eq=False):

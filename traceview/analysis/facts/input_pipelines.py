@@ -6,7 +6,6 @@ what others made (the root, other wrappers, `Prefetch`, the generator of a repli
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import filterfalse
 from typing import Final
@@ -15,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.selection import Selection, rows_in
+from traceview.base.text import lazy_pattern
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
@@ -32,11 +32,13 @@ from traceview.trace.host.pipeline import (
 )
 from traceview.trace.model import NONE, Trace
 
-_WORKS_AHEAD = re.compile(r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService")
-_READS = re.compile(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|LMDB|Csv)(?:V\d+)?")
-_KEEPS = re.compile(r"::\w*(?:Cache|Snapshot)\w*")
-_HANDS_ON = re.compile(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
-_SHUFFLES = re.compile(r"Shuffle(?:AndRepeat)?(?:V\d+)?")
+_WORKS_AHEAD = lazy_pattern(
+    r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService"
+)
+_READS = lazy_pattern(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|LMDB|Csv)(?:V\d+)?")
+_KEEPS = lazy_pattern(r"::\w*(?:Cache|Snapshot)\w*")
+_HANDS_ON = lazy_pattern(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
+_SHUFFLES = lazy_pattern(r"Shuffle(?:AndRepeat)?(?:V\d+)?")
 _FILLING_FACTOR: Final = 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +13,7 @@ from traceview.analysis.facts.selection import Selection, rows_in
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import op_labels, op_names
 from traceview.trace.model import Recording, Trace
 from traceview.trace.windows import Window
@@ -59,9 +59,13 @@ class KernelNames(Struct, frozen=True, eq=False):
 
 
 def kernel_names(recording: Recording) -> KernelNames:
-    """What the names of all compute shows."""
+    """What the names of all compute shows; a replica on CPUs runs ops, whose names are of layers."""
     columns = recording.device_columns
-    names = unique_ids(columns.name[columns.class_ == ActivityClass.COMPUTE])
+    is_kernel = columns.class_ == ActivityClass.COMPUTE
+    for index, device in enumerate(recording.device_list):
+        if device.kind == "replica":
+            is_kernel[columns.rows_of(index)] = False
+    names = unique_ids(columns.name[is_kernel])
     kernels = [kernel_name(recording.names[int(name)]) for name in names]
     count = len(recording.names)
     precision = np.full(count, NumberFormat.UNKNOWN, dtype=np.uint8)
@@ -74,15 +78,15 @@ def kernel_names(recording: Recording) -> KernelNames:
 
 # What moves tensors and computes nothing, by label (`op_labels`), bool
 
-_CAST: Final = re.compile(r"(?:^|/)convert_element_type$")
-_CONVERT: Final = re.compile(rb"(?:wrapped_)?convert(?:_element_type)?(?:\.\d+)?")
+_CAST: Final = lazy_pattern(r"(?:^|/)convert_element_type$")
+_CONVERT: Final = lazy_pattern(rb"(?:wrapped_)?convert(?:_element_type)?(?:\.\d+)?")
 """Names of instructions that convert and do nothing else; a fusion that ends with a conversion may do much."""
 
-_CONVOLUTION: Final = re.compile(r"(?:^|/)conv_general_dilated$")
-_TURNED: Final = re.compile(rb"(?:.*_)?(?:transpose|copy)(?:_fusion)?(?:\.\d+)?")
+_CONVOLUTION: Final = lazy_pattern(r"(?:^|/)conv_general_dilated$")
+_TURNED: Final = lazy_pattern(rb"(?:.*_)?(?:transpose|copy)(?:_fusion)?(?:\.\d+)?")
 """Names of instructions that XLA adds to turn tensors around: `transpose.5`, `input_transpose_fusion`, `copy.3`."""
 
-_OF_CUDNN: Final = re.compile(rb"n(?:chw|hwc)To[A-Z]\w{0,99}Kernel")
+_OF_CUDNN: Final = lazy_pattern(rb"n(?:chw|hwc)To[A-Z]\w{0,99}Kernel")
 _OF_GRAPPLER: Final = "LayoutOptimizer"
 
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.intervals import Int32Array
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import (
     OPTIMIZER_FUNCTION,
@@ -35,7 +36,7 @@ MOST_PARTS: Final = 24
 """Scopes inside each other; deeper ones are the same layer. A choice of ours, for names may be of any length."""
 
 
-class Place(NamedTuple):
+class Place(Struct, frozen=True):
     """Where an op was made: scopes from the outermost, none where no name shows any, and a line of Python or ""."""
 
     scopes: tuple[str, ...]
@@ -126,7 +127,7 @@ def _op(text: str) -> _Op:
     return _Op(*split_op(text), phase_of(text.encode()))
 
 
-class _Op(NamedTuple):
+class _Op(Struct, frozen=True):
     """The name of an op without its replica part, its type, and the phase that both show."""
 
     name: str
@@ -146,16 +147,16 @@ def _text(instruction: Instruction | None, op: str) -> str:
 
 # JAX
 
-_TRANSFORMATION: Final = re.compile(
+_TRANSFORMATION: Final = lazy_pattern(
     r"(?<![^/(])(?:jit|pjit|pmap|xmap|vmap|jvp|transpose|remat|checkpoint|shard_map|custom_jvp|custom_vjp)\("
 )
-_NAMELESS: Final = re.compile(r"(?<![^/(])p?jit\((?:main|<\w+>|_\w*)\)")
+_NAMELESS: Final = lazy_pattern(r"(?<![^/(])p?jit\((?:main|<\w+>|_\w*)\)")
 """Functions that JAX wraps or calls itself."""
 
-_SEVERAL: Final = re.compile(r"/\((?P<first>[^:]*):.*", re.DOTALL)
+_SEVERAL: Final = lazy_pattern(r"/\((?P<first>[^:]*):.*", re.DOTALL)
 """Of several ops that became one, `f/(a/dot:b/add)`, the first."""
 
-_OF_JAX: Final = re.compile(
+_OF_JAX: Final = lazy_pattern(
     r"|while|body|cond|closed_call|core_call|remat|checkpoint|rematted_computation|shard_map|pjit|scan"
     r"|custom_[jv][vj]p_call\w*|branch_\d+_fun"
 )
@@ -176,18 +177,18 @@ _FOLDED: Final = "ConstantFolding/"
 _UNKNOWN_TYPE: Final = "Op"
 """Says no more than that it is an op."""
 
-_OF_TENSORFLOW: Final = re.compile(
+_OF_TENSORFLOW: Final = lazy_pattern(
     r"(?:(?:Stateful)?PartitionedCall|while|cond|case|body|then|else|branch\d*|gradient_tape|gradients)?(?:_\d+)*"
 )
-_UPDATE: Final = re.compile(r"update(?:_\d+)*")
-_UPDATE_OF: Final = re.compile(r"update_(?=[^\d])")
-_NUMBER: Final = re.compile(r"_\d+$")
-_GRAD: Final = re.compile(r"_grad(?:_\d+)?$")
+_UPDATE: Final = lazy_pattern(r"update(?:_\d+)*")
+_UPDATE_OF: Final = lazy_pattern(r"update_(?=[^\d])")
+_NUMBER: Final = lazy_pattern(r"_\d+$")
+_GRAD: Final = lazy_pattern(r"_grad(?:_\d+)?$")
 """In graphs of TensorFlow 1 the gradient of `MatMul` is in the scope `MatMul_grad`."""
 
-_VERSIONED: Final = re.compile(r"[A-Z]\w*V\d+")
-_FUSED: Final = re.compile(r"_(?:Mkl)?(?:Native)?(?:Fused)?")
-_VERSION: Final = re.compile(r"V\d+$")
+_VERSIONED: Final = lazy_pattern(r"[A-Z]\w*V\d+")
+_FUSED: Final = lazy_pattern(r"_(?:Mkl)?(?:Native)?(?:Fused)?")
+_VERSION: Final = lazy_pattern(r"V\d+$")
 
 
 def _forward_type(type_: str) -> str:

@@ -25,6 +25,7 @@ from traceview.base.ids import is_in, sorted_unique, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, nesting
 from traceview.base.record import Record, Share, SourceLine
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS, PS_PER_US
 from traceview.document import numbers
 from traceview.ledger.columns import IDLE
@@ -128,8 +129,8 @@ def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int,
     return python
 
 
-_FRAME: Final = re.compile(rb"\$([^:]+):(\d{1,9}) (.+)", re.DOTALL)
-_OF_FRAMEWORKS: Final = re.compile(
+_FRAME: Final = lazy_pattern(rb"\$([^:]+):(\d{1,9}) (.+)", re.DOTALL)
+_OF_FRAMEWORKS: Final = lazy_pattern(
     r"(?:"
     # JAX 0.10
     "ad|ad_util|api|api_util|array|array_constructors|array_creation|array_methods|basearray|batching|callback|compiler|"
@@ -143,7 +144,7 @@ _OF_FRAMEWORKS: Final = re.compile(
     r"optree_impl|traceback_utils|variable_mapping)\.py|<.*",
     re.DOTALL,
 )
-_OF_NUMPY: Final = re.compile(
+_OF_NUMPY: Final = lazy_pattern(
     r"(?:_methods|einsumfunc|fromnumeric|function_base|numeric|overrides|shape_base|stride_tricks|"
     r"_\w+_impl|__init__)\.py"
 )

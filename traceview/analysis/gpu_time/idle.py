@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from traceview.analysis.gpu_time.host_wait_rules import RULES
 from traceview.analysis.gpu_time.host_waits import diagnose, diagnose_without_devices
@@ -29,7 +31,7 @@ from traceview.trace.frames.event_tables import device_keys
 TITLE: Final = "Longest gaps"
 
 
-class _Row(NamedTuple):
+class _Row(Struct, frozen=True):
     """A gap with the event that the host was in; in a document its number, and links to the findings about it."""
 
     gap: Gap

@@ -23,6 +23,7 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
 from traceview.analysis.rules.words import Argument, Line, Names, Part
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
@@ -47,7 +48,7 @@ _WITH_FUNCTION: Final = (
 )
 """Stages that run a function of the script: what takes cores runs in one."""
 
-_UNBATCH: Final = re.compile(r"Unbatch(?:V\d+)?")
+_UNBATCH: Final = lazy_pattern(r"Unbatch(?:V\d+)?")
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
 _CORES: Final = "cores"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -24,6 +23,7 @@ from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, P
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.stats import median_ps
+from traceview.base.text import lazy_pattern
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
@@ -35,7 +35,7 @@ from traceview.xplane.planes import ActivityClass
 
 _CALLS: Final = " in quick_execute"
 
-_KERAS_STEP: Final = re.compile(
+_KERAS_STEP: Final = lazy_pattern(
     rb"EagerLocalExecute: __inference_(?:multi_step_on_iterator|one_step_on_data|train_function)"
 )
 """The graphs of `Model.fit` (Keras 2 and 3)."""

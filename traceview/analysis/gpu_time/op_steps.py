@@ -7,7 +7,6 @@ first, so the times of all ops, of waiting and of idle time sum to the step.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
 
@@ -20,6 +19,7 @@ from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.record import Count, KernelName, OpName, OpType, Picoseconds, Record, one_of
 from traceview.base.stats import variance_of_mean
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.ledger.columns import IDLE
 from traceview.ledger.table import totals
 from traceview.trace.device.op_names import op_labels, op_names, read_once
@@ -28,7 +28,7 @@ from traceview.xplane.planes import CLASS_KEYS
 
 MOST_OPS: Final = 100
 """Ops by the time of a step, and as many by their time on the path."""
-_SIGNATURE: Final = re.compile(r"[<(]")
+_SIGNATURE: Final = lazy_pattern(r"[<(]")
 _UNNAMED: Final = "(anonymous namespace)::"
 
 

@@ -24,6 +24,7 @@ from traceview.analysis.rules.words import (
     Time,
 )
 from traceview.base.record import TextKind
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker, Wait
 
@@ -73,7 +74,7 @@ _CODE: Final[tuple[tuple[Phase, str, str], ...]] = (
     ("import", r"<frozen importlib\.[^<>]*>", r".*"),
 )
 _PLACES: Final = tuple(
-    (phase, re.compile(rf"(?:.*/)?{file}:\d+ in {function}", re.DOTALL))
+    (phase, lazy_pattern(rf"(?:.*/)?{file}:\d+ in {function}", re.DOTALL))
     for phase, file, function in _CODE
 )
 PHASE_WORDS: Final[Mapping[str, str]] = {
@@ -91,12 +92,12 @@ PHASE_WORDS: Final[Mapping[str, str]] = {
 }
 """What a process does that works."""
 
-_OF_INPUT: Final = re.compile(
+_OF_INPUT: Final = lazy_pattern(
     r"(?:.*/)?(?:data/ops/from_generator_op|py_data_adapter|data_adapters/py_dataset_adapter|utils/data_utils)\.py:\d+ in .*",
     re.DOTALL,
 )
 """Code below which `tf.data` and Keras run the Python of an input pipeline."""
-_OF_AN_OP: Final = re.compile(r"(?:.*/)?ops/script_ops\.py:\d+ in .*", re.DOTALL)
+_OF_AN_OP: Final = lazy_pattern(r"(?:.*/)?ops/script_ops\.py:\d+ in .*", re.DOTALL)
 """Code below which TensorFlow runs `tf.py_function`, of the input or of the step."""
 _WAITING_FILES: Final[Mapping[Wait, tuple[str, ...]]] = {
     "lock": (

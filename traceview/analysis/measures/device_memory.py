@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
@@ -27,11 +26,12 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.base.stats import student, variance_of_mean
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.memory import Allocator, allocators
 from traceview.trace.device.op_names import Phase, split_op
 from traceview.trace.model import NONE, Recording, Step, Trace
-from traceview.xplane.hlo_buffers import KINDS, ProgramBuffers
 from traceview.xplane.planes import MILLION
+from traceview.xplane.space import BUFFER_KINDS, ProgramBuffers
 
 MOST_ROWS: Final = 100
 """Of layers in a report; `traceview show memory` has all ops of all devices."""
@@ -46,9 +46,9 @@ PHASES: Final = {
     Phase.BACKWARD: "backward",
     Phase.OPTIMIZER: "optimizer",
 }
-_ARGUMENT: Final = KINDS[0]
-_NUMBER: Final = re.compile(r"\d+")
-_ID: Final = re.compile(r"\(\d*\)$")
+_ARGUMENT: Final = BUFFER_KINDS[0]
+_NUMBER: Final = lazy_pattern(r"\d+")
+_ID: Final = lazy_pattern(r"\(\d*\)$")
 
 FEWEST_CHANGES: Final = 4
 """From one used step to the next; of fewer no growth is stated."""
@@ -196,7 +196,7 @@ class HeldByProgram(Record, frozen=True):
         count: In how many buffers.
     """
 
-    kind: Annotated[str, one_of(*KINDS)]
+    kind: Annotated[str, one_of(*BUFFER_KINDS)]
     held_by: OpName | None
     phase: Annotated[str, one_of(*PHASES.values(), OTHER)]
     bytes: Count

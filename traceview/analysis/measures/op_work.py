@@ -10,7 +10,6 @@ and writes take at the bandwidth of the memory. The longer one is what it is bou
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
@@ -24,6 +23,7 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.peaks import peaks_of
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.trace.device.lines import label_lines
@@ -126,8 +126,8 @@ def counted_events(context: Context, device: int) -> Int64Array:
 
 # Operations
 
-_PRODUCT: Final = re.compile(r"MatMul|Conv[23]D|Conv[23]d|Einsum|Attention|RNN")
-_OTHER_WORK: Final = re.compile(
+_PRODUCT: Final = lazy_pattern(r"MatMul|Conv[23]D|Conv[23]d|Einsum|Attention|RNN")
+_OTHER_WORK: Final = lazy_pattern(
     r"Xla|[Pp]y_?[Ff]unc|LSTM|GRU|TRTEngine|TPUExecute|Banded|Call$|^_?(?:Stateless)?(?:While|If|Case)$|Cholesky|Svd|Qr$|Eig|FFT|^Lu$|Matrix(?:Inverse|Solve|Tri|Det|Exp|Log)"
 )
 """Types of ops that multiply, or run what does, without saying how much."""

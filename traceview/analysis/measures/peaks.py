@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from traceview.analysis.facts.devices import hardware_of
+from traceview.base.text import lazy_pattern
 from traceview.trace.model import Device, Trace
 from traceview.xplane.kernel_names import NumberFormat
 
 
-class _Peak(NamedTuple):
+class _Peak(Struct, frozen=True):
     """Rates of a model in teraFLOP/s, None where it does not have that precision.
 
     `model`: a pattern of its name. `chip`: major and minor capability and number of cores, where no GPU of another rate has
@@ -65,7 +66,7 @@ _PEAKS: Final = (
 )
 
 
-class _TpuPeak(NamedTuple):
+class _TpuPeak(Struct, frozen=True):
     """Rates of a TPU in teraFLOP/s and tera-operations per second, and bytes per second of its memory in gigabytes."""
 
     model: str
@@ -88,7 +89,7 @@ _LARGEST: Final = 1e6
 """No device does as many teraFLOP/s, or moves as many gigabytes per second."""
 
 PeakSource = Literal["plane", "table"]
-_PART: Final = re.compile(r"MIG|-\d{1,4}[QCAB]$")
+_PART: Final = lazy_pattern(r"MIG|-\d{1,4}[QCAB]$")
 """In names of parts of GPUs: `A100-SXM4-40GB MIG 1g.5gb`, `GRID T4-4Q`."""
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from traceview.analysis.rules.finding import EXPLAINS, Evidence, Finding
 from traceview.analysis.rules.rule import Rule, rendered
 from traceview.base.ids import unique_ids
-from traceview.trace.model import Trace
+from traceview.trace.model import Recording, Trace
 
 
 def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
@@ -70,8 +70,12 @@ _JAX: Final = "jax"
 
 def is_of_jax(trace: Trace) -> bool:
     """Whether the host called functions that JAX compiled."""
-    names = unique_ids(trace.host_columns.name).tolist()
-    return any(trace.names[name].startswith(JITTED_CALL) for name in names)
+    return trace.once(_has_jitted_calls)
+
+
+def _has_jitted_calls(recording: Recording) -> bool:
+    names = unique_ids(recording.host_columns.name)
+    return any(recording.names.read(names, lambda name: name.startswith(JITTED_CALL)))
 
 
 def with_jax_advice(findings: Iterable[Finding], rules: Mapping[str, Rule]) -> list[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -10,15 +9,15 @@ from msgspec import Struct
 
 from traceview.analysis.rules.finding import EXPLAINS, Evidence, Finding
 from traceview.analysis.rules.rule import Rule, phrases_of
-from traceview.base.text import shell_path, shell_word
+from traceview.base.text import lazy_pattern, shell_path, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, Token, phrase
 from traceview.document.vocabulary import SEVERITIES, look_of, thread_words
 
 _SHOWN_EVIDENCE: Final = 6
-_OF_LOGDIR: Final = re.compile(r"traceview ((?:show )?[a-z]+) LOGDIR\b")
-_UNIT: Final = re.compile(r"_(?:ps|ns|bytes|ratio|count)$")
+_OF_LOGDIR: Final = lazy_pattern(r"traceview ((?:show )?[a-z]+) LOGDIR\b")
+_UNIT: Final = lazy_pattern(r"_(?:ps|ns|bytes|ratio|count)$")
 
 
 class RunCommands(Struct, frozen=True):

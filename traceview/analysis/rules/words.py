@@ -29,6 +29,7 @@ from traceview.base.record import (
     kind_in,
     one_of,
 )
+from traceview.base.text import lazy_pattern
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, Token, names
 from traceview.ledger.states import BY_KEY, MEANINGS
@@ -239,11 +240,11 @@ Arguments: TypeAlias = Mapping[str, Argument]
 _MOST_LISTED: Final = 4
 """Devices named one by one; of more, how many they are."""
 
-_PIECE: Final = re.compile(
+_PIECE: Final = lazy_pattern(
     r"`(?P<code>[^`]*)`|\{(?P<name>\w+)(?::(?P<one>[^/{}]*)/(?P<more>[^/{}]*))?\}|(?P<mark>[\[\]])"
 )
 
-_OUTLINE: Final = re.compile(rf"{_PIECE.pattern}|(?P<rest>[^`{{\[\]]+|.)")
+_OUTLINE: Final = lazy_pattern(rf"{_PIECE.pattern}|(?P<rest>[^`{{\[\]]+|.)")
 
 
 def filled(template: str, arguments: Arguments, *, is_sentence: bool = True) -> Phrase:

@@ -51,6 +51,7 @@ from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import (
     Phase,
     SideWork,
@@ -61,10 +62,9 @@ from traceview.trace.device.op_names import (
 )
 from traceview.trace.model import NONE
 from traceview.trace.sidecar.sidecar import GraphValues
-from traceview.xplane.hlo import C128, F64
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.space import Instruction
+from traceview.xplane.space import C128, F64, Instruction
 
 TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""
@@ -220,7 +220,7 @@ def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
     return tuple(place_of), np.where(compiled == NONE, of_label, compiled)
 
 
-_PRIMITIVE: Final = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_PRIMITIVE: Final = lazy_pattern(r"[a-z][a-z0-9_]{0,40}")
 _PRODUCTS: Final = {"dot": "dot_general", "convolution": "conv_general_dilated"}
 
 
@@ -328,17 +328,17 @@ class _ByName(Struct, frozen=True):
     is_one: Callable[[Instruction], bool] | None = None
 
 
-_FACTORINGS: Final = re.compile(
+_FACTORINGS: Final = lazy_pattern(
     "cholesky|eigh?|geqrf|hessenberg|householder_product|lu|qr|schur|svd|triangular_solve|tridiagonal"
 )
 """Primitives of JAX (0.4 to 0.11), with which the scope of an instruction ends."""
 _SORTS: Final = frozenset(["sort", "top_k", "approx_top_k"])
-_DRAWS: Final = re.compile(
+_DRAWS: Final = lazy_pattern(
     r"jit\(_(?:bernoulli|exponential|gamma|gumbel|normal|normal_real|permutation|randint|shuffle|truncated_normal|uniform)\)"
     r"|(?:random_bits|rng_bit_generator|rng_uniform|threefry2x32)$"
 )
 """Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
-_COPY: Final = re.compile(rb"copy(?:\.\d+)?")
+_COPY: Final = lazy_pattern(rb"copy(?:\.\d+)?")
 
 _RECOMPUTED: Final = "rematted_computation"
 """The scope of what `jax.checkpoint` computes again (JAX 0.4 to 0.11)."""
@@ -347,7 +347,7 @@ _BY_NAME: Final = (
     _ByName(RECOMPUTED, is_one=lambda each: _RECOMPUTED in each.scope.split("/")),
     _ByName(
         FACTORING,
-        types=re.compile(
+        types=lazy_pattern(
             r"(?:Batch)?(?:Svd|SelfAdjointEig|Eig|Qr|Lu|Cholesky(?:Grad)?|(?:Log)?MatrixDeterminant"
             r"|Matrix(?:Inverse|Solve|SolveLs|TriangularSolve|SquareRoot|Logarithm|Exponential))(?:V\d+)?"
         ),
@@ -356,19 +356,19 @@ _BY_NAME: Final = (
     _ByName(
         COSTLY_OPS,
         "sorting",
-        re.compile(r"(?:InTopK|TopK|Unique)(?:With\w+)?(?:V2)?"),
+        lazy_pattern(r"(?:InTopK|TopK|Unique)(?:With\w+)?(?:V2)?"),
         lambda each: each.scope.rpartition("/")[2] in _SORTS,
     ),
     _ByName(
         COSTLY_OPS,
         "random",
-        re.compile(r"(?:Stateless)?(?:Multinomial|Random|(?:Parameterized)?TruncatedNormal)\w*"),
+        lazy_pattern(r"(?:Stateless)?(?:Multinomial|Random|(?:Parameterized)?TruncatedNormal)\w*"),
         lambda each: _DRAWS.search(each.scope) is not None,
     ),
     _ByName(
         COSTLY_OPS,
         "images",
-        re.compile(
+        lazy_pattern(
             r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
         ),
     ),

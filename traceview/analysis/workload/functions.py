@@ -23,6 +23,7 @@ from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import Count, FunctionName, Picoseconds, Record, Share
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
 from traceview.document.columns import Shown, table
 from traceview.ledger.states import State
@@ -66,7 +67,7 @@ class Functions(Record, frozen=True):
 
 # Which function an op is of
 
-_GRAPH: Final = re.compile(rb"EagerLocalExecute: __(?:inference|forward)_(.+)_\d+", re.DOTALL)
+_GRAPH: Final = lazy_pattern(rb"EagerLocalExecute: __(?:inference|forward)_(.+)_\d+", re.DOTALL)
 
 
 class Called(Struct, frozen=True, eq=False):

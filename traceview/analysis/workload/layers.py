@@ -199,9 +199,9 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
     work = _work_by_place(context, devices, places.place, len(places.places))
     has_flops = bool(work[:, _WORK["flops"]].any())
     root = _Node()
-    for (layer, line), of_place, of_work in zip(places.places, cells.tolist(), work, strict=True):
+    for place, of_place, of_work in zip(places.places, cells.tolist(), work, strict=True):
         if any(of_place):
-            *around, node = root.path_to(layer, line)
+            *around, node = root.path_to(place.scopes, place.line)
             for phase, ps in enumerate(of_place):
                 node.own[phase] += ps
                 for each in (*around, node):

@@ -7,7 +7,6 @@ Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capab
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Final
@@ -32,6 +31,7 @@ from traceview.base.record import (
     Share,
 )
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.phrase import Token, phrase
@@ -95,7 +95,7 @@ class Occupancy(Record, frozen=True):
 
 # What the details of a kernel say
 
-_GRID: Final = re.compile(rb"(\d{1,10}),(\d{1,10}),(\d{1,10})")
+_GRID: Final = lazy_pattern(rb"(\d{1,10}),(\d{1,10}),(\d{1,10})")
 _WARP: Final = 32
 _REGISTERS: Final = 1 << 16
 _REGISTERS_AT_ONCE: Final = 256

@@ -176,10 +176,10 @@ def show_checks(script: Path | None, out: Path) -> None:
 def render(checks: Sequence[Check], *, width: int, color: bool) -> str:
     """The table, and the number of checks by status."""
     from rich.cells import cell_len
-    from rich.text import Text
 
     from traceview.document.page import Page
     from traceview.document.sanitize import sanitize
+    from traceview.document.styled import joined
 
     page = Page(width, color)
     status_width = max((len(check.status) for check in checks), default=0)
@@ -188,13 +188,13 @@ def render(checks: Sequence[Check], *, width: int, color: bool) -> str:
     is_narrow = indent > page.width // 2
     for check in checks:
         status = page.styled(check.status, STATUSES.get(check.status, ""))
-        blank = Text(" " * (status_width - len(check.status) + 2))
+        blank = page.styled(" " * (status_width - len(check.status) + 2))
         name = page.styled(check.name, "bold" if check.status in ("failed", "warning") else "")
         if is_narrow:
             page.line(status, blank, name)
             page.prose(check.detail, indent=2)
         else:
-            page.prose(check.detail, indent=indent, label=Text().join([status, blank, name]))
+            page.prose(check.detail, indent=indent, label=joined([status, blank, name]))
         if check.fix:
             left = 2 if is_narrow else indent
             page.prose(page.styled(f"fix: {check.fix}", "italic"), indent=left)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, takewhile
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -21,10 +21,11 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.model import NONE, DeviceColumns, Names
 from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.hlo import Scheduled, read_instructions, read_schedules
-from traceview.xplane.hlo_buffers import ProgramBuffers, read_buffers
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.space import Instruction, Program
+from traceview.xplane.space import Instruction, Program, ProgramBuffers
+
+if TYPE_CHECKING:
+    from traceview.xplane.hlo import Scheduled
 
 _MOST_WITH_LIVE: Final = 3
 """Programs of a host of which it is read what is live at their peak: those of most memory."""
@@ -38,6 +39,11 @@ def program_buffers(
     """The memory of the programs that events ran, the most first; what cannot be read is as if it was not there."""
     ran = {each.program for each in instructions}
     known = {each.name: each for each in programs if each.name in ran and each.buffers}
+    if not known:
+        return ()
+    # Only runs of XLA programs need what reads them.
+    from traceview.xplane.hlo_buffers import read_buffers
+
     try:
         sized = [read_buffers(each, with_live=False) for each in known.values()]
         ranked = sorted(sized, key=lambda of: (-of.whole_bytes, of.program))
@@ -109,6 +115,8 @@ class InstructionNumbers:
         for program in programs:
             if program.name not in wanted:
                 continue
+            from traceview.xplane.hlo import read_instructions
+
             try:
                 read = read_instructions(program, wanted[program.name])
             except DamageError as error:
@@ -151,6 +159,8 @@ def with_buffered_instructions(
     for program in programs:
         if program.name not in buffers:
             continue
+        from traceview.xplane.hlo import read_schedules
+
         try:
             stretches = _Stretches(read_schedules(program))
         except DamageError as error:

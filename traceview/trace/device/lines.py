@@ -6,10 +6,10 @@ TensorFlow does to a graph. A gradient belongs to the line of its op, which its 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import LONGEST_NAME, op_labels
 from traceview.trace.model import NONE, Recording, kept
 from traceview.trace.sidecar.sidecar import GraphValues
@@ -20,18 +20,20 @@ _MOST_PARTS: Final = 32
 _WITHOUT_LINE: Final = ("Const", "NoOp", "Placeholder")
 """Types of ops that captures pass over, and what constant subgraphs become."""
 
-_OF_GRADIENTS: Final = re.compile(r"gradient_tape|gradients(?:_\d+)?")
+_OF_GRADIENTS: Final = lazy_pattern(r"gradient_tape|gradients(?:_\d+)?")
 """The scope of gradients."""
 
-_GRAD: Final = re.compile(r"_grad(?:_\d+)?$")
+_GRAD: Final = lazy_pattern(r"_grad(?:_\d+)?$")
 """In a graph of TensorFlow 1, and in that of the gradient of a function, the gradient of `MatMul` is in the scope `MatMul_grad`."""
 
-_BRANCH: Final = re.compile(r"(?:(?<=/)|^)(?:then|else|cond|body|branch\d*)/_\d+/")
+_BRANCH: Final = lazy_pattern(r"(?:(?<=/)|^)(?:then|else|cond|body|branch\d*)/_\d+/")
 """What is between a loop or a condition and the names of the ops inside: `while/body/_5/while/MatMul`."""
 
-_CALL: Final = re.compile(rf"(?:.*/|)(?:(?:Stateful)?PartitionedCall(?:_\d+)*/|{_BRANCH.pattern})")
+_CALL: Final = lazy_pattern(
+    rf"(?:.*/|)(?:(?:Stateful)?PartitionedCall(?:_\d+)*/|{_BRANCH.pattern})"
+)
 _LAYOUT: Final = "LayoutOptimizer"
-_OF_LAYOUT: Final = re.compile(r"-\d+-")
+_OF_LAYOUT: Final = lazy_pattern(r"-\d+-")
 """What turns a tensor around for the op that it is named after: `conv/Conv2D-0-TransposeNHWCToNCHW-LayoutOptimizer`."""
 
 

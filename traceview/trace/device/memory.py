@@ -5,7 +5,6 @@ Each event says what its allocator has given out after it, how much it gave out 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
@@ -15,12 +14,13 @@ from msgspec import Struct
 
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int64Array
+from traceview.base.text import lazy_pattern
 from traceview.trace.model import NONE, HostColumns, Names, Recording
 from traceview.trace.windows import Window
 from traceview.xplane.planes import LARGEST_COPY, LARGEST_COUNT
 
-_OF_GPU: Final = re.compile(rb"GPU_(\d{1,9})_bfc")
-_OF_PINNED: Final = re.compile(rb"\w{0,40}host_bfc")
+_OF_GPU: Final = lazy_pattern(rb"GPU_(\d{1,9})_bfc")
+_OF_PINNED: Final = lazy_pattern(rb"\w{0,40}host_bfc")
 """`gpu_host_bfc` of TensorFlow, `xla_gpu_host_bfc` of JAX. Memory that is not pinned has allocators of other names."""
 _ALLOCATION: Final = b"MemoryAllocation"
 

@@ -36,6 +36,7 @@ from traceview.base.codes import Code
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.trace.model import NONE, Recording
 from traceview.xplane.planes import ActivityClass
 
@@ -50,25 +51,25 @@ class Phase(Code):
     REDUCTION = 4
 
 
-_NAME: Final = re.compile(rb"[A-Za-z_]\w*")
-_BACKWARD_SCOPE: Final = re.compile(rb"(?:^|/)(?:gradient_tape|gradients(?:_\d+)?)/")
-_BACKWARD_TYPE: Final = re.compile(rb"Grad(?:WithArgmax)?(?:V\d+)?$|Backprop")
-_REDUCTION_TYPE: Final = re.compile(rb"Collective\w+|Nccl(?:AllReduce|Reduce)\w*")
-_OPTIMIZER_TYPE: Final = re.compile(rb"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*")
+_NAME: Final = lazy_pattern(rb"[A-Za-z_]\w*")
+_BACKWARD_SCOPE: Final = lazy_pattern(rb"(?:^|/)(?:gradient_tape|gradients(?:_\d+)?)/")
+_BACKWARD_TYPE: Final = lazy_pattern(rb"Grad(?:WithArgmax)?(?:V\d+)?$|Backprop")
+_REDUCTION_TYPE: Final = lazy_pattern(rb"Collective\w+|Nccl(?:AllReduce|Reduce)\w*")
+_OPTIMIZER_TYPE: Final = lazy_pattern(rb"(?:Resource)?(?:Sparse)?Apply[A-Z]\w*")
 _OPTIMIZERS: Final = "sgd|gradientdescent|momentum|rmsprop|adam|adamw|adamax|nadam|adagrad|adadelta|adafactor|ftrl|lamb|lion|muon|adamweightdecay"
-OPTIMIZER_SCOPE: Final = re.compile(
+OPTIMIZER_SCOPE: Final = lazy_pattern(
     rf"(?:^|/)(?:update_\d+|(?:loss_scale_)?optimizer|{_OPTIMIZERS})(?:_\d+)*/".encode(),
     re.IGNORECASE,
 )
-OPTIMIZER_FUNCTION: Final = re.compile(
+OPTIMIZER_FUNCTION: Final = lazy_pattern(
     rf"(?:scale_by_)?(?:{_OPTIMIZERS})(?:_(?:step|update))?|apply_updates|apply_gradients|update_moment\w*",
     re.IGNORECASE,
 )
 """Names of Python functions that update variables: of optimizers, and of Optax and Flax."""
-_USES_VARIABLE: Final = re.compile(
+_USES_VARIABLE: Final = lazy_pattern(
     rb"(?:Read|Assign(?:Add|Sub)?)VariableOp|Resource(?:Gather|Scatter|(?:Sparse)?Apply)\w*"
 )
-_FORWARD_PATH: Final = re.compile(rb"(?:^|/)jvp\(")
+_FORWARD_PATH: Final = lazy_pattern(rb"(?:^|/)jvp\(")
 KEPT_NAMES: Final = 1 << 14
 """Names whose reading is remembered, because several topics ask for it."""
 
@@ -124,9 +125,9 @@ def _phases(recording: Recording) -> npt.NDArray[np.uint8]:
 
 _Value = TypeVar("_Value", bound=Hashable)
 
-_REPLICA_PART = re.compile(r"(?:^|(?<=/))replica_\d+/")
-_UPDATE_PART = re.compile(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
-_TYPE = re.compile(r"[A-Za-z_][\w>-]*")
+_REPLICA_PART = lazy_pattern(r"(?:^|(?<=/))replica_\d+/")
+_UPDATE_PART = lazy_pattern(r"(?:^|(?<=/))update_\d+(?=_|/|$)")
+_TYPE = lazy_pattern(r"[A-Za-z_][\w>-]*")
 
 OpName: TypeAlias = tuple[str | None, str | None]
 """The name of an op without its replica part, and its type; None where not recorded."""
@@ -205,17 +206,17 @@ class SideWork(Enum):
 
 
 _TYPES: Final = {
-    SideWork.PYTHON: re.compile(rb"(?:Eager)?PyFunc(?:Stateless)?"),
-    SideWork.PRINTING: re.compile(rb"Print(?:V2)?|StringFormat"),
-    SideWork.CHECKS: re.compile(rb"DebugNumericSummary(?:V2)?|CheckNumerics(?:V2)?"),
-    SideWork.SUMMARIES: re.compile(rb"(?<!\w)(?=\w*Summary)\w+"),
-    SideWork.TEXT: re.compile(
+    SideWork.PYTHON: lazy_pattern(rb"(?:Eager)?PyFunc(?:Stateless)?"),
+    SideWork.PRINTING: lazy_pattern(rb"Print(?:V2)?|StringFormat"),
+    SideWork.CHECKS: lazy_pattern(rb"DebugNumericSummary(?:V2)?|CheckNumerics(?:V2)?"),
+    SideWork.SUMMARIES: lazy_pattern(rb"(?<!\w)(?=\w*Summary)\w+"),
+    SideWork.TEXT: lazy_pattern(
         rb"(?:Static)?Regex\w+|String(?!Format$)\w+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode\w+"
     ),
 }
 _SCOPES: Final = {
-    SideWork.SUMMARIES: (b"write_summary", re.compile(rb"(?:^|/)write_summary(?:_\d+)?/")),
-    SideWork.TEXT: (b"StringSplit", re.compile(rb"(?:^|/)StringSplit(?:_\d+)?/")),
+    SideWork.SUMMARIES: (b"write_summary", lazy_pattern(rb"(?:^|/)write_summary(?:_\d+)?/")),
+    SideWork.TEXT: (b"StringSplit", lazy_pattern(rb"(?:^|/)StringSplit(?:_\d+)?/")),
 }
 """By kind a part of its scopes, which is found faster, and a pattern of them."""
 

@@ -32,7 +32,6 @@ one. The element of a replica arrives at the end of the call that made it.
 
 from __future__ import annotations
 
-import re
 from itertools import dropwhile
 from typing import Final
 
@@ -51,6 +50,7 @@ from traceview.base.record import (
     ThreadNames,
 )
 from traceview.base.stats import median_ps
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.trace.model import NONE, Trace
 
@@ -72,7 +72,7 @@ PREFETCH: Final = "Prefetch"
 
 _ITERATOR: Final = b"Iterator::"
 _SHARDS: Final = (b"GetNextFromShard", b"MultiDeviceIteratorGetNextFromShard:")
-_INPUT_NUMBER = re.compile(r"\[\d+\]")
+_INPUT_NUMBER = lazy_pattern(r"\[\d+\]")
 _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
 _INJECTED: Final = b"inject/prefetch"
 _DEEPEST: Final = 64
@@ -394,9 +394,9 @@ def _is_injected(trace: Trace, names: Int64Array) -> bool:
 
 # Waits of the model
 
-_WAIT = re.compile(rb"IteratorGetNext\w*::DoCompute|[^:]*:IteratorGetNext\w*")
+_WAIT = lazy_pattern(rb"IteratorGetNext\w*::DoCompute|[^:]*:IteratorGetNext\w*")
 _COMPUTE: Final = b"::DoCompute"
-_NUMBER = re.compile(r":(\d{1,9})$")
+_NUMBER = lazy_pattern(r":(\d{1,9})$")
 
 
 def _is_wait(name: bytes) -> bool:

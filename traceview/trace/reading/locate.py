@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.location import Location
+from traceview.base.text import lazy_pattern
 from traceview.store.address import is_remote
 from traceview.trace.sidecar.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.xplane.decode_reference import DamageError
@@ -72,8 +73,8 @@ def tracer_levels(planes: Sequence[Plane]) -> dict[str, int] | None:
 SUFFIX: Final = ".xplane.pb"
 CAPTURE_FOLDER: Final = ".traceview-"
 _CACHES: Final = (".op_stats.pb", ".op_stats_v2.pb", ".overview_page.pb", ".input_pipeline.pb")
-_DATED: Final = re.compile(r"(?:.*/)?\d{4}(?:_\d\d){5}(?:_\d+)?", re.DOTALL)
-_NUMBERED: Final = re.compile(r"([^0-9]*)([0-9]*)")
+_DATED: Final = lazy_pattern(r"(?:.*/)?\d{4}(?:_\d\d){5}(?:_\d+)?", re.DOTALL)
+_NUMBERED: Final = lazy_pattern(r"([^0-9]*)([0-9]*)")
 _NO_PLANES: Final = "no planes in it"
 _OTHER_OUTPUT: Final = (*_CACHES, ".trace.json.gz", ".memory_profile.json.gz", ".profile-empty")
 

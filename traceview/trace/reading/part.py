@@ -9,7 +9,6 @@ a time.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -22,7 +21,7 @@ from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.ids import in_order, is_in
 from traceview.base.location import Location
 from traceview.base.sweeping import SWEEPS, made_ahead
-from traceview.base.text import enumerated
+from traceview.base.text import enumerated, lazy_pattern
 from traceview.base.timing import stage
 from traceview.trace.device.classify import activity_of, with_final_classes
 from traceview.trace.device.correlation import find_launches
@@ -180,7 +179,7 @@ def _without_repeats(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return column
 
 
-_DROPPED = re.compile(rb"(?<!\d)(\d{1,18}) events? dropped")
+_DROPPED = lazy_pattern(rb"(?<!\d)(\d{1,18}) events? dropped")
 _DROP_NOTICE: Final = b"Detected GPU events dropped"
 _NAMED_FIELDS: Final = 5
 """Fields that a line names; more of them are counted."""

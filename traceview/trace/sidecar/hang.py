@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -26,14 +25,15 @@ from traceview.base.record import (
     VersionText,
 )
 from traceview.base.stack_dump import FILE_PREFIX, OWN_CODE, dumped_stacks
+from traceview.base.text import lazy_pattern
 from traceview.base.version import VERSION
 
 SCHEMA_VERSION: Final = 1
 SUFFIX: Final = ".hang.json"
-_IS_REPORT: Final = re.compile(r".+\.hang\d{0,4}\.json")
+_IS_REPORT: Final = lazy_pattern(r".+\.hang\d{0,4}\.json")
 _LONGEST_PID: Final = 12
 """Digits; Linux has numbers of processes up to 4194304 (proc(5), pid_max)."""
-_LIBRARY: Final = re.compile(r"/lib(?:64)?/python3[.\d]*/|/(?:site|dist)-packages/|^<frozen ")
+_LIBRARY: Final = lazy_pattern(r"/lib(?:64)?/python3[.\d]*/|/(?:site|dist)-packages/|^<frozen ")
 _LARGEST_BYTES: Final = 1 << 26
 """A report has 200 threads of 60 lines at most, which is some megabytes."""
 

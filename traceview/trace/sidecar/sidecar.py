@@ -16,7 +16,6 @@ They are the group `placement` of the sidecar. Device names are those of TensorF
 from __future__ import annotations
 
 import binascii
-import re
 import zlib
 from typing import Annotated, Final, TypeVar
 
@@ -26,6 +25,7 @@ from msgspec import Meta, Struct
 from traceview.base.intervals import Int64Array
 from traceview.base.location import Location
 from traceview.base.record import DeviceKey, FunctionName, RecordedCount, one_of
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.environment import PhysicalDevice, RecordedEnvironment
 from traceview.trace.sidecar.fields import LARGEST, read_as
@@ -36,7 +36,7 @@ from traceview.trace.sidecar.python_samples import (
     unpacked,
 )
 
-_DEVICE: Final = re.compile(
+_DEVICE: Final = lazy_pattern(
     r"(?:/job:(?P<job>\w{1,64}))?(?:/replica:\d{1,9})?(?:/task:(?P<task>\d{1,9}))?"
     r"/(?:device:)?(?P<type>[A-Za-z_]{1,32}):(?P<ordinal>\d{1,9})"
 )

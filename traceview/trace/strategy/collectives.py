@@ -44,6 +44,7 @@ from traceview.base.codes import Code
 from traceview.base.ids import groups_of, is_in, labels, unique_counts, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.stats import median
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.correlation import EventsAround, ProducerConsumerLinks
 from traceview.trace.model import (
     NONE,
@@ -80,13 +81,13 @@ class CollectiveKind(Code):
 
 
 _KINDS: Final = (
-    (re.compile(rb"all_?-?reduce|collectivereducev|collectivereduce\b", re.I), "ALL_REDUCE"),
-    (re.compile(rb"all_?-?gather|collectivegather", re.I), "ALL_GATHER"),
-    (re.compile(rb"reduce_?-?scatter", re.I), "REDUCE_SCATTER"),
-    (re.compile(rb"all_?-?to_?-?all", re.I), "ALL_TO_ALL"),
-    (re.compile(rb"broadcast|bcast", re.I), "BROADCAST"),
-    (re.compile(rb"send_?recv|collective-?permute", re.I), "SEND_RECV"),
-    (re.compile(rb"reduce", re.I), "REDUCE"),
+    (lazy_pattern(rb"all_?-?reduce|collectivereducev|collectivereduce\b", re.I), "ALL_REDUCE"),
+    (lazy_pattern(rb"all_?-?gather|collectivegather", re.I), "ALL_GATHER"),
+    (lazy_pattern(rb"reduce_?-?scatter", re.I), "REDUCE_SCATTER"),
+    (lazy_pattern(rb"all_?-?to_?-?all", re.I), "ALL_TO_ALL"),
+    (lazy_pattern(rb"broadcast|bcast", re.I), "BROADCAST"),
+    (lazy_pattern(rb"send_?recv|collective-?permute", re.I), "SEND_RECV"),
+    (lazy_pattern(rb"reduce", re.I), "REDUCE"),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Final
@@ -12,6 +11,7 @@ import numpy as np
 from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int64Array
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import (
     KEPT_NAMES,
     LONGEST_NAME,
@@ -24,9 +24,9 @@ from traceview.trace.device.op_names import (
 from traceview.trace.model import NONE, DeviceColumns, Names, Recording
 from traceview.xplane.planes import ActivityClass
 
-_REPLICA: Final = re.compile(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
-_UPDATE: Final = re.compile(rb"(?:^|/)update_(\d{1,4})(?:_\d+)?(?=/|:|$)")
-_REPLICA_SCOPE: Final = re.compile(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
+_REPLICA: Final = lazy_pattern(rb"(?:^|/)replica_(\d{1,4})(?:_\d+)?(?=/|:|$)")
+_UPDATE: Final = lazy_pattern(rb"(?:^|/)update_(\d{1,4})(?:_\d+)?(?=/|:|$)")
+_REPLICA_SCOPE: Final = lazy_pattern(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
 
 
 class ReplicaNames:

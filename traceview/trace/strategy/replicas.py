@@ -24,7 +24,6 @@ that is left of an op then may only be queued: an op counts to the beginning of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
@@ -36,6 +35,7 @@ from msgspec.structs import replace
 
 from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, union
+from traceview.base.text import lazy_pattern
 from traceview.trace.device.classify import with_ops_inside
 from traceview.trace.device.correlation import innermost_value, linked_events
 from traceview.trace.device.instructions import InstructionNumbers
@@ -54,6 +54,7 @@ from traceview.trace.model import (
 )
 from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.trace.strategy.replica_names import ReplicaNames, highest_replicas, replica_in
+from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import (
     ActivityClass,
     HostMemory,
@@ -62,14 +63,13 @@ from traceview.xplane.planes import (
     xla_op_kind,
 )
 
-_OP = re.compile(rb"([^\s:](?:[^:]|:(?!:))*):([A-Za-z_]\w*)", re.DOTALL)
-_NOT_WORK = re.compile(
+_NOT_WORK = lazy_pattern(
     rb"_(?:Host)?(?:Send|Recv)|RemoteCall.*|.*PartitionedCall|(?:Stateless)?(?:While|If)|IteratorGetNext.*"
 )
-_COLLECTIVE = re.compile(rb"Collective.*|NcclAllReduce")
+_COLLECTIVE = lazy_pattern(rb"Collective.*|NcclAllReduce")
 _PROGRAM: Final = b"CpuExecutable::ExecuteAsyncOnStream"
 """A program of XLA that an op of TensorFlow runs, with `jit_compile=True`; it returns when all is computed (2.21, measured)."""
-_SUFFIX = re.compile(rb"_(\d{1,6})$")
+_SUFFIX = lazy_pattern(rb"_(\d{1,6})$")
 _SHARED: Final = -2
 _SEVERAL: Final = 2
 _KNOWN_RATIO: Final = 0.25
@@ -129,16 +129,16 @@ def _name_facts(names: Names, highest: int) -> _NameFacts:
     numbers_of: dict[int, tuple[int, ...]] = {}
     for index, name in enumerate(names):
         work[index] = uses[index] = name == _PROGRAM
-        op = _OP.fullmatch(name)
-        if not op:
+        type_ = op_type(name)
+        if type_ is None:
             continue
-        uses[index] = uses_variable(op[2])
-        work[index] = not _NOT_WORK.fullmatch(op[2])
-        collective[index] = _COLLECTIVE.fullmatch(op[2]) is not None
+        uses[index] = uses_variable(type_)
+        work[index] = not _NOT_WORK.fullmatch(type_)
+        collective[index] = _COLLECTIVE.fullmatch(type_) is not None
         number = replica_in(name, highest)
         replica[index] = NONE if number is None else number
         if collective[index]:
-            *scopes, last = map(_number_of, op[1].split(b"/"))
+            *scopes, last = map(_number_of, name.rpartition(b":")[0].split(b"/"))
             suffix[index] = last
             numbers_of[index] = (last, *scopes)
     rank_of = {key: rank for rank, key in enumerate(sorted(set(numbers_of.values())))}
@@ -302,7 +302,7 @@ def _with_detected_strategy(host: Host, sidecar: Sidecar) -> Host:
 
 # CPU devices of XLA
 
-_INSTRUCTION: Final = re.compile(rb"[A-Za-z_][\w.\-]{0,255}")
+_INSTRUCTION: Final = lazy_pattern(rb"[A-Za-z_][\w.\-]{0,255}")
 """The name of an HLO instruction; what the runtime records beside it has spaces or colons."""
 
 _END: Final = b"end: "

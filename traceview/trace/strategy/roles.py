@@ -6,17 +6,17 @@ chief make the same steps at the same time. An evaluator does not. With paramete
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
 
+from traceview.base.text import lazy_pattern
 from traceview.trace.model import Host, HostSteps, Trace
 
 _SERVER: Final = "ps"
 _OUTSIDE: Final = "evaluator"
-_LABEL: Final = re.compile(r".+?_(w|worker|chief|master|ps|evaluator|r|p)(\d{1,6})(?:_p\d{1,6})?")
+_LABEL: Final = lazy_pattern(r".+?_(w|worker|chief|master|ps|evaluator|r|p)(\d{1,6})(?:_p\d{1,6})?")
 """`traceview capture` adds this to the name of a host when it records several of its processes."""
 _SHORT: Final = {"w": "worker", "r": "rank"}
 _PROCESS: Final = "p"
