@@ -352,8 +352,8 @@ HOST_BOUND: Final = Rule(
             "",
         ),
         "replica": (
-            "Run fewer and larger ops: a larger batch, and ops on whole batches instead of `tf.map_fn` and loops over rows.",
-            "Convert large constants once, with `tf.constant` before the loop.",
+            "Run fewer and larger ops: on whole arrays instead of `tf.map_fn` and loops, one variable instead of many small ones.",
+            "A larger batch needs fewer steps. Convert large constants once, with `tf.constant` before the loop.",
         ),
         "jax-eager": (
             "Put all that a step computes into one `jax.jit`; in Keras leave `jit_compile` of `compile()` at its default.",
@@ -642,8 +642,8 @@ PYTHON_STALL: Final = Rule(
         "jax": (
             "Write it in `jax.numpy` inside of `jax.jit`, or do it every 100th step only.",
             (
-                "Ahead in a thread it would keep Python's lock from the step, unless most of it is NumPy; a process of its own has its "
-                "own lock."
+                "Or ahead in a process: a thread keeps Python's lock from the step for up to 5 ms at a time, unless most of its work is "
+                "NumPy."
             ),
         ),
         "jax-numpy": (

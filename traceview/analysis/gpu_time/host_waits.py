@@ -271,11 +271,12 @@ def _host_ops(waits: Waits) -> Finding | None:
         action = "puts"
     elif inner.startswith((*_CONVERTS, _NUMPY)):
         action = "convert"
+    is_called = is_small and not (is_replica and waits.has_many_ops)
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line,
         title="small" if is_small else "",
-        action="small" if is_small else action,
+        action="small" if is_called else action,
         notes=() if is_replica else ("gpu",),
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",
