@@ -356,8 +356,11 @@ HOST_BOUND: Final = Rule(
             "A larger batch needs fewer steps. Convert large constants once, with `tf.constant` before the loop.",
         ),
         "jax-eager": (
-            "Put all that a step computes into one `jax.jit`; in Keras leave `jit_compile` of `compile()` at its default.",
-            "Each op outside of it takes tens of microseconds on the calling thread, whatever it computes.",
+            "Put all that a step computes into one `jax.jit`; what only reports, such as norms of weights, do every 100th step.",
+            (
+                "In Keras leave `jit_compile` of `compile()` at its default. Each op outside of a program takes tens of microseconds on "
+                "the calling thread, and one on an array that devices share, also an index, more."
+            ),
         ),
         "jax": (
             "Give the devices more work per call: one `jax.jit` around the whole step, or a larger batch per device.",
