@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 import traceview
 from scripts.real_runs import judge, record
+from scripts.real_runs.advice import saved_share_of
 from scripts.real_runs.recount import recounted
 from scripts.real_runs.step_clock import STEPS
 from scripts.real_runs.table import Program
@@ -134,6 +135,31 @@ def test_launches_and_copies_are_counted_from_the_bytes(tmp_path: Path) -> None:
         "launch-bound": pytest.approx(0.1, rel=0.03),
         "h2d-exposed": pytest.approx(0.1, rel=0.03),
     }
+
+
+@pytest.mark.parametrize(
+    ("advice", "is_known"), [("Map in parallel", True), ("Map in turns", False), ("", None)]
+)
+def test_the_advice_that_a_program_follows_is_what_its_report_says(
+    advice: str, is_known: bool | None, slow_input: traceview.Report
+) -> None:
+    truth = TrueCost(1, 0.5, 0.0)
+    judgement = judge.judge_slow(replace(INPUT, advice=advice), slow_input, truth, truth)
+    assert judgement.is_advice_known is is_known
+    count = "0 of 0" if is_known is None else f"{int(is_known)} of 1 ({int(is_known):.0%})"
+    assert f"advice as measured: {count}" in list(judge.totals([judgement]))
+
+
+def test_what_advice_saves_is_a_part_of_the_cost() -> None:
+    """Of eight runs of each kind the one counts that is shorter than three of four: others were disturbed."""
+    kinds = [(False, False, 20), (True, False, 40), (True, True, 25)]
+    blocks = [
+        replace(block(is_slow, length + (run > 2) * 90), is_advised=is_advised)
+        for run in range(8)
+        for is_slow, is_advised, length in kinds
+    ]
+    blocks = [replace(each, step_ns=each.step_ns[: RECORDED.stop]) for each in blocks]
+    assert saved_share_of(blocks, "median") == pytest.approx(0.75)
 
 
 def test_a_folder_of_recordings(tmp_path: Path) -> None:

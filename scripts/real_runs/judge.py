@@ -43,6 +43,7 @@ class Judgement(Struct, frozen=True):
         is_first_right: Whether the verdict names the slowdown, and the next finding the second one, if there is one; of a
             healthy run, whether there is no warning but of what it spends as measured, and that its steps are small.
         is_state_right: Whether one of the states is one of the slowdown's.
+        is_advice_known: Whether the advice on it is what the advised runs of the program follow; null if none of them does.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Judgement(Struct, frozen=True):
     warnings: tuple[str, ...]
     is_first_right: bool
     is_state_right: bool
+    is_advice_known: bool | None = None
 
     @property
     def is_cost_right(self) -> bool:
@@ -99,6 +101,9 @@ def judge_slow(
         is_first_right=verdict.finding in program.findings
         and (not program.second or not {*ranked[1:2]}.isdisjoint(program.second)),
         is_state_right=not set(states).isdisjoint(program.states),
+        is_advice_known=leading.action.startswith(program.advice)
+        if leading and program.advice
+        else None,
     )
 
 
@@ -168,6 +173,8 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     sure = [row for row in slow if row.truth is not None and row.truth.is_sure]
     healthy = [row for row in judgements if row.truth is None]
     yield f"right finding first: {_count(slow, (row.is_first_right for row in slow))}"
+    advised = [row.is_advice_known for row in slow if row.is_advice_known is not None]
+    yield f"advice as measured: {_count(advised, advised)}"
     yield f"right state: {_count(slow, (row.is_state_right for row in slow))}"
     within = f"cost within {WITHIN:.0%}"
     yield f"{within}: {_count(slow, (row.is_cost_right for row in slow))}"

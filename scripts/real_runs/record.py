@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,16 +25,24 @@ def record(program: Program, folder: Path, repeats: int) -> None:
     fresh = folder.with_name(f".{folder.name}")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
+    turns = ["0", *["1", "0"] * (repeats if program.findings else 0)]
+    run(program, turns, fresh, {"RECORDINGS": str(fresh)})
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+
+
+def run(program: Program, turns: Sequence[str], folder: Path, more: Mapping[str, str]) -> None:
+    """Run a program with these letters of `SLOWDOWN`, its step times and output into a folder; `more`: other variables."""
     variables = {
-        "SLOWDOWN": " ".join(["0", *["1", "0"] * (repeats if program.findings else 0)]),
-        "RECORDINGS": str(fresh),
+        "SLOWDOWN": " ".join(turns),
         "FRAMEWORK": "jax" if program.is_jax else "tensorflow",
-        "STEP_TIMES": str(fresh / STEP_TIMES),
+        "STEP_TIMES": str(folder / STEP_TIMES),
         "TF_CPP_MIN_LOG_LEVEL": "3",
         **({} if program.needs_gpu else {"CUDA_VISIBLE_DEVICES": "-1"}),
         "PYTHONPATH": str(ROOT),
+        **more,
     }
-    with (fresh / "output.txt").open("wb") as output:
+    with (folder / "output.txt").open("wb") as output:
         subprocess.run(
             [sys.executable, PROGRAMS_FOLDER / f"{program.name}.py"],
             check=True,
@@ -42,5 +51,3 @@ def record(program: Program, folder: Path, repeats: int) -> None:
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-    shutil.rmtree(folder, ignore_errors=True)
-    fresh.rename(folder)

@@ -3,8 +3,8 @@
 A program calls `StepClock.step_ended` after each step and hands its training function to `run_blocks`. The environment
 decides what is run:
 
-- `SLOWDOWN`: one letter per training run in this process, `1` with the slowdown and `0` without; `0` by default. Runs in
-  turn (`1 0 1 0`) meet the same noise of the machine.
+- `SLOWDOWN`: one letter per training run in this process, `1` with the slowdown, `0` without, `2` with the slowdown and the advice
+  on it; `0` by default. Runs in turn (`1 0 1 0`) meet the same noise of the machine.
 - `STEP_TIMES`: the file that gets the lengths of the steps, as JSON.
 - `RECORDINGS`: the folder that gets a recording of the steps `WINDOW` of each run, `healthy-1`, `slow-1`, `healthy-2` and so on.
 - `FRAMEWORK`: what the program trains with, `tensorflow` or `jax`; asked for with `RECORDINGS`.
@@ -36,10 +36,12 @@ class StepClock:
     """Reads the time after each step of one training run.
 
     Attributes:
+        is_advised: Whether the slow run follows the advice of its report.
         ends_ns: Monotonic time at the end of each step, nanoseconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_advised: bool = False) -> None:
+        self.is_advised = is_advised
         self.ends_ns: list[int] = []
 
     def step_ended(self, batch: int = 0, logs: object = None) -> None:
@@ -68,16 +70,18 @@ def run_blocks(train: Callable[[bool, StepClock], None]) -> None:
     blocks, counts = [], Counter[str]()
     folder = os.environ.get("RECORDINGS")
     for letter in os.environ.get("SLOWDOWN", "0").split():
-        clock, kind = StepClock(), "slow" if letter == "1" else "healthy"
+        is_slow, is_advised = letter != "0", letter == "2"
+        clock = StepClock(is_advised=is_advised)
+        kind = "advised" if is_advised else "slow" if is_slow else "healthy"
         counts[kind] += 1
         # What earlier runs left behind would make every full garbage collection pause this one.
         gc.collect()
         gc.freeze()
         with _Recorded(Path(folder) / f"{kind}-{counts[kind]}") if folder else nullcontext():
-            train(letter == "1", clock)
+            train(is_slow, clock)
         ends = clock.ends_ns
         # The first step has no end of another one before it.
         lengths = [end - start for start, end in pairwise(ends)]
-        blocks.append({"is_slow": letter == "1", "step_ns": lengths})
+        blocks.append({"is_slow": is_slow, "is_advised": is_advised, "step_ns": lengths})
     if path := os.environ.get("STEP_TIMES"):
         Path(path).write_text(json.dumps(blocks), encoding="utf-8")

@@ -21,6 +21,7 @@ class Program(Struct, frozen=True):
         states: Those of the ledger that name the slowdown.
         statistic: Whether the slowdown costs every step (median) or some steps (mean).
         second: Codes that are right as the second finding, of a program that two things slow down.
+        advice: How the advice begins that the blocks with `StepClock.is_advised` follow; empty if none of them does.
         present: By code of a finding what healthy steps spend on that, too, as a share of a step: how much shorter they were
             without it, in turns with it in one process on two idle cores. Without `pmean`, or by `shard_map` without a sum;
             with a batch made before the loop, or a dataset of it; without setting the rate or asking for predictions.
@@ -32,6 +33,7 @@ class Program(Struct, frozen=True):
     states: tuple[str, ...]
     statistic: Statistic = "median"
     second: tuple[str, ...] = ()
+    advice: str = ""
     present: Mapping[str, float] = MappingProxyType({})
 
     @property
@@ -48,6 +50,9 @@ class Program(Struct, frozen=True):
 _INPUT: Final = ("input-bound",)
 _BETWEEN_STEPS: Final = ("between", "python")
 _HOST_OP: Final = ("host-op-in-step", "cpu-heavy-op")
+_CACHE: Final = "Put dataset.cache() behind the slow stage"
+_GRAPH: Final = "Put the ops between steps into a graph"
+_OPS: Final = "Write the Python functions of the step in TensorFlow ops"
 _SMALL_OPS: Final = ("host-bound", "collective-exposed", "small-collectives")
 _PYTHON: Final = ("python-stall", "callback-stall")
 _WAITS: Final = ("callback-stall",)
@@ -56,18 +61,33 @@ PROGRAMS: Final = {
     program.name: program
     for program in (
         Program("fit_generator", "a generator tokenizes text in Python", _INPUT, ("input",)),
-        Program("loop_generator", "a generator changes tokens in Python", _INPUT, ("input",)),
         Program(
-            "fit_decode", "files are decoded one by one, in each epoch again", _INPUT, ("input",)
+            "loop_generator",
+            "a generator changes tokens in Python",
+            _INPUT,
+            ("input",),
+            advice="Do the work in ops of TensorFlow",
+        ),
+        Program(
+            "fit_decode",
+            "files are decoded one by one, in each epoch again",
+            _INPUT,
+            ("input",),
+            advice=_CACHE,
         ),
         Program(
             "loop_spectrogram",
             "a map without parallel calls makes spectrograms again",
             _INPUT,
             ("input",),
+            advice=_CACHE,
         ),
         Program(
-            "loop_compressed_files", "each epoch unpacks a compressed file", _INPUT, ("input",)
+            "loop_compressed_files",
+            "each epoch unpacks a compressed file",
+            _INPUT,
+            ("input",),
+            advice=_CACHE,
         ),
         Program(
             "fit_shuffle",
@@ -82,6 +102,7 @@ PROGRAMS: Final = {
             (*_INPUT, "callback-stall"),
             ("input", *_BETWEEN_STEPS),
             "mean",
+            advice="Make one iterator before the loop",
         ),
         Program(
             "loop_checkpoint",
@@ -102,6 +123,7 @@ PROGRAMS: Final = {
             ("retracing",),
             ("compile",),
             "mean",
+            advice="Let one graph serve every shape",
         ),
         Program(
             "loop_python_argument",
@@ -139,6 +161,7 @@ PROGRAMS: Final = {
             "nested lists are made into a tensor for each step",
             ("callback-stall", "host-bound", "launch-bound"),
             (*_BETWEEN_STEPS, "host_ops", "launch"),
+            advice="Convert once before the loop",
         ),
         Program(
             "loop_summaries",
@@ -176,6 +199,7 @@ PROGRAMS: Final = {
             "`tf.numpy_function` orders each row inside the step",
             _HOST_OP,
             ("compute", "host_ops"),
+            advice=_OPS,
         ),
         Program(
             "loop_strings",
@@ -230,12 +254,14 @@ PROGRAMS: Final = {
             "300 tiny variables have an all-reduce and an update each",
             _SMALL_OPS,
             ("host_ops", "communication", "device_wait"),
+            advice="Run fewer and larger ops",
         ),
         Program(
             "loop_small_all_reduces",
             "60 statistics are summed one by one",
             _SMALL_OPS,
             ("host_ops", "communication", "device_wait"),
+            advice="Exchange in one call",
         ),
         Program(
             "loop_producer_thread",
@@ -250,13 +276,26 @@ PROGRAMS: Final = {
             _HOST_OP,
             ("compute", "host_ops"),
         ),
-        Program("fit_csv", "lines of a table are decoded one by one", _INPUT, ("input",)),
-        Program("fit_py_map", "the pipeline calls Python on each batch", _INPUT, ("input",)),
+        Program(
+            "fit_csv",
+            "lines of a table are decoded one by one",
+            _INPUT,
+            ("input",),
+            advice=_CACHE,
+        ),
+        Program(
+            "fit_py_map",
+            "the pipeline calls Python on each batch",
+            _INPUT,
+            ("input",),
+            advice="Replace Python of the pipeline",
+        ),
         Program(
             "loop_decomposition",
             "the loss takes the singular values of a matrix",
             ("matrix-factoring",),
             ("compute",),
+            advice="Do it every 100th step",
         ),
         Program(
             "loop_ranking_and_strings",
@@ -274,6 +313,7 @@ PROGRAMS: Final = {
             ("python",),
             # 0.18, and on another day 0.175 to 0.26.
             present={"collective-exposed": 0.2},
+            advice="Do it ahead in a thread",
         ),
         Program(
             "jax_shard_map_sums",
@@ -281,7 +321,13 @@ PROGRAMS: Final = {
             _SMALL_OPS,
             ("host_ops", "communication", "device_wait"),
         ),
-        Program("jax_mesh_generator", "a generator makes each batch", _PYTHON, ("python",)),
+        Program(
+            "jax_mesh_generator",
+            "a generator makes each batch",
+            _PYTHON,
+            ("python",),
+            advice="Write it in jax.numpy",
+        ),
         Program(
             "jax_numpy_and_callback",
             "NumPy sorts each batch before the call, 0.8 ms, and the step calls Python, 0.7 ms",
@@ -301,6 +347,7 @@ PROGRAMS: Final = {
             "`tf.py_function` takes edit distances inside the step",
             _HOST_OP,
             ("compute", "host_ops"),
+            advice=_OPS,
         ),
         Program(
             "fit_sequence_json",
@@ -352,7 +399,13 @@ PROGRAMS: Final = {
             ("garbage_collection",),
             "mean",
         ),
-        Program("loop_parse_single", "records are parsed one by one", _INPUT, ("input",)),
+        Program(
+            "loop_parse_single",
+            "records are parsed one by one",
+            _INPUT,
+            ("input",),
+            advice=_CACHE,
+        ),
         Program(
             "loop_inverse",
             "each step inverts the same matrix",
@@ -421,9 +474,21 @@ PROGRAMS: Final = {
             _BETWEEN_STEPS,
         ),
         Program("loop_process_queue", "another process makes each batch", _WAITS, _BETWEEN_STEPS),
-        Program("loop_http_report", "each loss is reported to a server", _WAITS, _BETWEEN_STEPS),
+        Program(
+            "loop_http_report",
+            "each loss is reported to a server",
+            _WAITS,
+            _BETWEEN_STEPS,
+            advice="Do it in a thread of its own",
+        ),
         Program("loop_lock", "a thread keeps a lock", _WAITS, _BETWEEN_STEPS),
-        Program("loop_waiting_generator", "a generator waits", _INPUT, ("input",)),
+        Program(
+            "loop_waiting_generator",
+            "a generator waits",
+            _INPUT,
+            ("input",),
+            advice="Let threads load ahead",
+        ),
         Program(
             "loop_compiled_shapes",
             "XLA compiles each length of a batch",
@@ -856,12 +921,14 @@ PROGRAMS: Final = {
             (*_PYTHON, "host-bound", "d2h-sync"),
             (*_BETWEEN_STEPS, "host_ops", "sync"),
             present={"callback-stall": 0.084},
+            advice=_GRAPH,
         ),
         Program(
             "loop_eager_clip",
             "weights are clipped eagerly, one variable after the other",
             (*_PYTHON, "host-bound"),
             (*_BETWEEN_STEPS, "host_ops"),
+            advice=_GRAPH,
         ),
         Program(
             "loop_uneven_rows",
@@ -896,6 +963,7 @@ PROGRAMS: Final = {
             (*_PYTHON, "host-bound"),
             (*_BETWEEN_STEPS, "host_ops"),
             present={"collective-exposed": 0.15},
+            advice="Put all that a step computes into one jax.jit",
         ),
     )
 }

@@ -52,10 +52,12 @@ class Block(Struct, frozen=True):
     Attributes:
         is_slow: Whether the slowdown was on.
         step_ns: Lengths of its steps from the second one on, nanoseconds.
+        is_advised: Whether the program followed the advice on it.
     """
 
     is_slow: bool
     step_ns: tuple[int, ...]
+    is_advised: bool = False
 
     def step(self, statistic: Statistic, steps: slice) -> float:
         """Median or mean of these steps, nanoseconds."""

@@ -213,6 +213,23 @@ def test_a_step_whose_ops_take_their_usual_dispatch_is_small(
     assert finding.title.startswith("The step is small: ") is is_small
 
 
+@pytest.mark.parametrize(("count", "is_many"), [(200, True), (199, False)])
+def test_a_small_step_of_many_ops_needs_fewer_not_more_work(
+    count: int, is_many: bool, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=1000)
+    worker = trace.thread("worker", 8)
+    for step in marked_steps(trace, period_ms=8, marker_ms=8):
+        step.host("EagerExecute", 0, 4)
+        step.host("FunctionRun", 4, 8)
+        for place in range(count):
+            start_ms = 4 + place * 0.02
+            step.host("replica_0/x:MatMul", start_ms, start_ms + 0.02, thread=worker)
+    finding = found(tmp_path, trace)["host-bound"]
+    assert finding.title.startswith("The step is small: ")
+    assert finding.action.startswith("Run fewer and larger ops") is is_many
+
+
 # Tracing
 
 

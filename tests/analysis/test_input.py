@@ -356,3 +356,76 @@ def test_what_fills_a_shuffle_is_blamed_on_the_shuffle(
     assert (result.worst.slowest_stage or "").endswith("::Map")
     assert bound is not None
     assert bound.action.startswith(action)
+
+
+@pytest.mark.parametrize(
+    ("path", "passes", "action"),
+    [
+        ("Repeat[{}]::ParallelMapV2", 3, "Put dataset.cache() behind"),
+        ("Repeat[{}]::ParallelMapV2", 2, "Store what is the same"),
+        ("Repeat[{}]::MemoryCache::ParallelMapV2", 3, "Store what is the same"),
+        # TensorFlow runs maps without state in parallel by itself.
+        ("Repeat[{}]::Map", 3, "Map in parallel"),
+        ("ParallelMapV2::Repeat[{}]::TensorSlice", 3, "Put dataset.cache() behind"),
+        ("ParallelMapV2::Interleave[{}]::Repeat[0]::TensorSlice", 3, "Store what is the same"),
+    ],
+)
+def test_a_cache_helps_where_the_window_holds_whole_passes_over_the_data(
+    path: str, passes: int, action: str, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=1000)
+    for number, step in enumerate(steps_of_100(trace)):
+        of_pass = path.format(min(number, passes - 1))
+        step.host(WAIT, 0, 80)
+        step.host("Iterator::Root::Prefetch", 0, 80, {"id": 1})
+        names = of_pass.split("::")
+        for depth in range(len(names)):
+            name = "::".join(["Iterator::Root::Prefetch", *names[: depth + 1]])
+            # The maps take most of the time.
+            end = 5 if "Map" in "::".join(names[:depth]) else 80
+            step.host(name, 0, end, {"id": depth + 2, "parent_id": depth + 1})
+    _, bound = examined(trace, tmp_path)
+    assert bound is not None
+    assert bound.action.startswith(action)
+
+
+@pytest.mark.parametrize(
+    ("count", "each_ms", "is_quick"), [(16, 0.25, True), (15, 0.25, False), (16, 0.251, False)]
+)
+def test_functions_are_written_for_batches_where_each_element_is_quick(
+    count: int, each_ms: float, is_quick: bool, tmp_path: Path
+) -> None:
+    whole_ms = count * each_ms
+    trace = new_trace(length_ms=1000)
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 60)
+        step.host("Iterator::Root::Prefetch", 0, 60, {"id": 1})
+        above = "Iterator::Root::Prefetch::MapAndBatch"
+        step.host(above, 0, whole_ms, {"id": 2, "parent_id": 1})
+        for place in range(count):
+            given = {"id": 3, "parent_id": 2}
+            step.host(f"{above}::TensorSlice", place * each_ms, place * each_ms, given)
+    _, bound = examined(trace, tmp_path)
+    assert bound is not None
+    assert bound.action.startswith("Batch before mapping") is is_quick
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "other_ms", "made", "is_cause"),
+    [(50, 50, 2, True), (49.9, 50, 2, False), (50, 50, 1, False)],
+)
+def test_iterators_made_in_the_loop_are_the_cause_where_first_requests_are_most_of_the_wait(
+    first_ms: float, other_ms: float, made: int, is_cause: bool, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=1000)
+    for number, step in enumerate(steps_of_100(trace)):
+        is_first = number % (4 // made) == 0
+        if is_first:
+            step.host("EagerLocalExecute: MakeIterator", 0, 1)
+        requests = made if is_first else 4 - made
+        wait_ms = (first_ms if is_first else other_ms) * 2 / requests
+        step.host(WAIT, 1, 1 + wait_ms)
+        step.host("Iterator::Root::Prefetch::Map", 1, 1 + wait_ms, {"id": number})
+    _, bound = examined(trace, tmp_path)
+    assert bound is not None
+    assert bound.action.startswith("Make one iterator before the loop") is is_cause

@@ -178,3 +178,19 @@ def test_what_is_no_collection_is_left_out(row: Any, tmp_path: Path) -> None:
     group = {**python_group([(PROFILE_START_NS, 0, (WORK,))], THREADS), "collections": [row]}
     write_sidecar(trace.write(tmp_path), {"python": group})
     assert not states_of(traceview.analyze(tmp_path)).get("garbage_collection")
+
+
+@pytest.mark.parametrize(
+    ("stack", "action"),
+    [((NUMPY, WORK), "Do it ahead in a thread"), ((WORK,), "Write it in jax.numpy")],
+)
+def test_a_thread_takes_over_what_is_numpy_alone(
+    stack: tuple[Line, ...], action: str, tmp_path: Path
+) -> None:
+    def play(step: Step) -> None:
+        step.host("PjitFunction(step)", 20, 25)
+        step.kernel(0, 25, 50, launch_ms=24.9)
+
+    report = analyzed(tmp_path, play, lambda at: stack if at <= 20 else ())
+    (stall,) = [finding for finding in report.findings if finding.code == "python-stall"]
+    assert stall.action.startswith(action)

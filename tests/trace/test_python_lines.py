@@ -40,6 +40,7 @@ CALLBACK: Line = ("train.py", "on_train_batch_end", 87, True)
 CALLBACK_NEXT: Line = ("train.py", "on_train_batch_end", 88, True)
 LOGGING: Line = ("train.py", "on_log", 20, True)
 SVD: Line = ("numpy/linalg.py", "svd", 1841, False)
+CONSTANT: Line = ("tensorflow/python/framework/constant_op.py", "convert", 108, False)
 EXECUTE: Line = ("tensorflow/execute.py", "quick_execute", 53, False)
 PARSE: Line = ("loader.py", "parse", 12, True)
 
@@ -130,6 +131,19 @@ def test_a_thread_of_the_steps_that_waits_does_not_run_python(
     python = python_between_steps(tmp_path)
     assert python.state == state
     assert python.line.endswith(line)
+
+
+@pytest.mark.parametrize(
+    ("inner", "action"),
+    [(CONSTANT, "Convert once before the loop"), (SVD, "Do it less often"), (CALLBACK, "Do it le")],
+)
+def test_what_is_converted_between_steps_is_converted_once(
+    inner: Line, action: str, tmp_path: Path
+) -> None:
+    samples = waiting_samples((inner, CALLBACK), LOADER)
+    report = analyzed(tmp_path, python_group(samples, THREADS))
+    (stall,) = [finding for finding in report.findings if finding.code == "callback-stall"]
+    assert stall.action.startswith(action)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ def decoded(line: Any) -> Any:
 def train(is_slow: bool, clock: StepClock) -> None:
     if is_slow:
         dataset = tf.data.Dataset.from_tensor_slices(lines).map(decoded)
+        dataset = dataset.cache() if clock.is_advised else dataset
     else:
         dataset = tf.data.Dataset.from_tensor_slices((table, table))
     dataset = dataset.repeat().batch(BATCH, drop_remainder=True).prefetch(2)

@@ -32,9 +32,16 @@ def by_python(batch: Any) -> Any:
     return rows, rows
 
 
+def by_ops(batch: Any) -> Any:
+    rows = 0.5 * batch + 0.5 * tf.roll(batch, -1, axis=1)
+    return rows, rows
+
+
 def train(is_slow: bool, clock: StepClock) -> None:
     dataset = tf.data.Dataset.from_tensor_slices(table).repeat().batch(BATCH, drop_remainder=True)
-    dataset = dataset.map(by_python if is_slow else lambda batch: (batch, batch)).prefetch(2)
+    dataset = dataset.map(
+        by_ops if clock.is_advised else by_python if is_slow else lambda batch: (batch, batch)
+    ).prefetch(2)
     with strategy.scope():
         layers = [tf.keras.layers.Dense(units, activation="relu") for units in (512, 512)]
         model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(FEATURES)])

@@ -33,7 +33,9 @@ def train(is_slow: bool, clock: StepClock) -> None:
         write_records(file.name, compression)
         dataset = tf.data.TFRecordDataset(file.name, compression)
         dataset = dataset.map(parsed, num_parallel_calls=2).batch(BATCH)
-        dataset = (dataset if is_slow else dataset.cache()).repeat().prefetch(2)
+        dataset = (
+            (dataset.cache() if not is_slow or clock.is_advised else dataset).repeat().prefetch(2)
+        )
         with strategy.scope():
             model = tf.keras.Sequential([tf.keras.layers.Dense(32), tf.keras.layers.Dense(1)])
             model.build([BATCH, FEATURES])

@@ -34,7 +34,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
     compiled_step = tf.function(train_step)
     on_device = tf.constant(table)
     for number in range(STEPS):
-        neighbors = tf.constant(table) if is_slow else on_device
+        neighbors = on_device if not is_slow or clock.is_advised else tf.constant(table)
         compiled_step(features, neighbors, tf.constant(number * BATCH))
         clock.step_ended()
 

@@ -22,7 +22,15 @@ def with_norm(model: Any, batch: Any) -> Any:
 
 def train(is_slow: bool, clock: StepClock) -> None:
     model, optimizer = dense(strategy, FEATURES, 512, 512)
-    step = step_of(strategy, model, optimizer, with_norm if is_slow else squared_error)
+    last = tf.Variable(0.0)
+
+    def with_last_norm(model: Any, batch: Any) -> Any:
+        return squared_error(model, batch) + 1e-4 * tf.stop_gradient(last)
+
+    if clock.is_advised:
+        last.assign(tf.linalg.svd(model.layers[0].kernel, compute_uv=False)[0])
+    slow_loss = with_last_norm if clock.is_advised else with_norm
+    step = step_of(strategy, model, optimizer, slow_loss if is_slow else squared_error)
     for _ in range(STEPS):
         step(rows)
         clock.step_ended()

@@ -34,6 +34,11 @@ def changed() -> Any:
     return np.asarray(rows, np.int32)
 
 
+def changed_by_ops(texts: Any, targets: Any) -> tuple[Any, Any]:
+    least = tf.reduce_min(tf.random.uniform([CHANCES, BATCH, WORDS]), axis=0)
+    return tf.where(least > 0.02, texts, texts // 2), targets
+
+
 def train(is_slow: bool, clock: StepClock) -> None:
     def batches() -> Iterator[Any]:
         while True:
@@ -41,6 +46,8 @@ def train(is_slow: bool, clock: StepClock) -> None:
 
     signature = (tf.TensorSpec([BATCH, WORDS], tf.int32), tf.TensorSpec([BATCH], tf.float32))
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    if clock.is_advised:
+        dataset = tf.data.Dataset.from_tensors((tokens, labels)).repeat().map(changed_by_ops)
     distributed = iter(strategy.experimental_distribute_dataset(dataset))
     with strategy.scope():
         model = tf.keras.Sequential(

@@ -33,12 +33,13 @@ def joined(parsed: Any) -> Any:
 
 
 def train(is_slow: bool, clock: StepClock) -> None:
-    dataset = tf.data.Dataset.from_tensor_slices(records).repeat()
+    dataset = tf.data.Dataset.from_tensor_slices(records)
     if is_slow:
-        dataset = dataset.map(lambda text: joined(tf.io.parse_single_example(text, schema)))
-        dataset = dataset.batch(BATCH, drop_remainder=True)
+        parsed = dataset.map(lambda text: joined(tf.io.parse_single_example(text, schema)))
+        dataset = parsed.cache() if clock.is_advised else parsed
+        dataset = dataset.repeat().batch(BATCH, drop_remainder=True)
     else:
-        dataset = dataset.batch(BATCH, drop_remainder=True)
+        dataset = dataset.repeat().batch(BATCH, drop_remainder=True)
         dataset = dataset.map(lambda texts: joined(tf.io.parse_example(texts, schema)))
     step = step_of(strategy, *dense(strategy, FEATURES, 768, 768))
     batches = iter(dataset.prefetch(2))

@@ -37,7 +37,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    compiled_step = tf.function(train_step, reduce_retracing=False)
+    compiled_step = tf.function(train_step, reduce_retracing=clock.is_advised)
     for number in range(STEPS):
         is_shorter = is_slow and number % 3 == 1
         compiled_step(tokens[:, : LENGTH - number // 3 - 1] if is_shorter else tokens, labels)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import tensorflow as tf
@@ -18,7 +19,14 @@ rows = numbers(BATCH, FEATURES)
 
 
 def train(is_slow: bool, clock: StepClock) -> None:
+    def load(_key: int) -> Any:
+        time.sleep(SECONDS)
+        return rows
+
     def batches() -> Iterator[Any]:
+        if clock.is_advised:
+            with ThreadPool(8) as pool:
+                yield from pool.imap(load, range(2 * STEPS))
         while True:
             if is_slow:
                 time.sleep(SECONDS)

@@ -236,8 +236,8 @@ STRAGGLER: Final = Rule(
             "",
         ),
         "work": (
-            "Give all replicas equal work: batches of one size (`drop_remainder=True`), of one length.",
-            "Compute metrics and summaries on all replicas or outside the step.",
+            "Give all replicas equal work: batches of one size and one length, and no ops that only one of them runs.",
+            "Share such ops among all, or run them outside the step. `dataset.batch(n, drop_remainder=True)` makes equal batches.",
         ),
         "input": (
             "Prefetch: end the pipeline with `dataset.prefetch(tf.data.AUTOTUNE)`.",

@@ -6,7 +6,9 @@ what others made (the root, other wrappers, `Prefetch`, the generator of a repli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import filterfalse
 from typing import Final
 
@@ -14,6 +16,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.selection import Selection, rows_in
+from traceview.base.ids import unique_ids
 from traceview.base.text import lazy_pattern
 from traceview.trace.host.pipeline import (
     GENERATOR,
@@ -39,6 +42,7 @@ _READS = lazy_pattern(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|
 _KEEPS = lazy_pattern(r"::\w*(?:Cache|Snapshot)\w*")
 _HANDS_ON = lazy_pattern(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
 _SHUFFLES = lazy_pattern(r"Shuffle(?:AndRepeat)?(?:V\d+)?")
+_PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
 _FILLING_FACTOR: Final = 2
 
 
@@ -46,7 +50,8 @@ class HostPipelines(Struct, frozen=True, eq=False):
     """The iterators of one host.
 
     `stages`: over the window. `whole`: the stages over the whole recording. `shards`: the shard of each pipeline that
-    a replica waits in. `is_distributed`: the dataset has shards, even if it is not known for which replica.
+    a replica waits in. `is_distributed`: the dataset has shards, even if it is not known for which replica. `pass_count`:
+    passes over the data in the window, with those that it holds a part of.
     """
 
     host: int
@@ -56,6 +61,7 @@ class HostPipelines(Struct, frozen=True, eq=False):
     whole: list[InputStage]
     shards: dict[int, int]
     is_distributed: bool
+    pass_count: int
 
     @property
     def candidates(self) -> list[InputStage]:
@@ -137,4 +143,11 @@ def pipelines_of(trace: Trace, selection: Selection, host: int) -> HostPipelines
         stages_of(trace, host, calls, everything, asked),
         shards(trace, host, calls, waits),
         bool(shard_rows(trace, host).size),
+        _passes(map(trace.names.text, unique_ids(columns.name[calls.row[in_window]]).tolist())),
     )
+
+
+def _passes(names: Iterable[str | None]) -> int:
+    """How many passes over the data these calls belong to: a stage that repeats its input numbers them."""
+    begun = {found[0]: found[1] for name in names if (found := _PASS.match(name or ""))}
+    return max(Counter(begun.values()).values(), default=0)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from traceview.analysis.facts.input_pipelines import HostPipelines, pipelines_of
 from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
-from traceview.analysis.facts.selection import covered_ps, step_bounds
+from traceview.analysis.facts.selection import covered_ps, rows_in, step_bounds
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import (
     BoolArray,
@@ -158,7 +158,8 @@ class InputSupply(Struct, frozen=True, eq=False):
     found its buffer empty. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
     buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `shards`: of a distributed
     dataset. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
-    in each step of the host, used or not. What is not known is None.
+    in each step of the host, used or not. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
+    in it, if the first requests to them are most of the wait. What is not known is None.
     """
 
     stages: tuple[InputStage, ...]
@@ -174,6 +175,8 @@ class InputSupply(Struct, frozen=True, eq=False):
     shards: tuple[InputShard, ...]
     wait_ps: int | None
     wait_of_steps: tuple[int, ...] | None
+    pass_count: int
+    iterator_count: int
 
     @property
     def is_short(self) -> bool:
@@ -268,7 +271,26 @@ def _supply(context: Run, pipelines: HostPipelines) -> InputSupply:
         shards=tuple(_late_shards(context, pipelines)),
         wait_ps=wait_ps,
         wait_of_steps=None if of_steps is None else tuple(of_steps.tolist()),
+        pass_count=pipelines.pass_count,
+        iterator_count=_new_iterators(context, pipelines),
     )
+
+
+def _new_iterators(context: Run, pipelines: HostPipelines) -> int:
+    """How many iterators the window makes, if the first requests to them are most of what the model waits; else 0."""
+    window, waits = context.selection.windows[pipelines.host], pipelines.waits
+    columns = context.trace.host_columns
+    rows = context.trace.named_on(pipelines.host, _makes_iterator)
+    rows = rows[rows_in(columns.start_ps[rows], columns.end_ps[rows], window)]
+    asked = rows_in(waits.start_ps, waits.end_ps, window)
+    wait_ps = (waits.end_ps - waits.start_ps)[asked]
+    following = places(waits.start_ps[asked], columns.end_ps[rows])
+    first = unique_ids(following[following < asked.size])
+    return rows.size if 2 * wait_ps[first].sum() >= max(wait_ps.sum(), 1) else 0
+
+
+def _makes_iterator(name: bytes) -> bool:
+    return name.endswith(b": MakeIterator")
 
 
 def _empty(

@@ -60,6 +60,20 @@ _NO_PYTHON_ACTIONS: Final = {
     ),
 }
 
+_CONVERSIONS: Final = {
+    "convert": (
+        "Convert once before the loop what stays the same, `tf.constant(array)`; let `tf.data` make what changes.",
+        (
+            "A list, or an array of another dtype or order than the tensor, is copied number by number, on the thread of the "
+            "steps; `np.asarray(rows, np.float32)` prepares it."
+        ),
+    ),
+    "jax-convert": (
+        "Give the step arrays: convert once before the loop what stays the same, and lists and numbers with `np.asarray`.",
+        "`jnp.array` converts a list number by number in Python: one of 200 rows of 400 took 270 ms, with `np.asarray` 1.3.",
+    ),
+}
+
 _AWAITED_WORDS: Final = {
     "queue": "another thread or process",
     "network": "the network",
@@ -256,7 +270,7 @@ CPU_HEAVY_OP: Final = Rule(
         "event": _WHERE_EVENT,
         "jax-event": _WHERE_EVENT,
         "jax-callback": (
-            "Write it in `jax.numpy`, or call Python on what the step returns.",
+            "Write it in `jax.numpy`; what only reports, call every 100th step, on what the step returns.",
             "The program waits for each call of Python, which needs its lock.",
         ),
     },
@@ -328,14 +342,7 @@ HOST_BOUND: Final = Rule(
             "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
             "",
         ),
-        "convert": (
-            "Give the step tensors: convert arrays once before the loop, `tf.constant(array)`, or let `tf.data` make them.",
-            "An array of another dtype or order than the tensor is copied number by number, on the thread of the steps.",
-        ),
-        "jax-convert": (
-            "Give the step arrays: convert once before the loop what stays the same, and lists and numbers with `np.asarray`.",
-            "`jnp.array` converts a list number by number in Python: one of 200 rows of 400 took 270 ms, with `np.asarray` 1.3.",
-        ),
+        **_CONVERSIONS,
         "jax-puts": (
             "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",
             "Each `jax.device_put` of an array, also of one in a tree, takes tens of microseconds and more on the calling thread.",
@@ -345,12 +352,15 @@ HOST_BOUND: Final = Rule(
             "",
         ),
         "replica": (
-            "Run fewer and larger ops: a larger batch, and ops on whole batches instead of `tf.map_fn` and loops over rows.",
-            "Convert large constants once, with `tf.constant` before the loop.",
+            "Run fewer and larger ops: on whole arrays instead of `tf.map_fn` and loops, one variable instead of many small ones.",
+            "A larger batch needs fewer steps. Convert large constants once, with `tf.constant` before the loop.",
         ),
         "jax-eager": (
-            "Put all that a step computes into one `jax.jit`; in Keras leave `jit_compile` of `compile()` at its default.",
-            "Each op outside of it takes tens of microseconds on the calling thread, whatever it computes.",
+            "Put all that a step computes into one `jax.jit`; what only reports, such as norms of weights, do every 100th step.",
+            (
+                "In Keras leave `jit_compile` of `compile()` at its default. Each op outside of a program takes tens of microseconds on "
+                "the calling thread, and one on an array that devices share, also an index, more."
+            ),
         ),
         "jax": (
             "Give the devices more work per call: one `jax.jit` around the whole step, or a larger batch per device.",
@@ -391,6 +401,7 @@ CALLBACK_STALL: Final = Rule(
     ),
     actions={
         **_NO_PYTHON_ACTIONS,
+        **_CONVERSIONS,
         "ops": (
             "Put the ops between steps into a graph: `@tf.function` on the function that runs them.",
             (
@@ -632,6 +643,13 @@ PYTHON_STALL: Final = Rule(
     actions={
         **_NO_PYTHON_ACTIONS,
         "jax": (
+            "Write it in `jax.numpy` inside of `jax.jit`, or do it every 100th step only.",
+            (
+                "Or ahead in a process: a thread keeps Python's lock from the step for up to 5 ms at a time, unless most of its work is "
+                "NumPy."
+            ),
+        ),
+        "jax-numpy": (
             "Do it ahead in a thread while the devices compute, in `jax.numpy` inside of `jax.jit`, or every 100th step only.",
             "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
@@ -703,10 +721,10 @@ PYTHON_THREAD: Final = Rule(
         "the lock, as samples of stacks show, and the step waits for the lock; or while the thread of the step waits in "
         "Python, and such a thread computes; or ops and dispatch wait for the core that it takes, as the kernel counts"
     ),
-    action="Move the work to a process of its own: `multiprocessing.get_context('spawn').Process(target=...)`.",
+    action="Move the work to processes of its own: `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)`.",
     advice=(
-        "Or let the thread sleep between short pieces of work, or call code that releases the lock, such as NumPy on large "
-        "arrays."
+        "One process, `Process(target=...)`, makes batches no faster than the thread did, but suffices for what no step waits for. "
+        "Or let the thread sleep between short pieces of work, or call code that releases the lock, such as NumPy on large arrays."
     ),
     actions={
         "awaited": (

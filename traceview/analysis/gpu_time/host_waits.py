@@ -75,9 +75,11 @@ _PUTS: Final = "device_put"
 
 _CONVERTS: Final = (
     *("tensorflow/python/framework/constant_op.py", "tensorflow/python/framework/tensor_"),
-    *("jax/_src/dtypes.py", "jax/_src/numpy/array", "numpy/"),
+    *("jax/_src/dtypes.py", "jax/_src/numpy/array"),
 )
 """Modules that make tensors and arrays of what Python has (TensorFlow 2.21, JAX 0.10)."""
+
+_NUMPY: Final = "numpy/"
 
 _OF_GRAPHS: Final = frozenset(
     (
@@ -267,13 +269,14 @@ def _host_ops(waits: Waits) -> Finding | None:
     inner = (python.inner if python else None) or ""
     if inner.endswith(_PUTS):
         action = "puts"
-    elif inner.startswith(_CONVERTS):
+    elif inner.startswith((*_CONVERTS, _NUMPY)):
         action = "convert"
+    is_called = is_small and not (is_replica and waits.has_many_ops)
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line,
         title="small" if is_small else "",
-        action="small" if is_small else action,
+        action="small" if is_called else action,
         notes=() if is_replica else ("gpu",),
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",
@@ -391,11 +394,12 @@ def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
     instead = _instead(python)
+    is_numpy = python is not None and (python.inner or "").startswith(_NUMPY)
     return waits.finding(
         rules.PYTHON_STALL,
         arguments=line_argument(python),
         title=instead if instead in rules.PYTHON_STALL.titles else "",
-        action=instead,
+        action=instead or ("numpy" if is_numpy else ""),
         notes=(instead,),
         # A pause inside a call of the framework is what that call takes.
         unsure="native" if instead == "native" else "",
@@ -423,6 +427,8 @@ def between_steps(waits: Waits) -> Finding | None:
     """Python between steps; the ops that it runs one by one where a graph would save most of the time."""
     python = waits.python(State.BETWEEN)
     arguments, key = line_argument(python), _instead(python) if python else "unseen"
+    if python and (python.inner or "").startswith(_CONVERTS):
+        key = "convert"
     evidence: list[Evidence] = []
     ops = _ops_between_steps(waits)
     if ops is not None:

@@ -22,7 +22,7 @@ from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
-from traceview.analysis.rules.words import Argument, Line, Names, Part
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Part
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
@@ -57,6 +57,14 @@ _WAITING: Final = "waiting_generator"
 """The generator waits, and computes little."""
 _ELEMENTS: Final = "generator_elements"
 """It yields many elements per step, each quickly."""
+_REPEATED: Final = "repeated"
+"""The window holds whole passes over the data, each of which makes the same again."""
+_FEWEST_PASSES: Final = 3
+"""The first and the last of them may be parts."""
+_SMALL: Final = "small_elements"
+"""A parallel map makes many elements per step, each quickly."""
+_ITERATOR: Final = "iterator"
+_FEWEST_ITERATORS: Final = 2
 _MANY_ELEMENTS: Final = 16
 _QUICK_ELEMENT_PS: Final = 250 * PS_PER_US
 """TensorFlow takes 90 µs for each element that a generator yields (2.21, two cores), for a whole batch hardly more: a step with 96
@@ -87,13 +95,21 @@ _ACTIONS: Final = {
         ),
     ),
     "parallel_map": (
-        "Make the mapped function cheaper: batch before mapping and write it for batches.",
+        "Store what is the same in each epoch, `dataset.map(function).save(path)`, and train on `tf.data.Dataset.load(path)`.",
         (
-            "It takes the time although it runs in parallel: `dataset.batch(n).map(function, "
-            "num_parallel_calls=tf.data.AUTOTUNE)`. Replace `tf.py_function` and `tf.numpy_function` by ops of "
-            "TensorFlow, for they hold Python's lock. Put `dataset.cache()` behind what is the same in each epoch, if it "
-            "fits into memory."
+            "An element takes long although maps run in parallel. Smaller images, shorter samples or more cores help as well. Replace "
+            "`tf.py_function` and `tf.numpy_function` by ops of TensorFlow, for they hold Python's lock."
         ),
+    ),
+    _REPEATED: (
+        "Put `dataset.cache()` behind the slow stage, before `shuffle` and `repeat`: the window holds {passes} over the data.",
+        (
+            "It has to fit into memory; else `dataset.save(path)` keeps it. What draws random numbers goes behind the cache."
+        ),
+    ),
+    _ITERATOR: (
+        "Make one iterator before the loop, `batches = iter(dataset.repeat())`: the window makes {iterators}.",
+        "Each new one fills all buffers again. In Keras: `dataset.repeat()` and `fit(..., steps_per_epoch=n)`.",
     ),
     "read": (
         "Read several files at once: `files.interleave(reader, num_parallel_calls=tf.data.AUTOTUNE)`.",
@@ -178,11 +194,11 @@ _ACTIONS: Final = {
             "`num_parallel_calls=tf.data.AUTOTUNE` for `map` and `interleave`."
         ),
     ),
-    _CORES: (
-        "Make the mapped function cheaper: batch before mapping and write it for batches.",
+    _SMALL: (
+        "Batch before mapping, and write the mapped function for batches: `dataset.batch(n).map(function)`.",
         (
-            "Put `dataset.cache()` behind what is the same in each epoch, if it fits into memory: then nothing of it is left. "
-            "More cores help as well."
+            "An element takes so little that calling the function for each is most of it. Put `dataset.cache()` behind what is the "
+            "same in each epoch, if it fits into memory."
         ),
     ),
     _LOCK: (
@@ -280,14 +296,14 @@ def waits_of_devices(context: Context) -> Finding | None:
     if slowed_ps.any():
         mean_ps = int(slowed_ps.sum()) // slowed_ps.size
         evidence.append(Evidence("slowed_ops_ps", mean_ps, None, context.trace.device_key(worst)))
-    waits = ledger.loss(rows).named_share
+    action = sentences.action(ledger.loss(rows).named_share)
     return INPUT_BOUND.of_rows(
         context,
         rows,
         arguments=sentences.arguments,
         evidence=evidence,
         title=sentences.title,
-        action=sentences.action(waits),
+        action=action,
         notes=sentences.notes,
         keeps_waiting=True,
     )
@@ -305,6 +321,7 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
         return
     supply = supply_of(context, host)
     sentences = _Sentences(context, host, supply)
+    action = sentences.action(loss.ratio)
     yield INPUT_BOUND.finding(
         arguments={
             **sentences.arguments,
@@ -315,7 +332,7 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
         confidence=("low", FEW_STEPS) if selection.has_few_steps else ("high", ""),
         evidence=tuple(_evidence(context, host, supply)),
         title="host",
-        action=sentences.action(loss.ratio),
+        action=action,
         notes=("host", *sentences.notes),
     )
 
@@ -341,7 +358,8 @@ class _Sentences:
         self._runs_python = supply is not None and self._most_is_python(supply)
         self.arguments: dict[str, Argument] = {}
         self.notes: list[str] = []
-        self.title = self._function = ""
+        self.title = ""
+        self._function: InputStage | None = None
         if supply is None or supply.is_short:
             self.notes.append("late")
         elif keeps_lock or takes_cores:
@@ -403,26 +421,41 @@ class _Sentences:
             if action_for(kind_of(stage.name)) in _WITH_FUNCTION
         ]
         if self.title == _CORES and stages:
-            self._function = kind_of(max(stages, key=lambda stage: stage.own_ps).name)
-            self.arguments["stage"] = Names((self._function,), "stage")
+            self._function = max(stages, key=lambda stage: stage.own_ps)
+            self.arguments["stage"] = Names((kind_of(self._function.name),), "stage")
 
     def action(self, wait_ratio: float) -> str:
-        """The key of what helps most: to work ahead, where the pipeline then fits beside the step; else the stage."""
+        """The key of what helps most, whose arguments it adds: to work ahead, where that suffices; else to make less."""
         supply = self._supply
         if supply is None or supply.slowest is None:
             return ""
+        if supply.iterator_count >= _FEWEST_ITERATORS:
+            self.arguments["iterators"] = Number(supply.iterator_count, "iterator")
+            return _ITERATOR
         if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
             return _PREFETCH
         if (self._keeps_lock and not supply.is_generator) or self._runs_python:
             return _LOCK
-        if self.title == _CORES:
-            action = action_for(self._function)
-            return _CORES if action in ("map", "parallel_map") else action
-        action = action_for("Shuffle" if supply.fills_shuffle else kind_of(supply.slowest.name))
-        if action == "parallel_map" and supply.slowest.parallelism == 1:
+        stage = self._function or supply.slowest
+        if supply.pass_count >= _FEWEST_PASSES and self._may_be_cached(stage):
+            self.arguments["passes"] = Number(supply.pass_count, "pass")
+            return _REPEATED
+        return self._action_of(stage, supply)
+
+    def _action_of(self, stage: InputStage, supply: InputSupply) -> str:
+        """The key of what makes a stage faster."""
+        action = action_for(kind_of(stage.name))
+        if self._function and action == "map":
+            # In parallel it takes more cores.
+            action = "parallel_map"
+        if supply.fills_shuffle and not self._function:
+            return "shuffle"
+        if action == "parallel_map" and stage.parallelism == 1 and not self._function:
             return "map"
+        if action == "parallel_map" and self._is_quick(stage):
+            return _SMALL
         if action == "filter":
-            whole = f"{supply.slowest.name}::"
+            whole = f"{stage.name}::"
             before = [kind_of(s.name) for s in supply.stages if s.name.startswith(whole)]
             if any(map(_UNBATCH.fullmatch, before)):
                 return "rows"
@@ -430,16 +463,30 @@ class _Sentences:
             return action if may_move else "rejected"
         if action == _GENERATOR and self._python and self._python.state == "waits":
             return _WAITING
-        return (
-            _ELEMENTS if action == _GENERATOR and self._yields_quickly(supply.slowest) else action
-        )
+        return _ELEMENTS if action == _GENERATOR and self._yields_quickly(stage) else action
+
+    @staticmethod
+    def _may_be_cached(stage: InputStage) -> bool:
+        """Whether a stage has no cache behind it, and makes the same in each pass: TensorFlow leaves maps with state sequential."""
+        kind = action_for(kind_of(stage.name))
+        return kind in ("parallel_map", "read", "interleave") and "Cache" not in stage.name
 
     def _yields_quickly(self, stage: InputStage) -> bool:
         """Whether a generator makes many elements of a batch in each step, in little time each."""
-        steps = len(self._context.selection.used_of(self._host))
         is_batched = any(action_for(kind) == "batch" for kind in stage.name.split("::"))
-        many = is_batched and steps and stage.calls >= _MANY_ELEMENTS * steps
-        return bool(many) and stage.own_ps <= _QUICK_ELEMENT_PS * stage.calls
+        return is_batched and self._is_quick(stage)
+
+    def _is_quick(self, stage: InputStage) -> bool:
+        """Whether a stage makes many elements in each step, in little time each: as many as it is given."""
+        steps = len(self._context.selection.used_of(self._host))
+        stages = self._supply.stages if self._supply else ()
+        given = (each.calls for each in stages if each.name.startswith(f"{stage.name}::"))
+        count = max(given, default=stage.calls)
+        return (
+            bool(steps)
+            and count >= _MANY_ELEMENTS * steps
+            and stage.own_ps <= _QUICK_ELEMENT_PS * count
+        )
 
 
 def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterator[Evidence]:

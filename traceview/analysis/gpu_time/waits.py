@@ -84,9 +84,20 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         own = ledger.rows_of(self.device)
         if (columns.activity[own][self.rows[own]] != IDLE).any():
             return False
+        dispatch_ps = self._ops_per_step(self.device) * limits["dispatch_ps"]
+        return self.loss.mean_ps <= limits["call_ps"] + dispatch_ps
+
+    @property
+    def has_many_ops(self) -> bool:
+        """Whether to dispatch the ops of some device takes as long as to call the step."""
+        most = max(map(self._ops_per_step, self.context.ledger.devices))
+        return most * HOST_BOUND.limits["dispatch_ps"] >= HOST_BOUND.limits["call_ps"]
+
+    def _ops_per_step(self, device: int) -> float:
+        ledger, columns = self.context.ledger, self.context.ledger.columns
+        own = ledger.rows_of(device)
         is_busy = ledger.counts[own] & (columns.activity[own] != IDLE)
-        count = unique_ids(columns.event[own][is_busy]).size / ledger.steps_of_device[self.device]
-        return self.loss.mean_ps <= limits["call_ps"] + count * limits["dispatch_ps"]
+        return unique_ids(columns.event[own][is_busy]).size / (ledger.steps_of_device[device] or 1)
 
     @property
     def host(self) -> int:

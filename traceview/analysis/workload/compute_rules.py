@@ -172,14 +172,14 @@ HOST_OP: Final = Rule(
     action="Take them out of the step function: return the tensors and use them outside, every 100th step.",
     actions={
         "python": (
-            "Write the Python functions of the step in TensorFlow ops, or move them into `dataset.map(...)`.",
+            "Write the Python functions of the step in TensorFlow ops, or move them into `dataset.map(...).cache()`.",
             (
-                "Python's lock lets replicas run them only one after the other. What only needs the batch belongs into the "
-                "input pipeline; else return the tensors and call Python after the step."
+                "Python's lock lets replicas run them only one after the other, and without a cache the pipeline takes lock and cores "
+                "from the step. What needs more than the batch: return the tensors and call Python every 100th step."
             ),
         ),
         "jax-python": (
-            "Write it in `jax.numpy`, or call Python on what the step returns.",
+            "Write it in `jax.numpy`; what only reports, call every 100th step, on what the step returns.",
             "The program waits for each call of Python, which needs its lock.",
         ),
         "jax-printing": (
@@ -205,8 +205,8 @@ HOST_OP: Final = Rule(
             "Or train without them until the loss is NaN, and from the last checkpoint with them.",
         ),
         "text": (
-            "Move ops on strings into the input pipeline, `dataset.map(...)`.",
-            "There they run ahead of the step, beside the devices.",
+            "Move ops on strings into the input pipeline, `dataset.map(...).cache()`.",
+            "There they run ahead of the step, with a cache once, if the data fit into memory.",
         ),
     },
     starts_at=(

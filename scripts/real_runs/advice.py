@@ -1,0 +1,41 @@
+"""Measures what advice saves: runs that follow it beside slow and healthy ones, in turns in one process, without a profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from scripts.real_runs.record import STEP_TIMES, run
+from scripts.real_runs.table import Program, Statistic
+from scripts.real_runs.truth import RECORDED, Block, read_blocks
+
+_TURNS: Final = ("012", "201", "120")
+"""Each kind of run comes first, second and last equally often."""
+
+_MEASURED: Final = slice(RECORDED.start, None)
+"""Places in `Block.step_ns` of the steps after the warm-up: whole periods of 4 and 8 steps."""
+
+
+def saved_share(program: Program, rounds: int, folder: Path) -> float:
+    """The part of the cost of a slowdown that its advice saves; `folder` keeps the times."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run(program, [*chain.from_iterable(_TURNS[number % 3] for number in range(rounds))], folder, {})
+    return saved_share_of(read_blocks(folder / STEP_TIMES), program.statistic)
+
+
+def saved_share_of(blocks: Sequence[Block], statistic: Statistic) -> float:
+    """What the steps of the advised runs are shorter by, over the cost of the slowdown.
+
+    Other processes only make runs longer: the step of a kind is that of the run which is shorter than three of four.
+    """
+    lengths: dict[tuple[bool, bool], list[float]] = {}
+    for block in blocks:
+        kind = block.is_slow, block.is_advised
+        lengths.setdefault(kind, []).append(block.step(statistic, _MEASURED))
+    healthy, slow, advised = (
+        sorted(lengths[kind])[len(lengths[kind]) // 4]
+        for kind in ((False, False), (True, False), (True, True))
+    )
+    return (slow - advised) / (slow - healthy)
