@@ -26,7 +26,6 @@ from traceview.base.text import enumerated
 from traceview.base.timing import stage
 from traceview.trace.device.classify import activity_of, with_final_classes
 from traceview.trace.device.correlation import find_launches
-from traceview.trace.device.counters import counters_of
 from traceview.trace.device.instructions import (
     InstructionNumbers,
     program_buffers,
@@ -407,10 +406,6 @@ class _PartReader:
             )
         if plane.kind in _DEVICE_KINDS:
             device = self.device(plane)
-            counters = counters_of(table)
-            if counters:
-                known = self.devices[device]
-                self.devices[device] = replace(known, counters=known.counters | counters)
             first_line = self.add_lines(device, plane, table)
             if table.count:
                 activity = activity_of(table, self.names, self.numbers, device, first_line)
