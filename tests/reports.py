@@ -362,8 +362,6 @@ def collective_result(
         )
     parts: dict[str, Any] = {
         "device_count": len(devices),
-        "member_count": len(devices),
-        "library": "nccl",
         "count": 8,
         "incomplete_count": 0,
         "count_per_step": 2,
@@ -380,7 +378,6 @@ def collective_result(
                 count_per_step=1,
                 device_count=2,
                 bytes=90_000_000,
-                stream_computes=False,
                 exposed_ps_per_step=2 * MS,
                 wait_ps_per_step=MS // 2,
             ),
@@ -392,7 +389,6 @@ def collective_result(
                 count_per_step=1,
                 device_count=2,
                 bytes=None,
-                stream_computes=None,
                 exposed_ps_per_step=MS // 2,
                 wait_ps_per_step=0,
             ),
@@ -400,12 +396,6 @@ def collective_result(
         "overlap_ratio": 0.25,
         "bytes": 100_000_000,
         "bus_bytes_per_second": 50_000_000_000,
-        "link": "nvlink",
-        "link_bytes_per_second": 150_000_000_000,
-        "expected_ps": MS,
-        "packs": 1,
-        "path": "collective_nccl",
-        "path_reason": None,
     }
     return CollectiveResult(**parts | changes)
 

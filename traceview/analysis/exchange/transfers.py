@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict
 
-from traceview.analysis.exchange.reduction_path import reduction_rows
+from traceview.analysis.exchange.gradient_sums import reduction_rows
 from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
@@ -52,7 +52,6 @@ from traceview.trace.device.correlation import copies_of
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
-from traceview.trace.sidecar.links import pcie_bytes_per_second
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
 
 SMALL_BYTES: Final = 64 * 1024
@@ -262,6 +261,24 @@ def _link(trace: Trace, host: int) -> int | None:
         for gpu in gpus or ()
     }
     return speeds.pop() if len(speeds) == 1 else None
+
+
+_LANE_BYTES_PER_SECOND: Final = {
+    1: 2_500_000_000 * 8 // 10 // 8,
+    2: 5_000_000_000 * 8 // 10 // 8,
+    3: 8_000_000_000 * 128 // 130 // 8,
+    4: 16_000_000_000 * 128 // 130 // 8,
+    5: 32_000_000_000 * 128 // 130 // 8,
+    6: 64_000_000_000 * 242 // 256 // 8,
+}
+"""Transfers per second × efficiency of the encoding, by generation (PCI Express Base Specification 6.0, section 1.2 and table of
+encodings): 8b/10b, 128b/130b, and 242 payload bytes of each 256-byte flit. Packet headers cost some more."""
+
+
+def pcie_bytes_per_second(generation: int | None, width: int | None) -> int | None:
+    """The rate of a link of `width` lanes in one direction; None if the generation or the width is unknown."""
+    lane = _LANE_BYTES_PER_SECOND.get(generation or 0)
+    return None if lane is None or width is None or width <= 0 else lane * width
 
 
 # The rule
