@@ -18,7 +18,6 @@ from traceview.analysis.exchange.collective_sums import (
 )
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.exchange.stragglers import LateDevice
-from traceview.analysis.facts.devices import HardwareGroup
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture_quality import Capture, HostCapture
@@ -264,7 +263,6 @@ def device_balance(ordinal: int) -> DeviceBalance:
         longer_ratio=(-0.0625, 1 / 15)[ordinal],
         waits_ps_per_step=(1 - ordinal) * MS,
         waited_for_ps_per_step=ordinal * MS,
-        even_batch=66 - 4 * ordinal,
         model="Tesla V100",
     )
 
@@ -286,8 +284,6 @@ def balance_result() -> Balance:
         concurrency_ratio=0.9,
         chance_ratio=0.6,
         is_serial=False,
-        clock_reason=None,
-        even_saved_ps_per_step=MS // 2,
         straggler=LateDevice(
             HOST,
             "GPU:1",
@@ -297,7 +293,6 @@ def balance_result() -> Balance:
             kernels=("einsum",),
         ),
         throughput=Throughput(5333.3, 2666.65, 128),
-        hardware=(HardwareGroup("Tesla V100", 80, 1_530_000_000, ("GPU:0", "GPU:1")),),
         devices=tuple(map(device_balance, (0, 1))),
     )
 
