@@ -322,7 +322,6 @@ def precision_of(name: str) -> DevicePrecision:
         tensor_core_ps=30 * MS,
         tensor_core_ratio=0.5,
         opaque_count=1,
-        opaque_ps=MS,
     )
 
 

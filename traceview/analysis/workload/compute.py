@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from traceview.analysis.facts.kernels import (
     cast_labels,
     instructions_that,
-    layout_labels,
 )
 from traceview.analysis.facts.layers import label_updates
 from traceview.analysis.measures.context import Analysis, Context
@@ -42,7 +41,6 @@ from traceview.analysis.workload.compute_rules import (
     FACTORING,
     FLOAT64,
     HOST_OP,
-    LAYOUTS,
     OPTIMIZER_BOUND,
     RECOMPUTED,
     SLOW_PRODUCTS,
@@ -113,16 +111,12 @@ class ComputeOfDevice(OfDevice, frozen=True):
     Attributes:
         op_types: The three types of ops that take longest; ops without a recorded type are in none.
         compute_ps_per_step: Its compute, picoseconds, mean over the used steps, rounded down.
-        float64_ps_per_step: The part in float64, as names of kernels and graphs of step functions show it.
-        constant_ps_per_step: The part in ops that read nothing but constants, as graphs of step functions show it.
         kinds: What is no part of the model, by kind.
         updates_sparse: Whether the optimizer ran ops for sparse gradients, those of an embedding.
     """
 
     op_types: tuple[TypeOfCompute, ...]
     compute_ps_per_step: Picoseconds
-    float64_ps_per_step: Picoseconds
-    constant_ps_per_step: Picoseconds
     kinds: tuple[OpKind, ...]
     updates_sparse: bool
 
@@ -161,8 +155,6 @@ def _of_device(context: Context, device: int, by_label: ByLabel) -> ComputeOfDev
         *context.trace.identity(device),
         op_types=_largest(_time_by_type(context, by_label)),
         compute_ps_per_step=by_label.total // steps,
-        float64_ps_per_step=by_label.where(context.once(_float64_labels)).total // steps,
-        constant_ps_per_step=by_label.where(context.once(_constant_labels)).total // steps,
         kinds=tuple(
             _of_kind(context, device, number, by_label) for number in kinds[kinds != NONE].tolist()
         ),
@@ -444,7 +436,6 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     constants, shown = context.once(_constant_labels), context.once(_shown_constants)
     yield _of_ops(context, CONSTANT, constants, shown=shown)
     yield _of_ops(context, CASTS, context.trace.once(cast_labels))
-    yield _of_ops(context, LAYOUTS, context.trace.once(layout_labels))
     for ops in _BY_NAME:
         yield _of_ops(context, ops.rule, _labels_by_name(context, ops), key=ops.key)
     for number, kind in enumerate(_KINDS):
@@ -589,7 +580,6 @@ ANALYSIS: Final = Analysis[Compute](
         CONSTANT,
         FACTORING,
         CASTS,
-        LAYOUTS,
         COSTLY_OPS,
         HOST_OP,
         OPTIMIZER_BOUND,
