@@ -21,14 +21,11 @@ def host(name: str = "a", **changes: Any) -> HostCapture:
     fields: dict[str, Any] = {
         "host": name,
         "profile_start_ns": 0,
-        "profile_stop_ns": 100_000_000,
         "duration_ps": 100 * MS,
         "event_count": 20,
         "device_event_count": 8,
         "dropped_event_count": 0,
         "unlinked_ratio": 0.0,
-        "errors": (),
-        "warnings": (),
     }
     return HostCapture(**fields | changes)
 

@@ -211,7 +211,6 @@ class Host(Struct, frozen=True):
     start_ps: int
     stop_ps: int | None
     errors: tuple[str, ...]
-    warnings: tuple[str, ...]
     dropped_event_count: int
     gpus_expected: bool
     event_count: int

@@ -368,7 +368,6 @@ class _PartReader:
             start_ps=0,
             stop_ps=None,
             errors=tuple(_text(e) for e in space.errors),
-            warnings=tuple(_text(w) for w in space.warnings),
             dropped_event_count=_dropped(space.warnings),
             gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
             event_count=event_count,
