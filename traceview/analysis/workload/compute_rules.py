@@ -189,7 +189,7 @@ HOST_OP: Final = Rule(
         "Python, printing, summaries, checks for NaN or text for {limit} of the GPU time; only where the CPU is the device: on "
         "GPUs it is `cpu-heavy-op`"
     ),
-    metrics={"op_count": "ops in the used steps", "op_type": "type of op"},
+    metrics={"op_type": "type of op"},
     states=(State.COMPUTE,),
     explains=("straggler-gpu",),
     example="Replica:0 spends 12.9 of 53.5 ms (24%) in tf.print inside the step",
