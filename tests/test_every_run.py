@@ -60,7 +60,7 @@ MOST_HEADLINE_WORDS = 20
 SHARED = pytest.mark.shared
 # Steps left out because events were dropped are a rule of ours that the raw planes do not hold.
 OWN_STATISTICS = ["dropped_events"]
-PER_STEP = {"exposed_ps_per_step", "exposed_ratio", "small_count_per_step"}
+PER_STEP = {"exposed_ps_per_step", "exposed_ratio"}
 STEP_FIELDS = ("host", "number", "recorded_number", "start_ps", "duration_ps", "kind")
 OP_FIELDS = (
     "device",
