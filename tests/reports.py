@@ -18,7 +18,6 @@ from traceview.analysis.exchange.collective_sums import (
 )
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.exchange.stragglers import LateDevice
-from traceview.analysis.facts.devices import HardwareGroup
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture_quality import Capture, HostCapture
@@ -264,15 +263,13 @@ def device_balance(ordinal: int) -> DeviceBalance:
         longer_ratio=(-0.0625, 1 / 15)[ordinal],
         waits_ps_per_step=(1 - ordinal) * MS,
         waited_for_ps_per_step=ordinal * MS,
-        even_batch=66 - 4 * ordinal,
         model="Tesla V100",
     )
 
 
 def phases_of(ordinal: int) -> DevicePhases:
     """All parts of the step ran on both."""
-    times = (10 * MS, 20 * MS, 5 * MS)
-    return DevicePhases(HOST, f"GPU:{ordinal}", ordinal, (ordinal,), 40, *times, True)
+    return DevicePhases(HOST, f"GPU:{ordinal}", ordinal, (ordinal,), 40, 20 / 35, True)
 
 
 def balance_result() -> Balance:
@@ -286,8 +283,6 @@ def balance_result() -> Balance:
         concurrency_ratio=0.9,
         chance_ratio=0.6,
         is_serial=False,
-        clock_reason=None,
-        even_saved_ps_per_step=MS // 2,
         straggler=LateDevice(
             HOST,
             "GPU:1",
@@ -297,7 +292,6 @@ def balance_result() -> Balance:
             kernels=("einsum",),
         ),
         throughput=Throughput(5333.3, 2666.65, 128),
-        hardware=(HardwareGroup("Tesla V100", 80, 1_530_000_000, ("GPU:0", "GPU:1")),),
         devices=tuple(map(device_balance, (0, 1))),
     )
 
@@ -327,7 +321,6 @@ def precision_of(name: str) -> DevicePrecision:
         tensor_core_ps=30 * MS,
         tensor_core_ratio=0.5,
         opaque_count=1,
-        opaque_ps=MS,
     )
 
 
@@ -362,8 +355,6 @@ def collective_result(
         )
     parts: dict[str, Any] = {
         "device_count": len(devices),
-        "member_count": len(devices),
-        "library": "nccl",
         "count": 8,
         "incomplete_count": 0,
         "count_per_step": 2,
@@ -380,7 +371,6 @@ def collective_result(
                 count_per_step=1,
                 device_count=2,
                 bytes=90_000_000,
-                stream_computes=False,
                 exposed_ps_per_step=2 * MS,
                 wait_ps_per_step=MS // 2,
             ),
@@ -392,7 +382,6 @@ def collective_result(
                 count_per_step=1,
                 device_count=2,
                 bytes=None,
-                stream_computes=None,
                 exposed_ps_per_step=MS // 2,
                 wait_ps_per_step=0,
             ),
@@ -400,12 +389,6 @@ def collective_result(
         "overlap_ratio": 0.25,
         "bytes": 100_000_000,
         "bus_bytes_per_second": 50_000_000_000,
-        "link": "nvlink",
-        "link_bytes_per_second": 150_000_000_000,
-        "expected_ps": MS,
-        "packs": 1,
-        "path": "collective_nccl",
-        "path_reason": None,
     }
     return CollectiveResult(**parts | changes)
 
@@ -437,20 +420,17 @@ def full_report() -> Report:
             "degraded",
             (
                 Problem("events-dropped", "the tracer dropped 15 events", HOST),
-                Problem("cut-last-step", "3 launches at the end have no device event", HOST),
+                Problem("unlinked-kernels", "9.1% of the kernels have no recorded launch", HOST),
             ),
             (
                 HostCapture(
                     HOST,
                     1_767_312_000_000_000_000,
-                    1_767_312_000_100_000_000,
                     100 * MS,
                     23_128,
                     2500,
                     15,
                     0.0,
-                    (),
-                    ("Detected GPU events dropped",),
                 ),
             ),
         ),

@@ -107,7 +107,6 @@ def exposed_collectives() -> Scenario:
         "bytes": 400_000_000,
         # Of four devices each link carries 2 · 3/4 times the bytes.
         "bus_bytes_per_second": 12_500_000_000,
-        "path": "collective_nccl",
     }
     devices = [f"GPU:{ordinal}" for ordinal in range(4)]
     truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-exposed"])
@@ -135,6 +134,7 @@ def layer_step(
             instance=first_instance + place,
             asked_ms=start_ms,
             op=f"StatefulPartitionedCall/{asked}CollectiveReduceV2_{place}:CollectiveReduceV2",
+            size=512,
         )
     for ordinal in range(2):
         step.kernel(
@@ -182,7 +182,6 @@ def overlapped_collectives() -> Scenario:
         "wait_ps": _for(4, 0),
         "exposed_ps": _for(4, 0),
         "overlap_ratio": 1.0,
-        "path": "collective_nccl",
     }
     devices = [f"GPU:{ordinal}" for ordinal in range(4)]
     truth = _truth(dict.fromkeys(devices, device), collectives)
@@ -290,7 +289,6 @@ def cut_collectives() -> Scenario:
         "overlap_ratio": 1.0,
         "bytes": None,
         "bus_bytes_per_second": None,
-        "path": "nccl",
     }
     return Scenario("cut_collectives", {"host0": trace}, _truth(gpus, collectives))
 
@@ -317,8 +315,6 @@ def rccl() -> Scenario:
         "transfer_ps": ms(24),
         "exposed_ps": _for(2, 8),
         "overlap_ratio": 0.667,
-        "library": "rccl",
-        "path": "collective_nccl",
     }
     truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
     return Scenario("rccl", {"host0": trace}, truth)
@@ -372,7 +368,6 @@ def hierarchical_copy() -> Scenario:
     }
     collectives: Truth = {
         **_NO_TIMES,
-        "path": "hierarchical_copy",
     }
     return Scenario("hierarchical_copy", {"host0": trace}, _truth(gpus, collectives))
 
@@ -397,7 +392,7 @@ def one_device() -> Scenario:
         d2d_bytes=4 * GRADIENT_BYTES,
     )  # fmt: skip
     gpus = {"GPU:0": root, **dict.fromkeys(["GPU:1", "GPU:2", "GPU:3"], other)}
-    collectives: Truth = {**_NO_TIMES, "path": "one_device"}
+    collectives: Truth = _NO_TIMES
     truth = _truth(gpus, collectives, ["reduction-off-gpu"])
     return Scenario("one_device", {"host0": trace}, truth)
 
@@ -430,8 +425,6 @@ def cpu_bounce() -> Scenario:
     )
     collectives: Truth = {
         **_NO_TIMES,
-        "path": "cpu_bounce",
-        "path_reason": None,
     }
     truth = _truth({"GPU:0": device, "GPU:1": device}, collectives, ["reduction-off-gpu"])
     return Scenario("cpu_bounce", {"host0": trace}, truth)
@@ -456,7 +449,7 @@ def scalar_loss() -> Scenario:
             WINDOW_MS, compute=167.6, d2d=0.04, idle=32.26, kernels=4, copies=4, d2d_bytes=16
         ),
     }
-    collectives: Truth = {**_NO_TIMES, "path": "none", "path_reason": None}
+    collectives: Truth = _NO_TIMES
     return Scenario("scalar_loss", {"host0": trace}, _truth(gpus, collectives))
 
 
@@ -476,9 +469,6 @@ def collective_ring() -> Scenario:
     )  # fmt: skip
     collectives: Truth = {
         **_NO_TIMES,
-        "path": "collective_ring",
-        "path_reason": "no NCCL kernel ran and the devices copied, as with virtual GPUs or the RING "
-        "implementation",
     }
     truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
     return Scenario("collective_ring", {"host0": trace}, truth)
@@ -501,8 +491,6 @@ def embedding() -> Scenario:
         "count": 12,
         "count_per_step": 3,
         "transfer_ps": ms(12),
-        "path": "collective_nccl",
-        "path_reason": "some gradients are IndexedSlices, which are gathered",
     }
     truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
     return Scenario("embedding", {"host0": trace}, truth)
@@ -511,18 +499,11 @@ def embedding() -> Scenario:
 def cpu_variables() -> Scenario:
     """As `cpu_bounce`, and the sidecar says that the strategy keeps its variables on the CPU."""
     bounced = cpu_bounce()
-    truth: Truth = {
-        **bounced.truth,
-        "collectives": {
-            **bounced.truth["collectives"],
-            "path_reason": "variables are on the CPU",
-        },
-    }
     sidecar = {"strategy": {"parameter_devices": ["/job:localhost/device:CPU:0"]}}
-    return Scenario("cpu_variables", bounced.traces, truth, {"host0": sidecar})
+    return Scenario("cpu_variables", bounced.traces, bounced.truth, {"host0": sidecar})
 
 
-def _packed(name: str, links: Truth, link: Truth) -> Scenario:
+def several_packs() -> Scenario:
     """Four GPUs sum 100 MB of gradients in four calls of 2 ms each, though the strategy has one pack."""
     trace = new_trace()
     for step in marked_steps(trace):
@@ -538,49 +519,18 @@ def _packed(name: str, links: Truth, link: Truth) -> Scenario:
     collectives: Truth = {
         "count": 16,
         "count_per_step": 4,
-        "packs": 1,
         "transfer_per_step_ps": ms(8),
         "bytes": BUFFER_BYTES,
-        # 100 MB in 8 ms; each link carries 2 · 3/4 of them.
+        # 100 MB in 8 ms; each device sends 2 · 3/4 of them.
         "bus_bytes_per_second": 18_750_000_000,
-        **link,
     }
     devices = [f"GPU:{ordinal}" for ordinal in range(4)]
     truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-exposed"])
     sidecar = {
-        "links": {"gpus": [{"name": device, **links} for device in devices]},
         "training": {"gradient_bytes": BUFFER_BYTES},
         "strategy": {"class": "MirroredStrategy", "packs": 1},
     }
-    return Scenario(name, {"host0": trace}, truth, {"host0": sidecar})
-
-
-def packs_over_nvlink() -> Scenario:
-    """Four calls per step against one pack; six NVLinks of a V100 would carry the gradients in 1 ms, not in 8."""
-    # 150 MB over 6 links of 25 GB/s.
-    return _packed(
-        "packs_over_nvlink",
-        {"nvlinks": {"active": 6}},
-        {
-            "link": "nvlink",
-            "link_bytes_per_second": 150_000_000_000,
-            "expected_ps": ms(1),
-        },
-    )
-
-
-def packs_over_pcie() -> Scenario:
-    """The same over PCIe of generation 3 with 16 lanes, 15.75 GB/s: at least 9.52 ms, so 8 ms cannot be PCIe alone."""
-    # A lane: 8e9 · 128/130 / 8 = 984,615,384 bytes per second, 16 of them 15,753,846,144.
-    return _packed(
-        "packs_over_pcie",
-        {"pcie_generation": 3, "pcie_width": 16},
-        {
-            "link": "pcie",
-            "link_bytes_per_second": 15_753_846_144,
-            "expected_ps": 150_000_000 * 10**12 // 15_753_846_144,
-        },
-    )
+    return Scenario("several_packs", {"host0": trace}, truth, {"host0": sidecar})
 
 
 # Several hosts
@@ -628,7 +578,6 @@ def collectives_of_two_hosts() -> Scenario:
             "wait_ps": waits,
             "last_count": {**dict.fromkeys(waits, 0), "host1/GPU:1": 4},
             "communication_ps": dict.fromkeys(waits, ms(8)),
-            "path": "collective_nccl",
             "bus_bytes_per_second": 75_000_000_000,
         },
         "balance": {
@@ -661,8 +610,7 @@ CASES: dict[str, Builder] = {
         collective_ring,
         embedding,
         cpu_variables,
-        packs_over_nvlink,
-        packs_over_pcie,
+        several_packs,
         collectives_of_two_hosts,
     )
 }

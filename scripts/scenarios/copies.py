@@ -82,7 +82,6 @@ def small_copies() -> Scenario:
         "exposed_ps_per_step": ms(3),
         "exposed_ratio": 0.06,
         "small_count": count,
-        "small_count_per_step": SMALL_COPY_COUNT,
         # The last copy ends at 6.99 ms, 10 µs before the kernel starts.
     }
     truth = _truth(device, {"h2d": h2d}, must=["h2d-exposed"], must_not=[])

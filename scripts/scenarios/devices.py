@@ -195,7 +195,7 @@ def two_hosts() -> Scenario:
         "device_time": {"host0/GPU:0": device, "host1/GPU:0": device},
         # They share no collective, so nothing shows that their clocks agree.
         "balance": {"concurrency_ratio": None, "is_serial": None},
-        "findings": findings_truth([], ["duplicate-host-file", "unused-gpu", "serial-gpus"]),
+        "findings": findings_truth([], ["unused-gpu", "serial-gpus"]),
     }
     return Scenario("two_hosts", traces, truth)
 

@@ -228,7 +228,7 @@ def gpu_held_by_another() -> Scenario:
             }
         ],
     }
-    scenario = _one_of_two("gpu_held_by_another", {"outside_view": view}, "gpu_shared")
+    scenario = _one_of_two("gpu_held_by_another", {"outside_view": view})
     scenario.truth["findings"]["must"].append("gpu-shared")
     return scenario
 

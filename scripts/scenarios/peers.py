@@ -107,7 +107,6 @@ def p2p_and_nccl() -> Scenario:
         "wait_ps": {"GPU:0": 0, "GPU:1": 0},
         "exposed_ps": {"GPU:0": 40_000_000_000, "GPU:1": 40_000_000_000},
         "overlap_ratio": 0.0,
-        "path": "nccl",
     }
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": gpu1},

@@ -1,4 +1,4 @@
-"""Collectives: what they cost, what the link allows, how gradients are summed, which are of layers, and when that is a finding."""
+"""Collectives: what they cost, which are small, gradients that are summed without them, and when that is a finding."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number
 from traceview.report.model import Report
-
-NVLINKED = {"gpus": [{"name": "V100", "nvlinks": {"active": 6, "peers": {}}}] * 4}
-PCIE = {"gpus": [{"name": "T4", "pcie_generation_max": 3, "pcie_width": 16}] * 4}
 
 
 def reduced(exposed_ms: float, late_ms: float = 0.0, *, steps: int = 4) -> CudaTrace:
@@ -82,15 +79,7 @@ def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     assert one.sentences[2] == "alone"
 
 
-# Links
-
-
-def test_gpus_that_are_linked_differently_have_no_link(tmp_path: Path) -> None:
-    path = reduced(4).write(tmp_path)
-    mixed = {"gpus": [*NVLINKED["gpus"][:1], *PCIE["gpus"][:1]]}
-    write_sidecar(path, {"links": mixed, "training": {"gradient_bytes": 100_000_000}})
-    result = result_of(traceview.analyze(tmp_path))
-    assert (result.link, result.link_bytes_per_second, result.expected_ps) == (None, None, None)
+# Calls
 
 
 @pytest.mark.parametrize(
@@ -106,17 +95,14 @@ def test_gpus_that_are_linked_differently_have_no_link(tmp_path: Path) -> None:
 def test_the_action_is_about_the_calls_of_the_strategy(
     strategy: dict[str, Any], action: str, tmp_path: Path
 ) -> None:
-    (path,) = SCENARIOS["packs_over_nvlink"]().write(tmp_path)
+    (path,) = SCENARIOS["several_packs"]().write(tmp_path)
     write_sidecar(path, {"strategy": strategy})
     one = findings(traceview.analyze(tmp_path))["collective-exposed"]
     assert one.sentences[1] == action
     assert one.arguments["calls"] == Number(4, "collective")
-    assert one.arguments.get("packs") == (
-        Number(strategy["packs"], "call") if "packs" in strategy else None
-    )
 
 
-# Paths
+# Sums off the links
 
 
 def test_variables_that_the_cpu_updates_are_the_reason(tmp_path: Path) -> None:
@@ -127,18 +113,22 @@ def test_variables_that_the_cpu_updates_are_the_reason(tmp_path: Path) -> None:
         update = "sgd/update/ResourceApplyAdam:ResourceApplyAdam"
         Step(trace, start_ms).host(update, 43.6, 43.62, thread=thread)
     scenario.write(tmp_path)
-    assert result_of(traceview.analyze(tmp_path)).path_reason == "variables are updated on the CPU"
+    found = findings(traceview.analyze(tmp_path))["reduction-off-gpu"]
+    assert "Variables are updated on the CPU." in found.explanation
 
 
-@pytest.mark.parametrize("name", ["collective_ring", "one_device"])
-def test_virtual_gpus_are_the_reason_for_a_ring_and_for_one_device(
-    name: str, tmp_path: Path
-) -> None:
-    (path,) = SCENARIOS[name]().write(tmp_path)
+def test_virtual_gpus_are_the_reason_for_one_device(tmp_path: Path) -> None:
+    (path,) = SCENARIOS["one_device"]().write(tmp_path)
     physical = [{"type": "GPU", "logical_devices": 2}]
     write_sidecar(path, {"devices": {"physical": physical}})
-    reason = result_of(traceview.analyze(tmp_path)).path_reason
-    assert reason == "NCCL does not support GPUs that are divided into virtual devices"
+    found = findings(traceview.analyze(tmp_path))["reduction-off-gpu"]
+    assert "NCCL does not support GPUs that are divided into virtual devices." in found.explanation
+
+
+@pytest.mark.parametrize("name", ["hierarchical_copy", "scalar_loss", "collective_ring"])
+def test_other_sums_are_on_several_devices_or_of_no_gradients(name: str, tmp_path: Path) -> None:
+    SCENARIOS[name]().write(tmp_path)
+    assert not findings(traceview.analyze(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +145,6 @@ def test_summing_on_one_gpu_matters_from_three_on(
             step.copy(ordinal, "P2P", 40.1, 40.1 + copy_ms, size=1_000_000, dest=0)
         step.kernel(0, 44.2, 44.4, op="sgd/AddN:AddN")
     report = analyzed(tmp_path, trace)
-    assert result_of(report).path == "one_device"
     found = findings(report)
     assert list(found) == (["reduction-off-gpu"] if is_found else [])
     if is_found:
@@ -166,23 +155,24 @@ def test_summing_on_one_gpu_matters_from_three_on(
 
 def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "keras-fit-4")
-    assert result_of(report).path == "collective_ring"
     assert {one.severity for one in findings(report).values()} == {"info"}
 
 
-@pytest.mark.parametrize(("size", "path"), [(524_287, "none"), (524_288, "one_device")])
-def test_copies_below_the_size_of_gradients_are_none(tmp_path: Path, size: int, path: str) -> None:
-    """Two copies a step, one each way: together 1 MiB."""
+@pytest.mark.parametrize(("size", "is_found"), [(349_524, False), (349_526, True)])
+def test_copies_below_the_size_of_gradients_are_none(
+    tmp_path: Path, size: int, is_found: bool
+) -> None:
+    """Three copies a step: together 1 MiB."""
     trace = new_trace()
     for step in marked_steps(trace):
-        for ordinal in range(2):
+        for ordinal in range(3):
             step.kernel(ordinal, 0.1, 40)
-            step.copy(ordinal, "P2P", 40.1, 41.1, size=size, dest=1 - ordinal)
-        step.kernel(0, 41.2, 41.4, op="sgd/AddN:AddN")
-    assert result_of(analyzed(tmp_path, trace)).path == path
+            step.copy(ordinal, "P2P", 40.1, 44.1, size=size, dest=0)
+        step.kernel(0, 44.2, 44.4, op="sgd/AddN:AddN")
+    assert ("reduction-off-gpu" in findings(analyzed(tmp_path, trace))) is is_found
 
 
-# Layers
+# Small ones
 
 
 def analyzed_steps(folder: Path, *fillers: object, count: int = 4) -> dict[str, Finding]:
@@ -196,75 +186,20 @@ def analyzed_steps(folder: Path, *fillers: object, count: int = 4) -> dict[str, 
     return {row.code: row for row in traceview.analyze(folder).findings}
 
 
-def layers(length_ms: float = 1, layer: str = "batch_normalization") -> object:
-    return lambda step, first: layer_step(step, first, length_ms=length_ms, layer=layer)
-
-
-def test_layers_of_another_kind_are_layers(tmp_path: Path) -> None:
-    finding = analyzed_steps(tmp_path, layers(layer="memory_bank"))["small-collectives"]
-    assert finding.title == "Both GPUs spend 8.00 of 50.0 ms (16%) in collectives of 4 layers"
-
-
-def sum_of_gradients(step: Step, first: int, *, scope: str, packs: int) -> None:
-    """The same layers without collectives, and the gradients summed in some packs of 3 ms, in the backward pass."""
-    for ordinal in range(2):
-        for place in range(8):
-            layer = f"{scope}functional_1/batch_normalization_{place % 4}"
-            name = f"{layer}/Sum:Sum" if place < 4 else f"gradient_tape/{layer}/Tile:Tile"
-            step.kernel(ordinal, 2 + place, 3 + place, op=name)
-        step.kernel(ordinal, 10, 11, op=f"gradient_tape/{scope}loss/Mul:Mul")
-        step.kernel(ordinal, 48, 49, op=f"gradient_tape/{scope}functional_1/dense/MatMul:MatMul")
-    for pack in range(packs):
-        span = (12 + 4 * pack, 15 + 4 * pack)
-        op = f"{scope}CollectiveReduceV2_{pack}:CollectiveReduceV2"
-        all_reduce(step, [span] * 2, instance=first + 20 + pack, asked_ms=span[0] - 1, op=op)
-
-
-@pytest.mark.parametrize("scope", ["", "train/"])
-@pytest.mark.parametrize("packs", [1, 8])
-def test_the_sum_of_the_gradients_is_not_of_layers(packs: int, scope: str, tmp_path: Path) -> None:
-    """Also where the script sums them itself, before the backward pass ends and in a scope around the whole step."""
-    found = analyzed_steps(
-        tmp_path, lambda step, first: sum_of_gradients(step, first, scope=scope, packs=packs)
+def test_collectives_of_batch_normalization_are_named(tmp_path: Path) -> None:
+    finding = analyzed_steps(tmp_path, layer_step)["small-collectives"]
+    assert finding.title == (
+        "Both GPUs spend 8.00 of 50.0 ms (16%) in 8 collectives of synchronised batch normalisation"
     )
-    assert "small-collectives" not in found
-    assert ("collective-exposed" in found) is (packs == 8)
+    assert "without synchronized=True" in finding.action
 
 
-def test_more_collectives_than_the_layers_can_have_are_not_theirs(tmp_path: Path) -> None:
-    """Of nine in the backward pass four may be of the layers; nobody knows which."""
+def test_layers_of_another_kind_are_not(tmp_path: Path) -> None:
+    def other(step: Step, first: int) -> None:
+        layer_step(step, first, layer="memory_bank")
 
-    def more(step: Step, first: int) -> None:
-        for place in range(5):
-            start_ms = 34 + 2 * place
-            op = f"CollectiveReduceV2_{20 + place}:CollectiveReduceV2"
-            all_reduce(
-                step,
-                [(start_ms, start_ms + 1)] * 2,
-                instance=first + 30 + place,
-                asked_ms=start_ms - 0.5,
-                op=op,
-            )
-        for ordinal in range(2):
-            step.kernel(ordinal, 45, 46, op="gradient_tape/functional_1/conv2d/Mul:Mul")
-
-    finding = analyzed_steps(tmp_path, layers(), more)["small-collectives"]
-    assert finding.arguments["calls"] == Number(4, "collective")
-    assert finding.loss is not None
-    assert finding.loss.ps_per_step == ms(4)
-
-
-def test_a_collective_after_the_backward_pass_is_not_of_layers(tmp_path: Path) -> None:
-    """As for the norm of all gradients, or a metric."""
-
-    def norm(step: Step, first: int) -> None:
-        op = "CollectiveReduceV2_40:CollectiveReduceV2"
-        all_reduce(step, [(36, 39)] * 2, instance=first + 40, asked_ms=35, op=op)
-
-    finding = analyzed_steps(tmp_path, layers(), norm)["small-collectives"]
-    assert finding.arguments["calls"] == Number(8, "collective")
-    assert finding.loss is not None
-    assert finding.loss.ps_per_step == ms(8)
+    finding = analyzed_steps(tmp_path, other)["small-collectives"]
+    assert finding.title.endswith("in 8 collectives that exchange little each")
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,4 @@ def test_the_larger_layer_of_jax_leads_with_its_line_and_its_type(tmp_path: Path
     assert product.source_line == f"train.py:{line} in loss"
     assert product.forward_ps_per_step > 0
     assert product.backward_ps_per_step > 0
-    compute = traceview.analyze(trace).results.compute
-    assert compute is not None
-    device = compute.devices[0]
-    assert device.float64_ps_per_step > 0.5 * device.compute_ps_per_step
+    assert "float64-compute" in [finding.code for finding in traceview.analyze(trace).findings]

@@ -15,9 +15,9 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import Step, new_trace
 from tests.analysis.made import check_finding
 from traceview.analysis.facts.selection import select
-from traceview.analysis.machine.nvml import (
-    ANALYSIS,
+from traceview.analysis.machine.load import (
     NOT_SAMPLED,
+    NVML,
     SHARED_RATIO,
     THROTTLED_RATIO,
     Nvml,
@@ -92,9 +92,9 @@ class Compared:
 def analyzed(logdir: Path, *devices: Any, trace: CudaTrace | None = None) -> Compared:
     loaded = traceview.load(written(logdir, *devices, trace=trace))
     context = Context(loaded, select(loaded))
-    result = context.result(ANALYSIS)
+    result = context.result(NVML)
     assert isinstance(result, Nvml)
-    findings = context.findings(ANALYSIS)
+    findings = context.findings(NVML)
     for finding in findings:
         check_finding(finding)
         assert finding.severity == "warning"
@@ -223,7 +223,7 @@ def test_numbers_of_the_row(tmp_path: Path) -> None:
     assert (row.power_watts, row.power_limit_watts) == (150.0, 700.0)
 
 
-CODES = {rule.code for rule in ANALYSIS.rules}
+CODES = {rule.code for rule in NVML.rules}
 HOSTILE = [
     [],
     "devices",

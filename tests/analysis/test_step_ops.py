@@ -11,7 +11,6 @@ from scripts.cuda_trace import CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import lost_ps
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.workload.compute import ComputeOfDevice
 from traceview.analysis.workload.compute_rules import HOST_OP
 from traceview.trace.device.op_names import SideWork, side_work_of
 
@@ -38,12 +37,10 @@ def run_of(*components: Spans) -> CudaTrace:
     return trace
 
 
-def analyzed(folder: Path, trace: CudaTrace) -> tuple[list[ComputeOfDevice], list[Finding]]:
+def analyzed(folder: Path, trace: CudaTrace) -> list[Finding]:
     trace.write(folder)
-    report = traceview.analyze(folder)
-    rows = report.results.compute.devices if report.results.compute else ()
     codes = ("host-op-in-step", "optimizer-bound", "straggler-gpu")
-    return list(rows), [finding for finding in report.findings if finding.code in codes]
+    return [finding for finding in traceview.analyze(folder).findings if finding.code in codes]
 
 
 @pytest.mark.parametrize(
@@ -76,11 +73,7 @@ def test_what_a_name_shows(name: bytes, kind: SideWork | None) -> None:
 def test_what_sticks_out_of_the_model_is_measured(tmp_path: Path) -> None:
     """The function runs from 10 to 20 ms, the model from 2 to 14: 6 ms alone, of 18 ms of compute."""
     ops = {"model/MatMul:MatMul": (2.0, 14.0), "EagerPyFunc:EagerPyFunc": (10.0, 20.0)}
-    (row,), (finding,) = analyzed(tmp_path, run_of(ops))
-    (kind,) = row.kinds
-    assert (kind.kind, kind.op_types, kind.count) == ("python", ("EagerPyFunc",), 4)
-    assert kind.ps_per_step == ms(6)
-    assert kind.compute_ratio == pytest.approx(6 / 18)
+    (finding,) = analyzed(tmp_path, run_of(ops))
     assert (finding.code, finding.severity, lost_ps(finding)) == (
         "host-op-in-step",
         "warning",
@@ -94,7 +87,7 @@ def test_an_optimizer_may_take_less_than_two_fifths(
     update_ms: float, is_reported: bool, tmp_path: Path
 ) -> None:
     ops = {"model/MatMul:MatMul": (2.0, 12.0), "adam/Mul:Mul": (20.0, 20 + update_ms)}
-    _, findings = analyzed(tmp_path, run_of(ops))
+    findings = analyzed(tmp_path, run_of(ops))
     assert [finding.code for finding in findings] == ["optimizer-bound"] * is_reported
 
 
@@ -107,13 +100,10 @@ def test_the_loss_is_the_share_of_the_time_of_all_devices(tmp_path: Path) -> Non
         f"replica_1/{function}": (14.0, 34.0),
         "replica_1/Sum:Sum": (34.0, 35.0),
     }
-    rows, (finding, *_) = analyzed(tmp_path, run_of(first, second))
-    assert [row.kinds[0].ps_per_step for row in rows] == [ms(10), ms(20)]
+    finding, *_ = analyzed(tmp_path, run_of(first, second))
     assert (finding.code, finding.devices) == ("host-op-in-step", ("replica:0", "replica:1"))
     assert finding.loss is not None
     assert (finding.loss.ps_per_step, finding.loss.gpu_time_ps) == (ms(30), 4 * ms(60))
-    counts = [(row.value, row.where) for row in finding.evidence if row.metric == "op_count"]
-    assert counts == [(4, "replica:0"), (4, "replica:1")]
 
 
 @pytest.mark.parametrize(("factor", "reason"), [(1.4, None), (1.6, "work")])
@@ -131,14 +121,14 @@ def test_a_replica_that_takes_much_longer_has_more_data(
                 f"{prefix}{collective}": (2 + length_ms, 40.0),
             }
             run_component(step, replica, ops)
-    _, findings = analyzed(tmp_path, trace)
+    findings = analyzed(tmp_path, trace)
     assert [row.sentences[0] for row in findings] == ([reason] if reason else [])
 
 
 def test_the_limit_is_of_the_time_of_all_devices(tmp_path: Path) -> None:
     first = {"model/MatMul:MatMul": (2.0, 4.0), "adam/Mul:Mul": (4.0, 34.0)}
     second = {"replica_1/model/MatMul:MatMul": (2.0, 3.0), "replica_1/adam/Mul:Mul": (16.0, 24.0)}
-    _, findings = analyzed(tmp_path, run_of(first, second))
+    findings = analyzed(tmp_path, run_of(first, second))
     assert [finding.code for finding in findings] == ["straggler-gpu"]
 
 
@@ -147,8 +137,8 @@ def test_checks_after_every_op_cost_at_least_what_they_take(tmp_path: Path) -> N
     model = {"model/MatMul:MatMul": (2.0, 8.0)}
     every = {**model, "model/MatMul/DebugNumericSummaryV2:DebugNumericSummaryV2": (8.0, 18.0)}
     one = {**model, "loss/CheckNumerics:CheckNumerics": (8.0, 18.0)}
-    _, (of_every,) = analyzed(tmp_path / "every", run_of(every))
-    _, (of_one,) = analyzed(tmp_path / "one", run_of(one))
+    (of_every,) = analyzed(tmp_path / "every", run_of(every))
+    (of_one,) = analyzed(tmp_path / "one", run_of(one))
     assert of_every.title.endswith("in tf.debugging.enable_check_numerics")
     assert of_one.title.endswith("in tf.debugging.check_numerics")
     assert " at least " in of_every.title
@@ -160,5 +150,4 @@ def test_ops_of_the_input_pipeline_never_count(tmp_path: Path) -> None:
     trace = run_of({"model/MatMul:MatMul": (2.0, 8.0)})
     worker = trace.thread("tf_data_private_threadpool", 950)
     trace.host_event("EagerPyFunc:EagerPyFunc", ms(10), ms(40), thread=worker)
-    (row,), findings = analyzed(tmp_path, trace)
-    assert (row.kinds, findings) == ((), [])
+    assert analyzed(tmp_path, trace) == []

@@ -11,10 +11,9 @@ import traceview
 from scripts.cuda_trace import CudaTrace, Ref, Stats
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
-from traceview.analysis.exchange.transfers import DeviceTransfers
+from traceview.analysis.exchange.transfers import DeviceTransfers, pcie_bytes_per_second
 from traceview.analysis.rules.finding import Finding
 from traceview.report.model import Report
-from traceview.trace.sidecar.links import pcie_bytes_per_second
 
 LINK_GEN_3_X16 = 16 * 984_615_384
 

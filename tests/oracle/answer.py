@@ -24,7 +24,7 @@ from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, u
 from tests.oracle.ledger import ledger_answer, path_rows, plain_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
-from tests.oracle.ops import op_rows, op_step_rows, step_op_rows
+from tests.oracle.ops import op_rows, op_step_rows
 from tests.oracle.precision import precision_rows
 from tests.oracle.reading import Host, Plane, read_hosts
 from tests.oracle.repeating import iterator_steps, periodic_steps
@@ -385,7 +385,6 @@ def run_answer(
         },
         "ops": ops,
         "op_steps": op_step_rows(ledger, answers, paths),
-        "step_ops": step_op_rows(ledger, several),
         "transfers": transfer_rows(answers, several),
         "collectives": collective_answer(answers, several, ledger.met, ledger.segments),
         "precision": precision_rows(answers, several),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from statistics import median
 
 from tests.oracle.classes import COPY_CLASSES, Activity, parse_details
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract
@@ -49,8 +48,6 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
     parts = (sum(per_step), whole_ps) if whole_ps else (exposed_ps, window_ps)
     ratio = Fraction(*parts) if parts[1] else None
     small = [a for a in copies if a.bytes is not None and a.bytes < SMALL_BYTES]
-    # A copy belongs to the step in which it starts.
-    small_in = [sum(a <= s.event.start < b for s in small) for a, b in steps]
     return {
         "bytes": sum(sizes) if is_known else None,
         "count": len(copies),
@@ -65,7 +62,6 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
         ),
         "pageable_bytes": _pageable_bytes(copies),
         "small_count": len(small) if is_known else None,
-        "small_count_per_step": int(median(small_in)) if small_in and is_known else None,
     }
 
 

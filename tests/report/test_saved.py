@@ -109,10 +109,10 @@ def test_a_value_of_another_kind_is_refused_by_its_place(
 
 def test_sentences_are_made_again_from_their_arguments(tmp_path: Path) -> None:
     """A saved sentence cannot say what its arguments do not."""
-    SCENARIOS["profiler_error"]().write(tmp_path)
+    SCENARIOS["no_gpu_plane"]().write(tmp_path)
     report = analyze(tmp_path)
     data = json.loads(to_json(report))
-    number = next(n for n, row in enumerate(data["findings"]) if row["code"] == "profiler-error")
+    number = next(n for n, row in enumerate(data["findings"]) if row["code"] == "no-gpu-plane")
     data["findings"][number]["title"] = data["verdict"]["headline"] = "anything"
     path = tmp_path / "report.json"
     path.write_text(json.dumps(data), encoding="utf-8")

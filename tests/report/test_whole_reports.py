@@ -31,7 +31,7 @@ RUNS = (
     *("host_runs_ahead", "dropped_events", "clock_inversion", "late_shard"),
     *("replicas_wait_for_input", "stages_a_copy", "small_copies"),
     # Collectives, compute and memory.
-    *("collective_ring", "cpu_bounce", "packs_over_nvlink", "cut_collectives"),
+    *("collective_ring", "cpu_bounce", "several_packs", "cut_collectives"),
     *("few_blocks", "far_from_the_peak", "memory_headroom", "memory_growing"),
 )
 BRIEF = ("full", "slow-input-2", "sixty_four_healthy", "throttled_gpu", "late_shard")

@@ -119,7 +119,7 @@ class TestBert:
         assert [host.name for host in bert.hosts] == ["34.83.195.179_6003"]
         assert bert.hosts[0].event_count == 23128
         assert bert.hosts[0].profile_start_ns is None
-        assert (bert.hosts[0].errors, bert.hosts[0].warnings) == ((), ())
+        assert bert.hosts[0].errors == ()
         assert len(bert.host_events) == 15354
         assert [problem.code for problem in bert.problems] == ["duplicate-host-file"]
         first_file, copy = bert.files

@@ -26,10 +26,7 @@ from traceview.analysis.machine.environment import ANALYSIS as ENVIRONMENT
 from traceview.analysis.machine.environment import Environment
 from traceview.analysis.machine.hang import ANALYSIS as HANG
 from traceview.analysis.machine.hang import Hangs
-from traceview.analysis.machine.machine_load import ANALYSIS as MACHINE_LOAD
-from traceview.analysis.machine.machine_load import MachineLoad
-from traceview.analysis.machine.nvml import ANALYSIS as NVML
-from traceview.analysis.machine.nvml import Nvml
+from traceview.analysis.machine.load import MACHINE_LOAD, NVML, MachineLoad, Nvml
 from traceview.analysis.measures.context import Analysis
 from traceview.analysis.measures.device_memory import Memory
 from traceview.analysis.measures.device_report import DeviceTime

@@ -210,7 +210,6 @@ class Host(Struct, frozen=True):
     start_ps: int
     stop_ps: int | None
     errors: tuple[str, ...]
-    warnings: tuple[str, ...]
     dropped_event_count: int
     gpus_expected: bool
     event_count: int
@@ -230,18 +229,11 @@ MOST_DEVICES: Final = 1 << 15
 TOO_MANY_DEVICES: Final = f"the run has more than {MOST_DEVICES:,} devices"
 
 
-class Samples(Struct, frozen=True, eq=False):
-    """Values at times, in their order: int64 `time_ps` since the start of the profile of the host, float64 `value`, from 0 on."""
-
-    time_ps: Int64Array
-    value: npt.NDArray[np.float64]
-
-
 class Device(Struct, frozen=True):
     """One device of a host. `kind`: gpu, tpu, replica or other.
 
     `ordinal` is the number in the plane's name, which is the visible index of the process, or the number
-    of the replica. `counters`: samples of its hardware that the trace holds, by name.
+    of the replica.
     """
 
     host: int
@@ -250,7 +242,6 @@ class Device(Struct, frozen=True):
     ordinal: int
     model: str | None
     stats: dict[str, int | float | str]
-    counters: dict[str, Samples] = {}
 
     def count(self, stat: str) -> int | None:
         """A stat of its plane that is a count or a size; None where it is not recorded or cannot be one."""

@@ -288,33 +288,6 @@ def is_compilation(name: bytes) -> bool:
     return b"/" not in name and not name.startswith(b"$") and bool(_COMPILATION.search(name))
 
 
-# Samples of the hardware: the key in traceview → the names of its events, and of their stat, with the unit of their values.
-# CUPTI's metrics are stored under names for people, whose stats have the name of the metric; older writers used that for both.
-COUNTERS: Final[dict[str, dict[bytes, float]]] = {
-    "power_watts": {b"power_mw": 1e-3},
-    "temperature_celsius": {b"gpu_temp_c": 1},
-    "sm_clock_hz": {b"sm_clock_mhz": 1e6},
-    "memory_clock_hz": {b"memory_clock_mhz": 1e6},
-    **{
-        key: {
-            shown: 0.01,
-            **{metric + b".avg.pct_of_peak_sustained_elapsed": 0.01 for metric in metrics},
-        }
-        for key, shown, *metrics in (
-            (
-                "sm_active_ratio",
-                b"SMs Active (%)",
-                b"sm__cycles_active",
-                b"TPC.TriageCompute.sm__cycles_active",
-            ),
-            ("dram_read_ratio", b"DRAM Read Bandwidth (%)", b"dramc__read_throughput"),
-            ("dram_write_ratio", b"DRAM Write Bandwidth (%)", b"dramc__write_throughput"),
-            ("nvlink_receive_ratio", b"NVLink RX Bandwidth (%)", b"nvlrx__bytes"),
-            ("nvlink_send_ratio", b"NVLink TX Bandwidth (%)", b"nvltx__bytes"),
-        )
-    },
-}
-
 # Stats that become columns: the key in traceview → every spelling that writers have used.
 DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "correlation_id": (b"correlation_id",),
@@ -338,7 +311,6 @@ DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "group_id": (b"group_id",),
     "device_offset_ps": (b"device_offset_ps",),
     "device_duration_ps": (b"device_duration_ps",),
-    "counter": tuple(name for names in COUNTERS.values() for name in names),
 }
 HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "correlation_id": (b"correlation_id",),

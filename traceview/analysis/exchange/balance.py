@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import fsum
 from typing import Final
@@ -21,19 +22,17 @@ from traceview.analysis.exchange.stragglers import (
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
     Concurrency,
-    HardwareGroup,
     compute_ps,
     concurrency,
     devices_in_use,
-    hardware_groups,
-    hardware_of,
     make_steps_together,
+    model_of,
 )
 from traceview.analysis.facts.run import Throughput, throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Argument, Names, Number, Ops, Time
+from traceview.analysis.rules.words import Argument, Names, Number, Ops
 from traceview.base.record import (
     Count,
     ModelName,
@@ -41,7 +40,6 @@ from traceview.base.record import (
     Ratio,
     Record,
     Share,
-    TextKind,
     Words,
 )
 from traceview.document import model as doc
@@ -54,8 +52,6 @@ from traceview.trace.device.table import Table, record_columns, texts
 from traceview.trace.device.table import table as table_of_columns
 from traceview.trace.strategy.replicas import CPU
 from traceview.xplane.planes import ActivityClass
-
-_OTHER_CLOCKS: Final = "the clocks of the hosts cannot be compared"
 
 _TITLES: Final = {
     "slower": "{who:waits/wait} {loss} for {late}, slower at the same kernels",
@@ -76,8 +72,6 @@ class DeviceBalance(OfDevice, frozen=True):
         longer_ratio: That over the mean of the others', less 1; null without steps or others.
         waits_ps_per_step: Mean time that it waits for other devices, picoseconds; null without steps.
         waited_for_ps_per_step: Mean time that another device waits for it, picoseconds; null without steps or others.
-        even_batch: Examples of a step on it with which all devices would compute equally long, of the batch that is divided equally
-            now, if compute is in proportion to examples; null where the batch is not known, and without others.
         model: Model; null where not recorded.
     """
 
@@ -85,7 +79,6 @@ class DeviceBalance(OfDevice, frozen=True):
     longer_ratio: float | None
     waits_ps_per_step: Picoseconds | None
     waited_for_ps_per_step: Picoseconds | None
-    even_batch: Count | None
     model: ModelName | None
 
 
@@ -106,12 +99,8 @@ class Balance(Record, frozen=True):
             of a step over its length, from the first kernel of the run to the last; null as above.
         is_serial: Whether the devices run one after another: they overlap far less than by chance, in enough steps to
             rule chance out; null where concurrency_ratio is.
-        clock_reason: Why the three before are null in a run of several devices; null where they are not.
-        even_saved_ps_per_step: By how much the longest compute of a step would be shorter at best, if the batch were divided so that
-            all devices compute equally long, picoseconds; null without steps or others.
         straggler: The device that the others wait for; null if there is none.
         throughput: Examples per second.
-        hardware: The devices by what they are, the largest group first.
         devices: The devices that computed, by host and number.
     """
 
@@ -123,11 +112,8 @@ class Balance(Record, frozen=True):
     concurrency_ratio: Share | None
     chance_ratio: Ratio | None
     is_serial: bool | None
-    clock_reason: Words | None
-    even_saved_ps_per_step: Picoseconds | None
     straggler: LateDevice | None
     throughput: Throughput
-    hardware: tuple[HardwareGroup, ...]
     devices: tuple[DeviceBalance, ...]
 
 
@@ -145,8 +131,6 @@ def compute(context: Context) -> Balance | Skipped:
         for device in in_use
     )
     overlap, late = context.once(concurrency), context.once(straggler)
-    throughput = throughput_of(trace, selection, len(in_use))
-    devices = tuple(_devices(context, in_use, throughput.batch_size))
     return Balance(
         kind=kind,
         visible_count=visible_count,
@@ -154,35 +138,13 @@ def compute(context: Context) -> Balance | Skipped:
         efficiency_ratio=effective / visible_count,
         in_use_efficiency_ratio=effective / len(in_use),
         **(asdict(overlap) if overlap else dict.fromkeys(Concurrency.__struct_fields__)),
-        clock_reason=None if overlap or len(in_use) < 2 else _OTHER_CLOCKS,
-        even_saved_ps_per_step=_even_saved_ps([row.compute_ps_per_step for row in devices]),
         straggler=late.record if late else None,
-        throughput=throughput,
-        hardware=hardware_groups(trace, in_use),
-        devices=devices,
+        throughput=throughput_of(trace, selection, len(in_use)),
+        devices=tuple(_devices(context, in_use)),
     )
 
 
-def _even_saved_ps(compute: Sequence[int | None]) -> int | None:
-    """The longest compute less that of all devices, if each had examples in proportion to how many it computes per second."""
-    known = [ps for ps in compute if ps]
-    if len(known) < max(len(compute), 2):
-        return None
-    return round(max(known) - len(known) / fsum(1 / ps for ps in known))
-
-
-def _even_batches(batch: int, compute: Sequence[float]) -> list[int]:
-    """The batch in proportion to the examples per second of devices that have equal parts of it now; it sums to the batch."""
-    speeds = [1 / ps for ps in compute]
-    exact = [batch * speed / fsum(speeds) for speed in speeds]
-    whole = [int(each) for each in exact]
-    largest = sorted(range(len(exact)), key=lambda place: whole[place] - exact[place])
-    for place in largest[: batch - sum(whole)]:
-        whole[place] += 1
-    return whole
-
-
-def _devices(context: Context, in_use: Sequence[int], batch: int | None) -> Iterator[DeviceBalance]:
+def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]:
     trace, ledger = context.trace, context.ledger
     waits, waited_for = (
         ledger.per_step(ledger.rows(states=(State.DEVICE_WAIT,))),
@@ -196,9 +158,7 @@ def _devices(context: Context, in_use: Sequence[int], batch: int | None) -> Iter
     )
     means = [whole[device] / (steps[device] or 1) for device in in_use]
     others = len(in_use) - 1
-    has_all = batch and others and all(steps[device] for device in in_use) and all(means)
-    even = _even_batches(batch, means) if batch and has_all else [None] * len(in_use)
-    for device, mean_ps, even_batch in zip(in_use, means, even, strict=True):
+    for device, mean_ps in zip(in_use, means, strict=True):
         count = steps[device]
         others_ps = (fsum(means) - mean_ps) / others if others and count else 0.0
         yield DeviceBalance(
@@ -209,8 +169,7 @@ def _devices(context: Context, in_use: Sequence[int], batch: int | None) -> Iter
             waited_for_ps_per_step=waited_for[device] // (count * others)
             if count and others
             else None,
-            even_batch=even_batch,
-            model=hardware_of(trace, device).model,
+            model=model_of(trace, device),
         )
 
 
@@ -229,7 +188,7 @@ STRAGGLER: Final = Rule(
         ),
         "mixed": (
             "Train on one kind of device at a time: choose with `CUDA_VISIBLE_DEVICES`.",
-            "Where only clocks differ, set equal ones: `nvidia-smi -ac MEMORY,GRAPHICS`.",
+            "",
         ),
         "jax-work": (
             "Give all devices equal work: shards of one size, and no branch or loop that takes longer on one of them.",
@@ -260,17 +219,13 @@ STRAGGLER: Final = Rule(
     },
     notes={
         "slower": "It runs the same kernels as the others and takes longer for them.",
-        "mixed": "The devices differ[: {models}]: all of them are as slow as the slowest kind.",
+        "mixed": "The devices are {models}: all of them are as slow as the slowest kind.",
         "kernels": "Most of the difference is in {kernels}.",
-        "split": (
-            "With {fewer} of the {batch} examples of a step on {late} all would compute equally long, and steps be up to {saved} shorter: "
-            "`strategy.experimental_distribute_values_from_function` gives each replica a batch of its own."
-        ),
     },
     reasons={
         "unsteady": "in so few steps chance alone may make it the last",
     },
-    metrics={"waited_for_ratio": "share of the waiting for devices", "hardware": "hardware"},
+    metrics={"waited_for_ratio": "share of the waiting for devices"},
     limits={"excess_ratio": LEAST_EXCESS, "steady_excess_ratio": LEAST_STEADY_EXCESS},
     starts_at=(
         "{limit} of the GPU time is spent waiting for one device, and of the waiting beyond the equal share that every device has "
@@ -351,20 +306,13 @@ def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | 
         arguments["kernels"] = Ops(record.kernels)
     if reason == "slower":
         notes.append("slower")
-        if _is_of_rarer_kind(result, key):
+        models = Counter(row.model for row in result.devices)
+        own = next((row.model for row in result.devices if row.device == key), None)
+        others = max((count for model, count in models.items() if model != own), default=0)
+        if None not in models and models[own] <= others:
             action = "mixed"
             notes.append("mixed")
-            evidence += _hardware(result)
-            models = tuple(dict.fromkeys(group.model for group in result.hardware if group.model))
-            if len(models) > 1:
-                arguments["models"] = Names(models, "model")
-        # A device that does not compute has no row.
-        fewer = next((row.even_batch for row in result.devices if row.device == key), None)
-        if fewer and result.even_saved_ps_per_step:
-            notes.append("split")
-            arguments["fewer"] = Number(fewer)
-            arguments["batch"] = Number(result.throughput.batch_size or 0)
-            arguments["saved"] = Time(result.even_saved_ps_per_step)
+            arguments["models"] = Names(tuple(filter(None, models)), "model")
     return STRAGGLER.of_rows(
         context,
         late.rows,
@@ -420,25 +368,9 @@ def _all(result: Balance) -> Number:
 
 def _noun(result: Balance) -> str:
     """The name of the devices: those of XLA on the CPU are no replicas of a strategy."""
-    if result.kind == "replica" and {group.model for group in result.hardware} == {CPU}:
+    if result.kind == "replica" and {row.model for row in result.devices} == {CPU}:
         return CPU
     return look_of(DEVICE_KINDS, result.kind).words
-
-
-def _is_of_rarer_kind(result: Balance, device: str) -> bool:
-    own = sum(len(group.devices) for group in result.hardware if device in group.devices)
-    others = [len(group.devices) for group in result.hardware if device not in group.devices]
-    return 0 < own <= max(others, default=0)
-
-
-def _hardware(result: Balance) -> Iterator[Evidence]:
-    for group in result.hardware:
-        kind: TextKind = "model" if group.model else "words"
-        clock, cores = group.clock_max_hz, group.core_count
-        details = (f"{cores} cores" if cores else "", f"{clock / 1e6:.0f} MHz" if clock else "")
-        about = ", ".join(filter(None, details))
-        for device in group.devices:
-            yield Evidence("hardware", group.model or "not recorded", None, device, about, kind)
 
 
 # The section
@@ -449,16 +381,11 @@ def balance_section(view: View, result: Balance) -> doc.Section | None:
     if view.is_brief and result.in_use_count < 2:
         return None
     rows = result.devices if result.in_use_count > 1 else ()
-    late = result.straggler
-    is_unequal = len(result.hardware) > 1 or (late is not None and late.reason == "slower")
-    shown = (*_COLUMNS, *((_EVEN,) if is_unequal else ()), _MODEL)
-    blocks: list[doc.Block] = [
+    blocks = (
         *doc.facts(*_facts(result)),
-        *view.device_table("Balance by device", rows, shown, "balance"),
-    ]
-    if result.clock_reason:
-        blocks += doc.remarks(f"Compute overlap is not known: {result.clock_reason}.")
-    return doc.Section("balance", "Balance", tuple(blocks), lead=_summary(result))
+        *view.device_table("Balance by device", rows, _COLUMNS, "balance"),
+    )
+    return doc.Section("balance", "Balance", blocks, lead=_summary(result))
 
 
 def _summary(result: Balance) -> str:
@@ -494,8 +421,6 @@ def _facts(result: Balance) -> Iterator[str]:
         )
 
 
-_EVEN: Final = Shown("even batch", "even_batch", 3, meaning="examples that even the compute")
-_MODEL: Final = Shown("model", "model", 3, if_several=True)
 _COLUMNS: Final = (
     DEVICE,
     Shown("compute per step", "compute_ps_per_step"),
@@ -518,6 +443,7 @@ _COLUMNS: Final = (
         1,
         meaning="time per step in which another device waits for it, mean over the others",
     ),
+    Shown("model", "model", 3, if_several=True),
 )
 
 

@@ -1,8 +1,8 @@
-"""Collectives: what they cost, how gradients are summed, and which devices wait for which."""
+"""Collectives: what they cost, which are small, gradients that are summed without them, and which devices wait for which."""
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Final
@@ -14,18 +14,11 @@ from traceview.analysis.exchange.collective_sums import (
     CollectiveResult,
     agreed,
     compute,
-)
-from traceview.analysis.exchange.reduction_path import (
-    LEAST_SUMMED,
-    SmallCollectives,
     events_in_windows,
-    has_virtual_gpus,
-    layer_collectives,
     per_step,
-    reduction_paths,
-    reduction_rows,
     used_steps,
 )
+from traceview.analysis.exchange.gradient_sums import LEAST_SUMMED, reduction_rows, sums_off_links
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
 from traceview.analysis.measures.context import Analysis, Context, View
@@ -34,6 +27,7 @@ from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Names, Number, Rate, Time
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray
+from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
@@ -43,6 +37,7 @@ from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
 from traceview.trace.model import NONE, UNKNOWN_BYTES
 from traceview.trace.strategy.collectives import CollectiveKind
+from traceview.trace.strategy.roles import missing_tasks
 
 _MOST_NAMED: Final = 3
 """Layers in a sentence."""
@@ -75,14 +70,7 @@ EXPOSED: Final = Rule(
         "calls": "Each step has {calls}.",
         "gradients": "Most of it exchanges gradients of {layers}[, and {others}].",
         "arrays": "Most of it exchanges arrays of {layers}[, and {others}].",
-        "packs": "The strategy packs the gradients into {packs}.",
-        "speed": "Each link carries {speed}[ of {link}].",
         "sent": "Each device sends {speed}.",
-        "stream": "Kernels compute on its stream, so nothing hides it.",
-        "beyond": (
-            "Each link carries {speed}, more than the recorded link can ({link}): the devices use another link."
-        ),
-        "expected": "At full speed the gradients of a step take {expected}.",
     },
     action=_CHEAPER,
     advice="Half precision in the model does not help: the gradients of float32 variables stay float32.",
@@ -113,7 +101,7 @@ EXPOSED: Final = Rule(
     },
     metrics={
         "collective_count": "collectives per step",
-        "bus_bytes_per_second": "speed of a link",
+        "bus_bytes_per_second": "sent per device",
         "overlap_ratio": "time in collectives that compute hides",
     },
     example="All 4 GPUs spend 12.0 of 50.0 ms (24%) in exposed communication",
@@ -125,23 +113,22 @@ SMALL: Final = Rule(
     # Choices of ours: healthy steps of 48 programs had at most one such collective.
     limits={"fewest_calls": MANY_CALLS, "most_bytes": 64_000},
     starts_at=(
-        "{limit} of the GPU time, while nothing computes, in collectives of layers, or in others that are {fewest_calls} or more "
-        "per step and at least half of all: of at most {most_bytes} each, or, where none are recorded, not of the optimizer"
+        "{limit} of the GPU time, while nothing computes, in collectives that are {fewest_calls} or more per step and at least half "
+        "of all: of at most {most_bytes} each, or, where none are recorded, not of the optimizer"
     ),
     title="{who:spends/spend} {loss} in {calls} that exchange little each",
     titles={
         "own": "{who:spends/spend} {loss} in {calls} outside of the optimizer",
-        "layers": "{who:spends/spend} {loss} in collectives of {layers}",
-        "norm": "{who:spends/spend} {loss} in synchronised batch normalisation of {layers}",
+        "norm": "{who:spends/spend} {loss} in {calls} of synchronised batch normalisation",
     },
     meaning=(
         "Each collective takes as long as the devices need to meet, however little it exchanges, and what comes after it "
         "waits for that."
     ),
     notes={
-        "layers": (
-            "Layers exchange data between replicas inside the step, as `BatchNormalization(synchronized=True)` does three "
-            "times per layer in the forward pass and twice in the backward pass. Each step has {calls} of layers."
+        "norm": (
+            "`BatchNormalization(synchronized=True)` exchanges data between replicas inside the step, three times per layer in "
+            "the forward pass and twice in the backward pass."
         ),
         "keys": (
             "{keys} of it pass before the graph runs: in each call TensorFlow makes a key for each collective of each replica "
@@ -154,7 +141,7 @@ SMALL: Final = Rule(
         "of any shapes."
     ),
     actions={
-        "layers": (
+        "norm": (
             "Use `BatchNormalization` without `synchronized=True` where the batch of each replica is large enough.",
             (
                 "`GroupNormalization` and `LayerNormalization` need nothing of the other replicas. Synchronise fewer layers: "
@@ -171,8 +158,8 @@ SMALL: Final = Rule(
         "bytes": "their bytes are recorded",
         "cpu": "replicas on the CPU share its cores",
     },
-    metrics={"collective_count": "such collectives per step", "layer": "a layer"},
-    example="Both GPUs spend 8.00 of 50.0 ms (16%) in synchronised batch normalisation of 4 layers",
+    metrics={"collective_count": "such collectives per step"},
+    example="Both GPUs spend 8.00 of 50.0 ms (16%) in 20 collectives of synchronised batch normalisation",
 )
 
 OFF_GPU: Final = Rule(
@@ -211,7 +198,7 @@ OFF_GPU: Final = Rule(
     },
     reasons={"": "recognised by copies as large as gradients and by the names of sums"},
     metrics={"path": "how gradients are summed"},
-    values={"cpu_bounce": "on the CPU", "one_device": "on one GPU"},
+    values={"cpu": "on the CPU", "one": "on one GPU"},
     example="Both GPUs spend 5.20 of 50.0 ms (10%) to sum gradients on the CPU",
 )
 
@@ -220,10 +207,7 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | N
     """Small collectives, the other exposed ones, and sums off the links."""
     keys = rows_of_keys(context, context.ledger)
     rows = context.ledger.rows(states=EXPOSED.states) | keys
-    small = layer_collectives(context) or _many(context)
-    events = small.rows if small else np.empty(0, dtype=np.int64)
-    of_small = context.ledger.rows(states=SMALL.states, events=events) | keys
-    finding = _small(context, of_small, keys, small)
+    finding, of_small = _small(context, keys)
     if finding is not None:
         rows &= ~of_small
         yield finding
@@ -231,36 +215,40 @@ def diagnose(context: Context, result: CollectiveResult) -> Iterator[Finding | N
     yield _off_gpu(context)
 
 
-def _small(
-    context: Context, rows: BoolArray, keys: BoolArray, of: SmallCollectives | None
-) -> Finding | None:
-    """The finding about collectives of layers, else about many others, and about the keys that are made for them."""
-    count, title, scopes = (of.per_step, of.title, of.scopes) if of else (0, "", frozenset())
+_BATCH_NORM: Final = lazy_pattern(r"batch_?norm", re.IGNORECASE)
+
+
+def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray]:
+    """The finding about many small collectives and about the keys that are made for them, and its rows of the ledger."""
+    collectives, chosen = context.collectives, _many(context)
+    count = per_step(collectives, chosen, used_steps(context))
+    of_small = context.ledger.rows(states=SMALL.states, events=collectives.row[chosen]) | keys
+    sizes = collectives.bytes_moved[collectives.collective[chosen]]
+    ops = unique_ids(collectives.op[chosen]).tolist()
+    named = [op for op in ops if _BATCH_NORM.search(context.trace.names.text(op) or "")]
+    is_of_norm, is_known = len(ops) <= 2 * len(named) > 0, bool((sizes != UNKNOWN_BYTES).all())
+    title = "norm" if is_of_norm else "" if is_known else "own"
     arguments: dict[str, Argument] = {"calls": Number(count, "collective")}
-    evidence = [Evidence("collective_count", count, None, "")]
-    notes = ["layers"] if scopes else []
+    notes = ["norm"] if is_of_norm else []
     if keys.any():
         notes.append("keys")
         arguments["keys"] = Time(context.ledger.loss(keys).mean_ps)
-    if scopes:
-        arguments["layers"] = Number(len(scopes), "layer")
-        first = min(scope.decode("utf-8", "replace") for scope in scopes)
-        evidence.append(Evidence("layer", first, None, "", value_is="op"))
-    return SMALL.of_rows(
+    finding = SMALL.of_rows(
         context,
-        rows,
+        of_small,
         arguments=arguments,
         confidence=("low", "cpu") if _is_on_cpu(context) else ("high", "" if title else "bytes"),
-        evidence=evidence,
+        evidence=[Evidence("collective_count", count, None, "")],
         title=title,
-        action="layers" if scopes else "",
+        action="norm" if is_of_norm else "",
         notes=notes,
         keeps_waiting=True,
     )
+    return finding, of_small
 
 
-def _many(context: Context) -> SmallCollectives | None:
-    """The small collectives, or where no bytes are recorded those outside of the optimizer; None if they are few in a step, or the fewer."""
+def _many(context: Context) -> BoolArray:
+    """Which are small, or where no bytes are recorded outside of the optimizer; none if they are few in a step, or the fewer."""
     collectives, steps = context.collectives, used_steps(context)
     sizes = collectives.bytes_moved[collectives.collective]
     names = {op: context.trace.names.text(op) or "" for op in unique_ids(collectives.op).tolist()}
@@ -268,12 +256,11 @@ def _many(context: Context) -> SmallCollectives | None:
     chosen = is_in(collectives.op.astype(np.int64), np.array(sorted(own), dtype=np.int64))
     is_known = sizes != UNKNOWN_BYTES
     chosen[is_known] = sizes[is_known] <= SMALL.limits["most_bytes"]
-    count = per_step(collectives, chosen, steps)
     everything = per_step(collectives, np.ones(chosen.size, dtype=np.bool_), steps)
-    if count < max(SMALL.limits["fewest_calls"], everything / 2):
-        return None
-    title = "" if is_known[chosen].all() else "own"
-    return SmallCollectives(collectives.row[chosen], count, title)
+    is_many = per_step(collectives, chosen, steps) >= max(
+        SMALL.limits["fewest_calls"], everything / 2
+    )
+    return chosen & is_many
 
 
 def _is_on_cpu(context: Context) -> bool:
@@ -305,7 +292,7 @@ def _confidence(context: Context, result: CollectiveResult) -> tuple[Confidence,
     # Where most collectives lack devices, transfer and waiting cannot be separated.
     if 2 * result.incomplete_count >= max(result.count, 1):
         return "low", "alone"
-    if result.member_count > result.device_count:
+    if missing_tasks(context.trace.hosts):
         return "medium", "workers"
     return ("high", "keys") if result.matched_by == "keys" else ("medium", "order")
 
@@ -317,20 +304,10 @@ def _facts_of_calls(result: CollectiveResult) -> tuple[dict[str, Argument], list
     if result.count_per_step:
         arguments["calls"] = Number(result.count_per_step, "collective")
         notes.append("calls")
-        if result.packs:
-            arguments["packs"] = Number(result.packs, "call")
-            notes.append("packs")
     notes += _layers_of(result, arguments)
-    speed, link = result.bus_bytes_per_second, result.link_bytes_per_second
-    if speed is not None:
-        arguments["speed"] = Rate(speed)
-        if link:
-            arguments["link"] = Rate(link)
-        # Only collectives of GPUs have a library, and links.
-        notes.append("beyond" if link and speed > link else "speed" if result.library else "sent")
-        if result.expected_ps is not None and link and speed <= link:
-            arguments["expected"] = Time(result.expected_ps)
-            notes.append("expected")
+    if result.bus_bytes_per_second is not None:
+        arguments["speed"] = Rate(result.bus_bytes_per_second)
+        notes.append("sent")
     return arguments, notes
 
 
@@ -345,18 +322,16 @@ def _layers_of(result: CollectiveResult, arguments: dict[str, Argument]) -> Iter
     if first.layer_count > len(named):
         arguments["others"] = Number(first.layer_count - len(named), "other layer")
     yield "gradients" if first.phase == "backward" else "arrays"
-    if first.stream_computes:
-        yield "stream"
 
 
 def _action(context: Context, result: CollectiveResult) -> str:
     """The action about the number of calls; NCCL packs by number, other collectives by size (TensorFlow 2.21)."""
-    packs, count, trace = result.packs, result.count_per_step, context.trace
-    if count == 1:
+    if result.count_per_step == 1:
         return ""
+    strategies = [host.captured.environment.strategy for host in context.trace.hosts]
+    packs = agreed(strategy.packs for strategy in strategies)
     if packs is not None:
-        return "packed" if packs <= 1 and (count or 0) > packs else "nccl"
-    strategies = (host.captured.environment.strategy for host in trace.hosts)
+        return "packed" if packs <= 1 else "nccl"
     bytes_per_pack = agreed(strategy.bytes_per_pack for strategy in strategies)
     if bytes_per_pack is not None:
         return "split" if bytes_per_pack else "packed"
@@ -365,29 +340,22 @@ def _action(context: Context, result: CollectiveResult) -> str:
 
 
 def _off_gpu(context: Context) -> Finding | None:
-    hosts = {
-        host: path
-        for host, path in context.once(reduction_paths).items()
-        if path.path in ("cpu_bounce", "one_device")
-    }
+    hosts, sums = context.trace.hosts, context.once(sums_off_links)
     rows = context.once(reduction_rows)
-    if not hosts or not rows.any():
+    if not sums or not rows.any():
         return None
-    evidence = [
-        Evidence("path", path.path or "", None, context.trace.hosts[host].name, value_is="words")
-        for host, path in hosts.items()
-    ]
-    first = next(iter(hosts.values()))
-    place = "cpu" if first.path == "cpu_bounce" else "one"
-    notes = filter(None, (place, first.cause))
+    first = next(iter(sums.values()))
     return OFF_GPU.of_rows(
         context,
         rows,
         confidence=("medium", ""),
-        evidence=evidence,
-        title="" if place == "cpu" else "one",
-        action="virtual" if any(has_virtual_gpus(context.trace, host) for host in hosts) else "",
-        notes=tuple(notes),
+        evidence=[
+            Evidence("path", found.place, None, hosts[host].name, value_is="words")
+            for host, found in sums.items()
+        ],
+        title="" if first.place == "cpu" else "one",
+        action="virtual" if any(hosts[host].captured.has_virtual_gpus for host in sums) else "",
+        notes=tuple(filter(None, (first.place, first.cause))),
     )
 
 
@@ -398,41 +366,14 @@ TRANSFER_REMARK: Final = (
     "time count once, and only while their op runs there and nothing computes."
 )
 
-_PATHS: Final = {
-    "collective_nccl": "collective ops sum the gradients through {library}",
-    "collective_ring": "collective ops sum the gradients without {library}",
-    "nccl": "{library} sums the gradients",
-    "hierarchical_copy": "gradients are copied between devices and summed on several of them",
-    "one_device": "gradients are copied to one device and summed there",
-    "cpu_bounce": "gradients are copied to the host and summed on the CPU",
-    "xla": "XLA programs exchange arrays between devices",
-}
-_LINKS: Final = {"nvlink": "NVLink", "pcie": "PCIe"}
-
 
 def collectives_section(view: View, result: CollectiveResult) -> doc.Section | None:
-    """The path of the gradients and the times; nothing for a run that reduces nothing."""
-    if not result.count and result.path in (None, "none"):
+    """What collectives cost, of all devices, of each and of each op; nothing for a run without any."""
+    if not result.count:
         return None
-    blocks: tuple[doc.Block, ...] = ()
-    if result.count:
-        blocks = (
-            *doc.facts(*_facts(result)),
-            *_by_device(view, result),
-            *_by_op(view, result),
-        )
-    return doc.Section("collectives", TITLE, blocks, lead=numbers.sentence(path_words(result)))
-
-
-def path_words(collectives: CollectiveResult) -> str:
-    """How the devices reduce gradients, and why."""
-    library = (collectives.library or "nccl").upper()
-    path = _PATHS.get(collectives.path or "", "").format(library=library)
-    if path or collectives.path_reason:
-        return ": ".join(part for part in (path, collectives.path_reason) if part)
-    if collectives.count:
-        return "the trace does not show which op launches the collectives"
-    return "no collective and no copy of gradients was recorded"
+    blocks = (*doc.facts(*_facts(result)), *_by_device(view, result), *_by_op(view, result))
+    lead = f"Compute hides {numbers.share(result.overlap_ratio)} of the time in collectives."
+    return doc.Section("collectives", TITLE, blocks, lead=lead)
 
 
 def _facts(result: CollectiveResult) -> Iterator[str]:
@@ -442,36 +383,11 @@ def _facts(result: CollectiveResult) -> Iterator[str]:
         yield f"transfers {numbers.time(result.transfer_per_step_ps)} per step in sum"
     else:
         yield f"transfers {numbers.time(result.transfer_ps)} in the window in sum"
-    yield f"{numbers.share(result.overlap_ratio)} of the time in collectives hidden by compute"
-    if result.expected_ps is not None and not _is_beyond_link(result):
-        yield f"{numbers.time(result.expected_ps)} expected at the speed of the link"
     if result.bus_bytes_per_second is not None:
-        yield _speed(result)
+        yield f"{numbers.rate(result.bus_bytes_per_second)} per device"
     if result.incomplete_count:
         on_all = f"on all {numbers.plural(result.device_count, 'device')}"
         yield f"{numbers.count(result.incomplete_count)} not recorded {on_all}"
-    if result.member_count > result.device_count:
-        members = numbers.plural(result.member_count, "device")
-        yield f"only {result.device_count:,} of {members} recorded: transfer may include waiting"
-
-
-def _is_beyond_link(result: CollectiveResult) -> bool:
-    """Whether something faster than the recorded link connects the devices."""
-    return (result.bus_bytes_per_second or 0) > (result.link_bytes_per_second or math.inf)
-
-
-def _speed(result: CollectiveResult) -> str:
-    # Only collectives of GPUs have a library, and links.
-    carrier = "over each link" if result.library else "per device"
-    speed = f"{numbers.rate(result.bus_bytes_per_second)} {carrier}"
-    if result.link_bytes_per_second is None:
-        return speed
-    link, most = (
-        _LINKS.get(result.link or "", "the link"),
-        numbers.rate(result.link_bytes_per_second),
-    )
-    other = ", so the devices use another link" if _is_beyond_link(result) else ""
-    return f"{speed}; {link} carries {most}{other}"
 
 
 def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
@@ -519,19 +435,12 @@ def _exchanges(op: CollectiveOp) -> str:
     return f"{of_what}{op.layers[0]}{more}"
 
 
-def _stream(op: CollectiveOp) -> str:
-    if op.stream_computes is None:
-        return ""
-    return "of compute" if op.stream_computes else "its own"
-
-
 _OP_COLUMNS: Final = (
     Shown("op", "op", kind="name"),
     Shown("exchanges", _exchanges, kind="name"),
     Shown("per step", "count_per_step", 1),
     Shown("devices each", "device_count", 2),
     Shown("size", "bytes", 1),
-    Shown("stream", _stream, 2),
     Shown("exposed per step", "exposed_ps_per_step", meaning="mean of the devices"),
     Shown("waiting per step", "wait_ps_per_step", meaning="for another device"),
 )

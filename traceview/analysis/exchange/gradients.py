@@ -16,8 +16,8 @@ from traceview.analysis.facts.devices import devices_in_use, make_steps_together
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Among, Argument, Number, Size
-from traceview.base.record import LARGEST, Count, DeviceKey, Integer, Picoseconds, Record, one_of
+from traceview.analysis.rules.words import Among, Argument, Number
+from traceview.base.record import Count, DeviceKey, Integer, Record, Share, one_of
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import Phase, phases_of
@@ -33,9 +33,6 @@ BACKWARD_RATIO: Final = 0.05
 _FOLDED_RATIO: Final = 0.20
 """A replica whose gradients take a smaller share of those of another replica on its device only ran constants."""
 
-_SHARED_RATIO: Final = 0.05
-"""Another process with this share of the memory or the time of a GPU uses it."""
-
 _REASONS: Final = {
     "unused_strategy": "The script has a strategy, but nothing in its step shows its use.",
     "one_replica": "The strategy has one replica.",
@@ -49,7 +46,6 @@ _REASONS: Final = {
     ),
     "visible_devices": "`CUDA_VISIBLE_DEVICES` shows the process {shown} of the machine.",
     "set_visible_devices": "`tf.config.set_visible_devices` shows TensorFlow {set}.",
-    "gpu_shared": "Another process uses {taken}[ and holds {held} there].",
 }
 """Sentences for the reasons, by their names in JSON."""
 
@@ -60,18 +56,14 @@ class DevicePhases(OfDevice, frozen=True):
     Attributes:
         replicas: Numbers of replicas in the names of ops, `replica_4/…`; replica 0 and a single replica have none.
         backward_count: Kernels (on a CPU: ops) of the backward pass.
-        forward_ps: Sum of the durations of kernels of the forward pass, picoseconds.
-        backward_ps: Sum of those of the backward pass, picoseconds.
-        optimizer_ps: Sum of those of the optimizer, picoseconds.
-        backward: Whether the backward pass ran there: 5 % of the durations of forward, backward and optimizer;
-            null where no name shows any of them.
+        backward_ratio: Share of the backward pass in the durations of forward, backward and optimizer; null where no name shows
+            any of them.
+        backward: Whether the backward pass ran there: 5 % of them; null likewise.
     """
 
     replicas: tuple[Integer, ...]
     backward_count: Count
-    forward_ps: Picoseconds
-    backward_ps: Picoseconds
-    optimizer_ps: Picoseconds
+    backward_ratio: Share | None
     backward: bool | None
 
 
@@ -116,14 +108,13 @@ def _row(trace: Trace, names: ReplicaNames, device: int) -> DevicePhases:
     phase = phases_of(trace)[events][is_kernel].astype(np.int64)
     total = SWEEPS.totals(phase, columns.duration_ps[events][is_kernel], len(Phase)).tolist()
     named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
+    ratio = total[Phase.BACKWARD] / named if named else None
     return DevicePhases(
         *trace.identity(device),
         replicas=names.on_device(device),
         backward_count=int((phase == Phase.BACKWARD).sum()),
-        forward_ps=total[Phase.FORWARD],
-        backward_ps=total[Phase.BACKWARD],
-        optimizer_ps=total[Phase.OPTIMIZER],
-        backward=total[Phase.BACKWARD] >= BACKWARD_RATIO * named if named else None,
+        backward_ratio=ratio,
+        backward=None if ratio is None else ratio >= BACKWARD_RATIO,
     )
 
 
@@ -198,9 +189,6 @@ def _reasons(
         yield "set_visible_devices", {"set": Among(1, len(physical), "GPU")}
     if together:
         yield "replicas_together", {"together": Number(len(together), "replica")}
-    taken = _taken(entry.ordinal, captured)
-    if taken:
-        yield "gpu_shared", taken
 
 
 def _replicas_together(names: ReplicaNames, device: int) -> list[int]:
@@ -229,24 +217,6 @@ def _pinned_count(captured: Sidecar) -> int:
         if len(devices) == 1 and pinned[devices[0]] * 2 >= (graph.op_count or 0):
             count = pinned[devices[0]]
     return count
-
-
-def _taken(ordinal: int, captured: Sidecar) -> dict[str, Argument]:
-    """GPUs that another process uses, and what it holds there; empty without any."""
-    others = [
-        [
-            process
-            for process in gpu.other_processes or ()
-            if (process.memory_bytes or 0) >= _SHARED_RATIO * (gpu.memory_total_bytes or LARGEST)
-            or (process.utilization_ratio or 0) >= _SHARED_RATIO
-        ]
-        for gpu in captured.outside_view.devices
-        if gpu.ordinal not in (None, ordinal)
-    ]
-    count = sum(map(bool, others))
-    held = sum(process.memory_bytes or 0 for processes in others for process in processes)
-    taken: dict[str, Argument] = {"taken": Number(count, "GPU")} if count else {}
-    return taken | {"held": Size(held)} if held else taken
 
 
 def _is_below_replicas(captured: Sidecar) -> bool:
@@ -292,10 +262,6 @@ SINGLE: Final = Rule(
             "Show TensorFlow all GPUs that should train: `tf.config.set_visible_devices(gpus, 'GPU')`.",
             "",
         ),
-        "gpu_shared": (
-            "Find the owner of the other process with `nvidia-smi`, and give each job GPUs of its own.",
-            "",
-        ),
         "jax": ("Check that the shardings divide the batch over all devices of the mesh.", ""),
     },
     notes=_REASONS,
@@ -332,9 +298,8 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding | None]:
     for named in reasons.values():
         arguments.update(named)
     row = next(row for row in result.devices if row.device == key)
-    named_ps = row.forward_ps + row.backward_ps + row.optimizer_ps
     evidence = (
-        Evidence("backward_ratio", row.backward_ps / named_ps, BACKWARD_RATIO, key),
+        Evidence("backward_ratio", row.backward_ratio or 0.0, BACKWARD_RATIO, key),
         *(
             Evidence("backward_count", other.backward_count, None, other.device)
             for other in result.devices

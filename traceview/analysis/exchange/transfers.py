@@ -16,15 +16,15 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceview.analysis.exchange.reduction_path import reduction_rows
+from traceview.analysis.exchange.gradient_sums import reduction_rows
 from traceview.analysis.facts.detours import detour_rows
-from traceview.analysis.facts.selection import rows_in, step_bounds
+from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
 from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_windows
 from traceview.analysis.measures.op_work import line_of
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Part, Rate
+from traceview.analysis.rules.words import Argument, Line, Names, Ops, Part, Rate
 from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
@@ -40,7 +40,6 @@ from traceview.base.record import (
     Words,
     one_of,
 )
-from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -53,7 +52,6 @@ from traceview.trace.device.correlation import copies_of
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
-from traceview.trace.sidecar.links import pcie_bytes_per_second
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
 
 SMALL_BYTES: Final = 64 * 1024
@@ -75,8 +73,6 @@ class Direction(ActivityTime, frozen=True):
         pageable_bytes: Bytes from or to pageable memory of the host; null where the kind of memory is not
             recorded.
         small_count: Copies below 64 KiB; null where no size is recorded.
-        small_count_per_step: Copies below 64 KiB that start in a step, median over the used steps; null without
-            any.
     """
 
     exposed_ps_per_step: Picoseconds | None
@@ -84,7 +80,6 @@ class Direction(ActivityTime, frozen=True):
     bytes_per_second: Count | None
     pageable_bytes: Count | None
     small_count: Count | None
-    small_count_per_step: Count | None
 
 
 class CopySource(Record, frozen=True):
@@ -180,25 +175,18 @@ def _direction(
     context: Context, device: int, way: str, rows: Int64Array, in_steps: Mapping[int, int]
 ) -> Direction:
     """`rows`: the copies in the window. `in_steps`: by device the exposed time in used steps."""
-    columns, ledger, host = (
-        context.trace.device_columns,
-        context.ledger,
-        context.trace.device_list[device].host,
-    )
+    columns, ledger = context.trace.device_columns, context.ledger
     activity, size = context.once(in_windows)[device][way], columns.bytes[rows]
     step_count, gpu_ps = ledger.steps_of_device[device], ledger.gpu_ps_by_device[device]
-    small = np.sort(columns.start_ps[rows[(size != UNKNOWN_BYTES) & (size < SMALL_BYTES)]])
-    begin, end = step_bounds(context.selection.used_of(host))
-    small_in_step = np.searchsorted(small, end) - np.searchsorted(small, begin)
-    is_recorded, is_known = activity.bytes is not None, bool((size != UNKNOWN_BYTES).all())
+    has_size = size != UNKNOWN_BYTES
+    small_count = int((has_size & (size < SMALL_BYTES)).sum())
     return Direction(
         **asdict(activity),
         exposed_ps_per_step=in_steps[device] // step_count if step_count else None,
         exposed_ratio=in_steps[device] / gpu_ps if gpu_ps else None,
-        bytes_per_second=_rate(int(size.sum()), activity.busy_ps) if is_known else None,
+        bytes_per_second=_rate(int(size.sum()), activity.busy_ps) if has_size.all() else None,
         pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
-        small_count=int(small.size) if is_recorded else None,
-        small_count_per_step=median_ps(small_in_step) if is_recorded else None,
+        small_count=None if activity.bytes is None else small_count,
     )
 
 
@@ -265,6 +253,24 @@ def _link(trace: Trace, host: int) -> int | None:
     return speeds.pop() if len(speeds) == 1 else None
 
 
+_LANE_BYTES_PER_SECOND: Final = {
+    1: 2_500_000_000 * 8 // 10 // 8,
+    2: 5_000_000_000 * 8 // 10 // 8,
+    3: 8_000_000_000 * 128 // 130 // 8,
+    4: 16_000_000_000 * 128 // 130 // 8,
+    5: 32_000_000_000 * 128 // 130 // 8,
+    6: 64_000_000_000 * 242 // 256 // 8,
+}
+"""Transfers per second × efficiency of the encoding, by generation (PCI Express Base Specification 6.0, section 1.2 and table of
+encodings): 8b/10b, 128b/130b, and 242 payload bytes of each 256-byte flit. Packet headers cost some more."""
+
+
+def pcie_bytes_per_second(generation: int | None, width: int | None) -> int | None:
+    """The rate of a link of `width` lanes in one direction; None if the generation or the width is unknown."""
+    lane = _LANE_BYTES_PER_SECOND.get(generation or 0)
+    return None if lane is None or width is None or width <= 0 else lane * width
+
+
 # The rule
 
 _AHEAD: Final = "Copy batches ahead: `experimental_distribute_dataset` of the strategy, or `prefetch_to_device` at the end of the pipeline."
@@ -297,7 +303,7 @@ H2D_EXPOSED: Final = Rule(
             "of its own first, and the host waits."
         ),
         "small": (
-            f"Copies below {SMALL_SIZE} take {{small}} of that time[, {{count}} per step]: each takes microseconds to "
+            f"Copies below {SMALL_SIZE} take {{small}} of that time: each takes microseconds to "
             "launch, whatever its size."
         ),
         "slow": (
@@ -492,11 +498,11 @@ def _reason(
     ):
         share, limit = int(lasted[is_so].sum()) / whole, limits[f"{action}_ratio"]
         if share >= limit:
-            arguments: dict[str, Argument] = {action: Part(share)}
-            count = max(row.directions["h2d"].small_count_per_step or 0 for row in named)
-            if count and action == "small":
-                arguments["count"] = Number(count)
-            return arguments, [Evidence(f"{action}_ratio", share, limit, named[0].device)], action
+            return (
+                {action: Part(share)},
+                [Evidence(f"{action}_ratio", share, limit, named[0].device)],
+                action,
+            )
     slow = [
         (rate / link, rate, row.device)
         for row in named

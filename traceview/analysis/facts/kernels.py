@@ -12,7 +12,7 @@ from msgspec import Struct
 from traceview.analysis.facts.selection import Selection, rows_in
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import op_labels, op_names
 from traceview.trace.model import Recording, Trace
@@ -76,18 +76,11 @@ def kernel_names(recording: Recording) -> KernelNames:
     return KernelNames(precision, tensor_core, is_matrix)
 
 
-# What moves tensors and computes nothing, by label (`op_labels`), bool
+# What only converts, by label (`op_labels`), bool
 
 _CAST: Final = lazy_pattern(r"(?:^|/)convert_element_type$")
 _CONVERT: Final = lazy_pattern(rb"(?:wrapped_)?convert(?:_element_type)?(?:\.\d+)?")
 """Names of instructions that convert and do nothing else; a fusion that ends with a conversion may do much."""
-
-_CONVOLUTION: Final = lazy_pattern(r"(?:^|/)conv_general_dilated$")
-_TURNED: Final = lazy_pattern(rb"(?:.*_)?(?:transpose|copy)(?:_fusion)?(?:\.\d+)?")
-"""Names of instructions that XLA adds to turn tensors around: `transpose.5`, `input_transpose_fusion`, `copy.3`."""
-
-_OF_CUDNN: Final = lazy_pattern(rb"n(?:chw|hwc)To[A-Z]\w{0,99}Kernel")
-_OF_GRAPPLER: Final = "LayoutOptimizer"
 
 
 def cast_labels(trace: Recording) -> BoolArray:
@@ -97,28 +90,8 @@ def cast_labels(trace: Recording) -> BoolArray:
     )
     names = trace.once(op_names)
     is_cast = np.array([type_ == "Cast" for _, type_ in names.ops], dtype=np.bool_)
-    casts |= is_cast[names.of_name[_op_of_label(trace)]]
+    casts |= is_cast[names.of_name[trace.device_columns.op[trace.once(op_labels).row]]]
     return casts
-
-
-def layout_labels(trace: Recording) -> BoolArray:
-    """Which labels turn tensors around between NCHW and NHWC, because convolutions or what is around them want the other."""
-    turned = instructions_that(
-        trace,
-        lambda each: bool(_TURNED.fullmatch(each.name) and _CONVOLUTION.search(each.scope)),
-    )
-    names = trace.once(op_names)
-    is_turn = [
-        type_ == "Transpose" and (op or "").endswith(_OF_GRAPPLER) for op, type_ in names.ops
-    ]
-    turned |= np.array(is_turn, dtype=np.bool_)[names.of_name[_op_of_label(trace)]]
-    kernel = trace.device_columns.name[trace.once(op_labels).row]
-    turned |= trace.names.where(kernel, _OF_CUDNN.search)
-    return turned
-
-
-def _op_of_label(trace: Recording) -> Int32Array:
-    return trace.device_columns.op[trace.once(op_labels).row]
 
 
 def instructions_that(trace: Recording, matches: Callable[[Instruction], bool]) -> BoolArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from traceview.analysis.machine.capture_quality import (
     NAMED_STEPS_OR_TASKS,
@@ -14,18 +14,16 @@ from traceview.analysis.machine.capture_quality import (
     tasks_without_file,
 )
 from traceview.analysis.measures.context import Analysis, View
-from traceview.analysis.measures.device_report import DeviceTime
 from traceview.analysis.measures.environment import Environment
-from traceview.analysis.measures.step_report import Steps
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Names, Number
+from traceview.analysis.rules.words import Names, Number
 from traceview.base.text import enumerated
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import QUALITIES, look_of
-from traceview.trace.model import Problem, SourceFile, Trace, is_damaged_throughout
+from traceview.trace.model import Problem, Trace, is_damaged_throughout
 
 NO_GPU_PLANE: Final = Rule(
     code="no-gpu-plane",
@@ -95,17 +93,6 @@ EVENTS_DROPPED: Final = Rule(
     example="The tracer dropped 1,200 events on host0",
 )
 
-PROFILER_ERROR: Final = Rule(
-    code="profiler-error",
-    severity="warning",
-    starts_at="any error of the profiler in the trace",
-    title="The profiler reported {count} on {hosts}",
-    meaning="The profiler wrote an error into the trace; what it could not record is missing.",
-    action="Read the message: missing privileges and a second profiler are the usual reasons.",
-    metrics={"error": "message of the profiler"},
-    example="The profiler reported 1 error on host0",
-)
-
 DAMAGED_FILE: Final = Rule(
     code="damaged-file",
     severity="warning",
@@ -129,17 +116,6 @@ DAMAGED_FILE: Final = Rule(
     example="The file of host1 is cut off: events and whole devices may be lost",
 )
 
-DUPLICATE_HOST_FILE: Final = Rule(
-    code="duplicate-host-file",
-    severity="warning",
-    starts_at="any two host files with the same bytes",
-    title="{files} hold the same bytes and count as one host",
-    meaning="A file was copied, or one host overwrote the trace of another.",
-    action="Remove the copy; if two hosts were meant, capture again with a file name for each.",
-    metrics={"sha256": "SHA-256"},
-    example="a.xplane.pb and b.xplane.pb hold the same bytes and count as one host",
-)
-
 MISSING_HOST: Final = Rule(
     code="missing-host",
     severity="warning",
@@ -157,20 +133,17 @@ MISSING_HOST: Final = Rule(
 
 
 def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
-    """Findings about the capture itself."""
-    errors = {
-        host.host: [
-            Evidence("error", error, None, host.host, value_is="message") for error in host.errors
-        ]
-        for host in result.hosts
-    }
+    """Findings about the capture itself: devices, files and workers that it lacks."""
+    errors = {host.name: host.errors for host in trace.hosts}
     of_gpus: dict[str, list[Evidence]] = {"cupti": [], "": [], "cpu": [], "empty": []}
     for problem in result.problems:
         host = problem.host or ""
         if problem.code not in _NO_EVENTS:
             continue
-        if any("failed to load libcupti" in str(row.value).lower() for row in errors[host]):
-            of_gpus["cupti"] += errors.pop(host)
+        if any("failed to load libcupti" in error.lower() for error in errors[host]):
+            of_gpus["cupti"] += [
+                Evidence("error", error, None, host, value_is="message") for error in errors[host]
+            ]
         elif problem.code == "gpu-planes-empty":
             of_gpus["empty"].append(Evidence("device_event_count", 0, None, host))
         else:
@@ -178,54 +151,35 @@ def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
             of_gpus[key].append(Evidence("device_plane_count", 0, None, host))
     with_device = {trace.hosts[device.host].name for device in trace.device_list}
     for key, rows in of_gpus.items():
-        has_device = with_device.issuperset(row.where for row in rows)
-        yield from _about_hosts(
-            NO_GPU_PLANE,
-            rows,
-            title=key,
-            action=key,
-            notes=("no-op" if key == "cpu" and not has_device else key or "no-plane",),
-            severity="info" if key == "cpu" else None,
-        )
-    yield from (_duplicate(file) for file in trace.files if file.duplicate_of)
+        if rows:
+            names = tuple(dict.fromkeys(row.where for row in rows))
+            has_device = with_device.issuperset(names)
+            yield NO_GPU_PLANE.finding(
+                arguments={"hosts": Names(names, "host")},
+                evidence=rows,
+                title=key,
+                action=key,
+                notes=("no-op" if key == "cpu" and not has_device else key or "no-plane",),
+                severity="info" if key == "cpu" else None,
+            )
     yield from _damaged(trace, result.problems)
     yield from _missing(trace, len(result.hosts))
-    dropped = [
-        Evidence("dropped_event_count", host.dropped_event_count, 0, host.host)
-        for host in result.hosts
-        if host.dropped_event_count
-    ]
-    count = sum(host.dropped_event_count for host in result.hosts)
-    yield from _about_hosts(EVENTS_DROPPED, dropped, Number(count, "event"))
-    messages = [row for rows in errors.values() for row in rows]
-    yield from _about_hosts(PROFILER_ERROR, messages, Number(len(messages), "error"))
+    dropped = [host for host in result.hosts if host.dropped_event_count]
+    if dropped:
+        yield EVENTS_DROPPED.finding(
+            arguments={
+                "hosts": Names(tuple(host.host for host in dropped), "host"),
+                "count": Number(sum(host.dropped_event_count for host in dropped), "event"),
+            },
+            evidence=[
+                Evidence("dropped_event_count", host.dropped_event_count, 0, host.host)
+                for host in dropped
+            ],
+        )
 
 
 _NO_EVENTS: Final = ("no-gpu-plane", "gpu-planes-empty")
 """Codes of the problems that `NO_GPU_PLANE` is about."""
-
-
-def _about_hosts(
-    rule: Rule, evidence: Sequence[Evidence], count: Number | None = None, **keys: Any
-) -> Iterator[Finding]:
-    """A finding about the hosts that the evidence is of; none without any. `keys`: of its sentences."""
-    hosts: dict[str, Argument] = {
-        "hosts": Names(tuple(dict.fromkeys(e.where for e in evidence)), "host")
-    }
-    if evidence:
-        arguments = {**hosts, "count": count} if count else hosts
-        yield rule.finding(arguments=arguments, evidence=evidence, **keys)
-
-
-def _duplicate(file: SourceFile) -> Finding:
-    names = (file.name, file.duplicate_of or "")
-    return DUPLICATE_HOST_FILE.finding(
-        arguments={"files": Names(names, "file")},
-        evidence=[
-            Evidence("sha256", file.sha256 or "", None, name, value_is="words", where_is="file")
-            for name in names
-        ],
-    )
 
 
 def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
@@ -301,7 +255,9 @@ def hosts_section(view: View, result: Capture) -> doc.Section | None:
     hosts = result.hosts
     if len(hosts) < 2:
         return None
-    first = _worst_first(view, hosts)[: view.few_rows]
+    # Those that lack steps, then those with the largest offset.
+    first = sorted(hosts, key=lambda host: (not host.missing_steps, -abs(_offset(host) or 0)))
+    shown = first[: view.few_rows]
     absent = numbers.listed(result.unrecorded_tasks, _SHOWN_TASKS)
     return doc.Section(
         "hosts",
@@ -309,8 +265,8 @@ def hosts_section(view: View, result: Capture) -> doc.Section | None:
         (
             *table(
                 "Hosts",
-                [host for host in hosts if host in first],
-                (*_host_columns(view), *(() if view.is_brief else _RECORDED)),
+                [host for host in hosts if host in shown],
+                (*_HOST_COLUMNS, *(() if view.is_brief else _RECORDED)),
                 row_count=len(hosts),
                 rest=_IN_JSON,
             ),
@@ -335,60 +291,33 @@ def clock_sentence(hosts: Sequence[HostCapture]) -> str:
     return f"Clocks agree within the spread of collective ends: {spread}."
 
 
-def _worst_first(view: View, hosts: Sequence[HostCapture]) -> list[HostCapture]:
-    """Hosts that lack steps, then hosts with devices that stand out, then those with the largest offset."""
-    times = view.record("device_time", DeviceTime)
-    outliers = {row.host for row in (times.devices if times else ()) if row.device in view.outliers}
-    return sorted(
-        hosts,
-        key=lambda host: (
-            not host.missing_steps,
-            host.host not in outliers,
-            -abs(_offset(host) or 0),
-        ),
-    )
-
-
-def _host_columns(view: View) -> tuple[Shown, ...]:
-    times, steps = view.record("device_time", DeviceTime), view.record("steps", Steps)
-    device_hosts = [row.host for row in (times.devices if times else ())]
-    step_hosts = [row.host for row in (steps.steps if steps else ())]
-    return (
-        Shown("host", "host"),
-        Shown("role", "role", 1),
-        Shown("devices", lambda host: device_hosts.count(host.host), 6, "count"),
-        Shown("steps", lambda host: step_hosts.count(host.host), 5, "count"),
-        Shown("busy", lambda host: _busy(times, host), 3, "share"),
-        Shown("clock aligned", lambda host: host.clock and _CLOCK_METHODS[host.clock.method], 2),
-        Shown(
-            "clock moved by",
-            _offset,
-            kind="time",
-            meaning="what collectives added to the times of the host",
-        ),
-        Shown(
-            "drift per second",
-            lambda host: host.clock and host.clock.drift_ps_per_s,
-            4,
-            "time",
-            meaning="what its clock gained on that of the reference",
-        ),
-        Shown(
-            "steps missing",
-            lambda host: enumerated([str(step) for step in host.missing_steps], _SHOWN_STEPS),
-        ),
-    )
-
-
 def _offset(host: HostCapture) -> int | None:
     """What collectives added to the times of a host; None where its clock is not comparable."""
     return None if host.clock is None or host.clock.method == "none" else host.clock.offset_ps
 
 
-def _busy(times: DeviceTime | None, host: HostCapture) -> str:
-    """Between which shares the devices of a host are busy."""
-    rows = times.devices if times else ()
-    return numbers.share_range(row.busy_ratio for row in rows if row.host == host.host)
+_HOST_COLUMNS: Final = (
+    Shown("host", "host"),
+    Shown("role", "role", 1),
+    Shown("clock aligned", lambda host: host.clock and _CLOCK_METHODS[host.clock.method], 2),
+    Shown(
+        "clock moved by",
+        _offset,
+        kind="time",
+        meaning="what collectives added to the times of the host",
+    ),
+    Shown(
+        "drift per second",
+        lambda host: host.clock and host.clock.drift_ps_per_s,
+        4,
+        "time",
+        meaning="what its clock gained on that of the reference",
+    ),
+    Shown(
+        "steps missing",
+        lambda host: enumerated([str(step) for step in host.missing_steps], _SHOWN_STEPS),
+    ),
+)
 
 
 def capture_section(view: View, result: Capture) -> doc.Section | None:
@@ -476,14 +405,7 @@ _RECORDED: Final = (
 ANALYSIS: Final = Analysis[Capture](
     "capture",
     compute=lambda context: compute(context.trace),
-    rules=(
-        NO_GPU_PLANE,
-        EVENTS_DROPPED,
-        PROFILER_ERROR,
-        DAMAGED_FILE,
-        DUPLICATE_HOST_FILE,
-        MISSING_HOST,
-    ),
+    rules=(NO_GPU_PLANE, EVENTS_DROPPED, DAMAGED_FILE, MISSING_HOST),
     diagnose=lambda context, result: diagnose(context.trace, result),
     sections=(hosts_section, capture_section),
 )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
-from traceview.base.ids import is_in, unique_ids
 from traceview.base.record import (
     Count,
     Hostname,
     Integer,
-    Message,
     Picoseconds,
     Ratio,
     Record,
@@ -77,17 +75,13 @@ class HostCapture(Record, frozen=True):
     Attributes:
         host: Name of the host.
         profile_start_ns: Start of the profile, Unix nanoseconds; null if not recorded.
-        profile_stop_ns: End of the profile, Unix nanoseconds; null if not recorded.
         duration_ps: Length of the profile, picoseconds; null if not recorded.
         event_count: Events in the file of the host.
         device_event_count: Events on its devices that count as activity.
         dropped_event_count: Events that the tracer reports as dropped.
         unlinked_ratio: Share of kernels and collectives whose launch is not recorded; null without any.
-        errors: Errors that the profiler wrote into the trace.
-        warnings: Warnings that the profiler wrote into the trace.
         overhead_ratio: How much longer a step took with the profiler than without, over the step without, as
             measured by traceview capture; null without a measurement.
-        clock_inversion_count: GPU events that start before the call that launched them.
         tracer_levels: Levels of the tracers in force, by name; null where the trace does not hold them.
         role: Task of the cluster, such as worker 1; null if unknown.
         clock: How its clock was aligned with those of the other hosts; null in a run of one host.
@@ -98,16 +92,12 @@ class HostCapture(Record, frozen=True):
 
     host: Hostname
     profile_start_ns: Integer | None
-    profile_stop_ns: Integer | None
     duration_ps: Picoseconds | None
     event_count: Count
     device_event_count: Count
     dropped_event_count: Count
     unlinked_ratio: Share | None
-    errors: tuple[Message, ...]
-    warnings: tuple[Message, ...]
     overhead_ratio: float | None = None
-    clock_inversion_count: Count = 0
     tracer_levels: dict[Words, Integer] | None = None
     role: TaskName | None = None
     clock: HostClock | None = None
@@ -186,16 +176,12 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
     return HostCapture(
         host=host.name,
         profile_start_ns=host.profile_start_ns,
-        profile_stop_ns=host.profile_stop_ns,
         duration_ps=None if host.stop_ps is None else host.stop_ps - host.start_ps,
         event_count=host.event_count,
         device_event_count=sum(rows.stop - rows.start for rows in devices),
         dropped_event_count=host.dropped_event_count,
         unlinked_ratio=unlinked / kernel_count if kernel_count else None,
-        errors=host.errors,
-        warnings=host.warnings,
         overhead_ratio=sidecar.environment.overhead.ratio if sidecar else None,
-        clock_inversion_count=sum(_clock_inversions(trace, rows) for rows in devices),
         tracer_levels=host.tracer_levels,
         role=None if role is None else str(role),
         clock=host.clock,
@@ -204,12 +190,12 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
     )
 
 
-def _clock_inversions(trace: Trace, rows: slice) -> int:
-    columns = trace.device_columns
-    launch, start = columns.launch[rows], columns.start_ps[rows]
-    is_linked = launch != NONE
-    launched = trace.host_columns.start_ps[launch[is_linked]]
-    return int((start[is_linked] < launched).sum())
+def _clock_inversions(trace: Trace, index: int) -> int:
+    """Device events of a host that start before the call that launched them."""
+    columns, rows = trace.device_columns, trace.device_rows(index)
+    rows = rows[columns.launch[rows] != NONE]
+    launched = trace.host_columns.start_ps[columns.launch[rows]]
+    return int((columns.start_ps[rows] < launched).sum())
 
 
 def _host_problems(
@@ -232,8 +218,9 @@ def _host_problems(
     if capture.unlinked_ratio is not None and capture.unlinked_ratio > UNLINKED_RATIO:
         share = numbers.share(capture.unlinked_ratio)
         yield "unlinked-kernels", f"{share} of the kernels have no recorded launch"
-    if capture.clock_inversion_count > INVERSION_RATIO * capture.device_event_count:
-        events = numbers.plural(capture.clock_inversion_count, "GPU event")
+    inversion_count = _clock_inversions(trace, index)
+    if inversion_count > INVERSION_RATIO * capture.device_event_count:
+        events = numbers.plural(inversion_count, "GPU event")
         yield (
             "clock-inversion",
             f"{events} start before their launch: the clocks of host and GPU disagree, so launch delays cannot be trusted",
@@ -241,7 +228,6 @@ def _host_problems(
     if capture.missing_steps:
         steps = _step_list(capture.missing_steps)
         yield "missing-steps", f"{steps} recorded on other hosts and not on this one"
-    yield from _cut_steps(trace, index)
 
 
 def _step_list(steps: tuple[int, ...]) -> str:
@@ -254,34 +240,6 @@ def tasks_without_file(trace: Trace) -> tuple[Role, ...]:
     tasks = missing_tasks(trace.hosts)
     unread = sum(file.sha256 is None for file in trace.files)
     return tasks[: max(len(tasks) - unread, 0)]
-
-
-def _cut_steps(trace: Trace, index: int) -> Iterator[tuple[str, str]]:
-    """Work of the first step launched before the capture, and of the last one still queued at its end."""
-    columns, calls = trace.device_columns, trace.host_columns
-    rows = trace.device_rows(index)
-    of_host = trace.devices_of_host[index]
-    gpus = [device for device in of_host if trace.device_list[device].kind == "gpu"]
-    rows = rows[is_in(columns.device[rows], gpus)]
-    launch = columns.launch[rows]
-    early, launch = rows[launch == NONE], launch[launch != NONE]
-    if launch.size == 0:
-        return
-    launched = calls.start_ps[launch]
-    early = early[columns.start_ps[early] < launched.min()]
-    if early.size:
-        events = numbers.plural(int(early.size), "device event")
-        yield "cut-first-step", f"{events} launched before the capture began"
-    with_id = calls.stat("correlation_id").among(calls.rows_of_host(index)).row
-    launch_names = unique_ids(calls.name[launch])
-    unanswered = with_id[~is_in(with_id, launch) & is_in(calls.name[with_id], launch_names)]
-    late = unanswered[calls.start_ps[unanswered] > launched.max()]
-    if late.size:
-        launches = numbers.plural(int(late.size), "launch", "launches")
-        yield (
-            "cut-last-step",
-            f"{launches} at the end without a device event: the work was still queued",
-        )
 
 
 def _quality(trace: Trace, problems: Sequence[Problem]) -> Quality:

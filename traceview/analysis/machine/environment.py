@@ -55,7 +55,7 @@ def job_facts(environment: Environment) -> list[str]:
 
 
 def job_details(environment: Environment) -> list[str]:
-    """Command, task, software, settings and variables, and the hosts without a sidecar."""
+    """Command, software, settings and variables, and the hosts without a sidecar."""
     details = [*_facts(environment.hosts, _details), *_variables(environment.hosts)]
     if environment.unknown:
         details.append(f"no sidecar of {numbers.listed(environment.unknown, most=_SHOWN_HOSTS)}")
@@ -139,31 +139,16 @@ def _short(count: int) -> str:
 
 
 def _details(host: HostEnvironment) -> Iterator[str | None]:
-    """Command, task, software, how gradients are summed, XLA, memory and links."""
+    """Command, software, how gradients are summed, and XLA."""
     script, *arguments = host.command.script or ("",)
     yield shlex.join([PurePath(script).name, *arguments]) if script else None
-    task = host.cluster
-    count = (task.sizes or {}).get(task.role or "")
-    of_all = "" if count is None else f" of {count}"
-    is_task = task.role is not None and task.index is not None
-    yield f"{task.role} {task.index}{of_all}" if is_task else None
     versions = {name: getattr(host.versions, field) for name, field in _SOFTWARE.items()}
     yield ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     strategy = host.strategy
-    packs = "" if strategy.packs is None else f" in {numbers.plural(strategy.packs, 'pack')}"
     sums = strategy.is_used and (strategy.replicas or 0) >= _SEVERAL and strategy.cross_device_ops
-    yield f"gradients summed by {strategy.cross_device_ops}{packs}" if sums else None
+    yield f"gradients summed by {strategy.cross_device_ops}" if sums else None
     level = host.xla.auto_jit
     yield None if level in (None, "off") else f"XLA auto-clustering on ({level})"
-    growth = {gpu.memory_growth for gpu in host.devices.physical or () if gpu.type == "GPU"}
-    yield "memory growth on" if growth == {True} else None
-    links = {
-        f"PCIe {gpu.pcie_generation_max} x{gpu.pcie_width_max}"
-        + (f" and {gpu.nvlinks.active} NVLinks" if gpu.nvlinks and gpu.nvlinks.active else "")
-        for gpu in host.links.gpus or ()
-        if gpu.pcie_generation_max is not None and gpu.pcie_width_max is not None
-    }
-    yield " or ".join(sorted(links))
 
 
 def _variables(hosts: Sequence[HostEnvironment]) -> Iterator[str]:

@@ -163,17 +163,6 @@ class DeviceMemory(OfDevice, frozen=True):
         return max(self.most_bytes - self.process_peak_bytes, 0)
 
     @property
-    def free_at_peak_bytes(self) -> int:
-        """Bytes that it may still give out at the peak in the window."""
-        return max(self.most_bytes - self.peak_bytes, 0)
-
-    @property
-    def largest_piece_bytes(self) -> int | None:
-        """How much of that is in one piece at most; None where it is not recorded."""
-        ratio = self.fragmentation_ratio
-        return None if ratio is None else round(self.free_at_peak_bytes * (1 - ratio))
-
-    @property
     def steps_to_full(self) -> int | None:
         """After how many more steps memory that grows is full; None where it is not known to."""
         if not self.most_bytes or self.growth is None or self.growth.bytes_per_step <= 0:

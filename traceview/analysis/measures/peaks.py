@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from traceview.analysis.facts.devices import hardware_of
+from traceview.analysis.facts.devices import model_of
 from traceview.base.text import lazy_pattern
 from traceview.trace.model import Device, Trace
 from traceview.xplane.kernel_names import NumberFormat
@@ -110,7 +110,7 @@ class Peaks(Struct, frozen=True):
 
 def peaks_of(trace: Trace, device: int) -> Peaks:
     """The peaks of a device; nothing of what is no GPU or TPU, or a part of one, of which model and plane say less than they should."""
-    entry, model = trace.device_list[device], hardware_of(trace, device).model
+    entry, model = trace.device_list[device], model_of(trace, device)
     if entry.kind == "tpu":
         return _of_tpu(entry)
     if entry.kind != "gpu" or _PART.search(model or ""):

@@ -2,14 +2,14 @@
 
 That a schedule has no problem says nothing of the compute itself. Names show what calls Python, prints, writes summaries,
 checks for NaN, works on text or updates variables; names of kernels show float64; of other ops the capture has looked at the
-graphs of the step functions. Ops that factor matrices are slow on every device. Each instant belongs to one op, so the kinds of a device add up to at most its compute.
+graphs of the step functions. Ops that factor matrices are slow on every device.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -18,12 +18,10 @@ from msgspec.structs import replace
 from traceview.analysis.facts.kernels import (
     cast_labels,
     instructions_that,
-    layout_labels,
 )
 from traceview.analysis.facts.layers import label_updates
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
-    ByLabel,
     label_kernels,
     line_of,
     rows_with,
@@ -31,7 +29,7 @@ from traceview.analysis.measures.op_work import (
 )
 from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.consequences import is_of_jax
-from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Line, Ops
 from traceview.analysis.workload.compute_rules import (
@@ -42,14 +40,13 @@ from traceview.analysis.workload.compute_rules import (
     FACTORING,
     FLOAT64,
     HOST_OP,
-    LAYOUTS,
     OPTIMIZER_BOUND,
     RECOMPUTED,
     SLOW_PRODUCTS,
 )
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
-from traceview.base.record import Count, OpType, Picoseconds, Record, Share, one_of
+from traceview.base.record import OpType, Record, Share
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import (
@@ -87,106 +84,27 @@ class TypeOfCompute(Record, frozen=True):
     compute_ratio: Share
 
 
-class OpKind(Record, frozen=True):
-    """Ops of one kind on one device in the used steps.
-
-    Attributes:
-        kind: python: Python functions; printing: formatting and printing; summaries: tf.summary with what it
-            computes; checks: checks for NaN and infinity; text: ops on strings; optimizer: updates of the variables.
-        op_types: Types of these ops, the three that take longest.
-        count: Events that take time in the used steps.
-        ps_per_step: Compute of these ops, picoseconds, mean over the used steps, rounded down; each instant belongs to the
-            op that began first, and of the model if one of it runs.
-        compute_ratio: Its share of the compute of the device in the used steps.
-    """
-
-    kind: Annotated[str, one_of("python", "printing", "summaries", "checks", "text", "optimizer")]
-    op_types: tuple[OpType, ...]
-    count: Count
-    ps_per_step: Picoseconds
-    compute_ratio: Share
-
-
-class ComputeOfDevice(OfDevice, frozen=True):
-    """What one device computes in the used steps.
-
-    Attributes:
-        op_types: The three types of ops that take longest; ops without a recorded type are in none.
-        compute_ps_per_step: Its compute, picoseconds, mean over the used steps, rounded down.
-        float64_ps_per_step: The part in float64, as names of kernels and graphs of step functions show it.
-        constant_ps_per_step: The part in ops that read nothing but constants, as graphs of step functions show it.
-        kinds: What is no part of the model, by kind.
-        updates_sparse: Whether the optimizer ran ops for sparse gradients, those of an embedding.
-    """
-
-    op_types: tuple[TypeOfCompute, ...]
-    compute_ps_per_step: Picoseconds
-    float64_ps_per_step: Picoseconds
-    constant_ps_per_step: Picoseconds
-    kinds: tuple[OpKind, ...]
-    updates_sparse: bool
-
-
 class Compute(Record, frozen=True):
     """What the compute of the used steps consists of.
 
     Attributes:
         op_types: The three types of ops that take longest on all devices together.
-        devices: Devices that computed in the used steps, in the order of the device list.
     """
 
     op_types: tuple[TypeOfCompute, ...]
-    devices: tuple[ComputeOfDevice, ...]
 
 
 def compute(context: Context) -> Compute | Skipped:
     """The compute of each device in the used steps."""
     if not context.ledger.has_steps:
         return Skipped("no used step")
-    of_devices = {d: ps for d, ps in context.once(time_by_label).items() if ps.total}
-    if not of_devices:
+    by_type = _time_by_type(context, context.once(_computed_ps))
+    whole_ps = sum(by_type.values())
+    if not whole_ps:
         return Skipped("no device computed in the used steps")
     return Compute(
-        _largest(_time_by_type(context, ByLabel.of(context.once(_computed_ps)))),
-        tuple(_of_device(context, device, ps) for device, ps in of_devices.items()),
+        tuple(TypeOfCompute(type_, by_type[type_] / whole_ps) for type_ in _longest(by_type))
     )
-
-
-def _of_device(context: Context, device: int, by_label: ByLabel) -> ComputeOfDevice:
-    steps = context.ledger.steps_of_device[device] or 1
-    kind = context.once(_kind_of_label)
-    kinds = unique_ids(kind[by_label.label])
-    updates = _time_by_type(context, by_label.where(kind == _KINDS.index(OPTIMIZER)))
-    return ComputeOfDevice(
-        *context.trace.identity(device),
-        op_types=_largest(_time_by_type(context, by_label)),
-        compute_ps_per_step=by_label.total // steps,
-        float64_ps_per_step=by_label.where(context.once(_float64_labels)).total // steps,
-        constant_ps_per_step=by_label.where(context.once(_constant_labels)).total // steps,
-        kinds=tuple(
-            _of_kind(context, device, number, by_label) for number in kinds[kinds != NONE].tolist()
-        ),
-        updates_sparse=any(type_.startswith(_SPARSE_UPDATES) for type_ in updates),
-    )
-
-
-def _of_kind(context: Context, device: int, kind: int, by_label: ByLabel) -> OpKind:
-    is_kind = context.once(_kind_of_label) == kind
-    of_kind = by_label.where(is_kind)
-    ps = of_kind.total
-    rows = rows_with(context, device, is_kind)
-    return OpKind(
-        kind=_KINDS[kind],
-        op_types=tuple(_longest(_time_by_type(context, of_kind))),
-        count=int(unique_ids(context.ledger.columns.event[rows]).size),
-        ps_per_step=ps // (context.ledger.steps_of_device[device] or 1),
-        compute_ratio=ps / by_label.total,
-    )
-
-
-def _largest(by_type: Mapping[str, int]) -> tuple[TypeOfCompute, ...]:
-    whole_ps = sum(by_type.values())
-    return tuple(TypeOfCompute(type_, by_type[type_] / whole_ps) for type_ in _longest(by_type))
 
 
 def _longest(by_type: Mapping[str, int]) -> list[str]:
@@ -195,10 +113,10 @@ def _longest(by_type: Mapping[str, int]) -> list[str]:
     return sorted(named, key=lambda type_: (-by_type[type_], type_))[:TOP_TYPES]
 
 
-def _time_by_type(context: Context, by_label: ByLabel) -> dict[str, int]:
-    """Time by type of op; "" where none was recorded."""
+def _time_by_type(context: Context, by_label: Int64Array) -> dict[str, int]:
+    """Time by type of op, of the time of each label; "" where none was recorded."""
     types, of_label = context.once(_types_of_labels)
-    total = SWEEPS.totals(of_label[by_label.label], by_label.value, len(types)).tolist()
+    total = SWEEPS.totals(of_label, by_label, len(types)).tolist()
     return {type_: ps for type_, ps in zip(types, total, strict=True) if ps}
 
 
@@ -444,16 +362,14 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     constants, shown = context.once(_constant_labels), context.once(_shown_constants)
     yield _of_ops(context, CONSTANT, constants, shown=shown)
     yield _of_ops(context, CASTS, context.trace.once(cast_labels))
-    yield _of_ops(context, LAYOUTS, context.trace.once(layout_labels))
     for ops in _BY_NAME:
         yield _of_ops(context, ops.rule, _labels_by_name(context, ops), key=ops.key)
     for number, kind in enumerate(_KINDS):
-        devices = [(row, ops) for row in result.devices for ops in row.kinds if ops.kind == kind]
-        if devices:
-            labels = context.once(_kind_of_label) == number
-            line = _line(context, np.where(labels, context.once(_computed_ps), 0))
+        labels = context.once(_kind_of_label) == number
+        by_label = np.where(labels, context.once(_computed_ps), 0)
+        if by_label.any():
             make = _optimizer if kind == OPTIMIZER else _side_work
-            yield make(context, _rows(context, labels, context.ledger.devices), devices, line)
+            yield make(context, kind, labels, by_label)
 
 
 def _rows(context: Context, labels: BoolArray, devices: Iterable[int]) -> BoolArray:
@@ -486,7 +402,7 @@ def _of_ops(
     if not by_label.any():
         return None
     is_of_graph = shown is not None and not by_label[shown].any()
-    types = _longest(_time_by_type(context, ByLabel.of(by_label)))
+    types = _longest(_time_by_type(context, by_label))
     every, of_label = context.once(_types_of_labels)
     arguments: dict[str, Argument] = {"ops": Ops((types[0],))} if types else {}
     # The line is that of the ops that are named.
@@ -510,74 +426,52 @@ def _line(context: Context, by_label: Int64Array) -> dict[str, Argument]:
     return {"line": Line(line)} if line else {}
 
 
-_Devices: TypeAlias = Sequence[tuple[ComputeOfDevice, OpKind]]
-
-
 def _side_work(
-    context: Context, rows: BoolArray, devices: _Devices, line: dict[str, Argument]
+    context: Context, kind: str, labels: BoolArray, by_label: Int64Array
 ) -> Finding | None:
-    _, most = max(devices, key=lambda pair: pair[1].ps_per_step)
-    types = tuple(dict.fromkeys(type_ for _, ops in devices for type_ in ops.op_types))
-    title = most.kind
-    arguments: dict[str, Argument] = {"ops": Ops(most.op_types), **line}
-    if not types or is_of_jax(context.trace):
-        title, arguments["names"] = "callback", Ops(_names(context, rows))
-    elif most.kind == SideWork.PYTHON.value:
+    """What some ops that are no part of the model cost; `by_label`: their time."""
+    trace, types = context.trace, _longest(_time_by_type(context, by_label))
+    title = kind
+    arguments: dict[str, Argument] = {"ops": Ops(tuple(types)), **_line(context, by_label)}
+    if not types or is_of_jax(trace):
+        ops = unique_ids(context.once(_op_of_label)[by_label > 0]).tolist()[:TOP_TYPES]
+        title, arguments["names"] = "callback", Ops(tuple(trace.names.text(op) or "" for op in ops))
+    elif kind == SideWork.PYTHON.value:
         calls = {_PYTHON_CALLS[type_] for type_ in types if type_ in _PYTHON_CALLS}
-        title = calls.pop() if len(calls) == 1 else most.kind
-        lines = [
-            python.line
-            for row, _ in devices
-            if (python := context.python_of_input.get(row.host)) is not None
-        ]
-        if lines:
-            arguments["line"] = Line(lines[0])
+        title = calls.pop() if len(calls) == 1 else kind
+        known = (context.python_of_input.get(host.name) for host in trace.hosts)
+        python = next(filter(None, known), None)
+        if python is not None:
+            arguments["line"] = Line(python.line)
     is_bound = any(type_ in _ON_EVERY_OP for type_ in types)
-    if is_bound:
-        title = "all_checks"
     return HOST_OP.of_rows(
         context,
-        rows,
+        _rows(context, labels, context.ledger.devices),
         arguments=arguments,
-        evidence=[
-            *(Evidence("op_count", ops.count, None, row.device) for row, ops in devices),
-            *(each for row, ops in devices for each in _type_evidence(ops.op_types, row.device)),
-        ],
-        title=title,
-        action=most.kind,
+        evidence=_type_evidence(types),
+        title="all_checks" if is_bound else title,
+        action=kind,
         notes=("all_checks",) if is_bound else (),
         keeps_waiting=True,
     )
 
 
-def _optimizer(
-    context: Context, rows: BoolArray, devices: _Devices, line: dict[str, Argument]
-) -> Finding | None:
-    row, most = max(devices, key=lambda pair: pair[1].ps_per_step)
+def _optimizer(context: Context, _: str, labels: BoolArray, by_label: Int64Array) -> Finding | None:
+    """What the updates of the variables cost; `by_label`: their time."""
+    by_type = _time_by_type(context, by_label)
+    types = _longest(by_type)
+    share = int(by_label.sum()) / int(context.once(_computed_ps).sum())
     return OPTIMIZER_BOUND.of_rows(
         context,
-        rows,
-        arguments={**({"ops": Ops(most.op_types[:1])} if most.op_types else {}), **line},
-        evidence=[
-            *(
-                Evidence("compute_ratio", ops.compute_ratio, None, row.device)
-                for row, ops in devices
-            ),
-            *_type_evidence(most.op_types, row.device),
-        ],
-        action="sparse" if row.updates_sparse else "",
+        _rows(context, labels, context.ledger.devices),
+        arguments={**({"ops": Ops((types[0],))} if types else {}), **_line(context, by_label)},
+        evidence=[Evidence("compute_ratio", share, None, ""), *_type_evidence(types)],
+        action="sparse" if any(type_.startswith(_SPARSE_UPDATES) for type_ in by_type) else "",
     )
 
 
-def _type_evidence(types: Iterable[str], device: str = "") -> list[Evidence]:
-    return [Evidence("op_type", type_, None, device, value_is="type") for type_ in types]
-
-
-def _names(context: Context, rows: BoolArray) -> tuple[str, ...]:
-    """The names of ops without a type, as HLO instructions are."""
-    trace, event = context.trace, context.ledger.columns.event[rows]
-    names = unique_ids(trace.device_columns.op[event]).tolist()
-    return tuple(trace.names.text(name) or "" for name in names[:TOP_TYPES])
+def _type_evidence(types: Iterable[str]) -> list[Evidence]:
+    return [Evidence("op_type", type_, None, "", value_is="type") for type_ in types]
 
 
 ANALYSIS: Final = Analysis[Compute](
@@ -589,7 +483,6 @@ ANALYSIS: Final = Analysis[Compute](
         CONSTANT,
         FACTORING,
         CASTS,
-        LAYOUTS,
         COSTLY_OPS,
         HOST_OP,
         OPTIMIZER_BOUND,

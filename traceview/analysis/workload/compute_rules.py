@@ -120,30 +120,6 @@ CASTS: Final = Rule(
     example="All 4 GPUs spend 6.00 of 50.0 ms (12%) on casts between types, train.py:31",
 )
 
-LAYOUTS: Final = Rule(
-    code="layout-transposes",
-    states=(State.COMPUTE,),
-    title="{who:spends/spend} {loss} on turning tensors between NCHW and NHWC[, {line}]",
-    meaning=(
-        "Convolutions want images in one order of dimensions, and the ops around them give another, so that whole tensors are "
-        "turned around between them."
-    ),
-    starts_at=(
-        "{limit} of the GPU time in transposes of the layout optimizer of TensorFlow, kernels of cuDNN that turn tensors, and "
-        "what XLA adds to convolutions to turn their operands"
-    ),
-    action="Use one layout: channels last for compute in 16 bits or TF32, and the same `data_format` in all layers.",
-    advice="Ops between convolutions that know one layout alone (`tf.pad`, own ops) make two turns each: put them elsewhere.",
-    actions={
-        "jax": (
-            "Use one layout: channels last (`NHWC`) in the `dimension_numbers` of all convolutions.",
-            "Transposes between convolutions make two turns each.",
-        )
-    },
-    metrics={"op_type": "type of op"},
-    example="GPU:0 spends 4.10 of 21.0 ms (20%) on turning tensors between NCHW and NHWC",
-)
-
 HOST_OP: Final = Rule(
     code="host-op-in-step",
     title="{who:spends/spend} {loss} in {ops}[, {line}]",
@@ -213,7 +189,7 @@ HOST_OP: Final = Rule(
         "Python, printing, summaries, checks for NaN or text for {limit} of the GPU time; only where the CPU is the device: on "
         "GPUs it is `cpu-heavy-op`"
     ),
-    metrics={"op_count": "ops in the used steps", "op_type": "type of op"},
+    metrics={"op_type": "type of op"},
     states=(State.COMPUTE,),
     explains=("straggler-gpu",),
     example="Replica:0 spends 12.9 of 53.5 ms (24%) in tf.print inside the step",

@@ -66,11 +66,8 @@ class LayerTime(Record, frozen=True):
         backward_ps_per_step: The part in the backward pass, picoseconds.
         optimizer_ps_per_step: The part in updates of variables, picoseconds.
         other_ps_per_step: The part whose phase the names do not show, picoseconds.
-        flops_per_second: FLOPs of its products over the durations of its ops; a lower bound where unknown_ratio is not 0. Null
-            where neither a program nor a capture says any FLOPs.
-        unknown_ratio: Share of the durations of its ops whose FLOPs are not known; null likewise.
-        flops_per_byte: FLOPs over the bytes that its ops read and write at least: arithmetic intensity. Null where the FLOPs and
-            the bytes of ops that take less than half of the time are known.
+        flops_per_second: FLOPs of its products over the durations of its ops whose FLOPs are known, without products 0; null where
+            neither a program nor a capture says any.
         bound: What keeps its ops from being faster, at least at the peak and the bandwidth of the device: compute or memory. Null
             where the roof of ops that take less than half of the time is known.
         roof_ratio: What its ops take at least, over what they take; those whose roof is not known are left out of both. Null
@@ -87,8 +84,6 @@ class LayerTime(Record, frozen=True):
     optimizer_ps_per_step: Picoseconds
     other_ps_per_step: Picoseconds
     flops_per_second: Count | None
-    unknown_ratio: Share | None
-    flops_per_byte: Ratio | None
     bound: Annotated[str, one_of(*BOUNDS)] | None
     roof_ratio: Ratio | None
 
@@ -157,12 +152,10 @@ _PARTS: Final = {Phase.FORWARD: 0, Phase.BACKWARD: 1, Phase.OPTIMIZER: 2}
 
 _WORK: Final[dict[str, int]] = {
     key: column
-    for column, key in enumerate(
-        ("ps", "unknown_ps", "flops", "both_ps", "flops_of_both", "bytes", "roofed_ps", "roof_ps", "memory_ps")
-    )
-}  # fmt: skip
-"""Columns of the work of a layer: durations of its ops, of those whose FLOPs are not known, and FLOPs; durations, FLOPs and bytes
-of ops of which both are known; durations of those whose roof is known, their roofs, and those that are of memory."""
+    for column, key in enumerate(("ps", "known_ps", "flops", "roofed_ps", "roof_ps", "memory_ps"))
+}
+"""Columns of the work of a layer: durations of its ops, of those whose FLOPs are known, and FLOPs; durations of those whose roof is
+known, their roofs, and those that are of memory."""
 
 
 class _Node(Struct):
@@ -223,15 +216,11 @@ def _work_by_place(
             continue
         compute_ps, memory_ps = roof_of(context.trace, device, of)
         roof_ps, ps = np.maximum(compute_ps, memory_ps), of.duration_ps.every.astype(np.float64)
-        flops, moved = of.flops, of.bytes
-        has_both, has_roof = ~np.isnan(flops + moved), ~np.isnan(roof_ps)
+        has_roof = ~np.isnan(roof_ps)
         columns = {
             "ps": ps,
-            "unknown_ps": np.where(np.isnan(flops), ps, 0),
+            "known_ps": np.where(np.isnan(of.flops), 0, ps),
             "flops": of.known_flops,
-            "both_ps": np.where(has_both, ps, 0),
-            "flops_of_both": np.where(has_both, flops, 0),
-            "bytes": np.where(has_both, moved, 0),
             "roofed_ps": np.where(has_roof, ps, 0),
             "roof_ps": np.where(has_roof, roof_ps, 0),
             "memory_ps": np.where(memory_ps >= compute_ps, roof_ps, 0),
@@ -268,10 +257,8 @@ def _row(node: _Node, count: int, gpu_ps: int, *, has_flops: bool) -> LayerTime:
     ps = sum(node.whole)
     forward_ps, backward_ps, optimizer_ps, other_ps = node.whole
     work = {key: float(node.work[column]) for key, column in _WORK.items()}
-    lasted_ps, roof_ps = work["ps"], work["roof_ps"]
-    is_counted = has_flops and lasted_ps > 0
-    has_both = is_counted and work["bytes"] > 0 and 2 * work["both_ps"] >= lasted_ps
-    has_roof = is_counted and roof_ps > 0 and 2 * work["roofed_ps"] >= lasted_ps
+    known_ps, roof_ps = work["known_ps"], work["roof_ps"]
+    has_roof = has_flops and roof_ps > 0 and 2 * work["roofed_ps"] >= work["ps"]
     return LayerTime(
         layer="/".join(node.layer) or None,
         source_line=node.line or None,
@@ -283,10 +270,10 @@ def _row(node: _Node, count: int, gpu_ps: int, *, has_flops: bool) -> LayerTime:
         optimizer_ps_per_step=optimizer_ps,
         other_ps_per_step=other_ps,
         flops_per_second=(
-            round(min(work["flops"] / lasted_ps * PS_PER_S, LARGEST)) if is_counted else None
+            round(min(work["flops"] / known_ps * PS_PER_S, LARGEST))
+            if has_flops and known_ps
+            else None
         ),
-        unknown_ratio=min(work["unknown_ps"] / lasted_ps, 1.0) if is_counted else None,
-        flops_per_byte=work["flops_of_both"] / work["bytes"] if has_both else None,
         bound=BOUNDS[2 * work["memory_ps"] > roof_ps] if has_roof else None,
         roof_ratio=roof_ps / work["roofed_ps"] if has_roof else None,
     )
@@ -304,11 +291,9 @@ _COLUMNS: Final = (
     Shown("line", "source_line", 1),
 )
 _WORK_COLUMNS: Final = (
-    Shown("FLOP/s", "flops_per_second", 2, meaning="known FLOPs over the durations of its ops"),
-    Shown("not known", "unknown_ratio", 5, meaning="durations of ops whose FLOPs are not known"),
+    Shown("FLOP/s", "flops_per_second", 2, meaning="over the durations of ops with known FLOPs"),
 )
 _ROOF_COLUMNS: Final = (
-    Shown("FLOPs/byte", "flops_per_byte", 6, "number", "over the bytes that ops move at least"),
     Shown("bound by", "bound", 3, "words", "what keeps it from being faster"),
     Shown("of the roof", "roof_ratio", 3, meaning="what its ops take at least over what they take"),
 )

@@ -1,4 +1,4 @@
-"""Memory of GPUs: what fills it at its peak, and whether it grows, is nearly full, in pieces, uneven, or has room."""
+"""Memory of GPUs: what fills it at its peak, and whether it grows, is nearly full, or has room."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from traceview.analysis.measures.device_memory import (
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Argument, Number, Size
-from traceview.base.stats import low_median
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, columns, table
@@ -88,44 +87,6 @@ GROWING: Final = Rule(
     example="Memory of GPU:0 grows by 12.6 MB each step: full after 740 steps",
 )
 
-FRAGMENTED: Final = Rule(
-    code="memory-fragmented",
-    severity="warning",
-    limits={"free_ratio": 0.15, "piece_ratio": 0.05},
-    starts_at=(
-        "at the peak at least {free_ratio} of what the allocator may give out is free, and less than {piece_ratio} of it in one "
-        "piece"
-    ),
-    title="{who:has/have} {free} free at the peak, at most {piece} of it in one piece",
-    meaning="A tensor larger than the largest piece cannot be allocated, though there is memory for it.",
-    action="Make tensors of equal sizes: pad batches to one shape, or to a few.",
-    advice="With `TF_GPU_ALLOCATOR=cuda_malloc_async` CUDA's allocator, which fragments less, takes the place of TensorFlow's.",
-    reasons={"growth": "an allocator that grows on demand may still get memory in larger pieces"},
-    actions={
-        "jax": (
-            "Make arrays of equal sizes: pad batches to one shape, or to a few.",
-            "With `XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async` CUDA's allocator, which fragments less, takes the place of JAX's.",
-        )
-    },
-    metrics={"fragmentation_ratio": "free memory outside of the largest piece"},
-    example="GPU:0 has 3.10 GB free at the peak, at most 412 MB of it in one piece",
-)
-
-UNEVEN: Final = Rule(
-    code="memory-uneven",
-    severity="info",
-    limits={"more_ratio": 0.10},
-    starts_at=(
-        "a GPU whose peak is above the median of the GPUs by at least {more_ratio} of what its allocator may give out"
-    ),
-    title="{who:needs/need} {more} more memory than the median GPU",
-    meaning="The fullest GPU limits the batch of all of them.",
-    action="Look at what only that GPU holds: `traceview show memory LOGDIR`.",
-    advice="Variables, metrics or an embedding outside of the strategy are placed on the first GPU.",
-    metrics={"peak_bytes": "peak in the window"},
-    example="GPU:0 needs 2.60 GB more memory than the median GPU",
-)
-
 HEADROOM: Final = Rule(
     code="batch-headroom",
     severity="info",
@@ -153,11 +114,8 @@ HEADROOM: Final = Rule(
 
 def diagnose(context: Context, result: Memory) -> Iterator[Finding | None]:
     """What is wrong with the memory of devices, and whether there is room."""
-    rows = [row for row in result.devices if row.capacity_bytes]
-    yield _near_limit(context, rows)
+    yield _near_limit(context, [row for row in result.devices if row.capacity_bytes])
     yield _growing(context, result.devices)
-    yield _fragmented(context, rows)
-    yield _uneven(context, rows)
     yield _headroom(context, result.devices)
 
 
@@ -210,36 +168,6 @@ def _growing(context: Context, devices: Sequence[DeviceMemory]) -> Finding | Non
             )
         ],
     )
-
-
-def _fragmented(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
-    free, piece = (FRAGMENTED.limits[key] for key in ("free_ratio", "piece_ratio"))
-    pieces = {
-        row.device: row.largest_piece_bytes
-        for row in devices
-        if row.largest_piece_bytes is not None
-        and row.free_at_peak_bytes >= free * row.most_bytes
-        and row.largest_piece_bytes < piece * row.most_bytes
-    }
-    rows = [row for row in devices if row.device in pieces]
-    worst = min(rows, key=lambda row: pieces[row.device], default=None)
-    if worst is None:
-        return None
-    return FRAGMENTED.about(
-        context,
-        rows,
-        {"free": Size(worst.free_at_peak_bytes), "piece": Size(pieces[worst.device])},
-        "fragmentation_ratio",
-        confidence=("medium", "growth"),
-    )
-
-
-def _uneven(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
-    median = low_median([row.peak_bytes for row in devices]) or 0
-    least = UNEVEN.limits["more_ratio"]
-    rows = [row for row in devices if row.peak_bytes - median >= least * row.most_bytes]
-    more = Size(max((row.peak_bytes for row in rows), default=median) - median)
-    return UNEVEN.about(context, rows, {"more": more}, "peak_bytes", median)
 
 
 def _headroom(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
@@ -406,7 +334,7 @@ def memory_table(context: Context) -> Table:
 ANALYSIS: Final = Analysis[Memory](
     "memory",
     compute=memory_of,
-    rules=(NEAR_LIMIT, GROWING, FRAGMENTED, UNEVEN, HEADROOM),
+    rules=(NEAR_LIMIT, GROWING, HEADROOM),
     leads=lambda context: bool(context.trace.once(allocators).of_device),
     diagnose=diagnose,
     sections=(section,),

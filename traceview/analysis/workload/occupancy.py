@@ -1,13 +1,13 @@
 """Measures how much of each GPU its kernels can fill: by the warps that fit, and by the blocks that there are.
 
-Tracers record of a kernel its registers, its block and its grid. A GPU hides the time that memory takes by running many warps;
+Tracers record of a kernel its block, its grid and its theoretical occupancy. A GPU hides the time that memory takes by running many warps;
 a kernel with few of them, or with fewer blocks than there are multiprocessors, leaves much of the GPU idle while the GPU is busy.
-Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; openxla/xla `cupti_collector.cc`.
+Source: openxla/xla `cupti_collector.cc`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 from typing import Final
 
@@ -37,7 +37,7 @@ from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.phrase import Token, phrase
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.model import NONE, Device, Recording, Trace
+from traceview.trace.model import NONE, Recording, Trace
 from traceview.xplane.planes import parse_details
 
 MOST_KERNELS: Final = 10
@@ -96,73 +96,35 @@ class Occupancy(Record, frozen=True):
 # What the details of a kernel say
 
 _GRID: Final = lazy_pattern(rb"(\d{1,10}),(\d{1,10}),(\d{1,10})")
-_WARP: Final = 32
-_REGISTERS: Final = 1 << 16
-_REGISTERS_AT_ONCE: Final = 256
-"""A multiprocessor has 65,536 registers, and gives them to warps by 256."""
-
-_MOST_WARPS_AND_BLOCKS: Final[Mapping[tuple[int | None, int | None], tuple[int, int]]] = {
-    (6, 0): (64, 32),
-    (6, 1): (64, 32),
-    (7, 0): (64, 32),
-    (7, 5): (32, 16),
-    (8, 0): (64, 32),
-    (8, 6): (48, 16),
-    (8, 9): (48, 24),
-    (9, 0): (64, 32),
-    (10, 0): (64, 32),
-    (12, 0): (48, 24),
-}
-"""Of a multiprocessor, by compute capability."""
+_MOST_THREADS: Final = 1024
+"""In a block."""
 
 
-_UNKNOWN: Final = (np.nan,) * 4
-
-
-def launch_of(details: bytes) -> tuple[float, ...]:
-    """What the details of a kernel say: blocks, threads of each, registers, and the occupancy; nan where not known."""
+def launch_of(details: bytes) -> tuple[float, float]:
+    """What the details of a kernel say: how many blocks it has, and the occupancy; nan where not known."""
     pairs = parse_details(details)
     grid, block = (_GRID.fullmatch(pairs.get(key, b"")) for key in (b"grid", b"block"))
     if grid is None or block is None:
-        return _UNKNOWN
+        return np.nan, np.nan
     blocks, threads = prod(map(int, grid.groups())), prod(map(int, block.groups()))
-    if not 0 < blocks <= LARGEST_RECORDED or not 0 < threads <= 1024:
-        return _UNKNOWN
-    registers = _number(pairs.get(b"regs", b""), 255)
-    return blocks, threads, registers, _number(pairs.get(b"occ_pct", b""), 100) / 100
-
-
-def _number(text: bytes, most: int) -> float:
+    if not 0 < blocks <= LARGEST_RECORDED or not 0 < threads <= _MOST_THREADS:
+        return np.nan, np.nan
+    text = pairs.get(b"occ_pct", b"")
     try:
-        number = float(text) if len(text) < 20 else np.nan
+        occupancy = float(text) / 100 if len(text) < 20 else np.nan
     except ValueError:
-        return np.nan
-    return number if 0 < number <= most else np.nan
+        occupancy = np.nan
+    # ROCm writes 0 where it does not know it.
+    return blocks, occupancy if 0 < occupancy <= 1 else np.nan
 
 
 def _launches(trace: Recording) -> FloatArray:
-    """What each name of the trace says as the details of a kernel, float64 `[4, names + 1]`; the last place is that of `NONE`."""
-    said = np.full((4, len(trace.names) + 1), np.nan)
+    """What each name of the trace says as the details of a kernel, float64 `[2, names + 1]`; the last place is that of `NONE`."""
+    said = np.full((2, len(trace.names) + 1), np.nan)
     for name in unique_ids(trace.device_columns.details).tolist():
         if name != NONE:
             said[:, name] = launch_of(trace.names[name])
     return said
-
-
-def occupancy_of(
-    device: Device, threads: FloatArray, registers: FloatArray, recorded: FloatArray
-) -> FloatArray:
-    """The occupancy of kernels, else what registers and blocks allow; shared memory may allow less. nan where neither is known."""
-    chip = device.count("compute_cap_major"), device.count("compute_cap_minor")
-    limits = _MOST_WARPS_AND_BLOCKS.get(chip)
-    if limits is None or device.stats.get("device_vendor") == "AMD":
-        return recorded
-    most_warps, most_blocks = limits
-    warps = np.ceil(threads / _WARP)
-    of_warp = np.ceil(registers * _WARP / _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE
-    blocks = np.minimum(most_warps // warps, _REGISTERS // of_warp // warps)
-    allowed = np.minimum(np.minimum(blocks, most_blocks) * warps / most_warps, 1.0)
-    return np.where(np.isnan(recorded), allowed, recorded)
 
 
 # The topic
@@ -188,10 +150,9 @@ def _devices(context: Context) -> _Devices:
         nothing = np.zeros(rows.size, dtype=np.uint8)
         of_row, first = SWEEPS.labelled(labels.of_row[event], columns.details[event], nothing)
         times = SWEEPS.totals(of_row, ledger.columns.duration_ps[rows], first.size)
-        blocks, *threads = trace.once(_launches)[:, columns.details[event[first]]]
+        blocks, occupancy = trace.once(_launches)[:, columns.details[event[first]]]
         if times[blocks > 0].any():
             label = labels.of_row[event[first]].astype(np.int64)
-            occupancy = occupancy_of(trace.device_list[device], *threads)
             is_sparse = _is_sparse(trace, device, label, blocks, occupancy)
             is_sparse_row[rows[is_sparse[of_row]]] = True
             made.append(_of_device(context, device, label, times, blocks, occupancy, is_sparse))

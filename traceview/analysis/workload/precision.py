@@ -15,7 +15,7 @@ from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Number, Part, Time
+from traceview.analysis.rules.words import Number, Part
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.record import (
@@ -58,7 +58,6 @@ class DevicePrecision(OfDevice, frozen=True):
         tensor_core_ps: Compute time of kernels whose names show that they use tensor cores, picoseconds.
         tensor_core_ratio: The same over the compute time.
         opaque_count: CUDA graphs recorded as one event, whose kernels are not known.
-        opaque_ps: Compute time of these, picoseconds.
     """
 
     compute_ps: Picoseconds
@@ -69,7 +68,6 @@ class DevicePrecision(OfDevice, frozen=True):
     tensor_core_ps: Picoseconds
     tensor_core_ratio: Share
     opaque_count: Count
-    opaque_ps: Picoseconds
 
 
 class Precision(Record, frozen=True):
@@ -131,7 +129,6 @@ def _row(context: Context, device: int, window: Window, kernels: Int64Array) -> 
         tensor_core_ps=tensor_core_ps,
         tensor_core_ratio=_ratio(tensor_core_ps, compute_ps),
         opaque_count=int(events.opaque[kernels].sum()),
-        opaque_ps=lasted(events.opaque[kernels]),
     )
 
 
@@ -177,12 +174,7 @@ LOW_PRECISION_UNUSED: Final = Rule(
         "names of the kernels leave more than {unknown_ratio} of the compute unknown"
     ),
     title="{who:does/do} {ratio} of the compute in 16 bits",
-    titles={
-        "none": "{who:does/do} no compute in 16 bits",
-        "fp64": "{who:computes/compute} in float64 only",
-        "fp32": "{who:computes/compute} in float32 only",
-        "tf32": "{who:computes/compute} in TF32 only",
-    },
+    titles={"none": "{who:does/do} no compute in 16 bits"},
     meaning=(
         "Tensor cores multiply 16-bit numbers several times faster than float32, and 16-bit tensors take half the "
         "memory traffic."
@@ -206,7 +198,7 @@ LOW_PRECISION_UNUSED: Final = Rule(
         "unknown": "the names of kernels with {unknown} of the compute do not show it",
     },
     metrics={"low_precision_ratio": "share of the compute in 16 bits or less"},
-    example="All 4 GPUs compute in float32 only",
+    example="All 4 GPUs do no compute in 16 bits",
 )
 
 
@@ -219,7 +211,6 @@ OPAQUE_CUDA_GRAPH: Final = Rule(
         "The tracer recorded CUDA graphs without their kernels. They count as compute; which kernels, ops and "
         "collectives ran in them, and in which precision, is not in the trace."
     ),
-    notes={"longest": "They take up to {longest} of a GPU's window."},
     action="Capture once without graphs to see kernels: XLA's are off with `XLA_FLAGS=--xla_gpu_enable_command_buffer=`.",
     metrics={"opaque_count": "CUDA graphs recorded as one event"},
     example="GPU:0 runs 12 CUDA graphs recorded without kernels",
@@ -232,13 +223,9 @@ def _diagnose(context: Context, result: Precision) -> Iterator[Finding | None]:
     yield OPAQUE_CUDA_GRAPH.about(
         context,
         opaque,
-        {
-            "graphs": Number(sum(row.opaque_count for row in opaque), "CUDA graph"),
-            "longest": Time(max((row.opaque_ps for row in opaque), default=0)),
-        },
+        {"graphs": Number(sum(row.opaque_count for row in opaque), "CUDA graph")},
         "opaque_count",
         0,
-        notes=("longest",),
     )
     limits = LOW_PRECISION_UNUSED.limits
     rows = [
@@ -262,17 +249,9 @@ def _diagnose(context: Context, result: Precision) -> Iterator[Finding | None]:
         "low_precision_ratio",
         limits["low_precision_ratio"],
         confidence=("low", "unknown") if unknown > _TRUSTED_UNKNOWN_RATIO else ("high", "names"),
-        title=_title(rows),
+        title="" if low_ps else "none",
         action="" if _have_bfloat16(context.trace, keys) else "float16",
     )
-
-
-def _title(rows: Sequence[DevicePrecision]) -> str:
-    """The only precision of all of them; else whether there is any in 16 bits."""
-    spent = {name for row in rows for name, ps in row.precision_ps.items() if ps}
-    if len(spent) == 1 and spent <= LOW_PRECISION_UNUSED.titles.keys():
-        return spent.pop()
-    return "" if spent & set(LOW_PRECISIONS) else "none"
 
 
 def _have_bfloat16(trace: Trace, keys: Collection[str]) -> bool:

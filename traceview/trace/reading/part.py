@@ -25,7 +25,6 @@ from traceview.base.text import enumerated, lazy_pattern
 from traceview.base.timing import stage
 from traceview.trace.device.classify import activity_of, with_final_classes
 from traceview.trace.device.correlation import find_launches
-from traceview.trace.device.counters import counters_of
 from traceview.trace.device.instructions import (
     InstructionNumbers,
     program_buffers,
@@ -368,7 +367,6 @@ class _PartReader:
             start_ps=0,
             stop_ps=None,
             errors=tuple(_text(e) for e in space.errors),
-            warnings=tuple(_text(w) for w in space.warnings),
             dropped_event_count=_dropped(space.warnings),
             gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
             event_count=event_count,
@@ -406,10 +404,6 @@ class _PartReader:
             )
         if plane.kind in _DEVICE_KINDS:
             device = self.device(plane)
-            counters = counters_of(table)
-            if counters:
-                known = self.devices[device]
-                self.devices[device] = replace(known, counters=known.counters | counters)
             first_line = self.add_lines(device, plane, table)
             if table.count:
                 activity = activity_of(table, self.names, self.numbers, device, first_line)

@@ -1,17 +1,14 @@
-"""NVML: what the driver, or the profiler, sampled of the GPUs while the trace was recorded: shared, or throttled."""
+"""Load of the machine: how GPUs were shared or throttled while the trace was recorded, and how many cores other processes took."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import fsum
 from typing import Final, TypeVar
 
-from traceview.analysis.facts.devices import hardware_of
-from traceview.analysis.facts.run import batch_size
-from traceview.analysis.machine.samples import samples_of_steps
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Number, Part, Size
 from traceview.base.record import (
@@ -28,8 +25,9 @@ from traceview.base.stats import low_median
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
-from traceview.trace.device.counters import counters_of_nvml
-from traceview.trace.sidecar.sidecar import NvmlGpu, NvmlSamples
+from traceview.ledger.states import State
+from traceview.trace.model import Host, Trace
+from traceview.trace.sidecar.sidecar import NvmlGpu
 
 _Number = TypeVar("_Number", int, float)
 
@@ -72,19 +70,10 @@ class NvmlRow(OfDevice, frozen=True):
         sm_clock_hz: Median clock of the multiprocessors.
         sm_clock_max_hz: The highest clock that they can have.
         power_watts: Mean power.
-        temperature_celsius: Highest temperature that the trace holds.
         power_limit_watts: The limit that is enforced.
         throttled_ratio: Share of the samples in which something held the clocks back; an idle GPU and clocks that
-            somebody set do not count. Where the trace has clocks and nothing says why they are low: share of the samples in compute
-            with less than the highest clock.
+            somebody set do not count.
         throttle_reasons: What held them back, to the share of the samples in which it did.
-        sampled_step_count: Used steps with a sample; null where times of samples and steps cannot be compared.
-        throttled_step_count: Those of them with a sample in which something held the clocks back; null likewise.
-        joules_per_step: Energy of a used step: mean power in them times their mean length. Null of steps that last less than a
-            second together, for power is the mean of up to a second, and of fewer than five samples in steps.
-        sm_active_ratio: While it computes, how much of the time multiprocessors were active, mean of the samples in the trace.
-        dram_ratio: While it computes, what it reads and writes of its memory over the peak of that, mean likewise.
-        nvlink_ratio: In used steps, what it sends or receives by NVLink, whichever is more, over the peak, mean likewise.
         other_processes: Processes of other jobs; null if unknown.
         others_unknown: Why they are unknown; null if they are known.
     """
@@ -96,33 +85,23 @@ class NvmlRow(OfDevice, frozen=True):
     sm_clock_hz: Count | None
     sm_clock_max_hz: Count | None
     power_watts: Ratio | None
-    temperature_celsius: Ratio | None
     power_limit_watts: Ratio | None
     throttled_ratio: Share | None
     throttle_reasons: dict[Words, Share]
-    sampled_step_count: Count | None
-    throttled_step_count: Count | None
-    joules_per_step: Ratio | None
-    sm_active_ratio: Share | None
-    dram_ratio: Share | None
-    nvlink_ratio: Share | None
     other_processes: tuple[OtherProcess, ...] | None
     others_unknown: Message | None
 
 
 class Nvml(Record, frozen=True):
-    """What NVML measured of the GPUs, and what counters in the trace say of them.
+    """What NVML measured of the GPUs.
 
     Attributes:
         devices: GPUs in the order of hosts and numbers.
         absent: Host to the reason why NVML was not sampled there.
-        joules_per_example: Energy of all GPUs in a step over the examples of the global batch; null where a GPU has none, or the
-            batch is not known.
     """
 
     devices: tuple[NvmlRow, ...]
     absent: dict[Hostname, Message]
-    joules_per_example: Ratio | None = None
 
 
 def sharers(row: NvmlRow) -> list[OtherProcess]:
@@ -137,41 +116,21 @@ def sharers(row: NvmlRow) -> list[OtherProcess]:
 
 def compute(context: Context) -> Nvml | Skipped:
     """What was sampled of each GPU."""
-    trace = context.trace
     rows: list[NvmlRow] = []
     absent: dict[str, str] = {}
-    for number, host in enumerate(trace.hosts):
+    for host in context.trace.hosts:
         view = host.sidecar.outside_view if host.sidecar is not None else None
         gpus = _by_number(view.devices if view else ())
-        devices = {
-            trace.device_list[place].ordinal: place
-            for place in trace.devices_of_host[number]
-            if trace.device_list[place].kind == "gpu"
-        }
-        with_counters = {
-            ordinal for ordinal, place in devices.items() if trace.device_list[place].counters
-        }
-        if not gpus and not with_counters:
+        if not gpus:
             absent[host.name] = (view.reason if view else None) or NOT_SAMPLED
-        rows.extend(
-            _row(context, number, ordinal, devices.get(ordinal), gpus.get(ordinal))
-            for ordinal in sorted(gpus.keys() | with_counters)
-        )
+        for ordinal, gpu in sorted(gpus.items()):
+            rows.append(_row(context.trace, host, ordinal, gpu))
     if not rows:
         known = "; ".join(
             dict.fromkeys(reason for reason in absent.values() if reason != NOT_SAMPLED)
         )
         return Skipped("no samples", known) if known else Skipped(NOT_SAMPLED)
-    return Nvml(tuple(rows), absent, _joules_per_example(context, rows, absent))
-
-
-def _joules_per_example(
-    context: Context, rows: Sequence[NvmlRow], absent: Mapping[str, str]
-) -> float | None:
-    """The energy of a step on all GPUs over its examples."""
-    size = batch_size(context.trace)
-    joules = [row.joules_per_step for row in rows if row.joules_per_step is not None]
-    return fsum(joules) / size if size and not absent and len(joules) == len(rows) else None
+    return Nvml(tuple(rows), absent)
 
 
 def _by_number(gpus: Sequence[NvmlGpu]) -> dict[int, NvmlGpu]:
@@ -183,59 +142,29 @@ def _by_number(gpus: Sequence[NvmlGpu]) -> dict[int, NvmlGpu]:
     return by_number
 
 
-def _row(
-    context: Context, number: int, ordinal: int, device: int | None, gpu: NvmlGpu | None
-) -> NvmlRow:
-    trace, host, known = context.trace, context.trace.hosts[number], gpu or _NOT_SAMPLED_GPU
-    recorded = {} if device is None else trace.device_list[device].counters
-    samples = known.samples
-    counters = {**recorded, **counters_of_nvml(samples, host.profile_start_ns)}
-    clock_max_hz = _positive(known.sm_clock_max_hz)
-    # The clocks of CUDA and of NVML may differ for the same GPU.
-    if gpu is None and device is not None:
-        clock_max_hz = hardware_of(trace, device).clock_max_hz
-    full_hz = GPU_THROTTLED.limits["full_clock_ratio"] * clock_max_hz if clock_max_hz else None
-    of_steps = samples_of_steps(context, number, device, counters, throttle_names, full_hz)
-    key = f"GPU:{ordinal}"
+def _row(trace: Trace, host: Host, ordinal: int, gpu: NvmlGpu) -> NvmlRow:
+    samples, key = gpu.samples, f"GPU:{ordinal}"
     reasons = samples.numbers(samples.throttle_reasons)
     held_back = [throttle_names(bits) for bits in reasons]
     counts = Counter(name for names in held_back for name in names)
-    throttled, lowered = _mean([float(bool(names)) for names in held_back]), of_steps.lowered_ratio
-    power, heat = recorded.get("power_watts"), recorded.get("temperature_celsius")
-    is_unknown = gpu is not None and gpu.other_processes is None
+    is_unknown = gpu.other_processes is None
     return NvmlRow(
         *(host.name, f"{host.name}/{key}" if len(trace.hosts) > 1 else key, ordinal),
-        sample_count=len(samples.t_ns)
-        or max((each.value.size for each in counters.values()), default=0),
+        sample_count=len(samples.t_ns),
         nvml_busy_ratio=_mean(
             [value for _, value in samples.shares(samples.gpu_utilization_ratio)]
         ),
         memory_used_bytes=max(samples.numbers(samples.memory_used_bytes), default=None),
-        memory_total_bytes=_positive(known.memory_total_bytes),
-        sm_clock_hz=low_median(samples.numbers(samples.sm_clock_hz)) or of_steps.clock_hz,
-        sm_clock_max_hz=clock_max_hz,
-        power_watts=_mean(
-            samples.numbers(samples.power_watts) or (power.value.tolist() if power else ())
-        ),
-        temperature_celsius=float(heat.value.max()) if heat is not None else None,
-        power_limit_watts=_positive(known.power_limit_watts),
-        throttled_ratio=lowered if throttled is None else throttled,
-        throttle_reasons=(
-            {name: n / len(reasons) for name, n in counts.most_common()}
-            if reasons or not lowered
-            else {LOWERED: lowered}
-        ),
-        **of_steps.fields,
-        other_processes=_others(known),
-        others_unknown=known.missing.get("other_processes", "not recorded") if is_unknown else None,
+        memory_total_bytes=_positive(gpu.memory_total_bytes),
+        sm_clock_hz=low_median(samples.numbers(samples.sm_clock_hz)),
+        sm_clock_max_hz=_positive(gpu.sm_clock_max_hz),
+        power_watts=_mean(samples.numbers(samples.power_watts)),
+        power_limit_watts=_positive(gpu.power_limit_watts),
+        throttled_ratio=_mean([float(bool(names)) for names in held_back]),
+        throttle_reasons={name: n / len(reasons) for name, n in counts.most_common()},
+        other_processes=_others(gpu),
+        others_unknown=gpu.missing.get("other_processes", "not recorded") if is_unknown else None,
     )
-
-
-LOWERED: Final = "lower clock, for a reason that the trace does not hold"
-
-_NOT_SAMPLED_GPU: Final = NvmlGpu(
-    None, None, NvmlSamples((), (), (), (), (), ()), None, None, None, None, {}
-)
 
 
 def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
@@ -339,13 +268,12 @@ GPU_THROTTLED: Final = Rule(
     limits={"throttled_ratio": THROTTLED_RATIO, "full_clock_ratio": 0.97, "steady_count": 10},
     starts_at=(
         "clocks held back in at least {throttled_ratio} of the samples, to less than {full_clock_ratio} of the highest clock (median); "
-        "low confidence below {steady_count} samples, medium where only the trace has clocks, of samples in compute"
+        "low confidence below {steady_count} samples"
     ),
     title="{who:is/are} throttled {ratio} of the time",
     titles={
         "heat": "{who:is/are} throttled {ratio} of the time (heat)",
         "power": "{who:is/are} throttled {ratio} of the time (power)",
-        "clock": "{who:computes/compute} {ratio} of the time below the highest clock",
     },
     meaning=(
         "The driver lowered the clocks, so that all kernels took longer, and with a strategy every replica waits for the "
@@ -358,7 +286,6 @@ GPU_THROTTLED: Final = Rule(
     reasons={
         "many": "judged by {samples} of NVML",
         "few": "only {samples} of NVML",
-        "clock": "the trace holds clocks, and not why they are lower: somebody may have set them",
     },
     metrics={
         "throttled_ratio": "share of the samples in which the clocks were held back",
@@ -410,8 +337,7 @@ def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding | None:
     if not rows:
         return None
     fewest, kind = min(row.sample_count for row in rows), _kind_of_throttling(rows)
-    is_of_clocks = all(LOWERED in row.throttle_reasons for row in rows)
-    sure: tuple[Confidence, str] = ("medium", "clock") if is_of_clocks else ("high", "many")
+    is_steady = fewest >= GPU_THROTTLED.limits["steady_count"]
     clocks = [
         row.sm_clock_hz / row.sm_clock_max_hz
         for row in rows
@@ -425,9 +351,9 @@ def _throttled(context: Context, rows: Sequence[NvmlRow]) -> Finding | None:
             "samples": Number(fewest, "sample"),
             **({"clock": Part(min(clocks))} if clocks else {}),
         },
-        confidence=("low", "few") if fewest < GPU_THROTTLED.limits["steady_count"] else sure,
+        confidence=("high", "many") if is_steady else ("low", "few"),
         evidence=[evidence for row in rows for evidence in _throttled_evidence(row)],
-        title="clock" if is_of_clocks else kind,
+        title=kind,
         action=kind,
         notes=("clock",) if clocks else (),
     )
@@ -471,12 +397,6 @@ _COLUMNS: Final = (
         "in use, of all processes together",
     ),
     Shown("memory used", "memory_used_bytes", 6),
-    Shown("energy per step", lambda row: _joules(row.joules_per_step), 3),
-    Shown("throttled steps", lambda row: _throttled_steps(row), 3),
-    Shown("SMs active", "sm_active_ratio", 3, meaning="while it computes"),
-    Shown("memory busy", "dram_ratio", 3, meaning="of its peak, while it computes"),
-    Shown("NVLink busy", "nvlink_ratio", 4, meaning="of its peak, in steps"),
-    Shown("hottest", lambda row: _of_most(row.temperature_celsius, None, 1, "°C"), 5),
     Shown(
         "other processes",
         lambda row: None if row.other_processes is None else len(row.other_processes),
@@ -502,30 +422,15 @@ def nvml_section(view: View, result: Nvml) -> doc.Section | None:
         most_rows=view.most_rows,
         rest="the JSON report",
     )
-    if result.joules_per_example is not None:
-        reasons.insert(0, f"Energy of all GPUs: {_joules(result.joules_per_example)} per example.")
     remarks = doc.remarks(*reasons[: view.few_rows])
     counts = sorted({row.sample_count for row in result.devices})
     few = "" if len(counts) == 1 else f"{counts[0]} to "
-    by_nvml = any(row.nvml_busy_ratio is not None for row in result.devices)
-    source = "NVML" if by_nvml else "the profiler"
     return doc.Section(
         "nvml",
         "GPU clocks, load and other processes",
         (*rows, *remarks),
-        lead=f"Measured by {source} over the whole recording, {few}{numbers.plural(counts[-1], 'sample')} per GPU.",
+        lead=f"Measured by NVML over the whole recording, {few}{numbers.plural(counts[-1], 'sample')} per GPU.",
     )
-
-
-def _joules(value: float | None) -> str | None:
-    return None if value is None else f"{numbers.number(value)} J"
-
-
-def _throttled_steps(row: NvmlRow) -> str | None:
-    """`2 of 31` steps with a sample; nothing where none was throttled."""
-    if not row.throttled_step_count:
-        return None
-    return f"{numbers.count(row.throttled_step_count)} of {numbers.count(row.sampled_step_count)}"
 
 
 def _of_most(value: float | None, most: float | None, unit: float, name: str) -> str | None:
@@ -546,10 +451,87 @@ def _unknown(rows: Sequence[NvmlRow]) -> Iterator[str]:
         yield f"Other processes unknown on {numbers.joined_devices(same)}: {reason}."
 
 
-ANALYSIS: Final = Analysis[Nvml](
+NVML: Final = Analysis[Nvml](
     "outside_view",
     compute=compute,
     rules=(GPU_SHARED, GPU_THROTTLED),
     diagnose=diagnose,
     sections=(nvml_section,),
+)
+
+
+# Cores
+
+OTHER_PROCESSES: Final = Rule(
+    code="other-processes",
+    title="{who:loses/lose} {loss} to other processes, which take {share} of the {cores}",
+    meaning=(
+        "Threads of the step were ready to run and had no core while other processes ran, as the kernel counted: ops on the "
+        "CPU, dispatch and launches took longer."
+    ),
+    starts_at=(
+        "{limit} of the GPU time in which ops on CPU devices, dispatch or launches wait for cores that other processes have, "
+        "by the clocks of the threads, which the capture reads on Linux"
+    ),
+    states=(State.NO_CORE,),
+    action="Record again while nothing else runs, or give the training cores of its own: `taskset`, or a limit for the others.",
+    advice="Processes that the script starts itself, such as those of a data loader, count too.",
+    reasons={"": "the kernel counts how long threads wait for a core"},
+    metrics={"other_ratio": "share of the cores"},
+    example="Both replicas lose 14.1 of 40.2 ms (35%) to other processes, which take 80% of the 2 cores",
+)
+
+
+class HostLoad(Record, frozen=True):
+    """The cores of one host while the window was open.
+
+    Attributes:
+        host: Host.
+        core_count: Cores of the machine.
+        other_ratio: Share of their time that all other processes took.
+    """
+
+    host: Hostname
+    core_count: Count
+    other_ratio: Share
+
+
+class MachineLoad(Record, frozen=True):
+    """The load of the hosts of which the capture recorded it.
+
+    Attributes:
+        hosts: In the order of hosts.
+    """
+
+    hosts: tuple[HostLoad, ...]
+
+
+def compute_cores(context: Context) -> MachineLoad | Skipped:
+    """The load of each host."""
+    found = []
+    for host in context.trace.hosts:
+        load = host.sidecar.load if host.sidecar is not None else None
+        if load is None or not load.elapsed_ns or not load.cores or load.busy_ns is None:
+            continue
+        whole, own = load.elapsed_ns * load.cores, load.own_ns or 0
+        # Ticks are coarse: a share may come out above what the process leaves.
+        other_ratio = min(max(load.busy_ns - own, 0), max(whole - own, 0)) / whole
+        found.append(HostLoad(host.name, load.cores, other_ratio))
+    return MachineLoad(tuple(found)) if found else Skipped("the capture recorded no load")
+
+
+def diagnose_cores(context: Context, result: MachineLoad) -> Iterator[Finding | None]:
+    """What devices lose because other processes have the cores."""
+    most = max(result.hosts, key=lambda row: row.other_ratio)
+    yield OTHER_PROCESSES.of_rows(
+        context,
+        context.ledger.rows(states=OTHER_PROCESSES.states),
+        arguments={"share": Part(most.other_ratio), "cores": Number(most.core_count, "core")},
+        evidence=[Evidence("other_ratio", most.other_ratio, None, most.host)],
+        keeps_waiting=True,
+    )
+
+
+MACHINE_LOAD: Final = Analysis[MachineLoad](
+    "machine_load", compute=compute_cores, rules=(OTHER_PROCESSES,), diagnose=diagnose_cores
 )
