@@ -46,6 +46,17 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     assert constant is None, "3.6 % is below the limit"
 
 
+def test_the_name_of_a_layer_on_cpus_is_no_type(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for number, scope in enumerate(("", "replica_1/")):
+            component(step, number + 1, 2, f"{scope}double/a:MatMul")
+    trace.write(tmp_path)
+    compute = traceview.analyze(tmp_path).results.compute
+    assert compute is not None
+    assert [row.float64_ps_per_step for row in compute.devices] == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("type_", "is_one"),
     [("TopKV2", True), ("StatelessRandomNormalV2", True), ("ResizeBilinear", True), ("Top", False)],
