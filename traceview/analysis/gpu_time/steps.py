@@ -9,7 +9,6 @@ from typing import Final
 
 from traceview.analysis.gpu_time.step_tables import step_remark, step_span, step_table
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
     SLOW_SPREADS,
@@ -222,7 +221,6 @@ TITLE: Final = "Steps"
 MOST_DEVICES: Final = 8
 """Devices with a column each; of more, the least busy one and the mean have a column."""
 
-_PARAMETER_SERVER: Final = "ParameterServerStrategy"
 _WIDEST_NAME: Final = 40
 _MOST_EVALUATIONS: Final = 4
 _MOST_UPDATES: Final = 6
@@ -250,7 +248,6 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
             *doc.facts(*_times(result)),
             *doc.notes(
                 *_bound_notes(result),
-                *_coordinator_notes(view, result),
                 *_accumulation_notes(result),
                 *_evaluation_notes(result),
             ),
@@ -291,41 +288,19 @@ def _bound_notes(result: Steps) -> Iterator[str]:
         yield UNSURE
     if result.basis in _BASES and result.method != "period":
         yield _BASES[result.basis]
-    updates = result.updates_per_step if result.trains_in_loop else None
-    of_call, call = result.steps_per_call or 1, ""
-    if of_call > 1:
-        # Such a call is itself a loop in the graph.
-        count, call = f"up to {of_call}", " (steps_per_execution)"
-    elif result.loop_function is not None:
+    calls, function = result.steps_per_call or 1, result.loop_function
+    if calls > 1 or function is not None:
         # Another loop may run inside that of the training.
-        loops = f"up to {result.loop_iterations}" if result.loop_iterations else "several"
-        count = str(updates or loops)
-        call = f" of {shortened(result.loop_function, _WIDEST_NAME)}"
-    elif updates:
-        count = str(updates)
-    elif result.trains_in_loop is None:
+        most = calls if calls > 1 else result.loop_iterations
+        of = f" of {shortened(function, _WIDEST_NAME)}" if function is not None else ""
+        yield (
+            f"One step here is one call{of} that runs {f'up to {most}' if most else 'several'} training steps in its "
+            "graph; numbers per step are of the whole call."
+        )
+    elif result.loop_iterations:
         yield (
             f"A loop in the graph runs {result.loop_iterations} times in each step. If it is the training loop, one "
             "step here is that many training steps, and numbers per step are of all of them."
-        )
-        return
-    else:
-        return
-    yield (
-        f"One step here is one call{call} that runs {count} training steps in its graph; numbers per step are of the "
-        "whole call."
-    )
-
-
-def _coordinator_notes(view: View, result: Steps) -> Iterator[str]:
-    """Which steps of parameter server training are counted: a coordinator hands them out in a thread for each worker."""
-    environment = view.record("environment", Environment)
-    classes = [] if environment is None else [host.strategy.class_ for host in environment.hosts]
-    is_coordinated = any((class_ or "").startswith(_PARAMETER_SERVER) for class_ in classes)
-    if is_coordinated and result.method == "marker":
-        yield (
-            "ClusterCoordinator hands steps to each worker from a thread of its own. The steps here are those of one "
-            "worker; with several workers the job runs more steps in this time."
         )
 
 
@@ -345,14 +320,9 @@ def _evaluation_notes(result: Steps) -> Iterator[str]:
 
 def _accumulation_notes(result: Steps) -> Iterator[str]:
     """That steps with an update take longer than those that only accumulate gradients."""
-    count = len(result.optimizer_steps)
-    if count:
-        every = result.accumulated_steps
-        ran = f"runs in every {numbers.ordinal(every)} step" if every else "ran in some steps only"
+    if result.optimizer_steps:
         updates = numbers.listed([str(step) for step in result.optimizer_steps], most=_MOST_UPDATES)
-        noun = "step" if count == 1 else "steps"
-        less = ", which take less time" if every else ""
-        yield f"The optimizer {ran} ({noun} {updates}). Gradients accumulate in the others{less}."
+        yield f"The optimizer ran in some steps only ({updates}). Gradients accumulate in the others."
 
 
 def _table(view: View, result: Steps) -> Iterator[doc.Block]:
