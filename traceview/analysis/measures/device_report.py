@@ -219,7 +219,7 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
     )
     columns, own = trace.device_columns, trace.device_columns.rows_of(index)
     known: dict[str, Any] = {}
-    allocator = trace.once(allocators).of_device.get(index)
+    allocator = trace.once(allocators).get(index)
     if allocator is not None:
         known["memory_held_bytes"] = int(allocator.held_bytes[-1])
         known["memory_peak_bytes"] = allocator.peak_bytes
