@@ -10,7 +10,6 @@ TensorFlow copies the constants of a graph to a device when it makes the kernels
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -31,8 +30,6 @@ from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.sidecar import ArgumentChange, CompiledFor
-from traceview.xplane.host_names import op_type
-from traceview.xplane.planes import ActivityClass
 
 SHOWN_TYPES: Final = 3
 """Types of ops, the most frequent ones: enough to find the code that calls them."""
@@ -176,43 +173,18 @@ def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:
     return tuple(text.removeprefix(JITTED_CALL.decode()).removesuffix(")") for text in texts)
 
 
-# Blocked calls
-
-
-def open_elsewhere(
-    trace: Trace, states: HostStates, host: int, start_ps: int, end_ps: int
-) -> tuple[str, str] | None:
-    """The event that is open longest in a span on another thread than that of the steps, and the thread."""
-    columns = trace.host_columns
-    begun = np.maximum(columns.start_ps, start_ps)
-    inside = np.minimum(columns.end_ps[:], end_ps) - begun
-    inside[(columns.host != host) | (states.thread[columns.line] == states.caller)] = 0
-    row = int(inside.argmax()) if inside.size else 0
-    if not inside.size or inside[row] <= 0:
-        return None
-    line = trace.lines[int(columns.line[row])].name
-    return trace.names.text(int(columns.name[row])) or "", line
-
-
 # Tracing
 
 
 class Retraced(Struct, frozen=True):
     """A function that was traced in the window.
 
-    `tracing_count`: how often in the process, where recorded. `traced_by`: what differs between its graphs, as in
-    `FunctionPlacement`.
+    `traced_by`: what differs between its graphs, as in `FunctionPlacement`.
     """
 
     function: str
     count: int
-    tracing_count: int | None
     traced_by: tuple[str, ...]
-
-    @property
-    def since_start(self) -> str:
-        """How often it was traced since the start of the process; empty where that is not known."""
-        return "" if self.tracing_count is None else f"{self.tracing_count} since the start"
 
 
 def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retraced, ...]:
@@ -234,15 +206,13 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
     retraced = []
     for name in unique_ids(columns.name[rows]).tolist():
         same = columns.name[rows] == name
-        known = int(counts[same].max())
-        if known == 1:
+        if int(counts[same].max()) == 1:
             continue
         function = trace.names.text(name) or ""
         retraced.append(
             Retraced(
                 function,
                 int(same.sum()),
-                None if known < 0 else known,
                 traced_by.get(function, ()),
             )
         )
@@ -330,32 +300,8 @@ def _placed(argument: CompiledFor) -> str:
 # First calls
 
 
-class FirstCall(Struct, frozen=True):
-    """Copies of constants in the window, kernels there, and the most frequent types of their ops."""
-
-    copy_count: int
-    kernel_count: int
-    types: tuple[str, ...]
-
-
-def first_call(
-    trace: Trace, states: HostStates, selection: Selection, host: int
-) -> FirstCall | None:
-    """What shows a first call in the window of a host; None without a copy of a constant."""
-    window, events = selection.windows[host], trace.host_columns
-    calls = events.start_ps[states.copies_of_constants]
-    copy_count = int(np.count_nonzero((calls >= window.start_ps) & (calls < window.end_ps)))
-    if not copy_count:
-        return None
-    columns, rows = trace.device_columns, trace.device_rows(host)
-    rows = rows[columns.class_[rows] == ActivityClass.COMPUTE]
-    rows = rows[(columns.start_ps[rows] < window.end_ps) & (columns.end_ps[rows] > window.start_ps)]
-    names, count = unique_counts(columns.op[rows][columns.op[rows] >= 0])
-    types: Counter[str] = Counter()
-    for name, times in zip(names.tolist(), count.tolist(), strict=True):
-        type_ = op_type(trace.names[name])
-        if type_ is not None:
-            types[type_.decode("utf-8", "replace")] += times
-    return FirstCall(
-        copy_count, int(rows.size), tuple(name for name, _ in types.most_common(SHOWN_TYPES))
-    )
+def constant_copies(trace: Trace, states: HostStates, selection: Selection, host: int) -> int:
+    """How many constants a host copied in its window, as only the first call of a function does."""
+    window = selection.windows[host]
+    calls = trace.host_columns.start_ps[states.copies_of_constants]
+    return int(np.count_nonzero((calls >= window.start_ps) & (calls < window.end_ps)))

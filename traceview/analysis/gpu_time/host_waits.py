@@ -17,11 +17,10 @@ from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.host_calls import (
     Changed,
     EagerOps,
-    FirstCall,
     Recompiled,
+    constant_copies,
     eager_calls,
     eager_ops,
-    first_call,
     least_count,
     many_eager_ops,
     recompilations,
@@ -53,7 +52,7 @@ from traceview.analysis.rules.rule import (
     loss_of_host,
     lost_argument,
 )
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Time
+from traceview.analysis.rules.words import Line, Names, Number, Ops, Time
 from traceview.base.ids import is_in
 from traceview.base.intervals import BoolArray
 from traceview.base.units import PS_PER_US
@@ -144,10 +143,10 @@ def _compilation(waits: Waits) -> Finding | None:
     retraced = [
         call for host in selection.windows for call in retraced_calls(trace, selection, host)
     ]
-    call = first_call(trace, context.idle.states[waits.host], selection, waits.host)
+    copies = constant_copies(trace, context.idle.states[waits.host], selection, waits.host)
     # A graph that is made again is prepared as at the first call.
-    if not retraced and call is not None and waits.loss.named_share >= rules.FIRST_CALL.limit:
-        return _first_call(waits, call)
+    if not retraced and copies and waits.loss.named_share >= rules.FIRST_CALL.limit:
+        return _first_call(waits, copies)
     hosts = (recompilations(trace, selection, host) for host in selection.windows)
     # The processes of a job compile the same.
     recompiled = [*dict.fromkeys(call for calls in hosts for call in calls)]
@@ -182,14 +181,7 @@ def _compilation(waits: Waits) -> Finding | None:
             "times": Number(sum(call.count for call in retraced), "time"),
         },
         evidence=[
-            Evidence(
-                "traced_call_count",
-                call.count,
-                None,
-                call.function,
-                call.since_start,
-                where_is="function",
-            )
+            Evidence("traced_call_count", call.count, None, call.function, where_is="function")
             for call in retraced[:_LISTED_CALLS]
         ],
         action="xla" if compiles and key != "python" else key,
@@ -232,26 +224,19 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
     )
 
 
-def _first_call(waits: Waits, call: FirstCall) -> Finding:
+def _first_call(waits: Waits, copies: int) -> Finding:
     """It is sure however few steps there are: nothing in the recording says how training runs."""
     context, lost = waits.context, waits.loss
     loss = finding_loss(lost, context.ledger.bound_ps(waits.rows), rules.FIRST_CALL.states)
-    arguments: dict[str, Argument] = {
-        "who": devices_argument(context, lost.devices),
-        "loss": lost_argument(loss),
-        "copies": Number(call.copy_count, "constant"),
-        "kernels": Number(call.kernel_count, "kernel"),
-    }
-    if call.types:
-        arguments["types"] = Ops(call.types)
     return rules.FIRST_CALL.finding(
-        arguments=arguments,
+        arguments={
+            "who": devices_argument(context, lost.devices),
+            "loss": lost_argument(loss),
+            "copies": Number(copies, "constant"),
+        },
         loss=loss,
         confidence=("high", "constants"),
-        evidence=(
-            Evidence("constant_copy_count", call.copy_count, None, lost.devices[0]),
-            Evidence("kernel_count", call.kernel_count, None, "", "all devices"),
-        ),
+        evidence=(Evidence("constant_copy_count", copies, None, lost.devices[0]),),
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 import numpy as np
 
@@ -13,14 +11,14 @@ from traceview.analysis.facts.detours import TRANSFER, copied_results
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.gpu_time import host_wait_rules as rules
-from traceview.analysis.gpu_time.host_calls import SHOWN_TYPES, many_eager_ops, open_elsewhere
+from traceview.analysis.gpu_time.host_calls import SHOWN_TYPES, many_eager_ops
 from traceview.analysis.gpu_time.waits import CLEAR_RATIO, Waits, line_argument
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.op_work import line_of
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Part, Time
+from traceview.analysis.rules.words import Argument, Line, Number, Ops, Part, Time
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.stats import median_ps
@@ -31,15 +29,6 @@ from traceview.trace.device.lines import graph_lines
 from traceview.trace.device.op_names import SideWork, op_labels, side_work_of
 from traceview.trace.model import NONE
 from traceview.xplane.host_names import HostNameKind, host_name_kind, op_type
-from traceview.xplane.planes import ActivityClass
-
-_CALLS: Final = " in quick_execute"
-
-_KERAS_STEP: Final = re.compile(
-    rb"EagerLocalExecute: __inference_(?:multi_step_on_iterator|one_step_on_data|train_function)"
-)
-"""The graphs of `Model.fit` (Keras 2 and 3)."""
-
 
 # Reads
 
@@ -58,49 +47,14 @@ def values_read(waits: Waits) -> Finding | None:
     ratio = int(late_ps.sum()) / int(columns.duration_ps[of_host].sum())
     # What is idle has nothing to do: of a device alone that would hold for every wait.
     if len(own) < 2 or ratio < limits["late_ratio"]:
-        key = _how_read(waits)
-        title = key if key in rules.D2H_SYNC.titles else ""
-        return waits.finding(
-            rules.D2H_SYNC, arguments=arguments, title=title, action=key, notes=(title,)
-        )
-    longest = int(late_ps.argmax())
-    arguments["late"] = Part(ratio)
-    states, span = context.idle.states[waits.host], (int(start[longest]), int(end[longest]))
-    event = open_elsewhere(context.trace, states, waits.host, *span)
-    if event is not None:
-        arguments |= {"event": Ops((event[0],)), "thread": Names((event[1],), "thread")}
+        return waits.finding(rules.D2H_SYNC, arguments=arguments)
     return waits.finding(
         rules.D2H_SYNC,
-        arguments=arguments,
+        arguments=arguments | {"late": Part(ratio)},
         evidence=[Evidence("late_ratio", ratio, limits["late_ratio"], waits.loss.devices[0])],
         title="late",
         notes=("late",),
     )
-
-
-def _how_read(waits: Waits) -> str:
-    """Whether the call of a graph waits for what it returns, or Keras reads its metrics; else empty."""
-    trace = waits.context.trace
-    if is_of_jax(trace):
-        return ""
-    columns, own = trace.device_columns, trace.device_columns.rows_of(waits.device)
-    copied = columns.op[own][columns.class_[own] == ActivityClass.D2H]
-    sent = int(trace.names.where(copied, TRANSFER.fullmatch).sum())
-    python = waits.python(State.SYNC)
-    is_in_call = python is not None and (python.inner or "").endswith(_CALLS)
-    if (is_in_call or _begin_in_calls(waits)) and sent >= waits.context.ledger.steps_of_device[
-        waits.device
-    ]:
-        return "returned"
-    return "keras" if trace.named_on(waits.host, _KERAS_STEP.match).size else ""
-
-
-def _begin_in_calls(waits: Waits) -> bool:
-    """Whether in most steps such a wait begins while the caller runs a graph."""
-    start = waits.context.ledger.columns.start_ps[waits.rows]
-    calls = waits.context.idle.states[waits.host].calls
-    count = int(np.count_nonzero(calls.within(start, start + 1)))
-    return 2 * count >= waits.context.ledger.steps_of_device[waits.device]
 
 
 # Launches
