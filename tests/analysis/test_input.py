@@ -68,7 +68,6 @@ def test_a_stage_is_named_from_half_of_the_own_time_on(
     result, bound = examined(trace, tmp_path)
     (host,) = result.hosts
     assert (host.slowest_stage or "").endswith("::TFRecord")
-    assert host.share_ratio == pytest.approx(share)
     assert bound is not None
     assert ("stage" in bound.arguments) is named
 
@@ -151,10 +150,10 @@ def test_what_works_only_while_the_model_waits_is_compared_with_the_wait(
     )
     (row,) = result.hosts
     assert row.work_ratio == pytest.approx(work_ms / 100)
-    assert row.work_of_wait_ratio == pytest.approx(8 * work_ms / 56.7)
     assert (bound is not None) is is_bound
     if bound:
-        assert "work_of_wait_ratio" in {item.metric for item in bound.evidence}
+        values = {item.metric: item.value for item in bound.evidence}
+        assert values["work_of_wait_ratio"] == pytest.approx(8 * work_ms / 56.7)
 
 
 @pytest.mark.parametrize(
