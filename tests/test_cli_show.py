@@ -329,14 +329,10 @@ def test_of_many_steps_the_first_and_last_are_shown(command: Command, tmp_path: 
     trace.write(tmp_path)
     lines = command("show", "steps", str(tmp_path), "--width", "80").out.splitlines()
     assert "40 rows, 960 left out" in lines[0]
-    rows = [line for line in lines[lines.index("GPU:0") :] if line[:1].isdigit()]
+    rows = [line for line in lines if line.strip()[:1].isdigit()]
     shown = [*map(str, range(20)), *map(str, range(980, 1000))]
     assert [line.split()[0] for line in rows] == shown
     assert "Steps 20 to 979 are not shown" in " ".join(lines)
-    out = command("show", "steps", str(tmp_path), "--steps", "490:510", "--width", "80").out
-    bars = {line.split()[0]: line.split()[3] for line in out.splitlines() if line.endswith("=")}
-    assert bars.pop("500") == "=" * 40
-    assert set(bars.values()) == {"=" * 10}
     longest = rows_of(command, "steps", str(tmp_path), "--sort", "duration", "--top", "1")
     assert [row["number"] for row in longest] == ["500"]
 

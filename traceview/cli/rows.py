@@ -177,7 +177,7 @@ def _gaps(request: Request) -> Answer:
 
 def _steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
-    from traceview.analysis.gpu_time.step_tables import step_sections, step_table
+    from traceview.analysis.gpu_time.step_tables import step_section, step_table
     from traceview.analysis.measures.step_report import NO_STEPS, step_rows
 
     steps = tuple(step_rows(request.context))
@@ -186,7 +186,11 @@ def _steps(request: Request) -> Answer:
     if steps and not rows.count:
         count = numbers.plural(len(steps), "step")
         remark = f"{count}, but no device was recorded; traceview analyze shows how long they took"
-    return Answer(rows, lambda shown: step_sections(shown, request.view.others), remark=remark)
+
+    def sections(shown: Table) -> list[doc.Section]:
+        return [step_section(shown, request.view.others)] if shown.count else []
+
+    return Answer(rows, sections, remark=remark)
 
 
 def _ops(request: Request) -> Answer:

@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from traceview.analysis.measures.context import View
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
@@ -101,12 +99,6 @@ def step_span(view: View, row: StepRow, others: tuple[str, ...] = ()) -> doc.Spa
 MOST_STEPS: Final = 40
 """So many steps of a host have a row on a terminal; of more the first and the last are shown."""
 
-LONGEST_BAR: Final = 4
-"""A bar ends at so many medians, so that one very long step leaves the others something to see."""
-
-_USED: Final = replace(STEP_KINDS["train"], letter="=", ink="green")
-_LEFT_OUT: Final = replace(STEP_KINDS["excluded"], letter="-", ink="dim")
-
 
 def step_table(steps: Iterable[StepRow], devices: Collection[str]) -> Table:
     """A row per step, in time order, and device of its host that is in `devices`.
@@ -138,59 +130,42 @@ def first_and_last(rows: Table) -> Table:
     return rows.at([at for at, place in enumerate(places) if place in kept])
 
 
-def step_sections(rows: Table, others: Collection[str] = ()) -> Iterator[doc.Section]:
-    """For each host the times of its steps, then for each device what they are made of.
-
-    Of `others`, devices that are much alike, and of hosts that have no other device only ranges are shown.
-    """
-    own = [device not in others for device in rows["device"]]
-    hosts = list(
-        dict.fromkeys(host for host, is_own in zip(rows["host"], own, strict=True) if is_own)
-    )
-    for host in hosts:
-        of_host = rows.where("host", (host,))
-        shown = first_and_last(of_host)
-        hidden = [n for n in dict.fromkeys(of_host["number"]) if n not in set(shown["number"])]
-        cut = (
-            f"Steps {hidden[0]} to {hidden[-1]} are not shown: `--steps A:B` shows some, `-o steps.csv` has all."
-            if hidden
-            else None
-        )
-        steps = list({row["number"]: row for row in reversed(list(shown.rows()))}.values())[::-1]
-        times = columns.table("Step times", steps, _time_columns(steps))
-        yield doc.Section(f"steps-{host}", f"Step times of {host}", (*times, *doc.remarks(cut)))
-        for device in dict.fromkeys(shown["device"]):
-            if device not in others:
-                parts = list(shown.where("device", (device,)).rows())
-                table_of = columns.table(device, parts, _part_columns(parts))
-                yield doc.Section(f"steps-{device}", device, table_of)
-    if others:
-        yield doc.Section("other-devices", "Other devices", _ranges(rows, others, hosts))
-
-
-def _time_columns(steps: Sequence[Mapping[str, Any]]) -> tuple[Shown, ...]:
-    lengths = sorted(step["duration_ps"] for step in steps)
-    full_ps = min(lengths[-1], LONGEST_BAR * lengths[len(lengths) // 2]) or 1
-
-    def bar(step: Mapping[str, Any]) -> doc.Bar:
-        look = _USED if step["used"] else _LEFT_OUT
-        return doc.Bar((doc.Part(look, 1.0),), min(step["duration_ps"] / full_ps, 1.0))
-
-    return (
-        Shown("step", lambda step: str(step["number"])),
-        Shown("time", itemgetter("duration_ps"), kind="time"),
-        Shown("", bar, kind="bar"),
-        Shown("line of Python", itemgetter("python"), 1, "name"),
-        Shown("", lambda step: step_remark(step["kind"], step["excluded"]), 1),
+def step_section(rows: Table, others: Collection[str] = ()) -> doc.Section:
+    """A row per step and device with the share of each state; of `others`, devices that are much alike, only a range."""
+    kept = first_and_last(rows)
+    shown = [row for row in kept.rows() if row["device"] not in others]
+    hidden = sorted({*rows["number"]} - {*kept["number"]})
+    left = rows.where("device", others)
+    count = numbers.plural(len({*left["device"]}), "device")
+    compute = list(map(doc.ratio, left["compute_ps"], left["duration_ps"]))
+    return doc.Section(
+        "step-rows",
+        "Steps",
+        (
+            *columns.table("Steps", shown, _columns(shown)),
+            *doc.remarks(
+                f"Steps {hidden[0]} to {hidden[-1]} are not shown: `--steps A:B` shows some, `-o steps.csv` has all."
+                if hidden
+                else None,
+                f"{count}: compute {numbers.share_range(compute)} of a step. `--device KEY` or `-o FILE.csv` shows them."
+                if compute
+                else None,
+            ),
+        ),
     )
 
 
-def _part_columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[Shown]:
-    """The share of each state that occurs, the largest first."""
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[Shown]:
+    """What a step is, and the share of each state that occurs, the largest first."""
+    yield Shown("host", itemgetter("host"), kind="name", if_several=True)
+    yield Shown("step", itemgetter("number"), kind="ordinal")
+    yield Shown("device", itemgetter("device"), kind="device")
+    yield Shown("time", itemgetter("duration_ps"), kind="time")
     totals = {key: sum(row[f"{key}_ps"] for row in rows) for key in KEYS}
-    yield Shown("step", lambda row: str(row["number"]))
     for priority, key in enumerate(sorted(filter(totals.get, KEYS), key=lambda key: -totals[key])):
         yield _share_of(key, priority)
+    yield Shown("line of Python", itemgetter("python"), 1, "name")
+    yield Shown("", lambda step: step_remark(step["kind"], step["excluded"]), 1)
 
 
 def _share_of(key: str, priority: int) -> Shown:
@@ -198,16 +173,3 @@ def _share_of(key: str, priority: int) -> Shown:
         return doc.ratio(row[f"{key}_ps"], row["duration_ps"])
 
     return Shown(STATES[key].words, share, priority, "share")
-
-
-def _ranges(rows: Table, others: Collection[str], hosts: Collection[str]) -> tuple[doc.Block, ...]:
-    """Between which values the devices and hosts lie that have no table."""
-    left = rows.where("device", others)
-    compute = numbers.share_range(map(doc.ratio, left["compute_ps"], left["duration_ps"]))
-    names = [host for host in dict.fromkeys(left["host"]) if host not in hosts]
-    durations = numbers.time_range(left.where("host", names)["duration_ps"])
-    count = numbers.plural(len(set(left["device"])), "device")
-    return doc.remarks(
-        f"{count}: compute {compute} of a step. `--device KEY` or `-o FILE.csv` shows them.",
-        f"{numbers.plural(len(names), 'other host')}: steps of {durations}." if names else None,
-    )
