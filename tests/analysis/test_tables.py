@@ -61,6 +61,7 @@ def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None
     assert isinstance(table, model.Table)
     words = " ".join(render_section(section, width=80, color=False).split())
     assert "7 devices: compute " in words
+    assert "GPU:1" not in words
 
 
 def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:

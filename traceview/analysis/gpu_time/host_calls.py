@@ -222,7 +222,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
 class Changed(Struct, frozen=True):
     """An argument that a function of JAX was compiled again for.
 
-    `kind`: shape, dtype, static, object, sharding or tree, as the actions of the rule. `words`: before and now.
+    `kind`: shape, dtype, static or sharding, as the actions of the rule, or empty. `words`: before and now.
     """
 
     name: str
@@ -263,38 +263,23 @@ def recompilations(trace: Trace, selection: Selection, host: int) -> list[Recomp
 
 def _changed(change: ArgumentChange) -> Changed:
     """`float32[96,128] -> float32[64,128]`."""
-    old, new, name = change.old, change.new, change.name or ""
-    if old is None or new is None:
-        return Changed(
-            name, "tree", " -> ".join(_kind(each) if each else "absent" for each in (old, new))
-        )
-    if old.static or new.static:
-        is_other = "another " if old.static == new.static else ""
-        kind = "object" if new.static == "object" else "static"
-        return Changed(name, kind, f"{_kind(old)} -> {is_other}{_kind(new)}")
-    if old.type != new.type:
-        kinds = {_kind(each).partition("[")[0] for each in (old, new)}
-        return Changed(
-            name, "shape" if len(kinds) == 1 else "dtype", f"{_kind(old)} -> {_kind(new)}"
-        )
-    before, now = _placed(old), _placed(new)
-    now = "on other devices, or split along other axes" if now == before else now
-    return Changed(name, "sharding", f"{_kind(old)} {before} -> {now}")
+    old, new = change.old, change.new
+    words = " -> ".join(_kind(each) if each else "absent" for each in (old, new))
+    kind = ""
+    if old is not None and new is not None:
+        if old.static or new.static:
+            # An object cannot be passed as an array.
+            kind = "" if new.static == "object" else "static"
+        elif old.type == new.type:
+            kind, words = "sharding", f"{_kind(old)} placed differently"
+        else:
+            types = {(each.type or "").partition("[")[0] for each in (old, new)}
+            kind = "shape" if len(types) == 1 else "dtype"
+    return Changed(change.name or "", kind, words)
 
 
 def _kind(argument: CompiledFor) -> str:
     return f"static {argument.static}" if argument.static else argument.type or "not known"
-
-
-def _placed(argument: CompiledFor) -> str:
-    """`in shards of [24,128] on 4 devices`."""
-    if argument.devices is None:
-        return "uncommitted"
-    if argument.devices == 1:
-        return "on 1 device"
-    on = f"on {argument.devices} devices"
-    is_whole = (argument.type or "").endswith(f"[{argument.shard}]")
-    return f"whole {on}" if is_whole else f"in shards of [{argument.shard}] {on}"
 
 
 # First calls

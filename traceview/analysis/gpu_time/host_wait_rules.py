@@ -505,17 +505,9 @@ RETRACING: Final = Rule(
             "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
             "Each value of a static argument compiles the function anew. One program serves all values of an array, or of a number.",
         ),
-        "jax-object": (
-            "Give each call the same object as {argument}, or one that is equal to it.",
-            "A class without `__eq__` and `__hash__` makes objects that are never equal.",
-        ),
         "jax-sharding": (
             "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
             "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
-        ),
-        "jax-tree": (
-            "Give each call the same arguments: the same keys, and an array wherever another call has one.",
-            "",
         ),
         "jax-function": (
             "Make the function and its `jax.jit` once, before the loop.",
