@@ -259,33 +259,6 @@ def test_a_generator_that_waits_for_something_else_keeps_no_lock(
     assert bound.action.startswith(action)
 
 
-@pytest.mark.parametrize(
-    ("parent", "count", "each_ms", "yields_quickly"),
-    [
-        ("BatchV2", 160, 0.25, True),
-        ("BatchV2", 155, 0.251, False),
-        ("BatchV2", 16, 0.25, True),
-        ("BatchV2", 15, 0.25, False),
-        ("Prefetch", 160, 0.25, False),
-    ],
-)
-def test_a_generator_of_many_quick_elements_yields_whole_batches(
-    parent: str, count: int, each_ms: float, yields_quickly: bool, tmp_path: Path
-) -> None:
-    whole_ms = count * each_ms
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 0, max(whole_ms + 1, 10))
-        step.host(f"Iterator::Root::{parent}", 0, whole_ms + 0.5, {"id": 2})
-        for place in range(count):
-            made = {"id": 3, "parent_id": 2}
-            name = f"Iterator::Root::{parent}::Generator"
-            step.host(name, place * each_ms, (place + 1) * each_ms, made)
-    _, bound = examined(trace, tmp_path)
-    assert bound is not None
-    assert bound.action.startswith("Let the generator yield whole batches") is yields_quickly
-
-
 @pytest.mark.parametrize(("wait_ms", "action"), [(50, "End the pipeline"), (50.1, "Map in par")])
 def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
     wait_ms: float, action: str, tmp_path: Path
@@ -294,27 +267,6 @@ def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
     assert bound is not None
     assert bound.action.startswith(action)
     assert "does not end with prefetch" in bound.explanation
-
-
-@pytest.mark.parametrize(
-    ("before", "action"),
-    [
-        ("::Map", "Filter before"),
-        ("::Range", "Store what the filter keeps"),
-        ("::Unbatch", "Work on whole batches"),
-    ],
-)
-def test_a_filter_comes_earlier_only_where_something_is_before_it(
-    before: str, action: str, tmp_path: Path
-) -> None:
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 0, 80)
-        step.host("Iterator::Root::Prefetch::FilterV2", 0, 80, {"id": 2})
-        step.host(f"Iterator::Root::Prefetch::FilterV2{before}", 0, 5, {"id": 3, "parent_id": 2})
-    _, bound = examined(trace, tmp_path)
-    assert bound is not None
-    assert bound.action.startswith(action)
 
 
 @pytest.mark.parametrize(

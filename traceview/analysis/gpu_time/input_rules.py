@@ -23,7 +23,6 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
 from traceview.analysis.rules.words import Argument, Line, Names, Part
-from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.trace.host.pipeline import InputStage, kind_of
@@ -34,46 +33,23 @@ _MAIN_STAGE_RATIO: Final = 0.50
 _OVERLAP_RATIO: Final = 0.50
 """Of the step: a pipeline that keeps the model waiting for no longer fits beside the rest of the step."""
 
-_MOVABLE: Final = ("map", "parallel_map", "batch", "parse")
-"""Stages that a filter may come before."""
-
-_WITH_FUNCTION: Final = (
-    "map",
-    "parallel_map",
-    "filter",
-    "generator",
-    "interleave",
-    "parallel_interleave",
-)
+_WITH_FUNCTION: Final = ("map", "parallel_map", "filter", "generator", "read")
 """Stages that run a function of the script: what takes cores runs in one."""
 
-_UNBATCH: Final = re.compile(r"Unbatch(?:V\d+)?")
 _PREFETCH: Final = "prefetch"
 _LOCK: Final = "lock"
 _CORES: Final = "cores"
 _GENERATOR: Final = "generator"
 _WAITING: Final = "waiting_generator"
 """The generator waits, and computes little."""
-_ELEMENTS: Final = "generator_elements"
-"""It yields many elements per step, each quickly."""
-_MANY_ELEMENTS: Final = 16
-_QUICK_ELEMENT_PS: Final = 250 * PS_PER_US
-"""TensorFlow takes 90 µs for each element that a generator yields (2.21, two cores), for a whole batch hardly more: a step with 96
-rows of JSON took 2.6 instead of 11.5 ms. Both choices of ours."""
-
 _KINDS: Final = (
     (r"Map(?:V\d+)?", "map"),
     (r"ParallelMap.*|MapAndBatch.*", "parallel_map"),
     (r"TFRecord.*|TextLine.*|FixedLengthRecord.*|SSTable.*|RecordIO.*|LMDB.*|Csv.*", "read"),
-    (r"Interleave.*|FlatMap.*", "interleave"),
-    (r"ParallelInterleave.*|LegacyParallelInterleave.*", "parallel_interleave"),
+    (r"(?:Legacy)?(?:Parallel)?Interleave.*|FlatMap.*", "read"),
     (r"Generator.*", _GENERATOR),
     (r"Shuffle.*", "shuffle"),
-    (r"(?:Parallel|Padded|Ragged)?Batch.*|Rebatch.*", "batch"),
-    (r"ParseExample.*", "parse"),
     (r"Filter.*", "filter"),
-    (r".*Cache.*|Snapshot.*", "cache"),
-    (r".*Repeat.*|Concatenate.*|Zip.*|Take.*|Skip.*|Unbatch.*", "elements"),
 )
 """What the name of a stage looks like, and the action that makes it faster."""
 
@@ -91,30 +67,22 @@ _ACTIONS: Final = {
             "It takes the time although it runs in parallel: `dataset.batch(n).map(function, "
             "num_parallel_calls=tf.data.AUTOTUNE)`. Replace `tf.py_function` and `tf.numpy_function` by ops of "
             "TensorFlow, for they hold Python's lock. Put `dataset.cache()` behind what is the same in each epoch, if it "
-            "fits into memory."
+            "fits into memory. More cores help as well."
         ),
     ),
     "read": (
         "Read several files at once: `files.interleave(reader, num_parallel_calls=tf.data.AUTOTUNE)`.",
         (
-            "The reader is `tf.data.TFRecordDataset` or what the files need; `deterministic=False` helps further. If the "
-            "data fits into memory, `dataset.cache()`."
+            "The reader is `tf.data.TFRecordDataset` or what the files need. Where it is so already, raise `cycle_length`; "
+            "`deterministic=False` helps further. If the data fits into memory, `dataset.cache()`."
         ),
-    ),
-    "interleave": (
-        "Open and read inputs in parallel: `files.interleave(reader, num_parallel_calls=tf.data.AUTOTUNE)`.",
-        "`deterministic=False` helps further.",
-    ),
-    "parallel_interleave": (
-        "Let more inputs be read at once: raise `cycle_length` of `dataset.interleave`.",
-        "Use `num_parallel_calls=tf.data.AUTOTUNE` and `deterministic=False`; check the speed of the storage.",
     ),
     _GENERATOR: (
         "Do the work in ops of TensorFlow, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
         (
-            "Let the generator yield only what to load. Make once what is the same in each epoch: `dataset.cache()` behind the "
-            "generator, if it fits into memory, or TFRecord files. Work that has to stay in Python needs several "
-            "processes, `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)` in the generator, and cores "
+            "Let the generator yield only what to load, and whole batches. Make once what is the same in each epoch: "
+            "`dataset.cache()` behind the generator, if it fits into memory, or TFRecord files. Work that has to stay in "
+            "Python needs several processes, `multiprocessing.get_context('spawn').Pool(4).imap(make_batch, keys)` in the generator, and cores "
             "for them; a generator that waits for a server needs threads, "
             "`multiprocessing.pool.ThreadPool(8).imap(load, keys)`. A generator makes one element at a time and holds "
             "Python's lock while it computes: prefetch alone does not help."
@@ -124,13 +92,6 @@ _ACTIONS: Final = {
         "Let threads load ahead in the generator: `multiprocessing.pool.ThreadPool(8).imap(load, keys)`.",
         "The generator waits most of the time, for a server, a file, a queue or a timer, and makes one element after the other.",
     ),
-    _ELEMENTS: (
-        "Let the generator yield whole batches, `yield np.stack(rows)`, and leave out `dataset.batch`.",
-        (
-            "TensorFlow takes longer for each element of a generator than many generators do. Make once what is the same in "
-            "each epoch: `dataset.cache()` behind the generator, if it fits into memory."
-        ),
-    ),
     "shuffle": (
         "Shuffle names or keys before they are read and decoded.",
         (
@@ -138,33 +99,12 @@ _ACTIONS: Final = {
             "`dataset.shuffle(buffer_size)`, and `repeat()` before it."
         ),
     ),
-    "batch": (
-        "Copy elements into batches in parallel: `dataset.batch(n, num_parallel_calls=tf.data.AUTOTUNE)`.",
-        "Smaller elements help as well.",
-    ),
-    "parse": (
-        "Parse in parallel: `dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)`.",
-        "Use `tf.io.parse_example` on batches.",
-    ),
     "filter": (
         "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
-        "",
-    ),
-    "rows": (
-        "Work on whole batches instead of `unbatch`: a `dataset.map` with `tf.boolean_mask` keeps what the filter does.",
-        "A function for each row costs tens of microseconds, however little it does.",
-    ),
-    "rejected": (
-        "Store what the filter keeps, with `dataset.save(path)`, or reject elements before they are read.",
-        "A filter reads and tests every element that it rejects.",
-    ),
-    "cache": (
-        "Keep what is cached small: put `dataset.cache()` after reading and before augmentation.",
-        "A cache in a file is read from disk again.",
-    ),
-    "elements": (
-        "Batch earlier: this stage hands on one element at a time.",
-        "With fewer elements it has less to do.",
+        (
+            "It reads and tests all that it rejects: store what it keeps, with `dataset.save(path)`. Instead of `unbatch`, "
+            "`tf.boolean_mask` in a `dataset.map` filters whole batches."
+        ),
     ),
     "stage": (
         "Make the slowest stage cheaper, or give it `num_parallel_calls=tf.data.AUTOTUNE` if it takes that.",
@@ -175,13 +115,6 @@ _ACTIONS: Final = {
         (
             "It then makes the next batch while the model computes. If that is not enough, make the slowest stage faster: "
             "`num_parallel_calls=tf.data.AUTOTUNE` for `map` and `interleave`."
-        ),
-    ),
-    _CORES: (
-        "Make the mapped function cheaper: batch before mapping and write it for batches.",
-        (
-            "Put `dataset.cache()` behind what is the same in each epoch, if it fits into memory: then nothing of it is left. "
-            "More cores help as well."
         ),
     ),
     _LOCK: (
@@ -203,7 +136,6 @@ INPUT_BOUND: Final = Rule(
     titles={
         _LOCK: "{who:loses/lose} {loss} to the input pipeline, whose Python keeps the lock[, {line}]",
         _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}]",
-        "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
     },
     meaning="The input pipeline keeps the devices from their work.",
     notes={
@@ -313,7 +245,6 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
         loss=loss,
         confidence=("low", FEW_STEPS) if selection.has_few_steps else ("high", ""),
         evidence=tuple(_evidence(context, host, supply)),
-        title="host",
         action=sentences.action(loss.ratio),
         notes=("host", *sentences.notes),
     )
@@ -416,29 +347,13 @@ class _Sentences:
             return _LOCK
         if self.title == _CORES:
             action = action_for(self._function)
-            return _CORES if action in ("map", "parallel_map") else action
+            return "parallel_map" if action == "map" else action
         action = action_for("Shuffle" if supply.fills_shuffle else kind_of(supply.slowest.name))
         if action == "parallel_map" and supply.slowest.parallelism == 1:
             return "map"
-        if action == "filter":
-            whole = f"{supply.slowest.name}::"
-            before = [kind_of(s.name) for s in supply.stages if s.name.startswith(whole)]
-            if any(map(_UNBATCH.fullmatch, before)):
-                return "rows"
-            may_move = any(action_for(kind) in _MOVABLE for kind in before)
-            return action if may_move else "rejected"
         if action == _GENERATOR and self._python and self._python.state == "waits":
             return _WAITING
-        return (
-            _ELEMENTS if action == _GENERATOR and self._yields_quickly(supply.slowest) else action
-        )
-
-    def _yields_quickly(self, stage: InputStage) -> bool:
-        """Whether a generator makes many elements of a batch in each step, in little time each."""
-        steps = len(self._context.selection.used_of(self._host))
-        is_batched = any(action_for(kind) == "batch" for kind in stage.name.split("::"))
-        many = is_batched and steps and stage.calls >= _MANY_ELEMENTS * steps
-        return bool(many) and stage.own_ps <= _QUICK_ELEMENT_PS * stage.calls
+        return action
 
 
 def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterator[Evidence]:
