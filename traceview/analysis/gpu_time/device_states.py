@@ -21,9 +21,6 @@ from traceview.ledger.table import Ledger, by_size, totals
 MOST_ROWS: Final = 8
 """With their legend they fill half of a terminal; devices that are alike share a row."""
 
-CLEAR_RATIO: Final = 0.5
-"""The device waited for is named from this share of the waiting on."""
-
 
 class DeviceStates(OfDevice, frozen=True):
     """The mean of the used steps of one device by state.
@@ -32,15 +29,13 @@ class DeviceStates(OfDevice, frozen=True):
         step_count: Used steps of its host inside the window; 0 in a run without any, where the window takes their place.
         step_ps: Mean length of these steps, rounded down, picoseconds; without steps the length of the window.
         states: Picoseconds of the mean step in each state that occurs, in the order of states; they sum to step_ps.
-        waits_for: Device that it waits for longest; null where it waits for none, and where none is clearly the one.
-        waits_for_ratio: Share of its waiting for devices that is for that one; null where waits_for is.
+        waits_for: Device that it waits for during most of its waiting for devices; null where there is none.
     """
 
     step_count: Count
     step_ps: Picoseconds
     states: dict[Words, Count]
     waits_for: DeviceKey | None
-    waits_for_ratio: Share | None
 
 
 class LedgerSums(Record, frozen=True):
@@ -83,18 +78,16 @@ def _of_device(ledger: Ledger, device: int) -> DeviceStates:
     sums = ledger.by_state(device)
     step_count = ledger.steps_of_device[device]
     means = mean_parts(sums.values(), step_count or 1)
-    waits_for, ratio = _longest_awaited(ledger, device)
     return DeviceStates(
         *ledger.trace.identity(device),
         step_count=step_count,
         step_ps=sum(sums.values()) // (step_count or 1),
         states={state.key: ps for state, ps in zip(sums, means, strict=True) if ps},
-        waits_for=waits_for,
-        waits_for_ratio=ratio,
+        waits_for=_longest_awaited(ledger, device),
     )
 
 
-def _longest_awaited(ledger: Ledger, device: int) -> tuple[str | None, float | None]:
+def _longest_awaited(ledger: Ledger, device: int) -> str | None:
     own = ledger.rows_of(device)
     columns = ledger.columns
     waits = (columns.state[own] == State.DEVICE_WAIT) & ledger.counts[own]
@@ -102,10 +95,8 @@ def _longest_awaited(ledger: Ledger, device: int) -> tuple[str | None, float | N
     durations = columns.duration_ps[own]
     by_device = totals(columns.by[own][known], durations[known], len(ledger.trace.device_list))
     longest = int(by_device.argmax())
-    if not by_device[longest]:
-        return None, None
-    ratio = int(by_device[longest]) / int(durations[waits].sum())
-    return ledger.trace.device_key(longest), ratio
+    is_clear = by_device[longest] and 2 * int(by_device[longest]) >= int(durations[waits].sum())
+    return ledger.trace.device_key(longest) if is_clear else None
 
 
 def mean_parts(total_ps: Iterable[int], count: int) -> list[int]:
@@ -147,11 +138,7 @@ def _row(devices: Sequence[DeviceStates]) -> AnatomyRow:
 def _words(key: str, devices: Sequence[DeviceStates]) -> str:
     """The name of a state; waiting for a device names it, if it is the same one for all and none of them."""
     own = {device.device for device in devices}
-    awaited = {
-        device.waits_for
-        for device in devices
-        if device.waits_for is not None and (device.waits_for_ratio or 0.0) >= CLEAR_RATIO
-    }
+    awaited = {device.waits_for for device in devices if device.waits_for is not None}
     if key == State.DEVICE_WAIT.key and len(awaited) == 1 and awaited.isdisjoint(own):
         return f"waiting for {awaited.pop()}"
     return look_of(STATES, key).words
