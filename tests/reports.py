@@ -472,7 +472,6 @@ def full_report() -> Report:
                 3,
                 24 * MS,
                 MS,
-                0.04,
                 (
                     step(0, 28 * MS, working, "holds tracing or compilation"),
                     *(step(n, d * MS, working, None) for n, d in ((1, 24), (2, 23), (3, 25))),

@@ -101,7 +101,8 @@ def answer_of(name: str, request: Request) -> Answer:
     if kind.state and choice.states:
         every = every.where(kind.state, choice.states)
     if any(column.name == "device" for column in every.columns):
-        every = every.where("device", request.devices)
+        nothing = () if request.has_chosen else (None,)
+        every = every.where("device", (*request.devices, *nothing))
     # Unsorted steps are shown from both ends.
     has_ends = name == "steps" and not choice.sort and not choice.top
     rows = chosen = arranged(every, kind, choice, None if has_ends else choice.top_or(kind.top))
@@ -177,20 +178,17 @@ def _gaps(request: Request) -> Answer:
 
 def _steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
-    from traceview.analysis.gpu_time.step_tables import step_section, step_table
+    from traceview.analysis.gpu_time.step_tables import step_blocks, step_table
     from traceview.analysis.measures.step_report import NO_STEPS, step_rows
 
     steps = tuple(step_rows(request.context))
     rows = step_table(steps, request.devices)
-    remark = "" if steps else NO_STEPS
-    if steps and not rows.count:
-        count = numbers.plural(len(steps), "step")
-        remark = f"{count}, but no device was recorded; traceview analyze shows how long they took"
 
     def sections(shown: Table) -> list[doc.Section]:
-        return [step_section(shown, request.view.others)] if shown.count else []
+        blocks = step_blocks(request.view, shown)
+        return [doc.Section("steps", "Steps", blocks)] if shown.count else []
 
-    return Answer(rows, sections, remark=remark)
+    return Answer(rows, sections, remark="" if steps else NO_STEPS)
 
 
 def _ops(request: Request) -> Answer:

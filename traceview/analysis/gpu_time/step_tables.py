@@ -25,6 +25,9 @@ from traceview.document.vocabulary import STATES, STEP_KINDS, Look, look_of
 from traceview.ledger.states import KEYS
 from traceview.trace.device.table import Table, integers, record_columns, table, texts
 
+MOST_STEPS: Final = 40
+"""So many steps of a host have a row on a terminal; of more the first and the last are shown."""
+
 _NAMED_STEPS: Final = 8
 """Slow steps that the sentence below the chart names; the chart marks all."""
 
@@ -96,76 +99,95 @@ def step_span(view: View, row: StepRow, others: tuple[str, ...] = ()) -> doc.Spa
 
 # The table
 
-MOST_STEPS: Final = 40
-"""So many steps of a host have a row on a terminal; of more the first and the last are shown."""
-
 
 def step_table(steps: Iterable[StepRow], devices: Collection[str]) -> Table:
-    """A row per step, in time order, and device of its host that is in `devices`.
+    """A row per step, in time order, and device of its host that is in `devices`; one without a device if the host has none.
 
     The states from `compute_ps` to `unknown_ps` add up to the part of the step inside the window. `python`: the line that
     the host was in while it kept a device waiting.
     """
-    rows = [(step, part) for step in steps for part in step.devices if part.device in devices]
+    rows = [
+        (step, part)
+        for step in steps
+        for part in step.devices or (None,)
+        if part is None or part.device in devices
+    ]
     of_step = [field for field in StepRow.__struct_fields__ if field not in ("devices", "python")]
     return table(
         "steps",
         *record_columns(StepRow, [step for step, _ in rows], of_step),
         *record_columns(StepDevice, [part for _, part in rows], ("device",)),
-        *(integers(f"{key}_ps", [part.states.get(key, 0) for _, part in rows]) for key in KEYS),
+        *(
+            integers(f"{key}_ps", [part.states.get(key, 0) if part else None for _, part in rows])
+            for key in KEYS
+        ),
         texts("python", [step.python.line if step.python else None for step, _ in rows]),
     )
 
 
-# On a terminal
-
-
-def first_and_last(rows: Table) -> Table:
-    """The rows of the first and the last steps of each host, `MOST_STEPS` of each in all."""
+def first_and_last(rows: Table, most_steps: int = MOST_STEPS) -> Table:
+    """The rows of the first and the last steps of each host, so many steps of each in all."""
     kept: set[tuple[str, int]] = set()
     places = list(zip(rows["host"], rows["number"], strict=True))
     for host in dict.fromkeys(rows["host"]):
         steps = [place for place in dict.fromkeys(places) if place[0] == host]
-        kept.update(steps[: MOST_STEPS // 2] + steps[-MOST_STEPS // 2 :])
+        kept.update(steps[: most_steps - most_steps // 2] + steps[-(most_steps // 2) :])
     return rows.at([at for at, place in enumerate(places) if place in kept])
 
 
-def step_section(rows: Table, others: Collection[str] = ()) -> doc.Section:
-    """A row per step and device with the share of each state; of `others`, devices that are much alike, only a range."""
-    kept = first_and_last(rows)
-    shown = [row for row in kept.rows() if row["device"] not in others]
+def step_blocks(view: View, rows: Table, most_rows: int | None = None) -> tuple[doc.Block, ...]:
+    """A row per step and device with the share of each state; of devices that are much alike only a range.
+
+    `most_rows`: of so many rows the first and the last steps are shown; without it `MOST_STEPS` of them.
+    """
+    own = rows.at([at for at, key in enumerate(rows["device"]) if key not in view.others])
+    device_count = len({*own["device"]}) or 1
+    kept = first_and_last(
+        own, MOST_STEPS if most_rows is None else max(most_rows // device_count, 2)
+    )
+    shown = list(kept.rows())
     hidden = sorted({*rows["number"]} - {*kept["number"]})
-    left = rows.where("device", others)
-    count = numbers.plural(len({*left["device"]}), "device")
+    left = rows.where("device", view.others)
     compute = list(map(doc.ratio, left["compute_ps"], left["duration_ps"]))
-    return doc.Section(
-        "step-rows",
-        "Steps",
-        (
-            *columns.table("Steps", shown, _columns(shown)),
-            *doc.remarks(
-                f"Steps {hidden[0]} to {hidden[-1]} are not shown: `--steps A:B` shows some, `-o steps.csv` has all."
-                if hidden
-                else None,
-                f"{count}: compute {numbers.share_range(compute)} of a step. `--device KEY` or `-o FILE.csv` shows them."
-                if compute
-                else None,
-            ),
-        ),
+    others = numbers.plural(len({*left["device"]}), "other device")
+    command = f"{view.command('show steps')} -o steps.csv"
+    remarks = [
+        f"Steps {hidden[0]} to {hidden[-1]} are not shown. All steps:" if hidden else "",
+        f"{others}: compute {numbers.share_range(compute)} of a step. All devices:"
+        if compute
+        else "",
+    ]
+    return (
+        *columns.table("Steps", shown, _columns(view, shown)),
+        *(doc.Remark(remark, command) for remark in remarks if remark),
     )
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[Shown]:
+def _columns(view: View, rows: Sequence[Mapping[str, Any]]) -> Iterator[Shown]:
     """What a step is, and the share of each state that occurs, the largest first."""
-    yield Shown("host", itemgetter("host"), kind="name", if_several=True)
+    # The key of a device names its host.
+    yield Shown("host", lambda row: None if row["device"] else row["host"], 3, "name")
     yield Shown("step", itemgetter("number"), kind="ordinal")
+    yield Shown("recorded as", _recorded_as, 4, "ordinal", "the number in the marker")
     yield Shown("device", itemgetter("device"), kind="device")
+    yield Shown("", lambda row: _span(view, row), kind="span")
     yield Shown("time", itemgetter("duration_ps"), kind="time")
-    totals = {key: sum(row[f"{key}_ps"] for row in rows) for key in KEYS}
+    totals = {key: sum(row[f"{key}_ps"] or 0 for row in rows) for key in KEYS}
     for priority, key in enumerate(sorted(filter(totals.get, KEYS), key=lambda key: -totals[key])):
         yield _share_of(key, priority)
     yield Shown("line of Python", itemgetter("python"), 1, "name")
-    yield Shown("", lambda step: step_remark(step["kind"], step["excluded"]), 1)
+    yield Shown("remark", lambda row: step_remark(row["kind"], row["excluded"]), 1)
+
+
+def _recorded_as(row: Mapping[str, Any]) -> int | None:
+    return None if row["recorded_number"] == row["number"] else row["recorded_number"]
+
+
+def _span(view: View, row: Mapping[str, Any]) -> doc.Span | None:
+    if row["device"] is None or row["host"] not in view.window_start_ps:
+        return None
+    begin_ps = row["start_ps"] - view.window_start_ps[row["host"]]
+    return doc.Span(row["device"], begin_ps, begin_ps + row["duration_ps"])
 
 
 def _share_of(key: str, priority: int) -> Shown:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from math import fsum
 from typing import Final
 
-from traceview.analysis.gpu_time.step_tables import step_remark, step_span, step_table
+from traceview.analysis.gpu_time.step_tables import step_blocks, step_table
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
     SLOW_SPREADS,
     SlowSteps,
-    StepRow,
     Steps,
     compute,
     slow_steps,
@@ -25,7 +23,6 @@ from traceview.analysis.rules.rule import Rule, finding_loss
 from traceview.analysis.rules.words import Argument, Number, Ordinal, Slower, StateName
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import Shown, table
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STEP_METHODS, look_of
 from traceview.ledger.states import BY_KEY, State
@@ -218,9 +215,6 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
 
 TITLE: Final = "Steps"
 
-MOST_DEVICES: Final = 8
-"""Devices with a column each; of more, the least busy one and the mean have a column."""
-
 _WIDEST_NAME: Final = 40
 _MOST_EVALUATIONS: Final = 4
 _MOST_UPDATES: Final = 6
@@ -239,6 +233,7 @@ _BASES: Final = {
 def steps_section(view: View, result: Steps) -> doc.Section | None:
     """The statistics of the steps, and a row for each with the busy share of the devices."""
     used = ""
+    devices = {part.device for row in result.steps for part in row.devices}
     if result.used_count < result.count:
         used = f", {numbers.count(result.used_count)} of them in the statistics"
     return doc.Section(
@@ -251,7 +246,7 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
                 *_accumulation_notes(result),
                 *_evaluation_notes(result),
             ),
-            *_table(view, result),
+            *step_blocks(view, step_table(result.steps, devices), view.few_rows),
         ),
         lead=f"{found_steps(result)}{used}.",
     )
@@ -278,8 +273,6 @@ def _times(result: Steps) -> Iterator[str]:
         yield f"a spread needs {least_count} steps"
         return
     yield f"spread (IQR) {numbers.time(result.iqr_ps)}"
-    if result.cv_ratio is not None:
-        yield f"standard deviation {numbers.share(result.cv_ratio)} of the mean"
 
 
 def _bound_notes(result: Steps) -> Iterator[str]:
@@ -323,87 +316,6 @@ def _accumulation_notes(result: Steps) -> Iterator[str]:
     if result.optimizer_steps:
         updates = numbers.listed([str(step) for step in result.optimizer_steps], most=_MOST_UPDATES)
         yield f"The optimizer ran in some steps only ({updates}). Gradients accumulate in the others."
-
-
-def _table(view: View, result: Steps) -> Iterator[doc.Block]:
-    """A row per step, of several hosts with the shortest and the longest time."""
-    by_number: dict[int, list[StepRow]] = {}
-    for row in sorted(result.steps, key=lambda row: (row.number, row.duration_ps)):
-        by_number.setdefault(row.number, []).append(row)
-    steps, most = list(by_number.values()), view.few_rows
-    shown = steps if len(steps) <= most else [*steps[: most - most // 2], *steps[-(most // 2) :]]
-    host_count = len({row.host for row in result.steps})
-    columns = (*_columns(view, host_count), *_computing(shown), Shown("remark", _remark, 1))
-    yield from table("Steps", shown, columns, row_count=len(steps), rest=view.command("show steps"))
-    if len(shown) < len(steps):
-        yield from doc.remarks("The first and the last steps are shown.")
-
-
-def _columns(view: View, host_count: int) -> Iterator[Shown]:
-    """Columns of rows with the same step on one host or several, the shortest first."""
-    yield Shown("step", lambda hosts: hosts[0].number, kind="ordinal")
-    yield Shown("recorded as", _recorded_as, 1, "ordinal", "the number in the marker")
-    if host_count > 1:
-        yield Shown("hosts", lambda hosts: _some_of(len(hosts), host_count), 2, if_several=True)
-        yield Shown("shortest", lambda hosts: hosts[0].duration_ps, 1, "time")
-        yield Shown("slowest host", _slowest, kind="name")
-    yield Shown("", lambda hosts: step_span(view, hosts[-1]), kind="span")
-    longest = "longest" if host_count > 1 else "time"
-    yield Shown(longest, lambda hosts: hosts[-1].duration_ps, kind="time")
-
-
-def _recorded_as(hosts: Sequence[StepRow]) -> int | None:
-    row = hosts[0]
-    return None if row.recorded_number == row.number else row.recorded_number
-
-
-def _some_of(count: int, all_count: int) -> str:
-    return str(count) if count == all_count else f"{count} of {all_count}"
-
-
-def _slowest(hosts: Sequence[StepRow]) -> str | None:
-    """The host on which the step took longest; None where several did."""
-    is_tie = len(hosts) > 1 and hosts[-1].duration_ps == hosts[-2].duration_ps
-    return None if is_tie else hosts[-1].host
-
-
-def _remark(hosts: Sequence[StepRow]) -> str:
-    if len(hosts) == 1:
-        return step_remark(hosts[0].kind, hosts[0].excluded)
-    unused_count = sum(not row.used for row in hosts)
-    return f"left out on {numbers.plural(unused_count, 'host')}" if unused_count else ""
-
-
-def _computing(steps: Sequence[Sequence[StepRow]]) -> tuple[Shown, ...]:
-    """The share of each step that each device computes; of many devices, of the one that does least and on average."""
-    devices = list(dict.fromkeys(key for hosts in steps for key in _shares(hosts)))
-    if len(devices) <= MOST_DEVICES:
-        return tuple(_share_of(device, priority) for priority, device in enumerate(devices, 2))
-    return (
-        Shown(
-            "compute, least", lambda hosts: min(_shares(hosts).values(), default=None), 3, "share"
-        ),
-        Shown("compute, mean", _mean_share, 4, "share"),
-    )
-
-
-def _share_of(device: str, priority: int) -> Shown:
-    return Shown(f"compute, {device}", lambda hosts: _shares(hosts).get(device), priority, "share")
-
-
-def _shares(hosts: Sequence[StepRow]) -> dict[str, float]:
-    """By device the share of the step that it computes."""
-    return {
-        part.device: part.states.get(State.COMPUTE.key, 0) / row.duration_ps
-        for row in hosts
-        if row.duration_ps
-        for part in row.devices
-    }
-
-
-def _mean_share(hosts: Sequence[StepRow]) -> float | None:
-    shares = _shares(hosts).values()
-    return fsum(shares) / len(shares) if shares else None
 
 
 ANALYSIS: Final = Analysis[Steps](

@@ -138,7 +138,6 @@ class Steps(Record, frozen=True):
         median_ps: Median duration of the used steps, picoseconds; null without any.
         iqr_ps: Interquartile range of the durations of the used steps, picoseconds, rounded down; null for
             fewer than two.
-        cv_ratio: Standard deviation over mean of the durations of the used steps; null for fewer than two.
         steps: The steps, host by host in time order.
         loop_function: Step function of which the capture knows that each call runs several training steps in its
             graph; null where it knows of none.
@@ -158,7 +157,6 @@ class Steps(Record, frozen=True):
     used_count: Count
     median_ps: Picoseconds | None
     iqr_ps: Picoseconds | None
-    cv_ratio: float | None
     steps: tuple[StepRow, ...]
     loop_function: FunctionName | None = None
     evaluations: tuple[StepEvaluation, ...] = ()
@@ -190,7 +188,6 @@ def compute(context: Context) -> Steps | Skipped:
         used_count=int(used.size),
         median_ps=selection.median_step_ps,
         iqr_ps=int(quartile_range(used)) if used.size > 1 else None,
-        cv_ratio=float(used.std() / used.mean()) if used.size > 1 and used.mean() else None,
         steps=rows,
         loop_function=function,
         evaluations=tuple(_evaluations(trace, selection)),
