@@ -163,10 +163,8 @@ def _compilation(waits: Waits) -> Finding | None:
             )
         )
         arguments = line_argument(waits.python(State.COMPILE))
-        if recurs:
-            arguments |= {"times": Number(times), "used": Number(used, "used step")}
-        key = "again" if recurs else ""
-        return waits.finding(rules.COMPILE_IN_WINDOW, arguments=arguments, title=key, action=key)
+        action = "again" if recurs else ""
+        return waits.finding(rules.COMPILE_IN_WINDOW, arguments=arguments, action=action)
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause
