@@ -14,7 +14,7 @@ import traceview
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.charts import MS
 from tests.reports import full_report, step
-from traceview.analysis.gpu_time.step_tables import step_times
+from traceview.analysis.gpu_time.steps import step_times
 from traceview.analysis.measures.step_report import (
     StepDevice,
     StepEvaluation,

@@ -13,7 +13,7 @@ from tests.analysis.sections import view_of
 from traceview.analysis.exchange.collectives import collective_rows_section, collective_table
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time.idle import gap_table_section
-from traceview.analysis.gpu_time.step_tables import step_blocks, step_table
+from traceview.analysis.gpu_time.steps import step_blocks, step_table
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.step_report import step_rows

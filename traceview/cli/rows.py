@@ -107,7 +107,7 @@ def answer_of(name: str, request: Request) -> Answer:
     has_ends = name == "steps" and not choice.sort and not choice.top
     rows = chosen = arranged(every, kind, choice, None if has_ends else choice.top_or(kind.top))
     if has_ends and choice.is_terminal:
-        from traceview.analysis.gpu_time.step_tables import first_and_last
+        from traceview.analysis.gpu_time.steps import first_and_last
 
         rows = first_and_last(chosen)
     return replace(
@@ -178,7 +178,7 @@ def _gaps(request: Request) -> Answer:
 
 def _steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
-    from traceview.analysis.gpu_time.step_tables import step_blocks, step_table
+    from traceview.analysis.gpu_time.steps import step_blocks, step_table
     from traceview.analysis.measures.step_report import NO_STEPS, step_rows
 
     steps = tuple(step_rows(request.context))
