@@ -222,8 +222,7 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
 TITLE: Final = "Steps"
 
 _WIDEST_NAME: Final = 40
-_MOST_EVALUATIONS: Final = 4
-_MOST_UPDATES: Final = 6
+_MOST_NAMED: Final = 6
 
 UNSURE: Final = (
     "Nothing marks these steps: their bounds come from what repeats and may be off. Times over the whole window are "
@@ -249,8 +248,7 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
             *doc.facts(*_times(result)),
             *doc.notes(
                 *_bound_notes(result),
-                *_accumulation_notes(result),
-                *_evaluation_notes(result),
+                *_longer_steps(result),
             ),
             *step_blocks(view, step_table(result.steps, devices), view.few_rows),
         ),
@@ -303,25 +301,17 @@ def _bound_notes(result: Steps) -> Iterator[str]:
         )
 
 
-def _evaluation_notes(result: Steps) -> Iterator[str]:
-    """Where validation ran, and which step holds its time."""
-    for row in result.evaluations[:_MOST_EVALUATIONS]:
-        names = numbers.listed([shortened(name, _WIDEST_NAME) for name in row.functions])
-        yield (
-            f"Evaluation ran between steps {row.after} and {row.after + 1}: {names}, "
-            f"{numbers.plural(row.call_count, 'call')} in {numbers.time(row.duration_ps)}. The time of step "
-            f"{row.after} holds it."
-        )
-    more = len(result.evaluations) - _MOST_EVALUATIONS
-    if more > 0:
-        yield f"It ran after {numbers.plural(more, 'step')} more."
-
-
-def _accumulation_notes(result: Steps) -> Iterator[str]:
-    """That steps with an update take longer than those that only accumulate gradients."""
+def _longer_steps(result: Steps) -> Iterator[str]:
+    """Steps that take longer than others because they do more."""
+    if result.evaluated_steps:
+        yield f"An evaluation ran after some steps, whose time holds it ({_listed(result.evaluated_steps)})."
     if result.optimizer_steps:
-        updates = numbers.listed([str(step) for step in result.optimizer_steps], most=_MOST_UPDATES)
+        updates = _listed(result.optimizer_steps)
         yield f"The optimizer ran in some steps only ({updates}). Gradients accumulate in the others."
+
+
+def _listed(steps: Sequence[int]) -> str:
+    return numbers.listed([str(step) for step in steps], most=_MOST_NAMED)
 
 
 # The chart

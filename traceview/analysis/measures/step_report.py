@@ -32,7 +32,6 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.base.stats import low_median, median_ps, quartile_range
-from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import KEYS
 from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Step, Trace
@@ -102,24 +101,6 @@ class StepRow(Record, frozen=True):
     python: PythonShare | None = None
 
 
-class StepEvaluation(Record, frozen=True):
-    """An evaluation between two steps, such as validation. The time of the step before it holds it.
-
-    Attributes:
-        host: Name of the host.
-        after: Number in the marker of the step before it.
-        functions: Names of the functions that were called.
-        call_count: Calls of them.
-        duration_ps: From the first call to the return of the last, picoseconds.
-    """
-
-    host: Hostname
-    after: Integer
-    functions: tuple[FunctionName, ...]
-    call_count: Count
-    duration_ps: Picoseconds
-
-
 class Steps(Record, frozen=True):
     """The steps in the window.
 
@@ -141,7 +122,7 @@ class Steps(Record, frozen=True):
         steps: The steps, host by host in time order.
         loop_function: Step function of which the capture knows that each call runs several training steps in its
             graph; null where it knows of none.
-        evaluations: Evaluations between the steps, as the capture saw them.
+        evaluated_steps: Numbers of the steps after which the model was evaluated, as the capture saw; their time holds it.
         optimizer_steps: Numbers of the steps in which the optimizer updated the variables, where gradients accumulate
             in the others; empty where it runs in each step, or nothing shows when it runs.
     """
@@ -159,7 +140,7 @@ class Steps(Record, frozen=True):
     iqr_ps: Picoseconds | None
     steps: tuple[StepRow, ...]
     loop_function: FunctionName | None = None
-    evaluations: tuple[StepEvaluation, ...] = ()
+    evaluated_steps: tuple[Integer, ...] = ()
     optimizer_steps: tuple[Integer, ...] = ()
 
 
@@ -190,7 +171,7 @@ def compute(context: Context) -> Steps | Skipped:
         iqr_ps=int(quartile_range(used)) if used.size > 1 else None,
         steps=rows,
         loop_function=function,
-        evaluations=tuple(_evaluations(trace, selection)),
+        evaluated_steps=tuple(sorted(_evaluated(trace, selection))),
         optimizer_steps=_optimizer_steps(trace, selection),
     )
 
@@ -222,19 +203,15 @@ def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int 
     return None, None
 
 
-def _evaluations(trace: Trace, selection: Selection) -> Iterator[StepEvaluation]:
-    for host, steps, sidecar in _marked(trace, selection):
-        shown = {step.recorded_number for step in steps}
-        for recorded in sidecar.window.evaluations:
-            if recorded.after is not None and recorded.after in shown and recorded.functions:
-                begun_ns, ended_ns = recorded.begun_ns or 0, recorded.ended_ns or 0
-                yield StepEvaluation(
-                    host=host,
-                    after=recorded.after,
-                    functions=tuple(recorded.functions),
-                    call_count=min(sum(recorded.functions.values()), LARGEST),
-                    duration_ps=min(max(ended_ns - begun_ns, 0) * PS_PER_NS, LARGEST),
-                )
+def _evaluated(trace: Trace, selection: Selection) -> set[int]:
+    return {
+        step.number
+        for _, steps, sidecar in _marked(trace, selection)
+        for recorded in sidecar.window.evaluations
+        for step in steps
+        if recorded.functions
+        if recorded.after is not None and recorded.after == step.recorded_number
+    }
 
 
 def _marked(trace: Trace, selection: Selection) -> Iterator[tuple[str, Sequence[Step], Sidecar]]:
@@ -353,13 +330,10 @@ def slow_steps(result: Steps) -> SlowSteps | None:
 
     Steps that are expected to take longer are left out: before an evaluation, and of accumulated gradients the updates.
     """
-    evaluated = {(row.host, row.after) for row in result.evaluations}
     longest = longest_by_number(
         row
         for row in result.steps
-        if row.used
-        and (row.host, row.recorded_number) not in evaluated
-        and row.number not in result.optimizer_steps
+        if row.used and row.number not in (*result.evaluated_steps, *result.optimizer_steps)
     )
     numbers = sorted(longest)
     lengths = np.array([longest[number].duration_ps for number in numbers], dtype=np.int64)
