@@ -158,6 +158,20 @@ def test_what_compiles_again_and_again_is_not_told_to_be_captured_later(
     assert finding.action.startswith("Make each" if recurs else "Capture later")
 
 
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_call_that_outlasts_the_devices_is_said_to(is_done: bool, tmp_path: Path) -> None:
+    """The host is blocked for 40 ms of 100; GPU:1 has work meanwhile, or has not."""
+    trace = new_trace(length_ms=1000)
+    for step in marked_steps(trace, period_ms=100, marker_ms=100):
+        step.host("cuStreamSynchronize", 0, 40)
+        for ordinal in range(2):
+            step.kernel(ordinal, 40, 100, launch_ms=40)
+        if not is_done:
+            step.kernel(1, 0.01, 40, launch_ms=0.005)
+    finding = found(tmp_path, trace)["d2h-sync"]
+    assert finding.title.endswith("the host stays blocked after they are done") is is_done
+
+
 @pytest.mark.parametrize(
     ("step_ms", "ratio", "is_small"),
     [(9.9, 0, True), (10, 0, False), (19.9, 1, True), (20, 1, False)],
