@@ -471,7 +471,6 @@ def full_report() -> Report:
                 4,
                 3,
                 24 * MS,
-                MS,
                 (
                     step(0, 28 * MS, working, "holds tracing or compilation"),
                     *(step(n, d * MS, working, None) for n, d in ((1, 24), (2, 23), (3, 25))),

@@ -226,11 +226,6 @@ _PARTS_ADD_UP: Final = (
 )
 
 
-# No fault of the device where another one has more to do.
-_MARGINAL: Final = (
-    f"Status {look_of(STATUSES, 'marginal').words}: computes less than {numbers.share(MARGINAL_RATIO)} of what the busiest "
-    "device does."
-)
 _OPS_OF_CPUS: Final = (
     "On CPU devices compute is all time in which ops run here. Bars and findings count what others cost these ops, such as a "
     "pipeline that takes cores, as theirs, and very short ops as dispatch."
@@ -243,7 +238,6 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
         return doc.Section("devices", TITLE, (), lead="The trace holds no device.", is_folded=False)
     rows, others = view.split(result.devices)
     shown = rows[: view.most_rows]
-    is_marginal = any(row.status == "marginal" for row in shown)
     return doc.Section(
         "devices",
         TITLE,
@@ -258,7 +252,6 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
             *view.ranges(others, (Shown("busy", "busy_ratio"), *_SHARES), "devices"),
             *doc.remarks(
                 _unknown_directions(result.devices),
-                _MARGINAL if is_marginal else None,
                 _PARTS_ADD_UP if shown else None,
                 _OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
             ),

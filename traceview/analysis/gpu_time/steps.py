@@ -245,8 +245,8 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
         "steps",
         TITLE,
         (
-            *doc.facts(*_times(result)),
             *doc.notes(
+                _times(result) if result.median_ps is not None else None,
                 *_bound_notes(result),
                 *_longer_steps(result),
             ),
@@ -265,18 +265,6 @@ def found_steps(steps: Steps) -> str:
     elif len(by_host) > 1:
         count += f" on {len(by_host)} hosts"
     return f"{count} found {look_of(STEP_METHODS, steps.method).words}"
-
-
-def _times(result: Steps) -> Iterator[str]:
-    yield f"median {numbers.time(result.median_ps)}"
-    used = [row.duration_ps for row in result.steps if row.used]
-    if len(used) > 1:
-        yield f"mean {numbers.time(sum(used) // len(used))}"
-    least_count = int(FEW_STEPS.limits["used_step_count"])
-    if len(used) < least_count:
-        yield f"a spread needs {least_count} steps"
-        return
-    yield f"spread (IQR) {numbers.time(result.iqr_ps)}"
 
 
 def _bound_notes(result: Steps) -> Iterator[str]:
@@ -340,8 +328,7 @@ def step_times(view: View, steps: Steps) -> StepTimes | None:
                 span=_step_span(view, row),
             )
         )
-    used = [row.duration_ps for row in longest.values() if row.used]
-    return StepTimes(tuple(bars), steps.median_ps, _chart_lead(steps, slow, used))
+    return StepTimes(tuple(bars), steps.median_ps, _times(steps))
 
 
 def _grown_state(steps: Steps, numbers_: Sequence[int], slow: SlowSteps) -> Look | None:
@@ -352,10 +339,13 @@ def _grown_state(steps: Steps, numbers_: Sequence[int], slow: SlowSteps) -> Look
     return look_of(STATES, state) if state is not None and total[state] > 0 else None
 
 
-def _chart_lead(steps: Steps, slow: SlowSteps | None, used_ps: Sequence[int]) -> str:
-    median_ps = steps.median_ps or 0
+def _times(steps: Steps) -> str:
+    """How long the steps take, and which take longer than others for what."""
+    median_ps, slow = steps.median_ps or 0, slow_steps(steps)
     median = numbers.time(median_ps)
     if slow is None:
+        longest = longest_by_number(steps.steps)
+        used_ps = [row.duration_ps for row in longest.values() if row.used]
         if len(used_ps) < 2:
             return f"Only 1 step to look at: {median}."
         varies = max(used_ps) - median_ps >= SLOW_RATIO * median_ps

@@ -31,7 +31,7 @@ from traceview.base.record import (
     Words,
     one_of,
 )
-from traceview.base.stats import low_median, median_ps, quartile_range
+from traceview.base.stats import low_median, median_ps
 from traceview.ledger.states import KEYS
 from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Step, Trace
@@ -117,8 +117,6 @@ class Steps(Record, frozen=True):
         count: Steps in the window, over all hosts.
         used_count: Steps that take part in the statistics.
         median_ps: Median duration of the used steps, picoseconds; null without any.
-        iqr_ps: Interquartile range of the durations of the used steps, picoseconds, rounded down; null for
-            fewer than two.
         steps: The steps, host by host in time order.
         loop_function: Step function of which the capture knows that each call runs several training steps in its
             graph; null where it knows of none.
@@ -137,7 +135,6 @@ class Steps(Record, frozen=True):
     count: Count
     used_count: Count
     median_ps: Picoseconds | None
-    iqr_ps: Picoseconds | None
     steps: tuple[StepRow, ...]
     loop_function: FunctionName | None = None
     evaluated_steps: tuple[Integer, ...] = ()
@@ -156,7 +153,6 @@ def compute(context: Context) -> Steps | Skipped:
     methods = [trace.steps_by_host[host] for host in steps_by_host]
     rows = tuple(step_rows(context))
     function, runs = _training_loop(trace, selection)
-    used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
     return Steps(
         method=_common([steps.method for steps in methods]),
         reliability=max(
@@ -166,9 +162,8 @@ def compute(context: Context) -> Steps | Skipped:
         steps_per_call=_steps_per_call(trace, selection),
         basis=_common([steps.basis for steps in methods]),
         count=len(rows),
-        used_count=int(used.size),
+        used_count=sum(row.used for row in rows),
         median_ps=selection.median_step_ps,
-        iqr_ps=int(quartile_range(used)) if used.size > 1 else None,
         steps=rows,
         loop_function=function,
         evaluated_steps=tuple(sorted(_evaluated(trace, selection))),
