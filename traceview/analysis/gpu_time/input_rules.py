@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from traceview.analysis.facts.core_waits import core_waits
 from traceview.analysis.facts.input_supply import (
@@ -18,6 +18,7 @@ from traceview.analysis.facts.input_supply import (
     pipeline_python,
     supply_of,
 )
+from traceview.analysis.facts.python import PythonShare
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
@@ -25,7 +26,7 @@ from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_ar
 from traceview.analysis.rules.words import Argument, Line, Names, Part
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
-from traceview.trace.host.pipeline import InputStage, kind_of
+from traceview.trace.host.pipeline import kind_of
 
 _MAIN_STAGE_RATIO: Final = 0.50
 """Of the work of all stages that the model waits for: a stage with so much of it is named."""
@@ -197,29 +198,29 @@ def waits_of_devices(context: Context) -> Finding | None:
     waited_ps = ledger.by_device(rows)
     worst = max(waited_ps, key=lambda device: waited_ps[device])
     host = context.trace.device_list[worst].host
-    supply = supply_of(context, host)
     slowed_ps = ledger.by_step(rows & (ledger.columns.activity != IDLE), worst)
-    sentences = _Sentences(
+    words = _words(
         context,
         host,
-        supply,
+        ledger.loss(rows).named_share,
         keeps_lock=bool(causes_prolonged(context, host, worst)),
         takes_cores=bool(slowed_ps.any()),
     )
     # The slowest stage shows nothing of cores that a ready pipeline takes.
-    evidence = list(_evidence(context, host, None if sentences.title == _CORES else supply))
+    evidence = list(
+        _evidence(context, host, None if words.title == _CORES else supply_of(context, host))
+    )
     if slowed_ps.any():
         mean_ps = int(slowed_ps.sum()) // slowed_ps.size
         evidence.append(Evidence("slowed_ops_ps", mean_ps, None, context.trace.device_key(worst)))
-    waits = ledger.loss(rows).named_share
     return INPUT_BOUND.of_rows(
         context,
         rows,
-        arguments=sentences.arguments,
+        arguments=words.arguments,
         evidence=evidence,
-        title=sentences.title,
-        action=sentences.action(waits),
-        notes=sentences.notes,
+        title=words.title,
+        action=words.action,
+        notes=words.notes,
         keeps_waiting=True,
     )
 
@@ -234,126 +235,108 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
     is_lost = any(each.gpus_expected or each.errors for each in trace.hosts)
     if is_lost or loss.ratio < INPUT_BOUND.limit:
         return
-    supply = supply_of(context, host)
-    sentences = _Sentences(context, host, supply)
+    words = _words(context, host, loss.ratio)
     yield INPUT_BOUND.finding(
         arguments={
-            **sentences.arguments,
+            **words.arguments,
             "who": Names((trace.hosts[host].name,), "host"),
             "loss": lost_argument(loss),
         },
         loss=loss,
         confidence=("low", FEW_STEPS) if selection.has_few_steps else ("high", ""),
-        evidence=tuple(_evidence(context, host, supply)),
-        action=sentences.action(loss.ratio),
-        notes=("host", *sentences.notes),
+        evidence=tuple(_evidence(context, host, supply_of(context, host))),
+        action=words.action,
+        notes=("host", *words.notes),
     )
 
 
-class _Sentences:
-    """Which sentences a finding about the pipeline of a host has, and their arguments.
+class _Words(NamedTuple):
+    """The sentences of a finding about the pipeline of a host: keys of its title, action and notes, and their arguments."""
 
-    `keeps_lock`: its Python keeps the lock from the step; `takes_cores`: it takes cores from the model.
+    title: str
+    action: str
+    notes: list[str]
+    arguments: dict[str, Argument]
+
+
+def _words(
+    context: Context,
+    host: int,
+    wait_ratio: float,
+    *,
+    keeps_lock: bool = False,
+    takes_cores: bool = False,
+) -> _Words:
+    """What to say of a wait, which is this part of the step.
+
+    `keeps_lock`: Python of the pipeline keeps the lock from the step; `takes_cores`: it takes cores from the model.
     """
-
-    def __init__(
-        self,
-        context: Context,
-        host: int,
-        supply: InputSupply | None,
-        *,
-        keeps_lock: bool = False,
-        takes_cores: bool = False,
-    ) -> None:
-        self._context, self._host, self._supply = context, host, supply
-        self._keeps_lock = keeps_lock
-        self._python = context.python_of_input.get(context.trace.hosts[host].name)
-        self._runs_python = supply is not None and self._most_is_python(supply)
-        self.arguments: dict[str, Argument] = {}
-        self.notes: list[str] = []
-        self.title = self._function = ""
-        if supply is None or supply.is_short:
-            self.notes.append("late")
-        elif keeps_lock or takes_cores:
-            self.title = _LOCK if keeps_lock else _CORES
-        if supply and supply.slowest and self.title != _CORES:
-            self._name_stage(supply, supply.slowest)
-        if self._lacks_prefetch:
-            self.notes.append(_PREFETCH)
-        line = ["line"] if self._python and (self._is_generator or self._runs_python) else []
-        self.notes += line
-        if keeps_lock:
-            self.notes += [_LOCK] if line or not self._python else [_LOCK, "line"]
-        if self._python and "line" in self.notes:
-            self.arguments["line"] = Line(self._python.line)
-        if takes_cores:
-            self._add_cores()
-
-    def _name_stage(self, supply: InputSupply, slowest: InputStage) -> None:
-        """Name the slowest stage where it does most of the work that the model waits for."""
-        if supply.share_ratio >= _MAIN_STAGE_RATIO:
-            self.arguments["stage"] = Names((kind_of(slowest.name),), "stage")
-            self.arguments["work"] = Part(supply.work_ratio or 0.0)
-            self.arguments["share"] = Part(supply.share_ratio)
-            self.notes.append("stage")
-
-    def _most_is_python(self, supply: InputSupply) -> bool:
-        """Whether the slowest stage calls functions in parallel, and these are Python for most of the window."""
-        if supply.slowest is None or action_for(kind_of(supply.slowest.name)) != "parallel_map":
-            return False
-        context, window = self._context, self._context.selection.windows[self._host]
-        if self._host not in context.idle.states:
-            return False
-        python = pipeline_python(context, self._host)
-        return covered_ps(python, window) >= _MAIN_STAGE_RATIO * window.length_ps
-
-    @property
-    def _is_generator(self) -> bool:
-        return self._supply is not None and self._supply.is_generator
-
-    @property
-    def _lacks_prefetch(self) -> bool:
-        """Whether the last stage does not work ahead, where that would help: a generator keeps Python's lock."""
-        supply = self._supply
-        if supply is None or supply.slowest is None:
-            return False
-        return "prefetch" in supply.missing and not supply.is_generator
-
-    def _add_cores(self) -> None:
-        """That the pipeline takes cores; where that is the title, with the stage of most work that runs a function."""
-        context = self._context
-        cores = core_waits(context, self._host)
-        window = context.selection.windows[self._host]
-        busy = cores.cores_of(cores.pipeline, window) if cores is not None else 0.0
-        self.arguments["busy"] = Part(busy)
-        self.notes.append(_CORES)
-        stages = [
-            stage
-            for stage in (self._supply.stages if self._supply else ())
-            if action_for(kind_of(stage.name)) in _WITH_FUNCTION
-        ]
-        if self.title == _CORES and stages:
-            self._function = kind_of(max(stages, key=lambda stage: stage.own_ps).name)
-            self.arguments["stage"] = Names((self._function,), "stage")
-
-    def action(self, wait_ratio: float) -> str:
-        """The key of what helps most: to work ahead, where the pipeline then fits beside the step; else the stage."""
-        supply = self._supply
-        if supply is None or supply.slowest is None:
-            return ""
-        if self._lacks_prefetch and wait_ratio <= _OVERLAP_RATIO:
-            return _PREFETCH
-        if (self._keeps_lock and not supply.is_generator) or self._runs_python:
-            return _LOCK
-        if self.title == _CORES:
-            action = action_for(self._function)
-            return "parallel_map" if action == "map" else action
-        action = action_for("Shuffle" if supply.fills_shuffle else kind_of(supply.slowest.name))
+    supply, python = supply_of(context, host), _python_of(context, host)
+    arguments: dict[str, Argument] = {}
+    notes, title, action = ["late"], "", ""
+    if supply is not None and not supply.is_short:
+        notes, title = [], _LOCK if keeps_lock else _CORES if takes_cores else ""
+    is_generator, is_python = supply is not None and supply.is_generator, False
+    if supply is not None and supply.slowest is not None:
+        kind = kind_of(supply.slowest.name)
+        if title != _CORES and supply.share_ratio >= _MAIN_STAGE_RATIO:
+            arguments["stage"] = Names((kind,), "stage")
+            arguments["work"] = Part(supply.work_ratio or 0.0)
+            arguments["share"] = Part(supply.share_ratio)
+            notes.append("stage")
+        action = action_for("Shuffle" if supply.fills_shuffle else kind)
+        is_python = action_for(kind) == "parallel_map" and _is_mostly_python(context, host)
         if action == "parallel_map" and supply.slowest.parallelism == 1:
-            return "map"
-        if action == _GENERATOR and self._python and self._python.state == "waits":
-            return _WAITING
-        return action
+            action = "map"
+        elif action == _GENERATOR and python and python.state == "waits":
+            action = _WAITING
+        if title == _CORES:
+            function = _longest_function(supply)
+            action = action_for(function)
+            action = "parallel_map" if action == "map" else action
+            if function:
+                arguments["stage"] = Names((function,), "stage")
+        if (keeps_lock and not is_generator) or is_python:
+            action = _LOCK
+        # A generator keeps Python's lock: to work ahead does not help it.
+        if "prefetch" in supply.missing and not is_generator:
+            notes.append(_PREFETCH)
+            # What fits beside the step then costs nothing.
+            action = _PREFETCH if wait_ratio <= _OVERLAP_RATIO else action
+    line = ["line"] if python and (is_generator or is_python) else []
+    notes += line
+    if keeps_lock:
+        notes += [_LOCK] if line or not python else [_LOCK, "line"]
+    if python and "line" in notes:
+        arguments["line"] = Line(python.line)
+    if takes_cores:
+        cores = core_waits(context, host)
+        window = context.selection.windows[host]
+        arguments["busy"] = Part(cores.cores_of(cores.pipeline, window) if cores else 0.0)
+        notes.append(_CORES)
+    return _Words(title, action, notes, arguments)
+
+
+def _python_of(context: Context, host: int) -> PythonShare | None:
+    return context.python_of_input.get(context.trace.hosts[host].name)
+
+
+def _is_mostly_python(context: Context, host: int) -> bool:
+    """Whether functions of the pipeline are Python for most of the window."""
+    window = context.selection.windows[host]
+    if host not in context.idle.states:
+        return False
+    python = pipeline_python(context, host)
+    return covered_ps(python, window) >= _MAIN_STAGE_RATIO * window.length_ps
+
+
+def _longest_function(supply: InputSupply) -> str:
+    """The kind of the stage of most work that runs a function; empty without any."""
+    of_functions = (
+        stage for stage in supply.stages if action_for(kind_of(stage.name)) in _WITH_FUNCTION
+    )
+    longest = max(of_functions, key=lambda stage: stage.own_ps, default=None)
+    return kind_of(longest.name) if longest else ""
 
 
 def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterator[Evidence]:
@@ -372,5 +355,5 @@ def _evidence(context: Context, host: int, supply: InputSupply | None) -> Iterat
             yield Evidence("empty_wait_ratio", supply.empty_wait_ratio, EMPTY_WAIT_RATIO, name)
         if "prefetch" in supply.missing:
             yield Evidence("missing", "prefetch", None, name, value_is="words")
-    if python := context.python_of_input.get(name):
+    if python := _python_of(context, host):
         yield python.evidence
