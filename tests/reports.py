@@ -77,7 +77,6 @@ def empty_device(ordinal: int, **changes: Any) -> DeviceTimeRow:
         "busy_ratio": 0.0,
         "idle_ps": 100 * MS,
         "activity": dict.fromkeys(CLASS_KEYS, ActivityTime(0, 0, 0, 0)),
-        "outside_window_count": 0,
         "memory_held_bytes": None,
         "memory_peak_bytes": None,
     }
@@ -233,7 +232,6 @@ def states_of(name: str, waits_for: str | None = None) -> DeviceStates:
         step_ps=24 * MS,
         states={key: ps for key, ps in states.items() if ps},
         waits_for=waits_for,
-        waits_for_ratio=None if waits_for is None else 0.75,
     )
 
 
@@ -453,8 +451,6 @@ def full_report() -> Report:
                 4,
                 3,
                 24 * MS,
-                MS,
-                0.04,
                 (
                     step(0, 28 * MS, working, "holds tracing or compilation"),
                     *(step(n, d * MS, working, None) for n, d in ((1, 24), (2, 23), (3, 25))),

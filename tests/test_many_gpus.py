@@ -36,7 +36,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> str:
             45,
             "125 other devices: exposed per step 6.00 ms, communication per step 2.00 ms",
         ),
-        ("show steps", 60, "125 devices: compute 79.8–80.0% of a step."),
+        ("show steps", 60, "125 other devices: compute 79.8–80.0% of a step."),
         ("analyze --full", 220, f"125 other devices: {OF_OTHERS}"),
     ],
 )

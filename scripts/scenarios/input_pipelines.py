@@ -82,9 +82,7 @@ def slow_map() -> Scenario:
             "Root::Prefetch::Map::FlatMap::TFRecord": ms(8),
         },
         "waiting_ps": {"Root::Prefetch": ms(117.6)},
-        "empty_ratio": 1.0,
         "bottleneck": "Root::Prefetch::Map",
-        "share_ratio": 0.933,
         "missing": ["parallel_map", "parallel_interleave", "cache"],
     }
     findings = findings_truth(["input-bound"])
@@ -106,9 +104,7 @@ def slow_reading() -> Scenario:
         "wait_ps": ms(48),
         "self_ps": {"Root": ms(4), "Root::BatchV2": ms(8), "Root::BatchV2::TFRecord": ms(36)},
         "waiting_ps": {},
-        "empty_ratio": None,
         "bottleneck": "Root::BatchV2::TFRecord",
-        "share_ratio": 0.818,
         "missing": ["prefetch", "parallel_interleave", "cache"],
     }
     findings = findings_truth(["input-bound"])
@@ -134,9 +130,7 @@ def healthy_prefetch() -> Scenario:
             "Root::Prefetch::ParallelMapV2": ms(160),
         },
         "waiting_ps": {},
-        "empty_ratio": 0.0,
         "bottleneck": "Root::Prefetch::ParallelMapV2",
-        "share_ratio": 1.0,
         "missing": [],
     }
     findings = findings_truth([], ["input-bound"])

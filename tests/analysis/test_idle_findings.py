@@ -155,7 +155,6 @@ def test_what_compiles_again_and_again_is_not_told_to_be_captured_later(
         return 50 if is_compiling else 0
 
     finding = found(tmp_path, steps(fill, count=9))["compile-in-window"]
-    assert (f"in {len(compiling)} of 9 used steps" in finding.title) is recurs, finding.title
     assert finding.action.startswith("Make each" if recurs else "Capture later")
 
 
@@ -165,14 +164,12 @@ def test_a_call_that_outlasts_the_devices_is_said_to(is_done: bool, tmp_path: Pa
     trace = new_trace(length_ms=1000)
     for step in marked_steps(trace, period_ms=100, marker_ms=100):
         step.host("cuStreamSynchronize", 0, 40)
-        step.host("BufferSequencingEvent::Execute", 0, 39, thread=trace.thread("tf_pool", 7))
         for ordinal in range(2):
             step.kernel(ordinal, 40, 100, launch_ms=40)
         if not is_done:
             step.kernel(1, 0.01, 40, launch_ms=0.005)
     finding = found(tmp_path, trace)["d2h-sync"]
     assert finding.title.endswith("the host stays blocked after they are done") is is_done
-    assert ("BufferSequencingEvent::Execute is open" in finding.explanation) is is_done
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,6 @@ def test_a_stage_is_named_from_half_of_the_own_time_on(
     result, bound = examined(trace, tmp_path)
     (host,) = result.hosts
     assert (host.slowest_stage or "").endswith("::TFRecord")
-    assert host.share_ratio == pytest.approx(share)
     assert bound is not None
     assert ("stage" in bound.arguments) is named
 
@@ -151,10 +150,10 @@ def test_what_works_only_while_the_model_waits_is_compared_with_the_wait(
     )
     (row,) = result.hosts
     assert row.work_ratio == pytest.approx(work_ms / 100)
-    assert row.work_of_wait_ratio == pytest.approx(8 * work_ms / 56.7)
     assert (bound is not None) is is_bound
     if bound:
-        assert "work_of_wait_ratio" in {item.metric for item in bound.evidence}
+        values = {item.metric: item.value for item in bound.evidence}
+        assert values["work_of_wait_ratio"] == pytest.approx(8 * work_ms / 56.7)
 
 
 @pytest.mark.parametrize(
@@ -260,33 +259,6 @@ def test_a_generator_that_waits_for_something_else_keeps_no_lock(
     assert bound.action.startswith(action)
 
 
-@pytest.mark.parametrize(
-    ("parent", "count", "each_ms", "yields_quickly"),
-    [
-        ("BatchV2", 160, 0.25, True),
-        ("BatchV2", 155, 0.251, False),
-        ("BatchV2", 16, 0.25, True),
-        ("BatchV2", 15, 0.25, False),
-        ("Prefetch", 160, 0.25, False),
-    ],
-)
-def test_a_generator_of_many_quick_elements_yields_whole_batches(
-    parent: str, count: int, each_ms: float, yields_quickly: bool, tmp_path: Path
-) -> None:
-    whole_ms = count * each_ms
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 0, max(whole_ms + 1, 10))
-        step.host(f"Iterator::Root::{parent}", 0, whole_ms + 0.5, {"id": 2})
-        for place in range(count):
-            made = {"id": 3, "parent_id": 2}
-            name = f"Iterator::Root::{parent}::Generator"
-            step.host(name, place * each_ms, (place + 1) * each_ms, made)
-    _, bound = examined(trace, tmp_path)
-    assert bound is not None
-    assert bound.action.startswith("Let the generator yield whole batches") is yields_quickly
-
-
 @pytest.mark.parametrize(("wait_ms", "action"), [(50, "End the pipeline"), (50.1, "Map in par")])
 def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
     wait_ms: float, action: str, tmp_path: Path
@@ -295,27 +267,6 @@ def test_prefetch_comes_first_where_the_pipeline_fits_beside_the_step(
     assert bound is not None
     assert bound.action.startswith(action)
     assert "does not end with prefetch" in bound.explanation
-
-
-@pytest.mark.parametrize(
-    ("before", "action"),
-    [
-        ("::Map", "Filter before"),
-        ("::Range", "Store what the filter keeps"),
-        ("::Unbatch", "Work on whole batches"),
-    ],
-)
-def test_a_filter_comes_earlier_only_where_something_is_before_it(
-    before: str, action: str, tmp_path: Path
-) -> None:
-    trace = new_trace(length_ms=1000)
-    for step in steps_of_100(trace):
-        step.host(WAIT, 0, 80)
-        step.host("Iterator::Root::Prefetch::FilterV2", 0, 80, {"id": 2})
-        step.host(f"Iterator::Root::Prefetch::FilterV2{before}", 0, 5, {"id": 3, "parent_id": 2})
-    _, bound = examined(trace, tmp_path)
-    assert bound is not None
-    assert bound.action.startswith(action)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.sections import sentences_of, view_of
+from tests.analysis.sections import view_of
 from traceview.analysis.gpu_time.input import Input, InputHost, section
 
 MS = 10**9
@@ -15,19 +15,14 @@ MS = 10**9
 def host(name: str = "worker0", **changes: Any) -> InputHost:
     parts: dict[str, Any] = {
         "host": name,
-        "measured_by": "ledger",
         "device": "GPU:0",
         "wait_ps": 80 * MS,
         "wait_per_step_ps": 20 * MS,
         "input_ratio": 0.616,
         "reason": None,
         "slowest_stage": None,
-        "work_ps": None,
         "work_ratio": None,
-        "share_ratio": None,
         "empty_step_ratio": None,
-        "empty_wait_ratio": None,
-        "work_of_wait_ratio": None,
         "keeps_up": False,
     }
     return InputHost(**parts | changes)
@@ -37,10 +32,8 @@ def input_of(**changes: Any) -> Input:
     parts: dict[str, Any] = {
         "input_ratio": 0.616,
         "verdict": "high",
-        "reason": None,
         "hosts": (host(),),
         "shards": (),
-        "empty_ratio": None,
         "missing": (),
         "stages": (),
         "stage_count": 0,
@@ -48,7 +41,7 @@ def input_of(**changes: Any) -> Input:
     return Input(**parts | changes)
 
 
-CALLS: dict[str, Any] = {"measured_by": "iterator", "device": None}
+CALLS: dict[str, Any] = {"device": None}
 KEEPS_UP: dict[str, Any] = {"keeps_up": True}
 
 
@@ -73,20 +66,10 @@ KEEPS_UP: dict[str, Any] = {"keeps_up": True}
             "GPU:0 waits 62% of the step for input (high). A batch is ready, but the pipeline keeps Python's lock or cores from the step.",
         ),
         (
-            {"input_ratio": None, "verdict": None, "reason": "no used step"},
+            {"input_ratio": None, "verdict": None, "hosts": (host(reason="no used step"),)},
             "Input wait: unknown; no used step.",
         ),
     ],
 )
 def test_the_lead_is_the_verdict(changes: dict[str, Any], lead: str) -> None:
     assert section(view_of(), input_of(**changes)).lead == lead
-
-
-@pytest.mark.parametrize(
-    ("measures", "who"), [({}, "the devices"), (CALLS, "the thread that runs the steps")]
-)
-def test_who_hardly_waited_for_an_empty_buffer(measures: dict[str, Any], who: str) -> None:
-    result = input_of(hosts=(host(**measures),), empty_ratio=0.5, verdict="none")
-    assert (
-        f"The model found its input buffer empty in 50.0% of its requests, but {who} hardly waited for it."
-    ) in sentences_of(section(view_of(), result))

@@ -31,7 +31,7 @@ from tests.xplane.hlo_messages import add_programs
 from tests.xplane.test_hlo_buffers import written
 from traceview.analysis.measures.device_memory import (
     DeviceMemory,
-    HeldByProgram,
+    HeldMemory,
     Memory,
     ProgramMemory,
 )
@@ -97,9 +97,8 @@ def test_live_is_what_was_allocated_and_not_freed_at_every_event_and_in_the_tabl
     run = Run(numbers, allocator_count)
     run.trace.write(folder)
     found, frame = load(folder).once(allocators), traceview.load(folder).table("memory")
-    assert sorted(found.of_device) == [n for n, after in enumerate(run.after) if after]
-    assert not found.of_host
-    for device, allocator in found.of_device.items():
+    assert sorted(found) == [n for n, after in enumerate(run.after) if after]
+    for device, allocator in found.items():
         assert allocator.unrecorded_bytes == 0
         assert allocator.held_before_bytes == BEFORE_BYTES
         held = BEFORE_BYTES + np.cumsum(allocator.change_bytes)
@@ -137,27 +136,22 @@ def test_layers_alike_but_for_numbers_are_one_row(tmp_path: Path) -> None:
     allocate_step(steps[0], ledger, {f"model/layer_{n}/dense/MatMul": MB for n in range(6)})
     trace.write(tmp_path)
     rows = [row for row in memory(tmp_path).layers if row.kind == "output"]
-    assert [(row.layer, row.layer_count, row.bytes, row.count) for row in rows] == [
+    assert [(row.held_by, row.name_count, row.bytes, row.count) for row in rows] == [
         ("model/layer_*/dense", 6, 6 * MB, 6)
     ]
 
 
-def test_pinned_memory_is_that_of_the_host(tmp_path: Path) -> None:
+def test_memory_of_the_host_is_none_of_a_gpu(tmp_path: Path) -> None:
     trace, steps = training()
     MemoryLedger(trace, 0).give(steps[0].at(2), MB)
     MemoryLedger(trace, 0, 0, allocator="gpu_host_bfc").give(steps[0].at(2), 64 * MB)
-    MemoryLedger(trace, 0, 0, allocator="mklcpu").give(steps[0].at(2), 900 * MB)
     trace.write(tmp_path)
     found = memory(tmp_path)
     assert [row.peak_bytes for row in found.devices] == [BEFORE_BYTES + MB]
-    assert [(row.host, row.peak_bytes) for row in found.pinned] == [("host0", 64 * MB)]
-    assert [(row.layer, row.kind, row.bytes) for row in found.layers] == [
+    assert [(row.held_by, row.kind, row.bytes) for row in found.layers] == [
         (None, "before", BEFORE_BYTES),
         (None, "output", MB),
     ]
-
-
-# What is missing or wrong
 
 
 def test_events_that_were_dropped_are_said(tmp_path: Path) -> None:
@@ -341,7 +335,7 @@ def test_bert_on_two_gpus(shared_traces: Path) -> None:
         "bert_span_labeler/bert_encoder_*/transformer/layer_*/self_attention/dropout_*/dropout"
     )
     # Of each of 24 layers a mask and what it leaves, [4, 16, 384, 384], in half precision of 2 bytes.
-    assert (layers[1].layer, layers[1].layer_count, layers[1].count) == (dropout, 24, 48)
+    assert (layers[1].held_by, layers[1].name_count, layers[1].count) == (dropout, 24, 48)
     assert layers[1].bytes == 48 * 4 * 16 * 384 * 384 * 2
 
 
@@ -432,11 +426,11 @@ def test_what_a_program_takes_by_layer_and_argument(tmp_path: Path) -> None:
     (program,) = programs(tmp_path)
     assert (program.program, program.whole_bytes, program.live_bytes) == ("jit_f", 1508, 500)
     assert program.held == (
-        HeldByProgram("temporary", "f/Model/dense", "forward", 500, 2),
-        HeldByProgram("argument", "weights[0]", "other", 400, 1),
-        HeldByProgram("result", "f", "other", 400, 1),
-        HeldByProgram("argument", "batch", "other", 100, 1),
-        HeldByProgram("constant", None, "other", 8, 1),
+        HeldMemory("f/Model/dense", 1, "temporary", "forward", 500, 2),
+        HeldMemory("f", 1, "result", "other", 400, 1),
+        HeldMemory("weights[0]", 1, "argument", "other", 400, 1),
+        HeldMemory("batch", 1, "argument", "other", 100, 1),
+        HeldMemory(None, 1, "constant", "other", 8, 1),
     )
     write_program(tmp_path / "other", ran=False)
     assert programs(tmp_path / "other") == ()

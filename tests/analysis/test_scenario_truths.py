@@ -76,9 +76,7 @@ def check_input(report: Report, truth: dict[str, Any]) -> None:
         "wait_ps": host.wait_ps,
         "self_ps": {name: stage.self_ps for name, stage in stages.items()},
         "waiting_ps": {name: s.waiting_ps for name, s in stages.items() if s.waiting_ps},
-        "empty_ratio": result.empty_ratio,
         "bottleneck": host.slowest_stage and host.slowest_stage.removeprefix("Iterator::"),
-        "share_ratio": None if host.share_ratio is None else round(host.share_ratio, 3),
         "missing": list(result.missing),
         "replicas": {
             row.shard: {

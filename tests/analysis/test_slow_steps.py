@@ -14,10 +14,9 @@ import traceview
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.charts import MS
 from tests.reports import full_report, step
-from traceview.analysis.gpu_time.step_tables import step_times
+from traceview.analysis.gpu_time.steps import step_times
 from traceview.analysis.measures.step_report import (
     StepDevice,
-    StepEvaluation,
     StepRow,
     Steps,
     slow_steps,
@@ -80,9 +79,8 @@ def test_of_several_hosts_the_slowest_counts() -> None:
 
 
 def test_evaluations_and_updates_are_expected() -> None:
-    evaluation = StepEvaluation("host0", 3, ("test_step",), 1, MS)
     rows = of_lengths(20, 20, 20, 40, 20)
-    assert slow_steps(steps(*rows, evaluations=(evaluation,))) is None
+    assert slow_steps(steps(*rows, evaluated_steps=(3,))) is None
     assert slow_steps(steps(*rows, optimizer_steps=(3,))) is None
     assert slow_steps(steps(*(replace(each, used=each.number != 3) for each in rows))) is None
 

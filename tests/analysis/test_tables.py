@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from scripts.cuda_trace import MS
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.analysis.sections import view_of
 from traceview.analysis.exchange.collectives import collective_rows_section, collective_table
 from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time.idle import gap_table_section
-from traceview.analysis.gpu_time.step_tables import step_sections, step_table
+from traceview.analysis.gpu_time.steps import step_blocks, step_table
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import gap_table
 from traceview.analysis.measures.step_report import step_rows
@@ -56,10 +59,11 @@ def test_a_section_without_rows_is_none(tmp_path: Path) -> None:
 def test_steps_of_devices_that_are_much_alike_are_ranges(tmp_path: Path) -> None:
     context = context_of("eight_balanced", tmp_path)
     others = [f"GPU:{number}" for number in range(1, 8)]
-    sections = list(step_sections(table_of_steps(context), others))
-    assert [section.title for section in sections][1:] == ["GPU:0", "Other devices"]
-    words = " ".join(render_section(sections[-1], width=80, color=False).split())
-    assert "7 devices: compute " in words
+    blocks = step_blocks(replace(view_of(), others=tuple(others)), table_of_steps(context))
+    section = model.Section("steps", "Steps", blocks)
+    words = " ".join(render_section(section, width=80, color=False).split())
+    assert "7 other devices: compute " in words
+    assert "GPU:1" not in words
 
 
 def test_the_first_row_of_a_collective_has_its_number_and_op(tmp_path: Path) -> None:

@@ -26,8 +26,9 @@ def ledger_answer(ledger: Ledger, several: bool) -> Row:
             for state, ps in sums.items():
                 total[state] += ps
             awaited = _awaited(ledger, own)
-            place, ratio = awaited if awaited else (None, None)
-            waits_for = None if place is None else device_name(ledger.devices[place], several)
+            waits_for = None
+            if awaited and 2 * awaited[1] >= 1:
+                waits_for = device_name(ledger.devices[awaited[0]], several)
             rows.append(
                 {
                     "device": name,
@@ -36,7 +37,6 @@ def ledger_answer(ledger: Ledger, several: bool) -> Row:
                     "step_ps": whole // (count or 1),
                     "states": _mean(sums, count or 1),
                     "waits_for": waits_for["device"] if waits_for else None,
-                    "waits_for_ratio": ratio,
                 }
             )
     return {

@@ -271,7 +271,7 @@ def test_memory_of_virtual_gpus_is_nobodys(tmp_path: Path) -> None:
                     changed_bytes=1,
                 )
         trace.write(tmp_path)
-        of_device = load(tmp_path).once(allocators).of_device
+        of_device = load(tmp_path).once(allocators)
         held_peak = {d: (of.held_bytes[-1], of.peak_bytes) for d, of in of_device.items()}
         assert held_peak == ({0: (20, 90), 1: (21, 91)} if known else {})
 

@@ -40,11 +40,11 @@ _FEWEST_EVENTS: Final = 100_000
 def for_first_thread(topics: Sequence[Analysis[Any]]) -> list[Analysis[Any]]:
     """These topics in the order in which the first thread asks for them.
 
-    First the path and others that need the causes and the ledger; last those that the second thread begins with.
+    First those that need the causes and the ledger; last those that the second thread begins with.
     """
     beside = [topic for topic in reversed(_TOPICS) if topic in topics]
     alone = [topic for topic in topics if topic not in beside]
-    return [*sorted(alone, key=lambda topic: topic is not device_states.PATH), *beside]
+    return [*sorted(alone, key=lambda topic: topic is not device_states.ANALYSIS), *beside]
 
 
 @contextmanager

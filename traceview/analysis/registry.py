@@ -11,7 +11,7 @@ from traceview.analysis.exchange.gradients import Gradients
 from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
 from traceview.analysis.exchange.transfers import Transfers
 from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
-from traceview.analysis.gpu_time.device_states import PATH, CriticalPath, LedgerSums
+from traceview.analysis.gpu_time.device_states import LedgerSums
 from traceview.analysis.gpu_time.device_time import ANALYSIS as DEVICE_TIME
 from traceview.analysis.gpu_time.idle import ANALYSIS as IDLE
 from traceview.analysis.gpu_time.input import ANALYSIS as INPUT
@@ -59,7 +59,6 @@ class Results(Record, frozen=True):
         device_time: How busy each device was, and with what.
         timeline: What each device did when, in equal slices.
         lanes: What a timeline draws: the events of each device and thread, merged where they are short.
-        path: What made the steps as long as they were.
         ledger: Where the GPU time went: the mean step of each device by state.
         idle: What each device waited for.
         steps: How long each step took, and how the steps were found.
@@ -87,7 +86,6 @@ class Results(Record, frozen=True):
     device_time: Annotated[DeviceTime | None, DEVICE_TIME] = None
     timeline: Annotated[UtilizationStrips | None, STRIPS] = None
     lanes: Annotated[Lanes | None, LANES] = None
-    path: Annotated[CriticalPath | None, PATH] = None
     ledger: Annotated[LedgerSums | None, LEDGER] = None
     idle: Annotated[Idle | None, IDLE] = None
     steps: Annotated[Steps | None, STEPS] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,21 +44,6 @@ def p95_ps(values: npt.NDArray[np.integer]) -> int | None:
         return None
     rank = (19 * values.size + 19) // 20 - 1
     return int(np.partition(values, rank)[rank])
-
-
-def quartile_range(values: npt.NDArray[Any]) -> float:
-    """The interquartile range, with quartiles interpolated between values."""
-    ordered = np.sort(values, axis=None)
-    return _quantile(ordered, 0.75) - _quantile(ordered, 0.25)
-
-
-def _quantile(ordered: npt.NDArray[Any], share: float) -> float:
-    """As `np.percentile` interpolates; that would import `numpy.ma` too."""
-    place = (ordered.size - 1) * share
-    below = int(place)
-    low, high = ordered[below], ordered[min(below + 1, ordered.size - 1)]
-    part = place - below
-    return float(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
 
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]

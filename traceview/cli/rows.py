@@ -101,7 +101,8 @@ def answer_of(name: str, request: Request) -> Answer:
     if kind.state and choice.states:
         every = every.where(kind.state, choice.states)
     if any(column.name == "device" for column in every.columns):
-        every = every.where("device", request.devices)
+        nothing = () if request.has_chosen else (None,)
+        every = every.where("device", (*request.devices, *nothing))
     about, head = _about(request.context), tuple(_head(request.context))
     if choice.by:
         every = arranged(every, kind, Choice(least_ps=choice.least_ps), None)
@@ -114,7 +115,7 @@ def answer_of(name: str, request: Request) -> Answer:
     has_ends = name == "steps" and not choice.sort and not choice.top
     rows = chosen = arranged(every, kind, choice, None if has_ends else choice.top_or(kind.top))
     if has_ends and choice.is_terminal:
-        from traceview.analysis.gpu_time.step_tables import first_and_last
+        from traceview.analysis.gpu_time.steps import first_and_last
 
         rows = first_and_last(chosen)
     return replace(
@@ -185,16 +186,17 @@ def _gaps(request: Request) -> Answer:
 
 def _steps(request: Request) -> Answer:
     """How long each step took, and the states of each device in it."""
-    from traceview.analysis.gpu_time.step_tables import step_sections, step_table
+    from traceview.analysis.gpu_time.steps import step_blocks, step_table
     from traceview.analysis.measures.step_report import NO_STEPS, step_rows
 
     steps = tuple(step_rows(request.context))
     rows = step_table(steps, request.devices)
-    remark = "" if steps else NO_STEPS
-    if steps and not rows.count:
-        count = numbers.plural(len(steps), "step")
-        remark = f"{count}, but no device was recorded; traceview analyze shows how long they took"
-    return Answer(rows, lambda shown: step_sections(shown, request.view.others), remark=remark)
+
+    def sections(shown: Table) -> list[doc.Section]:
+        blocks = step_blocks(request.view, shown)
+        return [doc.Section("steps", "Steps", blocks)] if shown.count else []
+
+    return Answer(rows, sections, remark="" if steps else NO_STEPS)
 
 
 def _ops(request: Request) -> Answer:

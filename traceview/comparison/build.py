@@ -300,7 +300,7 @@ def _facts(report: Report) -> dict[str, str]:
         facts["hosts"] = numbers.count(len(report.capture.hosts))
     steps = report.results.steps
     if steps is not None:
-        calls = steps.steps_per_call or steps.updates_per_step or steps.loop_iterations
+        calls = steps.steps_per_call or steps.loop_iterations
         facts["steps per call"] = numbers.count(calls or 1)
         facts["steps found"] = STEP_METHODS[steps.method].words
     levels = [host.tracer_levels for host in report.capture.hosts if host.tracer_levels]

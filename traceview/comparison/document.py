@@ -341,7 +341,6 @@ def _mean_step(device: DeviceDifference, side: str, step_count: int) -> DeviceSt
         step_ps=sum(states.values()),
         states={key: ps for key, ps in states.items() if ps},
         waits_for=None,
-        waits_for_ratio=None,
     )
 
 

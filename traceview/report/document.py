@@ -12,8 +12,7 @@ from msgspec.structs import asdict, replace
 
 from traceview.analysis.gpu_time import device_time, steps
 from traceview.analysis.gpu_time.device_states import anatomy_rows
-from traceview.analysis.gpu_time.step_tables import step_times
-from traceview.analysis.gpu_time.steps import FEW_STEPS, NO_STEP_MARKER, found_steps
+from traceview.analysis.gpu_time.steps import FEW_STEPS, NO_STEP_MARKER, found_steps, step_times
 from traceview.analysis.machine import capture
 from traceview.analysis.machine.capture import measured_overhead
 from traceview.analysis.machine.capture_quality import HARMLESS, WITHOUT_DEVICE

@@ -51,7 +51,7 @@ def statuses(run: Run) -> list[str]:
     for index in range(len(run.trace.device_list)):
         classes = columns.class_[columns.rows_of(index)]
         if classes.size == 0:
-            allocator = run.trace.once(allocators).of_device.get(index)
+            allocator = run.trace.once(allocators).get(index)
             result.append("memory_only" if allocator and allocator.held_bytes[-1] else "empty")
         elif (classes >= ActivityClass.H2D).all():
             result.append("copy_only")

@@ -75,16 +75,6 @@ class HostPipelines(Struct, frozen=True, eq=False):
         return most if most is not None and most.own_ps > 0 else None
 
     @property
-    def empty_ratio(self) -> float | None:
-        """How often the model found the buffer of the stage below the root empty."""
-        ratios = [
-            stage.empty_ratio
-            for stage in self.stages
-            if stage.blocking and len(path_of(stage.name)) == 1 and stage.empty_ratio is not None
-        ]
-        return max(ratios, default=None)
-
-    @property
     def missing(self) -> tuple[str, ...]:
         """What the pipeline lacks, by the names of its stages; nothing without names."""
         names = [stage.name for stage in self._waited_for(self.whole)]

@@ -154,8 +154,7 @@ class InputSupply(Struct, frozen=True, eq=False):
 
     `stages`: those in the window, longest first. `slowest`: the one to change first; `share_ratio`: its share of the work of
     all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `fills_shuffle`: most of
-    what it makes stays in the buffer of a shuffle. `missing`: what the pipeline lacks. `empty_ratio`: how often the model
-    found its buffer empty. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
+    what it makes stays in the buffer of a shuffle. `missing`: what the pipeline lacks. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
     buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `shards`: of a distributed
     dataset. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
@@ -167,7 +166,6 @@ class InputSupply(Struct, frozen=True, eq=False):
     share_ratio: float
     fills_shuffle: bool
     missing: tuple[str, ...]
-    empty_ratio: float | None
     work_ratio: float | None
     work_of_wait_ratio: float | None
     empty_step_ratio: float | None
@@ -259,7 +257,6 @@ def _supply(context: Run, pipelines: HostPipelines) -> InputSupply:
         share_ratio=slowest.own_ps / candidates_ps if slowest else 0.0,
         fills_shuffle=slowest is not None and pipelines.fills_a_shuffle(slowest),
         missing=pipelines.missing,
-        empty_ratio=pipelines.empty_ratio,
         work_ratio=None
         if slowest is None
         else slowest.own_ps / window.length_ps

@@ -1,21 +1,17 @@
-"""Sums the ledger up by state: the GPU time, the mean step of each device, and the critical path."""
+"""Sums the ledger up by state: the GPU time, and the mean step of each device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
 from typing import Final
 
 import numpy as np
 
-from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.device_report import alike_groups
 from traceview.analysis.rules.finding import OfDevice, Skipped
-from traceview.base.ids import unique_ids
 from traceview.base.record import Count, DeviceKey, Picoseconds, Record, Share, Words
-from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.columns import Shown, table
 from traceview.document.model import AnatomyPart, AnatomyRow
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.columns import By
@@ -25,16 +21,6 @@ from traceview.ledger.table import Ledger, by_size, totals
 MOST_ROWS: Final = 8
 """With their legend they fill half of a terminal; devices that are alike share a row."""
 
-CLEAR_RATIO: Final = 0.5
-"""The device waited for is named from this share of the waiting on."""
-
-
-_NAMED: Final = 3
-"""States that the first sentence about the path names."""
-
-_NO_EVENT: Final = "the trace holds no device event"
-_FOLLOWED: Final = "From the end of a step backwards: where a device waits for another one, the path goes on there. Its parts sum to the step."
-
 
 class DeviceStates(OfDevice, frozen=True):
     """The mean of the used steps of one device by state.
@@ -43,15 +29,13 @@ class DeviceStates(OfDevice, frozen=True):
         step_count: Used steps of its host inside the window; 0 in a run without any, where the window takes their place.
         step_ps: Mean length of these steps, rounded down, picoseconds; without steps the length of the window.
         states: Picoseconds of the mean step in each state that occurs, in the order of states; they sum to step_ps.
-        waits_for: Device that it waits for longest; null where it waits for none, and where none is clearly the one.
-        waits_for_ratio: Share of its waiting for devices that is for that one; null where waits_for is.
+        waits_for: Device that it waits for during most of its waiting for devices; null where there is none.
     """
 
     step_count: Count
     step_ps: Picoseconds
     states: dict[Words, Count]
     waits_for: DeviceKey | None
-    waits_for_ratio: Share | None
 
 
 class LedgerSums(Record, frozen=True):
@@ -73,7 +57,7 @@ class LedgerSums(Record, frozen=True):
 def compute(context: Context) -> LedgerSums | Skipped:
     """The sums of every visible device."""
     if not context.idle.gaps:
-        return Skipped(_NO_EVENT)
+        return Skipped("the trace holds no device event")
     ledger = context.ledger
     whole = sum(ledger.gpu_ps_by_device.values())
     if not whole:
@@ -94,18 +78,16 @@ def _of_device(ledger: Ledger, device: int) -> DeviceStates:
     sums = ledger.by_state(device)
     step_count = ledger.steps_of_device[device]
     means = mean_parts(sums.values(), step_count or 1)
-    waits_for, ratio = _longest_awaited(ledger, device)
     return DeviceStates(
         *ledger.trace.identity(device),
         step_count=step_count,
         step_ps=sum(sums.values()) // (step_count or 1),
         states={state.key: ps for state, ps in zip(sums, means, strict=True) if ps},
-        waits_for=waits_for,
-        waits_for_ratio=ratio,
+        waits_for=_longest_awaited(ledger, device),
     )
 
 
-def _longest_awaited(ledger: Ledger, device: int) -> tuple[str | None, float | None]:
+def _longest_awaited(ledger: Ledger, device: int) -> str | None:
     own = ledger.rows_of(device)
     columns = ledger.columns
     waits = (columns.state[own] == State.DEVICE_WAIT) & ledger.counts[own]
@@ -113,10 +95,8 @@ def _longest_awaited(ledger: Ledger, device: int) -> tuple[str | None, float | N
     durations = columns.duration_ps[own]
     by_device = totals(columns.by[own][known], durations[known], len(ledger.trace.device_list))
     longest = int(by_device.argmax())
-    if not by_device[longest]:
-        return None, None
-    ratio = int(by_device[longest]) / int(durations[waits].sum())
-    return ledger.trace.device_key(longest), ratio
+    is_clear = by_device[longest] and 2 * int(by_device[longest]) >= int(durations[waits].sum())
+    return ledger.trace.device_key(longest) if is_clear else None
 
 
 def mean_parts(total_ps: Iterable[int], count: int) -> list[int]:
@@ -124,63 +104,6 @@ def mean_parts(total_ps: Iterable[int], count: int) -> list[int]:
     whole = np.cumsum([0, *total_ps], dtype=np.int64) // count
     mean: list[int] = np.diff(whole).tolist()
     return mean
-
-
-# The critical path
-
-
-class CriticalPath(Record, frozen=True):
-    """The critical path of the used steps.
-
-    Attributes:
-        states: Picoseconds by state, mean over the steps, rounded down, largest first.
-        share_by_state: Share of all steps together, by state.
-        step_count: Steps whose path was walked; in a run without used steps 0, and the window of each host is one.
-    """
-
-    states: dict[Words, Count]
-    share_by_state: dict[Words, Share]
-    step_count: Count
-
-
-def path_sums(context: Context) -> CriticalPath | Skipped:
-    """The path of every used step, and what it consists of."""
-    if not context.idle.gaps:
-        return Skipped(_NO_EVENT)
-    ledger = context.ledger
-    path, columns = ledger.path, ledger.columns
-    if not path.row.size:
-        return Skipped("no device ran a kernel in the window")
-    # Without steps, the window of each host is one.
-    hosts = ledger.trace.host_of_device[ledger.device[path.row]]
-    count = unique_ids(path.step if ledger.has_steps else hosts).size
-    total = totals(columns.state[path.row], path.duration_ps, len(State))
-    whole = int(total.sum())
-    return CriticalPath(
-        states=by_size(total // count),
-        share_by_state={key: ps / whole for key, ps in by_size(total).items()},
-        step_count=count if ledger.has_steps else 0,
-    )
-
-
-def path_section(view: View, result: CriticalPath) -> doc.Section:
-    """The critical path by state."""
-    rows = list(result.share_by_state.items())
-    largest = (
-        f"{look_of(STATES, key).words} {numbers.percent(ratio)}" for key, ratio in rows[:_NAMED]
-    )
-    mean = "mean per step" if result.step_count else "mean"
-    shown = (
-        Shown("on the path", lambda row: look_of(STATES, row[0]), kind="look"),
-        Shown("share", itemgetter(1), kind="share", meaning="of all steps together"),
-        Shown("", lambda row: doc.Bar((doc.Part(look_of(STATES, row[0]), 1.0),), row[1]), 3, "bar"),
-        Shown(mean, lambda row: result.states.get(row[0], 0), kind="time"),
-    )
-    rest = f"{view.command('report')} -o report"
-    by_state = table("The critical path by state", rows, shown, most_rows=view.few_rows, rest=rest)
-    remarks = () if view.is_brief else doc.remarks(_FOLLOWED)
-    lead = f"The steps consist of {numbers.listed(list(largest))}."
-    return doc.Section("path", "Critical path", (*by_state, *remarks), lead=lead)
 
 
 # A row per kind of device
@@ -215,11 +138,7 @@ def _row(devices: Sequence[DeviceStates]) -> AnatomyRow:
 def _words(key: str, devices: Sequence[DeviceStates]) -> str:
     """The name of a state; waiting for a device names it, if it is the same one for all and none of them."""
     own = {device.device for device in devices}
-    awaited = {
-        device.waits_for
-        for device in devices
-        if device.waits_for is not None and (device.waits_for_ratio or 0.0) >= CLEAR_RATIO
-    }
+    awaited = {device.waits_for for device in devices if device.waits_for is not None}
     if key == State.DEVICE_WAIT.key and len(awaited) == 1 and awaited.isdisjoint(own):
         return f"waiting for {awaited.pop()}"
     return look_of(STATES, key).words
@@ -239,5 +158,3 @@ def device_range(keys: Sequence[str]) -> str:
 
 
 ANALYSIS: Final = Analysis[LedgerSums]("ledger", compute=compute)
-
-PATH: Final = Analysis[CriticalPath]("path", compute=path_sums, sections=(path_section,))

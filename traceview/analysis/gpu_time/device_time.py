@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Final
 
 from traceview.analysis.facts.devices import (
@@ -20,13 +19,13 @@ from traceview.analysis.measures.device_report import (
     DeviceTimeRow,
     compute,
 )
-from traceview.analysis.rules.finding import LEAST_SHOWN_RATIO, Evidence, Finding
+from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Among, Argument, Number, Part, Size
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, columns
-from traceview.document.vocabulary import CLASSES, DEVICE_KINDS, STATUSES, look_of
+from traceview.document.vocabulary import DEVICE_KINDS, STATUSES, look_of
 from traceview.ledger.states import State
 from traceview.trace.device.table import Column, Table, record_columns, table
 from traceview.trace.strategy.replicas import CPU
@@ -221,20 +220,12 @@ def _marginal(context: Context, marginal: Sequence[int]) -> Finding | None:
 # The section
 
 TITLE: Final = "Devices"
-FOLD_FROM: Final = 4
-"""So many devices that recorded nothing are named in a remark instead of a row each."""
-
 _PARTS_ADD_UP: Final = (
     "Shares are of the window. Communication with the waiting in it, copies and fills count only while nothing "
     "computes; with compute and idle they add up to the window."
 )
 
 
-# No fault of the device where another one has more to do.
-_MARGINAL: Final = (
-    f"Status {look_of(STATUSES, 'marginal').words}: computes less than {numbers.share(MARGINAL_RATIO)} of what the busiest "
-    "device does."
-)
 _OPS_OF_CPUS: Final = (
     "On CPU devices compute is all time in which ops run here. Bars and findings count what others cost these ops, such as a "
     "pipeline that takes cores, as theirs, and very short ops as dispatch."
@@ -245,34 +236,22 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
     """A row per device; of very many devices the outliers, and the range of the others."""
     if not result.devices:
         return doc.Section("devices", TITLE, (), lead="The trace holds no device.", is_folded=False)
-    # Devices without an event and without a word on their memory.
-    folded = [
-        row
-        for row in result.devices
-        if row.status == "empty" and row.memory_held_bytes is row.memory_peak_bytes is None
-    ]
-    folded = folded if len(folded) >= FOLD_FROM else []
-    own, others = view.split(result.devices)
-    rows = [row for row in own if row not in folded]
+    rows, others = view.split(result.devices)
     shown = rows[: view.most_rows]
-    is_marginal = any(row.status == "marginal" for row in shown)
     return doc.Section(
         "devices",
         TITLE,
         (
             *doc.table(
                 "Time of each device",
-                columns(shown, _columns(view, shown)),
+                columns(shown, _columns(shown)),
                 row_count=len(rows),
                 rest=view.command("show devices"),
                 anchors=[doc.device_anchor(row.device) for row in shown],
             ),
-            *doc.remarks(*_folded_sentences(folded)),
             *view.ranges(others, (Shown("busy", "busy_ratio"), *_SHARES), "devices"),
             *doc.remarks(
                 _unknown_directions(result.devices),
-                _outside_window(result.devices),
-                _MARGINAL if is_marginal else None,
                 _PARTS_ADD_UP if shown else None,
                 _OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
             ),
@@ -317,7 +296,7 @@ _SHARES: Final = (
 )
 
 
-def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
+def _columns(rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     yield DEVICE
     yield Shown("status", lambda row: look_of(STATUSES, row.status), 6, "look")
     yield Shown(
@@ -327,16 +306,7 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     )
     yield Shown("busy", "busy_ratio")
     yield Shown("busy time", "busy_ps", 5)
-    *shares, copies = _SHARES
-    yield from shares
-    # Of copies and fills those classes that take a share of the window that shows.
-    by_class = [
-        _shown_share(CLASSES[key].words, (key,), 10)
-        for key in (*COPIES, "memset")
-        if not view.is_brief
-        and any((_share(row, (key,)) or 0) >= LEAST_SHOWN_RATIO for row in rows)
-    ]
-    yield from by_class if len(by_class) > 1 else [copies]
+    yield from _SHARES
     yield Shown("idle", lambda row: doc.ratio(row.idle_ps, row.window_ps), kind="share")
     are_replicas = all(row.kind == "replica" for row in rows)
     yield Shown(
@@ -353,16 +323,6 @@ def _columns(view: View, rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
 # Remarks
 
 
-def _folded_sentences(rows: Sequence[DeviceTimeRow]) -> Iterator[str]:
-    for _, of_host in groupby(rows, key=lambda row: row.host):
-        same = list(of_host)
-        keys = numbers.joined_devices([row.device for row in same])
-        if any(row.busy_ps is not None for row in same):
-            yield f"{keys} recorded no event."
-        else:
-            yield f"{keys}: no device of this host was recorded, so nothing is known of them."
-
-
 def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:
     unknown = sum(row.unknown_direction_count or 0 for row in rows)
     if not unknown:
@@ -370,18 +330,6 @@ def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:
     count = sum(row.activity[key].count for row in rows if row.activity for key in COPIES)
     copies = numbers.plural(count, "copy", "copies")
     return f"{numbers.count(unknown)} of {copies}: direction not recorded, counted as copies between devices."
-
-
-def _outside_window(rows: Sequence[DeviceTimeRow]) -> str | None:
-    counted = [
-        f"{numbers.plural(row.outside_window_count, 'event')} of {row.device}"
-        for row in rows
-        if row.outside_window_count
-    ]
-    only_there = any(row.status == "copy_only" and not row.busy_ps for row in rows)
-    of_status = ", which only the status counts" if only_there else ""
-    text = f"Outside the window: {numbers.listed(counted)}{of_status}; use --window devices to include them."
-    return text if counted else None
 
 
 # The table

@@ -108,7 +108,6 @@ D2H_SYNC: Final = Rule(
     title="{who:waits/wait} {loss} while the host reads a value[ in {line}]",
     titles={
         "late": "{who:waits/wait} {loss}: the host stays blocked after they are done[, {line}]",
-        "returned": "{who:waits/wait} {loss} while the host waits for what the step returns[ in {line}]",
     },
     meaning=(
         "The host blocks until the device has finished or a value is copied back. Meanwhile nothing is queued, so the "
@@ -130,22 +129,13 @@ D2H_SYNC: Final = Rule(
             "Read results in every 100th step only: `block_until_ready`, `float(loss)` and printing an array wait for the device.",
             "Or read those of the step before, so that one step is always queued: `jax.block_until_ready(last_loss)`.",
         ),
-        "keras": (
-            "`fit` reads its metrics after each call: let a call run several steps, `model.compile(..., steps_per_execution=10)`.",
-            "Callbacks of each batch are called once for these steps.",
-        ),
-        "returned": (
-            "Add the loss to a `tf.keras.metrics.Mean` in the replica's function: `strategy.reduce` copies it to the CPU in each call.",
-            "Read the metric at the end of an epoch. Or return the loss of each replica as it is.",
-        ),
     },
     limits={"late_row_ps": 1_000_000_000, "late_ratio": 0.50},
     notes={
         **_SOME_STEPS,
-        "returned": "The call itself waits: its graph copies what it returns to the host.",
         "late": (
-            "For {late} of that time no device of the host has work: the call returns late[, while {event} is open on {thread}]. "
-            "Blocking less often saves the time; why the runtime is late was not recorded."
+            "For {late} of that time no device of the host has work: the call returns late. Blocking less often saves the "
+            "time; why the runtime is late was not recorded."
         ),
     },
     metrics={
@@ -526,17 +516,9 @@ RETRACING: Final = Rule(
             "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
             "Each value of a static argument compiles the function anew. One program serves all values of an array, or of a number.",
         ),
-        "jax-object": (
-            "Give each call the same object as {argument}, or one that is equal to it.",
-            "A class without `__eq__` and `__hash__` makes objects that are never equal.",
-        ),
         "jax-sharding": (
             "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
             "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
-        ),
-        "jax-tree": (
-            "Give each call the same arguments: the same keys, and an array wherever another call has one.",
-            "",
         ),
         "jax-function": (
             "Make the function and its `jax.jit` once, before the loop.",
@@ -561,9 +543,6 @@ COMPILE_IN_WINDOW: Final = Rule(
     code="compile-in-window",
     states=(State.COMPILE,),
     title="{who:waits/wait} {loss} for tracing and compilation[ in {line}]",
-    titles={
-        "again": "{who:waits/wait} {loss} for tracing and compilation[ in {line},] in {times} of {used}"
-    },
     meaning="A function is traced, XLA compiles, kernels are tuned or modules are loaded inside the window.",
     starts_at=(
         "{limit} of the GPU time idle for tracing, XLA compilation, autotuning or module loading on the launching thread; "
@@ -602,7 +581,7 @@ FIRST_CALL: Final = Rule(
     meaning=(
         "The window holds the first call of a function. Its graph is optimized and its kernels are made, which takes "
         "longer than many steps. These steps say nothing of later training. The host copied {copies} of the graph to "
-        "devices meanwhile, as only the preparation of a graph does; the devices ran {kernels}[, most of them {types}]."
+        "devices meanwhile, as only the preparation of a graph does."
     ),
     starts_at=(
         "devices idle for tracing and compilation for {limit} of their steps, and copies of constants (MakeTensorFromProto) to devices, "
@@ -620,7 +599,6 @@ FIRST_CALL: Final = Rule(
     metrics={
         **_METRICS,
         "constant_copy_count": "copies of constants",
-        "kernel_count": "kernels",
     },
     example="GPU:0 waits 596 of 669 ms (89%) for the first call of a function",
 )

@@ -54,38 +54,28 @@ class InputHost(Record, frozen=True):
 
     Attributes:
         host: Name of the host.
-        measured_by: ledger: time of a device in state input; iterator: calls of IteratorGetNext that held up the step.
-        device: Key of the device that waits most; null where the host's calls are measured.
+        device: Key of the device whose time in state input it is, the one that waits most; null where it is the time in
+            calls of IteratorGetNext that held up the step.
         wait_ps: Wait in the used steps, or without steps in the window, picoseconds; null where not known.
         wait_per_step_ps: Mean over the used steps, rounded down, picoseconds; null without steps.
         input_ratio: Share of the used steps that is waiting for input; of the window without steps; null where not known.
         reason: Why there is no ratio; null where there is one.
         slowest_stage: Path of the stage with the longest own time; null where no stage was recorded.
-        work_ps: Self time of that stage in the window without waiting for inputs, picoseconds.
-        work_ratio: The same over the window; above 1 where several threads run it.
-        share_ratio: Its share of the work of all stages that the model waits for; null where no stage was recorded.
+        work_ratio: Own time of that stage over the window; above 1 where several threads run it.
         empty_step_ratio: Share of the used steps in which a request met an empty prefetch buffer between that
             stage and the model, of the buffer for which it is least; null without a recorded buffer.
-        empty_wait_ratio: Share of the time in requests of the used steps that lies in steps in which one met an empty
-            buffer, of the buffer for which it is least; null without a recorded buffer or a wait.
-        work_of_wait_ratio: Own time of that stage over the time in requests; null without a wait.
         keeps_up: Whether the pipeline delivers as fast as the model takes, so that its requests wait for nothing.
     """
 
     host: Hostname
-    measured_by: Annotated[str, one_of("ledger", "iterator")]
     device: DeviceKey | None
     wait_ps: Picoseconds | None
     wait_per_step_ps: Picoseconds | None
     input_ratio: Ratio | None
     reason: Words | None
     slowest_stage: StageName | None
-    work_ps: Picoseconds | None
     work_ratio: Ratio | None
-    share_ratio: Ratio | None
     empty_step_ratio: Ratio | None
-    empty_wait_ratio: Ratio | None
-    work_of_wait_ratio: Ratio | None
     keeps_up: bool
 
 
@@ -96,10 +86,8 @@ class Input(Record, frozen=True):
         input_ratio: Share of the used steps spent waiting for input on the host that waits most; of the window without
             steps; null where not known.
         verdict: high from 0.20 on, moderate from 0.05 on, else none; null without a ratio.
-        reason: Why there is no ratio; null where there is one.
         hosts: How long the model of each host waited.
         shards: The shards of a distributed dataset; empty without one, and where it is not known whose they are.
-        empty_ratio: How often the buffer that the model takes from was found empty; null where not recorded.
         missing: What the pipeline of the host that waits most lacks, by the names of its stages.
         stages: Stages with the longest self time, the longest first.
         stage_count: Stages in all.
@@ -107,10 +95,8 @@ class Input(Record, frozen=True):
 
     input_ratio: Ratio | None
     verdict: Verdict | None
-    reason: Words | None
     hosts: tuple[InputHost, ...]
     shards: tuple[InputShard, ...]
-    empty_ratio: Ratio | None
     missing: tuple[
         Annotated[str, one_of("prefetch", "parallel_map", "parallel_interleave", "cache")], ...
     ]
@@ -143,10 +129,8 @@ def compute(context: Context) -> Input | Skipped:
     return Input(
         input_ratio=ratio,
         verdict=None if ratio is None else verdict_of(ratio),
-        reason=rows[worst].reason if ratio is None else None,
         hosts=tuple(rows.values()),
         shards=tuple(shard for supply in supplies.values() for shard in supply.shards),
-        empty_ratio=supplies[worst].empty_ratio,
         missing=supplies[worst].missing,
         stages=tuple(stages[: context.options.rows_of(TOP_STAGES)]),
         stage_count=len(stages),
@@ -173,19 +157,14 @@ def _host(context: Context, host: int, supply: InputSupply) -> InputHost:
     reason = NO_WAIT_RECORDED if wait_ps is None else None if whole_ps else NO_STEPS
     return InputHost(
         host=context.trace.hosts[host].name,
-        measured_by="iterator" if device is None else "ledger",
         device=None if device is None else context.trace.device_key(device),
         wait_ps=wait_ps,
         wait_per_step_ps=None if wait_ps is None or not used else wait_ps // len(used),
         input_ratio=None if wait_ps is None or not whole_ps else wait_ps / whole_ps,
         reason=reason,
         slowest_stage=supply.slowest.name if supply.slowest else None,
-        work_ps=supply.slowest.own_ps if supply.slowest else None,
         work_ratio=supply.work_ratio,
-        share_ratio=supply.share_ratio if supply.slowest else None,
         empty_step_ratio=supply.empty_step_ratio,
-        empty_wait_ratio=supply.empty_wait_ratio,
-        work_of_wait_ratio=supply.work_of_wait_ratio,
         keeps_up=not supply.is_short,
     )
 
@@ -213,7 +192,6 @@ MISSING: Final = {
     "parallel_interleave": "a parallel interleave",
     "cache": "a cache",
 }
-_HAND_ON: Final = " Stages that only hand batches on, such as Root and Prefetch, do not count."
 BEHIND: Final = (
     "A shard is behind by how much later than the earliest one it was ready; median over the steps."
 )
@@ -223,7 +201,6 @@ WORK: Final = (
     "threads make, or takes it over."
 )
 _ASKED_BY: Final = {True: "model", False: "background threads"}
-_MEASURES: Final = {"ledger": "time of the device", "iterator": "iterator calls"}
 
 
 def section(view: View, result: Input) -> doc.Section:
@@ -265,16 +242,16 @@ def section(view: View, result: Input) -> doc.Section:
 
 
 def _lead(result: Input) -> str:
-    if result.input_ratio is None:
-        return f"Input wait: unknown; {result.reason}."
     worst = result.worst
+    if result.input_ratio is None:
+        return f"Input wait: unknown; {worst.reason}."
     whole = "window" if worst.wait_per_step_ps is None else "step"
     share = numbers.percent(result.input_ratio)
     verdict = look_of(VERDICTS, result.verdict or "none").words
-    if worst.measured_by == "iterator":
+    if worst.device is None:
         lead = f"The thread that runs the steps waits {share} of the {whole} for the next batch"
     else:
-        lead = f"{worst.device or 'A device'} waits {share} of the {whole} for input"
+        lead = f"{worst.device} waits {share} of the {whole} for input"
     if not worst.keeps_up:
         return f"{lead} ({verdict})."
     if result.verdict == "none":
@@ -289,43 +266,28 @@ def _notes(result: Input) -> tuple[str | None, ...]:
     is_slow = result.verdict in ("high", "moderate") and not row.keeps_up
     return (
         # Of a ready pipeline it is another stage that takes cores, or Python.
-        None if row.keeps_up and result.verdict != "none" else _slowest(result, row),
+        None if row.keeps_up and result.verdict != "none" else _slowest(row),
         f"Missing: {missing}." if missing and is_slow else None,
-        _fill(result, row, is_slow=is_slow),
+        None
+        if row.empty_step_ratio is None
+        else f"In {numbers.share(row.empty_step_ratio)} of the steps the fullest prefetch buffer between it and the model "
+        "was empty when asked.",
     )
 
 
-def _slowest(result: Input, row: InputHost) -> str | None:
+def _slowest(row: InputHost) -> str | None:
     """How long the slowest stage works, on one thread or on several."""
-    name, work_ps = row.slowest_stage, row.work_ps or 0
-    if name is None:
+    if row.slowest_stage is None:
         return None
     more = ", on more than one thread" if (row.work_ratio or 0) > 1 else ""
-    work = f"works {numbers.percent(row.work_ratio)} of the window{more}"
-    is_below = any(stage.own_ps > work_ps for stage in result.stages if stage.name != name)
-    return f"Slowest stage: {_path(name)}, {work}.{_HAND_ON if is_below else ''}"
-
-
-def _fill(result: Input, row: InputHost, *, is_slow: bool) -> str | None:
-    """How often the buffers that shield the model were empty; `is_slow`: the model waits for input."""
-    if row.empty_step_ratio is not None:
-        steps = numbers.share(row.empty_step_ratio)
-        return f"In {steps} of the steps the fullest prefetch buffer between it and the model was empty when asked."
-    if result.empty_ratio is not None:
-        by_device = any(host.measured_by == "ledger" for host in result.hosts)
-        who = "the devices" if by_device else "the thread that runs the steps"
-        hardly = "" if is_slow or not result.empty_ratio else f", but {who} hardly waited for it"
-        return f"The model found its input buffer empty in {numbers.share(result.empty_ratio)} of its requests{hardly}."
-    return None
+    return f"Slowest stage: {_path(row.slowest_stage)}, works {numbers.percent(row.work_ratio)} of the window{more}."
 
 
 _HOSTS: Final = (
     Shown("host", "host", kind="name"),
     Shown("share of the step", "input_ratio", kind="share"),
     Shown("wait per step", "wait_per_step_ps", 1, kind="time"),
-    Shown("wait in all", "wait_ps", 3, kind="time"),
     Shown("device", "device", 2, kind="device", meaning="the device of the host that waits most"),
-    Shown("measured by", lambda row: _MEASURES[row.measured_by], 5, kind="words"),
     Shown("unknown because", "reason", 4, kind="words"),
 )
 _SHARDS: Final = (

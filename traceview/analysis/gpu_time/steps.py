@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from math import fsum
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final
 
-from traceview.analysis.gpu_time.step_tables import step_remark, step_span, step_table
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
     SLOW_SPREADS,
     SlowSteps,
+    StepDevice,
     StepRow,
     Steps,
     compute,
+    longest_by_number,
     slow_steps,
     state_growth,
     step_rows,
@@ -24,12 +24,14 @@ from traceview.analysis.measures.step_report import (
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, finding_loss
 from traceview.analysis.rules.words import Argument, Number, Ordinal, Slower, StateName
+from traceview.document import columns, numbers
 from traceview.document import model as doc
-from traceview.document import numbers
-from traceview.document.columns import Shown, table
+from traceview.document.columns import Shown
+from traceview.document.figures import StepBar, StepTimes
 from traceview.document.sanitize import shortened
-from traceview.document.vocabulary import STEP_METHODS, look_of
-from traceview.ledger.states import BY_KEY, State
+from traceview.document.vocabulary import STATES, STEP_KINDS, STEP_METHODS, Look, look_of
+from traceview.ledger.states import BY_KEY, KEYS, State
+from traceview.trace.device.table import Table, integers, record_columns, table, texts
 from traceview.trace.frames.event_tables import device_keys
 
 FEW_STEPS: Final = Rule(
@@ -219,13 +221,8 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
 
 TITLE: Final = "Steps"
 
-MOST_DEVICES: Final = 8
-"""Devices with a column each; of more, the least busy one and the mean have a column."""
-
-_PARAMETER_SERVER: Final = "ParameterServerStrategy"
 _WIDEST_NAME: Final = 40
-_MOST_EVALUATIONS: Final = 4
-_MOST_UPDATES: Final = 6
+_MOST_NAMED: Final = 6
 
 UNSURE: Final = (
     "Nothing marks these steps: their bounds come from what repeats and may be off. Times over the whole window are "
@@ -241,20 +238,19 @@ _BASES: Final = {
 def steps_section(view: View, result: Steps) -> doc.Section | None:
     """The statistics of the steps, and a row for each with the busy share of the devices."""
     used = ""
+    devices = {part.device for row in result.steps for part in row.devices}
     if result.used_count < result.count:
         used = f", {numbers.count(result.used_count)} of them in the statistics"
     return doc.Section(
         "steps",
         TITLE,
         (
-            *doc.facts(*_times(result)),
             *doc.notes(
+                _times(result) if result.median_ps is not None else None,
                 *_bound_notes(result),
-                *_coordinator_notes(view, result),
-                *_accumulation_notes(result),
-                *_evaluation_notes(result),
+                *_longer_steps(result),
             ),
-            *_table(view, result),
+            *step_blocks(view, step_table(result.steps, devices), view.few_rows),
         ),
         lead=f"{found_steps(result)}{used}.",
     )
@@ -271,169 +267,216 @@ def found_steps(steps: Steps) -> str:
     return f"{count} found {look_of(STEP_METHODS, steps.method).words}"
 
 
-def _times(result: Steps) -> Iterator[str]:
-    yield f"median {numbers.time(result.median_ps)}"
-    used = [row.duration_ps for row in result.steps if row.used]
-    if len(used) > 1:
-        yield f"mean {numbers.time(sum(used) // len(used))}"
-    least_count = int(FEW_STEPS.limits["used_step_count"])
-    if len(used) < least_count:
-        yield f"a spread needs {least_count} steps"
-        return
-    yield f"spread (IQR) {numbers.time(result.iqr_ps)}"
-    if result.cv_ratio is not None:
-        yield f"standard deviation {numbers.share(result.cv_ratio)} of the mean"
-
-
 def _bound_notes(result: Steps) -> Iterator[str]:
     """Notes on the bounds that a reader needs to read the numbers per step."""
     if result.reliability == "low":
         yield UNSURE
     if result.basis in _BASES and result.method != "period":
         yield _BASES[result.basis]
-    updates = result.updates_per_step if result.trains_in_loop else None
-    of_call, call = result.steps_per_call or 1, ""
-    if of_call > 1:
-        # Such a call is itself a loop in the graph.
-        count, call = f"up to {of_call}", " (steps_per_execution)"
-    elif result.loop_function is not None:
+    calls, function = result.steps_per_call or 1, result.loop_function
+    if calls > 1 or function is not None:
         # Another loop may run inside that of the training.
-        loops = f"up to {result.loop_iterations}" if result.loop_iterations else "several"
-        count = str(updates or loops)
-        call = f" of {shortened(result.loop_function, _WIDEST_NAME)}"
-    elif updates:
-        count = str(updates)
-    elif result.trains_in_loop is None:
+        most = calls if calls > 1 else result.loop_iterations
+        of = f" of {shortened(function, _WIDEST_NAME)}" if function is not None else ""
+        yield (
+            f"One step here is one call{of} that runs {f'up to {most}' if most else 'several'} training steps in its "
+            "graph; numbers per step are of the whole call."
+        )
+    elif result.loop_iterations:
         yield (
             f"A loop in the graph runs {result.loop_iterations} times in each step. If it is the training loop, one "
             "step here is that many training steps, and numbers per step are of all of them."
         )
-        return
-    else:
-        return
-    yield (
-        f"One step here is one call{call} that runs {count} training steps in its graph; numbers per step are of the "
-        "whole call."
-    )
 
 
-def _coordinator_notes(view: View, result: Steps) -> Iterator[str]:
-    """Which steps of parameter server training are counted: a coordinator hands them out in a thread for each worker."""
-    environment = view.record("environment", Environment)
-    classes = [] if environment is None else [host.strategy.class_ for host in environment.hosts]
-    is_coordinated = any((class_ or "").startswith(_PARAMETER_SERVER) for class_ in classes)
-    if is_coordinated and result.method == "marker":
-        yield (
-            "ClusterCoordinator hands steps to each worker from a thread of its own. The steps here are those of one "
-            "worker; with several workers the job runs more steps in this time."
+def _longer_steps(result: Steps) -> Iterator[str]:
+    """Steps that take longer than others because they do more."""
+    if result.evaluated_steps:
+        yield f"An evaluation ran after some steps, whose time holds it ({_listed(result.evaluated_steps)})."
+    if result.optimizer_steps:
+        updates = _listed(result.optimizer_steps)
+        yield f"The optimizer ran in some steps only ({updates}). Gradients accumulate in the others."
+
+
+def _listed(steps: Sequence[int]) -> str:
+    return numbers.listed([str(step) for step in steps], most=_MOST_NAMED)
+
+
+# The chart
+
+_NAMED_STEPS: Final = 8
+"""Slow steps that the sentence below the chart names; the chart marks all."""
+
+
+def step_times(view: View, steps: Steps) -> StepTimes | None:
+    """A bar per step, of several hosts the longest, of those that count if any does; None where no step counts."""
+    if steps.median_ps is None:
+        return None
+    slow = slow_steps(steps)
+    longest = longest_by_number(steps.steps)
+    bars = []
+    for number in sorted(longest):
+        row = longest[number]
+        is_slow = slow is not None and number in slow.numbers
+        bars.append(
+            StepBar(
+                number=number,
+                duration_ps=row.duration_ps,
+                look=STEP_KINDS[row.kind if row.used else "excluded"],
+                excess_ps=row.duration_ps - slow.typical_ps if slow and is_slow else 0,
+                cause=_grown_state(steps, (number,), slow) if slow and is_slow else None,
+                span=_step_span(view, row),
+            )
         )
+    return StepTimes(tuple(bars), steps.median_ps, _times(steps))
 
 
-def _evaluation_notes(result: Steps) -> Iterator[str]:
-    """Where validation ran, and which step holds its time."""
-    for row in result.evaluations[:_MOST_EVALUATIONS]:
-        names = numbers.listed([shortened(name, _WIDEST_NAME) for name in row.functions])
-        yield (
-            f"Evaluation ran between steps {row.after} and {row.after + 1}: {names}, "
-            f"{numbers.plural(row.call_count, 'call')} in {numbers.time(row.duration_ps)}. The time of step "
-            f"{row.after} holds it."
-        )
-    more = len(result.evaluations) - _MOST_EVALUATIONS
-    if more > 0:
-        yield f"It ran after {numbers.plural(more, 'step')} more."
+def _grown_state(steps: Steps, numbers_: Sequence[int], slow: SlowSteps) -> Look | None:
+    """The state that devices are in for longer than in usual steps, by most; None where there is none."""
+    growth = state_growth(steps.steps, numbers_, slow.usual)
+    total = {state: sum(of_device.values()) for state, of_device in growth.items()}
+    state = max(total, key=lambda state: total[state], default=None)
+    return look_of(STATES, state) if state is not None and total[state] > 0 else None
 
 
-def _accumulation_notes(result: Steps) -> Iterator[str]:
-    """That steps with an update take longer than those that only accumulate gradients."""
-    count = len(result.optimizer_steps)
-    if count:
-        every = result.accumulated_steps
-        ran = f"runs in every {numbers.ordinal(every)} step" if every else "ran in some steps only"
-        updates = numbers.listed([str(step) for step in result.optimizer_steps], most=_MOST_UPDATES)
-        noun = "step" if count == 1 else "steps"
-        less = ", which take less time" if every else ""
-        yield f"The optimizer {ran} ({noun} {updates}). Gradients accumulate in the others{less}."
+def _times(steps: Steps) -> str:
+    """How long the steps take, and which take longer than others for what."""
+    median_ps, slow = steps.median_ps or 0, slow_steps(steps)
+    median = numbers.time(median_ps)
+    if slow is None:
+        longest = longest_by_number(steps.steps)
+        used_ps = [row.duration_ps for row in longest.values() if row.used]
+        if len(used_ps) < 2:
+            return f"Only 1 step to look at: {median}."
+        varies = max(used_ps) - median_ps >= SLOW_RATIO * median_ps
+        which = "Step times vary without a clear outlier" if varies else "No slow step"
+        return f"{which}: {numbers.time_range(used_ps)}, median {median}."
+    named = numbers.beginning([str(number) for number in slow.numbers], _NAMED_STEPS)
+    which = "Step" if len(slow.numbers) == 1 else "Steps"
+    takes = "takes" if len(slow.numbers) == 1 else "take"
+    every = f", every {numbers.ordinal(slow.period)} step" if slow.period else ""
+    times = numbers.part_of(slow.slow_ps, slow.usual_ps, "instead of")
+    state = _grown_state(steps, slow.numbers, slow)
+    cause = f" Most of the extra time: {state.words}." if state else ""
+    return f"{which} {named} {takes} {times}{every}.{cause}"
 
 
-def _table(view: View, result: Steps) -> Iterator[doc.Block]:
-    """A row per step, of several hosts with the shortest and the longest time."""
-    by_number: dict[int, list[StepRow]] = {}
-    for row in sorted(result.steps, key=lambda row: (row.number, row.duration_ps)):
-        by_number.setdefault(row.number, []).append(row)
-    steps, most = list(by_number.values()), view.few_rows
-    shown = steps if len(steps) <= most else [*steps[: most - most // 2], *steps[-(most // 2) :]]
-    host_count = len({row.host for row in result.steps})
-    columns = (*_columns(view, host_count), *_computing(shown), Shown("remark", _remark, 1))
-    yield from table("Steps", shown, columns, row_count=len(steps), rest=view.command("show steps"))
-    if len(shown) < len(steps):
-        yield from doc.remarks("The first and the last steps are shown.")
+def _step_span(view: View, row: StepRow) -> doc.Span | None:
+    """The step on the first device of its host, with the others."""
+    if not row.devices or row.host not in view.window_start_ps:
+        return None
+    begin_ps = row.start_ps - view.window_start_ps[row.host]
+    first, *others = (part.device for part in row.devices)
+    return doc.Span(first, begin_ps, begin_ps + row.duration_ps, tuple(others))
 
 
-def _columns(view: View, host_count: int) -> Iterator[Shown]:
-    """Columns of rows with the same step on one host or several, the shortest first."""
-    yield Shown("step", lambda hosts: hosts[0].number, kind="ordinal")
-    yield Shown("recorded as", _recorded_as, 1, "ordinal", "the number in the marker")
-    if host_count > 1:
-        yield Shown("hosts", lambda hosts: _some_of(len(hosts), host_count), 2, if_several=True)
-        yield Shown("shortest", lambda hosts: hosts[0].duration_ps, 1, "time")
-        yield Shown("slowest host", _slowest, kind="name")
-    yield Shown("", lambda hosts: step_span(view, hosts[-1]), kind="span")
-    longest = "longest" if host_count > 1 else "time"
-    yield Shown(longest, lambda hosts: hosts[-1].duration_ps, kind="time")
+# The table
+
+MOST_STEPS: Final = 40
+"""So many steps of a host have a row on a terminal; of more the first and the last are shown."""
 
 
-def _recorded_as(hosts: Sequence[StepRow]) -> int | None:
-    row = hosts[0]
-    return None if row.recorded_number == row.number else row.recorded_number
+def step_table(steps: Iterable[StepRow], devices: Collection[str]) -> Table:
+    """A row per step, in time order, and device of its host that is in `devices`; one without a device if the host has none.
 
-
-def _some_of(count: int, all_count: int) -> str:
-    return str(count) if count == all_count else f"{count} of {all_count}"
-
-
-def _slowest(hosts: Sequence[StepRow]) -> str | None:
-    """The host on which the step took longest; None where several did."""
-    is_tie = len(hosts) > 1 and hosts[-1].duration_ps == hosts[-2].duration_ps
-    return None if is_tie else hosts[-1].host
-
-
-def _remark(hosts: Sequence[StepRow]) -> str:
-    if len(hosts) == 1:
-        return step_remark(hosts[0].kind, hosts[0].excluded)
-    unused_count = sum(not row.used for row in hosts)
-    return f"left out on {numbers.plural(unused_count, 'host')}" if unused_count else ""
-
-
-def _computing(steps: Sequence[Sequence[StepRow]]) -> tuple[Shown, ...]:
-    """The share of each step that each device computes; of many devices, of the one that does least and on average."""
-    devices = list(dict.fromkeys(key for hosts in steps for key in _shares(hosts)))
-    if len(devices) <= MOST_DEVICES:
-        return tuple(_share_of(device, priority) for priority, device in enumerate(devices, 2))
-    return (
-        Shown(
-            "compute, least", lambda hosts: min(_shares(hosts).values(), default=None), 3, "share"
+    The states from `compute_ps` to `unknown_ps` add up to the part of the step inside the window. `python`: the line that
+    the host was in while it kept a device waiting.
+    """
+    rows = [
+        (step, part)
+        for step in steps
+        for part in step.devices or (None,)
+        if part is None or part.device in devices
+    ]
+    of_step = [field for field in StepRow.__struct_fields__ if field not in ("devices", "python")]
+    return table(
+        "steps",
+        *record_columns(StepRow, [step for step, _ in rows], of_step),
+        *record_columns(StepDevice, [part for _, part in rows], ("device",)),
+        *(
+            integers(f"{key}_ps", [part.states.get(key, 0) if part else None for _, part in rows])
+            for key in KEYS
         ),
-        Shown("compute, mean", _mean_share, 4, "share"),
+        texts("python", [step.python.line if step.python else None for step, _ in rows]),
     )
 
 
-def _share_of(device: str, priority: int) -> Shown:
-    return Shown(f"compute, {device}", lambda hosts: _shares(hosts).get(device), priority, "share")
+def first_and_last(rows: Table, most_steps: int = MOST_STEPS) -> Table:
+    """The rows of the first and the last steps of each host, so many steps of each in all."""
+    kept: set[tuple[str, int]] = set()
+    places = list(zip(rows["host"], rows["number"], strict=True))
+    for host in dict.fromkeys(rows["host"]):
+        steps = [place for place in dict.fromkeys(places) if place[0] == host]
+        kept.update(steps[: most_steps - most_steps // 2] + steps[-(most_steps // 2) :])
+    return rows.at([at for at, place in enumerate(places) if place in kept])
 
 
-def _shares(hosts: Sequence[StepRow]) -> dict[str, float]:
-    """By device the share of the step that it computes."""
-    return {
-        part.device: part.states.get(State.COMPUTE.key, 0) / row.duration_ps
-        for row in hosts
-        if row.duration_ps
-        for part in row.devices
-    }
+def step_blocks(view: View, rows: Table, most_rows: int | None = None) -> tuple[doc.Block, ...]:
+    """A row per step and device with the share of each state; of devices that are much alike only a range.
+
+    `most_rows`: of so many rows the first and the last steps are shown; without it `MOST_STEPS` of them.
+    """
+    own = rows.at([at for at, key in enumerate(rows["device"]) if key not in view.others])
+    device_count = len({*own["device"]}) or 1
+    kept = first_and_last(
+        own, MOST_STEPS if most_rows is None else max(most_rows // device_count, 2)
+    )
+    shown = list(kept.rows())
+    hidden = sorted({*rows["number"]} - {*kept["number"]})
+    left = rows.where("device", view.others)
+    compute = list(map(doc.ratio, left["compute_ps"], left["duration_ps"]))
+    others = numbers.plural(len({*left["device"]}), "other device")
+    command = f"{view.command('show steps')} -o steps.csv"
+    remarks = [
+        f"Steps {hidden[0]} to {hidden[-1]} are not shown. All steps:" if hidden else "",
+        f"{others}: compute {numbers.share_range(compute)} of a step. All devices:"
+        if compute
+        else "",
+    ]
+    return (
+        *columns.table("Steps", shown, _columns(view, shown)),
+        *(doc.Remark(remark, command) for remark in remarks if remark),
+    )
 
 
-def _mean_share(hosts: Sequence[StepRow]) -> float | None:
-    shares = _shares(hosts).values()
-    return fsum(shares) / len(shares) if shares else None
+def _columns(view: View, rows: Sequence[Mapping[str, Any]]) -> Iterator[Shown]:
+    """What a step is, and the share of each state that occurs, the largest first."""
+    # The key of a device names its host.
+    yield Shown("host", lambda row: None if row["device"] else row["host"], 3, "name")
+    yield Shown("step", itemgetter("number"), kind="ordinal")
+    yield Shown("recorded as", _recorded_as, 4, "ordinal", "the number in the marker")
+    yield Shown("device", itemgetter("device"), kind="device")
+    yield Shown("", lambda row: _span(view, row), kind="span")
+    yield Shown("time", itemgetter("duration_ps"), kind="time")
+    totals = {key: sum(row[f"{key}_ps"] or 0 for row in rows) for key in KEYS}
+    for priority, key in enumerate(sorted(filter(totals.get, KEYS), key=lambda key: -totals[key])):
+        yield _share_of(key, priority)
+    yield Shown("line of Python", itemgetter("python"), 1, "name")
+    yield Shown("remark", _remark, 1)
+
+
+def _remark(row: Mapping[str, Any]) -> str:
+    words_of_kind = "" if row["kind"] == "train" else look_of(STEP_KINDS, row["kind"]).words
+    excluded = row["excluded"] and f"left out: {row['excluded']}"
+    return "; ".join(filter(None, (words_of_kind, excluded)))
+
+
+def _recorded_as(row: Mapping[str, Any]) -> int | None:
+    return None if row["recorded_number"] == row["number"] else row["recorded_number"]
+
+
+def _span(view: View, row: Mapping[str, Any]) -> doc.Span | None:
+    if row["device"] is None or row["host"] not in view.window_start_ps:
+        return None
+    begin_ps = row["start_ps"] - view.window_start_ps[row["host"]]
+    return doc.Span(row["device"], begin_ps, begin_ps + row["duration_ps"])
+
+
+def _share_of(key: str, priority: int) -> Shown:
+    def share(row: Mapping[str, Any]) -> float | None:
+        return doc.ratio(row[f"{key}_ps"], row["duration_ps"])
+
+    return Shown(STATES[key].words, share, priority, "share")
 
 
 ANALYSIS: Final = Analysis[Steps](

@@ -1,4 +1,9 @@
-"""Holds the rows of the ledger in which devices wait for the host, with the line, the gap and the steps that have most of them."""
+"""Holds the rows of the ledger in which devices wait for the host, with the line, the gap and the steps that have most of them.
+
+Also measures the ops that Python runs outside of any graph. Such an op is an `EagerKernelExecute` with no graph in it
+(TensorFlow 2.21). Neither its device nor its replica is recorded, so that on a host without GPUs its time looks like idle
+time of the replicas. What JAX runs outside of any function of the user is a `PjitFunction(add)` for each op (JAX 0.10).
+"""
 
 from __future__ import annotations
 
@@ -9,19 +14,26 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.kernels import EAGER, GRAPH
 from traceview.analysis.facts.python import PythonShare, python_of_rows
+from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
+from traceview.analysis.rules.consequences import JITTED_CALL, is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, Chosen, Rule
-from traceview.analysis.rules.words import Argument, Line, Number, Ordinal, Time
-from traceview.base.ids import unique_ids
-from traceview.base.intervals import BoolArray
+from traceview.analysis.rules.words import Argument, Line, Number, Ops, Ordinal, Time
+from traceview.base.ids import unique_counts, unique_ids
+from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
+from traceview.base.stats import median_ps
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
 from traceview.ledger.table import Loss, totals
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.state_timeline import complement
+from traceview.trace.model import Trace
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -208,3 +220,147 @@ def line_argument(python: PythonShare | None) -> dict[str, Argument]:
 def event_evidence(metric: str, event: str, gap: Gap) -> Evidence:
     """An event of the thread that a gap is of."""
     return Evidence(metric, event, None, gap.thread or "", value_is="event", where_is="thread")
+
+
+# Ops outside of graphs
+
+SHOWN_TYPES: Final = 3
+"""Types of ops, the most frequent ones: enough to find the code that calls them."""
+_CALL: Final = b"EagerLocalExecute: "
+
+
+class EagerOps(Struct, frozen=True, eq=False):
+    """`count_per_step`: median over the used steps. `spans`: when a thread runs such an op.
+
+    `ps_of_steps` `[steps]`: how long that is; `least_ps_of_steps` `[steps]`: if each op took no longer than in the quickest
+    quarter of the steps.
+
+    `types`: the types of ops, the most frequent first.
+    """
+
+    count_per_step: int
+    spans: IntervalSet
+    ps_of_steps: Int64Array
+    least_ps_of_steps: Int64Array
+    types: tuple[str, ...]
+
+    def arguments(self, unit: str = "op") -> dict[str, Argument]:
+        """How many there are, each a `unit`, and their types, for a sentence."""
+        return {"count": Number(self.count_per_step, unit), "types": Ops(self.types)}
+
+
+def many_eager_ops(context: Context, host: int) -> EagerOps | None:
+    """The ops of a host outside of graphs, where steps run many; those between steps are not the step's."""
+    within = (context.idle.states.get(host) or HostStates(context.trace, host)).markers
+    if is_of_jax(context.trace):
+        # The marker of a step may be the call of one function.
+        own = [d for d in context.ledger.devices if context.trace.device_list[d].host == host]
+        rows = context.ledger.rows(states=(State.BETWEEN,))
+        within = complement(context.ledger.spans_of(own, rows)) if own else within
+    ops = eager_ops(context.trace, context.selection, host, within if within.start.size else None)
+    return ops if ops is not None and ops.count_per_step >= least_count(context) else None
+
+
+def least_count(context: Context) -> int:
+    """From how many calls per step on the step is no graph; JAX takes longer for each than TensorFlow."""
+    is_jax = is_of_jax(context.trace)
+    return int(HOST_BOUND.limits["calls_per_step_count" if is_jax else "ops_per_step_count"])
+
+
+def eager_ops(
+    trace: Trace, selection: Selection, host: int, within: IntervalSet | None = None
+) -> EagerOps | None:
+    """The eager ops of one host, or those that begin within some spans; None without steps or without such ops."""
+    jitted = _outermost(trace, trace.named_on(host, _is_jitted))
+    if jitted.size:
+        rows = jitted if within is None else _begun_within(trace, jitted, within)
+        return _measured(trace, selection, host, rows, rows)
+    rows = trace.named_on(host, EAGER.__eq__)
+    rows = rows if within is None else _begun_within(trace, rows, within)
+    rows = rows[~_holds_graph(trace, rows)]
+    return _measured(trace, selection, host, rows, trace.named_on(host, _is_call))
+
+
+def eager_calls(
+    trace: Trace, selection: Selection, host: int, within: IntervalSet
+) -> EagerOps | None:
+    """The ops of one host that Python begins within these spans, each from its call to its return; None without any."""
+    rows = _begun_within(trace, trace.named_on(host, _is_call), within)
+    rows = rows[~_holds_graph(trace, rows)]
+    return _measured(trace, selection, host, rows, rows)
+
+
+def _outermost(trace: Trace, rows: Int64Array) -> Int64Array:
+    """Those of some events that begin inside no other of them on their thread; they come line by line, by start."""
+    columns = trace.host_columns
+    start, end, line = columns.start_ps[rows], columns.end_ps[rows], columns.line[rows]
+    order = np.lexsort((-end, start, line))
+    outer = np.zeros(rows.size, dtype=np.bool_)
+    for each in unique_ids(line).tolist():
+        own = order[line[order] == each]
+        until = np.append(start[own][:1], np.maximum.accumulate(end[own])[:-1])
+        outer[own] = start[own] >= until
+    return rows[outer]
+
+
+def _begun_within(trace: Trace, rows: Int64Array, within: IntervalSet) -> Int64Array:
+    """Those of some events that begin within some spans."""
+    start = trace.host_columns.start_ps[rows]
+    last = np.searchsorted(within.start, start, side="right") - 1
+    return rows[(last >= 0) & (start < within.end[last])]
+
+
+def _measured(
+    trace: Trace, selection: Selection, host: int, rows: Int64Array, calls: Int64Array
+) -> EagerOps | None:
+    """How many of these events there are per step, and when; their types are those of `calls`."""
+    steps, columns = selection.used_of(host), trace.host_columns
+    if not steps or rows.size == 0:
+        return None
+    start, end = step_bounds(steps)
+    rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
+    begun = columns.start_ps[rows]
+    first, last = np.searchsorted(begun, start), np.searchsorted(begun, end)
+    usual = median_ps(last - first) or 0
+    spans = union(begun, columns.end_ps[rows])
+    own_ps = spans.within(start, end)
+    alike = np.flatnonzero(last - first == usual)
+    least_ps = own_ps.copy()
+    if alike.size:
+        # A step is the same ops in the same order.
+        length = columns.end_ps[rows] - begun
+        by_step = np.sort(length[first[alike, None] + np.arange(usual)], axis=0)
+        quickest = int(by_step[(alike.size - 1) // 4].sum())
+        least_ps[alike] = np.minimum(own_ps[alike], quickest)
+    return EagerOps(usual, spans, own_ps, least_ps, _most_frequent(trace, calls))
+
+
+def _holds_graph(trace: Trace, rows: Int64Array) -> BoolArray:
+    """Whether a graph starts below each of these ops: then it is the call of a `tf.function`."""
+    columns = trace.host_columns
+    result = np.zeros(rows.size, dtype=np.bool_)
+    for line in unique_ids(columns.line[rows]).tolist():
+        at_line = np.flatnonzero(columns.line[rows] == line)
+        whole = columns.rows_of(line)
+        is_graph = trace.names.matching(columns.name[whole], GRAPH)
+        graphs = np.sort(columns.start_ps[whole][is_graph])
+        first = np.searchsorted(graphs, columns.start_ps[rows[at_line]])
+        result[at_line] = np.searchsorted(graphs, columns.end_ps[rows[at_line]]) > first
+    return result
+
+
+def _is_call(name: bytes) -> bool:
+    """Whether Python runs an op, or calls a graph, in an event of this name."""
+    return name.startswith(_CALL)
+
+
+def _is_jitted(name: bytes) -> bool:
+    return name.startswith(JITTED_CALL)
+
+
+def _most_frequent(trace: Trace, calls: Int64Array) -> tuple[str, ...]:
+    """The types of the ops, or the functions, that these events call, the most frequent first."""
+    names, count = unique_counts(trace.host_columns.name[calls])
+    frequent = names[np.argsort(-count, kind="stable")[:SHOWN_TYPES]].tolist()
+    texts = ((trace.names.text(name) or "").removeprefix(_CALL.decode()) for name in frequent)
+    return tuple(text.removeprefix(JITTED_CALL.decode()).removesuffix(")") for text in texts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 import numpy as np
@@ -18,7 +18,6 @@ from traceview.base.record import (
     Count,
     DeviceKey,
     FunctionName,
-    Hostname,
     Integer,
     OpName,
     Record,
@@ -85,21 +84,22 @@ class HeldBytes(Record, frozen=True):
     count: Count
 
 
-class HeldByLayer(Record, frozen=True):
-    """Memory in use at the peak of the fullest device, of a layer and those that are called alike but for numbers.
+class HeldMemory(Record, frozen=True):
+    """Memory in use at a peak, of a layer or an argument and those that are called alike but for numbers.
 
     Attributes:
-        layer: The layer, with a star for each number if there are several; null for what has none.
-        layer_count: How many layers.
-        kind: As in the rows of ops.
+        held_by: The layer, or of a program the name of an argument, with a star for each number if there are several; null
+            where no name shows one.
+        name_count: How many layers or arguments.
+        kind: Of a device as in the rows of ops; of a program argument, result, constant or temporary.
         phase: As in the rows of ops.
         bytes: How many bytes.
-        count: In how many allocations; 0 for what was in use before.
+        count: In how many allocations or buffers; 0 for what was in use before.
     """
 
-    layer: OpName | None
-    layer_count: Count
-    kind: Annotated[str, one_of(BEFORE, *_KINDS.values(), OTHER)]
+    held_by: OpName | None
+    name_count: Count
+    kind: Annotated[str, one_of(BEFORE, *_KINDS.values(), OTHER, *BUFFER_KINDS)]
     phase: Annotated[str, one_of(*PHASES.values(), OTHER)]
     bytes: Count
     count: Count
@@ -112,13 +112,11 @@ class MemoryGrowth(Record, frozen=True):
         bytes_per_step: The mean, rounded.
         low_bytes_per_step: Lower end of its 95% interval.
         high_bytes_per_step: Upper end of it.
-        count: Pairs of steps.
     """
 
     bytes_per_step: Integer
     low_bytes_per_step: Integer
     high_bytes_per_step: Integer
-    count: Count
 
 
 class DeviceMemory(OfDevice, frozen=True):
@@ -127,8 +125,6 @@ class DeviceMemory(OfDevice, frozen=True):
     Attributes:
         capacity_bytes: The most that the allocator may give out; null where not recorded.
         peak_bytes: The most in use in the window.
-        peak_ps: When it was last reached, picoseconds since the origin of the run; before the window where it was in use at its
-            start.
         process_peak_bytes: The most in use since the process started.
         before_bytes: Of the peak, what was in use before the capture or has no recorded allocation.
         allocated_bytes: Of the peak, what was allocated in the capture.
@@ -136,20 +132,17 @@ class DeviceMemory(OfDevice, frozen=True):
         fragmentation_ratio: Share of the allocator's free memory outside of its largest free piece, at the peak; null where
             not recorded.
         growth: How it changes from step to step; null with too few steps.
-        event_count: Allocations and frees that were recorded.
         unrecorded_bytes: By how much what is in use changed without a recorded event, up and down together.
     """
 
     capacity_bytes: Count | None
     peak_bytes: Count
-    peak_ps: Integer
     process_peak_bytes: Count
     before_bytes: Count
     allocated_bytes: Count
     forward_bytes: Count
     fragmentation_ratio: Share | None
     growth: MemoryGrowth | None
-    event_count: Count
     unrecorded_bytes: Count
 
     @property
@@ -173,25 +166,6 @@ class DeviceMemory(OfDevice, frozen=True):
 # What programs say
 
 
-class HeldByProgram(Record, frozen=True):
-    """Memory of one layer, or one argument, at the peak of a program, with those that are called alike but for numbers.
-
-    Attributes:
-        kind: argument, result and constant: of the program; temporary: what it allocates beside them.
-        held_by: The layer of the ops that compute it, or the name of the argument, with a star for each number if there are
-            several; null where the program names neither.
-        phase: The phase of the step that its ops are a part of; other where their names do not show it.
-        bytes: How many bytes.
-        count: In how many buffers.
-    """
-
-    kind: Annotated[str, one_of(*BUFFER_KINDS)]
-    held_by: OpName | None
-    phase: Annotated[str, one_of(*PHASES.values(), OTHER)]
-    bytes: Count
-    count: Count
-
-
 class ProgramMemory(Record, frozen=True):
     """Memory of an XLA program that ran by its own account, on each of its devices.
 
@@ -211,7 +185,7 @@ class ProgramMemory(Record, frozen=True):
     constant_bytes: Count
     temporary_bytes: Count
     live_bytes: Count
-    held: tuple[HeldByProgram, ...]
+    held: tuple[HeldMemory, ...]
 
     @property
     def whole_bytes(self) -> int:
@@ -231,7 +205,7 @@ def _program(trace: Recording, of: ProgramBuffers) -> ProgramMemory:
     )
 
 
-def _held(trace: Recording, of: ProgramBuffers) -> list[HeldByProgram]:
+def _held(trace: Recording, of: ProgramBuffers) -> list[HeldMemory]:
     """Rows of all that is live at the peak, the most first."""
     places = op_places(trace, dict.fromkeys(live.scope for live in of.live))
     live_rows = []
@@ -239,17 +213,11 @@ def _held(trace: Recording, of: ProgramBuffers) -> list[HeldByProgram]:
         place, phase = places[live.scope]
         name = live.scope if live.kind == _ARGUMENT else "/".join(place.scopes)
         live_rows.append((name, live.kind, PHASES.get(phase, OTHER), live.bytes, live.count))
-    rows = [
-        HeldByProgram(kind, name, phase, size, count)
-        for name, _, kind, phase, size, count in _alike(live_rows)
-    ]
-    return sorted(rows, key=lambda row: (-row.bytes, row.kind, row.held_by or "", row.phase))
+    return _joined(live_rows)
 
 
-def _alike(
-    rows: Iterable[tuple[str, str, str, int, int]],
-) -> list[tuple[str | None, int, str, str, int, int]]:
-    """Join rows that are called alike but for numbers: the name with a star for each if there are several, and how many.
+def _joined(rows: Iterable[tuple[str, str, str, int, int]]) -> list[HeldMemory]:
+    """Rows that are called alike but for numbers as one, the most bytes first.
 
     `rows`: name, kind, phase, bytes and allocations; "" is no name.
     """
@@ -257,30 +225,16 @@ def _alike(
     for name, kind, phase, size, count in rows:
         pattern = _NUMBER.sub("*", name)
         groups.setdefault((pattern, kind, phase), []).append((name, size, count))
-    joined: list[tuple[str | None, int, str, str, int, int]] = []
+    joined = []
     for (pattern, kind, phase), members in groups.items():
         names, sizes, counts = zip(*members, strict=True)
         name_count = len(set(names))
         shown = pattern if name_count > 1 else names[0]
-        joined.append((shown or None, name_count, kind, phase, sum(sizes), sum(counts)))
-    return joined
+        joined.append(HeldMemory(shown or None, name_count, kind, phase, sum(sizes), sum(counts)))
+    return sorted(joined, key=lambda row: (-row.bytes, row.held_by or "", row.kind, row.phase))
 
 
 # The memory of a run
-
-
-class PinnedMemory(Record, frozen=True):
-    """The pinned memory of a host, from which GPUs copy.
-
-    Attributes:
-        host: Name of the host.
-        peak_bytes: The most in use in the window.
-        event_count: Allocations and frees that were recorded.
-    """
-
-    host: Hostname
-    peak_bytes: Count
-    event_count: Count
 
 
 class Memory(Record, frozen=True):
@@ -291,15 +245,13 @@ class Memory(Record, frozen=True):
         fullest: Key of the device whose peak is nearest to what it may use.
         layers: What is in use at the peak of that device, by layer, the most first.
         layer_row_count: Rows there are of it, with those that are not here.
-        pinned: Pinned memory of the hosts that recorded any.
         programs: XLA programs that ran, those that take most first; no more than ten.
     """
 
     devices: tuple[DeviceMemory, ...]
     fullest: DeviceKey
-    layers: tuple[HeldByLayer, ...]
+    layers: tuple[HeldMemory, ...]
     layer_row_count: Count
-    pinned: tuple[PinnedMemory, ...]
     programs: tuple[ProgramMemory, ...] = ()
 
 
@@ -315,12 +267,8 @@ def memory_of(context: Context) -> Memory | Skipped:
     fullest = max(
         rows, key=lambda device: rows[device].peak_bytes / (rows[device].capacity_bytes or math.inf)
     )
-    alike = _alike(
+    layers = _joined(
         (row.layer or "", row.kind, row.phase, row.bytes, row.count) for row in held[fullest]
-    )
-    layers = sorted(
-        (HeldByLayer(*row) for row in alike),
-        key=lambda row: (-row.bytes, row.layer or "", row.kind, row.phase),
     )
     ranked = sorted(context.trace.program_buffers, key=lambda of: (-of.whole_bytes, of.program))
     return Memory(
@@ -328,7 +276,6 @@ def memory_of(context: Context) -> Memory | Skipped:
         fullest=rows[fullest].device,
         layers=tuple(layers[:MOST_ROWS]),
         layer_row_count=len(layers),
-        pinned=tuple(_pinned(context)),
         programs=tuple(_program(context.trace, of) for of in ranked[:MOST_PROGRAMS]),
     )
 
@@ -336,7 +283,7 @@ def memory_of(context: Context) -> Memory | Skipped:
 def peaks(context: Context) -> dict[int, int]:
     """By device with a recorded allocator, in the order of hosts and numbers, the event after which most was in use in the window."""
     events = {}
-    of_device = context.trace.once(allocators).of_device
+    of_device = context.trace.once(allocators)
     for device in sorted(of_device, key=context.trace.identity):
         window = context.selection.window_of_device(context.trace, device)
         most = of_device[device].most_in(window) if window else None
@@ -347,7 +294,7 @@ def peaks(context: Context) -> dict[int, int]:
 
 def held_bytes(context: Context) -> dict[int, list[HeldBytes]]:
     """By device what is in use at its peak in the window, the most first; the rows of each sum to the peak."""
-    trace, of_device = context.trace, context.trace.once(allocators).of_device
+    trace, of_device = context.trace, context.trace.once(allocators)
     at = context.once(peaks)
     live = {device: _live(trace, of_device[device], event) for device, event in at.items()}
     ops = dict.fromkeys(op for of_ops in live.values() for op, *_ in of_ops if op is not None)
@@ -401,7 +348,7 @@ def _rows(
 
 
 def _device(context: Context, device: int, event: int, held: Sequence[HeldBytes]) -> DeviceMemory:
-    trace, allocator = context.trace, context.trace.once(allocators).of_device[device]
+    trace, allocator = context.trace, context.trace.once(allocators)[device]
     steps = context.selection.used_of(trace.device_list[device].host)
     peak = int(allocator.held_bytes[event])
     before = sum(row.bytes for row in held if row.kind == BEFORE)
@@ -411,14 +358,12 @@ def _device(context: Context, device: int, event: int, held: Sequence[HeldBytes]
         *trace.identity(device),
         capacity_bytes=allocator.capacity_bytes or None,
         peak_bytes=peak,
-        peak_ps=int(allocator.time_ps[event]),
         process_peak_bytes=allocator.peak_bytes,
         before_bytes=before,
         allocated_bytes=peak - before,
         forward_bytes=sum(row.bytes for row in held if row.phase == PHASES[Phase.FORWARD]),
         fragmentation_ratio=None if fragmentation == NONE else fragmentation / MILLION,
         growth=_growth(allocator, steps),
-        event_count=allocator.row.size,
         unrecorded_bytes=allocator.unrecorded_bytes,
     )
 
@@ -436,13 +381,4 @@ def _growth(allocator: Allocator, steps: Sequence[Step]) -> MemoryGrowth | None:
     # Rounded, for the cache.
     error = student(CONFIDENCE, round(max(degrees, 1.0), 2)) * math.sqrt(variance)
     mean = float(changes.mean())
-    return MemoryGrowth(round(mean), round(mean - error), round(mean + error), changes.size)
-
-
-def _pinned(context: Context) -> Iterator[PinnedMemory]:
-    for host, allocator in context.trace.once(allocators).of_host.items():
-        window = context.selection.windows.get(host)
-        most = allocator.most_in(window) if window else None
-        if most is not None:
-            name, held = context.trace.hosts[host].name, int(allocator.held_bytes[most])
-            yield PinnedMemory(name, held, allocator.row.size)
+    return MemoryGrowth(round(mean), round(mean - error), round(mean + error))

@@ -36,8 +36,6 @@ COPIES: Final = ("h2d", "d2h", "d2d")
 class OutlierDevices(Struct, frozen=True):
     """Keys of devices in the order of the device list.
 
-    Devices that recorded nothing are in neither where there are `FEW_DEVICES` of them or more: a sentence names them.
-
     `shown`: devices that a finding is about and those that are unlike most, with one typical
     device. `others`: the rest, empty where all are shown.
     """
@@ -47,9 +45,10 @@ class OutlierDevices(Struct, frozen=True):
 
 
 def outlier_devices(devices: Sequence[DeviceTimeRow], named: Sequence[str] = ()) -> OutlierDevices:
-    """At most `MOST_ROWS` of the devices that recorded anything, those `named` first; all where there are no more."""
-    empty = [row for row in devices if row.status == "empty"]
-    rows = [row for row in devices if row not in empty or len(empty) < FEW_DEVICES]
+    """At most `MOST_ROWS` of the devices, those `named` first; all where there are no more, else none that recorded nothing."""
+    rows = devices
+    if len(devices) > MOST_ROWS:
+        rows = [row for row in devices if row.status != "empty"]
     if len(rows) <= MOST_ROWS:
         return OutlierDevices(tuple(row.device for row in rows), ())
     by_status: dict[str, dict[str, dict[str, int | None]]] = {}
@@ -143,7 +142,6 @@ class DeviceTimeRow(OfDevice, frozen=True):
         activity: What it did, by class; the exposed times and idle_ps sum to the window. Null if unknown, as are the
             times above.
         unknown_direction_count: Copies counted as d2d because their direction is not recorded.
-        outside_window_count: Events of the device that do not overlap the window; null if unknown.
         memory_held_bytes: Bytes that the allocator of the device held last; null if not recorded.
         memory_peak_bytes: Most bytes that the allocator of the device held since the process started, or where it does
             not record that, in the recording; null if not recorded.
@@ -158,7 +156,6 @@ class DeviceTimeRow(OfDevice, frozen=True):
     idle_ps: Picoseconds | None = None
     activity: dict[Words, ActivityTime] | None = None
     unknown_direction_count: Count | None = None
-    outside_window_count: Count | None = None
     memory_held_bytes: Count | None = None
     memory_peak_bytes: Count | None = None
 
@@ -219,7 +216,7 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
     )
     columns, own = trace.device_columns, trace.device_columns.rows_of(index)
     known: dict[str, Any] = {}
-    allocator = trace.once(allocators).of_device.get(index)
+    allocator = trace.once(allocators).get(index)
     if allocator is not None:
         known["memory_held_bytes"] = int(allocator.held_bytes[-1])
         known["memory_peak_bytes"] = allocator.peak_bytes
@@ -232,7 +229,6 @@ def _row(context: Context, index: int, status: str) -> DeviceTimeRow:
             "idle_ps": window.length_ps - busy_ps,
             "activity": activity,
             "unknown_direction_count": int(columns.unknown_direction[inside].sum()),
-            "outside_window_count": own.stop - own.start - inside.size,
         }
     return DeviceTimeRow(
         *trace.identity(index),

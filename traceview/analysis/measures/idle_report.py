@@ -5,10 +5,10 @@ A gap is a maximal span without activity. The table of gaps has all that is know
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from traceview.base.record import (
     Integer,
     Picoseconds,
     Record,
-    Share,
     SourceLine,
     ThreadName,
     Words,
@@ -61,8 +60,6 @@ class Gap(Record, frozen=True):
         next_event: What it recorded next.
         python: The line of the user's Python code that ran in the gap, from samples of its stack; null where no
             stack was sampled, or where the device did not wait for Python.
-        python_inner: The line of a library, called from there, that ran; null where the user's own line did.
-        python_ratio: Share of the sampled time in the gap that was in the function of that line.
     """
 
     start_ps: Integer
@@ -78,8 +75,6 @@ class Gap(Record, frozen=True):
     previous_event: EventName | None = None
     next_event: EventName | None = None
     python: SourceLine | None = None
-    python_inner: SourceLine | None = None
-    python_ratio: Share | None = None
 
 
 class IdleRow(OfDevice, frozen=True):
@@ -323,13 +318,14 @@ def python_lines(context: Context, part: ChosenGaps) -> list[PythonLine | None]:
     return lines
 
 
-def activity_names(trace: Trace, rows: Int32Array) -> tuple[list[str | None], Int64Array]:
-    """Names, and the one of each device event: its op, or its kernel without one; None without an event."""
+def activity_names(trace: Trace, rows: Int32Array) -> list[str | None]:
+    """The name of each device event: its op, or its kernel without one; None without an event."""
     columns, text = trace.device_columns, trace.names.text
     op, name = columns.names_at(rows)
     has_no_text = (op == NONE) | trace.names.matching(op, [b""])
     distinct, index = unique_inverse(np.where(has_no_text, name, op))
-    return [text(number) for number in distinct.tolist()], index
+    names = [text(number) for number in distinct.tolist()]
+    return [names[place] for place in index.tolist()]
 
 
 # As a table
@@ -373,18 +369,9 @@ def gap_table(
     return _table(context, chosen, np.searchsorted(kept, shown)), length.size - shown.size
 
 
-_TEXTS: Final = (
-    *("device", "before", "after", "thread", "host_event", "python", "python_inner"),
-    *("host_outer", "previous_event", "next_event"),
-)
-_Labels: TypeAlias = dict[str, dict[str, int]]
-"""By column the number of each of its texts, most of which repeat."""
-
-
 def _table(context: Context, parts: Sequence[ChosenGaps], order: Int64Array) -> Table:
     """A row per gap of the parts, one after the other, and then in this order."""
-    labels: _Labels = {name: {} for name in _TEXTS}
-    made = [_values(context, part, labels) for part in parts]
+    made = [_values(context, part) for part in parts]
 
     def joined(name: str, dtype: type = np.int64) -> npt.NDArray[Any]:
         empty: npt.NDArray[Any] = np.empty(0, dtype=dtype)
@@ -392,8 +379,12 @@ def _table(context: Context, parts: Sequence[ChosenGaps], order: Int64Array) -> 
 
     def named(*names: str) -> Iterator[Column]:
         for name in names:
-            codes = joined(name, np.int32)
-            yield Column(name, "category", codes, labels=tuple(labels[name]))
+            known: dict[str | None, int] = {None: NONE}
+            codes = [
+                known.setdefault(text, len(known) - 1) for values in made for text in values[name]
+            ]
+            labels = tuple(text for text in known if text is not None)
+            yield Column(name, "category", np.array(codes, dtype=np.int32)[order], labels=labels)
 
     return table(
         "gaps",
@@ -402,67 +393,52 @@ def _table(context: Context, parts: Sequence[ChosenGaps], order: Int64Array) -> 
         whole("duration_ps", joined("duration_ps")),
         whole("step", joined("step"), joined("has_no_step", np.bool_)),
         category("state", joined("state"), KEYS),
-        *named("before", "after", "thread", "host_event", "python", "python_inner"),
-        Column("python_ratio", "float", joined("python_ratio", np.float64)),
+        *named("before", "after", "thread", "host_event", "python"),
         *named("host_outer", "previous_event", "next_event"),
         *(whole(name, joined(name)) for name in _COLUMN_OF_STATE.values()),
     )
 
 
-def _values(context: Context, part: ChosenGaps, labels: _Labels) -> dict[str, npt.NDArray[Any]]:
-    """The columns of the gaps of a device; of texts their numbers, `NONE` without one."""
+def _values(context: Context, part: ChosenGaps) -> dict[str, Any]:
+    """The columns of the gaps of a device: arrays, and lists of texts."""
     trace, gaps, chosen = context.trace, part.gaps, part.number
     host = trace.device_list[gaps.device].host
     row = evidence_rows(context, part)
     shown, hidden = np.flatnonzero(row != NONE), np.flatnonzero(row == NONE)
     stacks, of_stack = context.idle.evidence[host].stacks(row[shown])
+    outer = [NAME_SEPARATOR.join(stack[:-1]) or None for stack in stacks]
     around = list(surroundings(context, part.at(hidden)))
-    lines, of_line = unique_inverse(trace.host_columns.line[row[shown]])
-    threads = [trace.lines[line].name for line in lines.tolist()]
-    sources = python_lines(context, part)
+    lines = trace.host_columns.line[row[shown]].tolist()
     of_step = gaps.longest_steps[chosen]
     steps = np.array([*(step.number for step in context.selection.steps[host]), 0], dtype=np.int64)
-    every, nothing = np.arange(chosen.size), np.zeros(chosen.size, dtype=np.int64)
+    nothing = np.zeros(chosen.size, dtype=np.int64)
 
-    def at(places: Int64Array, index: Int64Array, first: int = 0) -> Int64Array:
-        result = np.full(chosen.size, NONE, dtype=np.int64)
-        result[places] = index + first
-        return result
+    def texts(
+        of_shown: Iterable[str | None], of_hidden: Iterable[str | None] = ()
+    ) -> list[str | None]:
+        cells: list[str | None] = [None] * chosen.size
+        for places, known in ((shown, of_shown), (hidden, of_hidden)):
+            for place, text in zip(places.tolist(), known, strict=False):
+                cells[place] = text
+        return cells
 
-    of_shown, of_hidden = at(shown, of_stack), at(hidden, np.arange(hidden.size))
-    of_thread = at(hidden, np.arange(hidden.size), len(threads))
-    of_thread[shown] = of_line
-    texts: dict[str, tuple[Sequence[str | None], Int64Array]] = {
-        "device": ([trace.device_key(gaps.device)], np.zeros(chosen.size, dtype=np.int64)),
-        "before": activity_names(trace, gaps.before[chosen]),
-        "after": activity_names(trace, gaps.after[chosen]),
-        "thread": ([*threads, *(known.thread for known in around)], of_thread),
-        "host_event": ([stack[-1] for stack in stacks], of_shown),
-        "host_outer": ([NAME_SEPARATOR.join(stack[:-1]) or None for stack in stacks], of_shown),
-        "previous_event": ([known.before for known in around], of_hidden),
-        "next_event": ([known.after for known in around], of_hidden),
-        "python": ([str(line) if line else None for line in sources], every),
-        "python_inner": (
-            [str(line.inner) if line and line.inner else None for line in sources],
-            every,
-        ),
-    }
     return {
+        "device": [trace.device_key(gaps.device)] * chosen.size,
         "start_ps": gaps.spans[0][chosen],
         "duration_ps": part.duration_ps,
         "step": steps[of_step],
         "has_no_step": of_step == NONE,
         "state": part.state,
-        "python_ratio": np.array([line.ratio if line else np.nan for line in sources]),
+        "before": activity_names(trace, gaps.before[chosen]),
+        "after": activity_names(trace, gaps.after[chosen]),
+        "thread": texts((trace.lines[line].name for line in lines), (of.thread for of in around)),
+        "host_event": texts(stacks[place][-1] for place in of_stack.tolist()),
+        "host_outer": texts(outer[place] for place in of_stack.tolist()),
+        "previous_event": texts((), (of.before for of in around)),
+        "next_event": texts((), (of.after for of in around)),
+        "python": [str(line) if line else None for line in python_lines(context, part)],
         **{
             _COLUMN_OF_STATE[state.key]: part.states.by_state.get(state, nothing)
             for state in IDLE_STATES
         },
-        **{name: _codes(labels[name], *of) for name, of in texts.items()},
     }
-
-
-def _codes(known: dict[str, int], texts: Sequence[str | None], index: Int64Array) -> Int32Array:
-    """The numbers of `texts[index]`."""
-    codes = [NONE if text is None else known.setdefault(text, len(known)) for text in texts]
-    return np.array([*codes, NONE], dtype=np.int32)[index]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import compress, pairwise
+from itertools import pairwise
 from typing import Annotated, Final
 
 import numpy as np
@@ -18,7 +18,6 @@ from traceview.analysis.facts.python import PythonShare, python_of_steps
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, Skipped
-from traceview.base.ids import unique_counts
 from traceview.base.intervals import largest_between, places
 from traceview.base.record import (
     LARGEST,
@@ -32,8 +31,7 @@ from traceview.base.record import (
     Words,
     one_of,
 )
-from traceview.base.stats import low_median, median_ps, quartile_range
-from traceview.base.units import PS_PER_NS
+from traceview.base.stats import low_median, median_ps
 from traceview.ledger.states import KEYS
 from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Step, Trace
@@ -103,24 +101,6 @@ class StepRow(Record, frozen=True):
     python: PythonShare | None = None
 
 
-class StepEvaluation(Record, frozen=True):
-    """An evaluation between two steps, such as validation. The time of the step before it holds it.
-
-    Attributes:
-        host: Name of the host.
-        after: Number in the marker of the step before it.
-        functions: Names of the functions that were called.
-        call_count: Calls of them.
-        duration_ps: From the first call to the return of the last, picoseconds.
-    """
-
-    host: Hostname
-    after: Integer
-    functions: tuple[FunctionName, ...]
-    call_count: Count
-    duration_ps: Picoseconds
-
-
 class Steps(Record, frozen=True):
     """The steps in the window.
 
@@ -132,23 +112,17 @@ class Steps(Record, frozen=True):
             runs ahead; mixed where hosts differ.
         loop_iterations: How often a loop in the graph ran per step (median), or how often the graph of a step calls
             Strategy.run. If that is the training loop, one step here is several training steps. Null without one.
-        updates_per_step: How often the optimizer ran in a step (median), where a loop does; null without a loop, or where
-            no op shows the optimizer. Once: the loop is a layer, such as an LSTM, and not the training loop.
         steps_per_call: The most training steps that one call made of those that the capture marked as steps,
             such as steps_per_execution of Keras; null where the sidecar does not say.
         count: Steps in the window, over all hosts.
         used_count: Steps that take part in the statistics.
         median_ps: Median duration of the used steps, picoseconds; null without any.
-        iqr_ps: Interquartile range of the durations of the used steps, picoseconds, rounded down; null for
-            fewer than two.
-        cv_ratio: Standard deviation over mean of the durations of the used steps; null for fewer than two.
         steps: The steps, host by host in time order.
         loop_function: Step function of which the capture knows that each call runs several training steps in its
             graph; null where it knows of none.
-        evaluations: Evaluations between the steps, as the capture saw them.
+        evaluated_steps: Numbers of the steps after which the model was evaluated, as the capture saw; their time holds it.
         optimizer_steps: Numbers of the steps in which the optimizer updated the variables, where gradients accumulate
             in the others; empty where it runs in each step, or nothing shows when it runs.
-        accumulated_steps: Over how many steps gradients accumulate; null where they do not, or that is not known.
     """
 
     method: Annotated[
@@ -161,21 +135,10 @@ class Steps(Record, frozen=True):
     count: Count
     used_count: Count
     median_ps: Picoseconds | None
-    iqr_ps: Picoseconds | None
-    cv_ratio: float | None
     steps: tuple[StepRow, ...]
     loop_function: FunctionName | None = None
-    evaluations: tuple[StepEvaluation, ...] = ()
+    evaluated_steps: tuple[Integer, ...] = ()
     optimizer_steps: tuple[Integer, ...] = ()
-    accumulated_steps: Annotated[int, Meta(ge=2, le=LARGEST)] | None = None
-    updates_per_step: Annotated[int, Meta(ge=1, le=LARGEST)] | None = None
-
-    @property
-    def trains_in_loop(self) -> bool | None:
-        """Whether the loop in the graph is the training loop; None where nothing shows it."""
-        if self.loop_iterations is None:
-            return False
-        return None if self.updates_per_step is None else self.updates_per_step > 1
 
 
 NO_STEPS: Final = "no steps: nothing marks them, and nothing repeats"
@@ -189,29 +152,22 @@ def compute(context: Context) -> Steps | Skipped:
         return Skipped(NO_STEPS)
     methods = [trace.steps_by_host[host] for host in steps_by_host]
     rows = tuple(step_rows(context))
-    optimizer_steps, accumulated_steps = _accumulation(trace, selection)
     function, runs = _training_loop(trace, selection)
-    loop_iterations = runs or _loop_iterations(trace, selection)
-    used = np.array([row.duration_ps for row in rows if row.used], dtype=np.int64)
     return Steps(
         method=_common([steps.method for steps in methods]),
         reliability=max(
             (_RELIABILITY[steps.method] for steps in methods), key=("high", "medium", "low").index
         ),
-        loop_iterations=loop_iterations,
+        loop_iterations=runs or _loop_iterations(trace, selection),
         steps_per_call=_steps_per_call(trace, selection),
         basis=_common([steps.basis for steps in methods]),
         count=len(rows),
-        used_count=int(used.size),
+        used_count=sum(row.used for row in rows),
         median_ps=selection.median_step_ps,
-        iqr_ps=int(quartile_range(used)) if used.size > 1 else None,
-        cv_ratio=float(used.std() / used.mean()) if used.size > 1 and used.mean() else None,
         steps=rows,
         loop_function=function,
-        evaluations=tuple(_evaluations(trace, selection)),
-        optimizer_steps=optimizer_steps,
-        accumulated_steps=accumulated_steps,
-        updates_per_step=_updates_per_step(trace, selection) if loop_iterations else None,
+        evaluated_steps=tuple(sorted(_evaluated(trace, selection))),
+        optimizer_steps=_optimizer_steps(trace, selection),
     )
 
 
@@ -242,19 +198,15 @@ def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int 
     return None, None
 
 
-def _evaluations(trace: Trace, selection: Selection) -> Iterator[StepEvaluation]:
-    for host, steps, sidecar in _marked(trace, selection):
-        shown = {step.recorded_number for step in steps}
-        for recorded in sidecar.window.evaluations:
-            if recorded.after is not None and recorded.after in shown and recorded.functions:
-                begun_ns, ended_ns = recorded.begun_ns or 0, recorded.ended_ns or 0
-                yield StepEvaluation(
-                    host=host,
-                    after=recorded.after,
-                    functions=tuple(recorded.functions),
-                    call_count=min(sum(recorded.functions.values()), LARGEST),
-                    duration_ps=min(max(ended_ns - begun_ns, 0) * PS_PER_NS, LARGEST),
-                )
+def _evaluated(trace: Trace, selection: Selection) -> set[int]:
+    return {
+        step.number
+        for _, steps, sidecar in _marked(trace, selection)
+        for recorded in sidecar.window.evaluations
+        for step in steps
+        if recorded.functions
+        if recorded.after is not None and recorded.after == step.recorded_number
+    }
 
 
 def _marked(trace: Trace, selection: Selection) -> Iterator[tuple[str, Sequence[Step], Sidecar]]:
@@ -315,20 +267,18 @@ def step_rows(context: Context) -> Iterator[StepRow]:
 # The optimizer
 
 
-def _accumulation(trace: Trace, selection: Selection) -> tuple[tuple[int, ...], int | None]:
-    """The steps in which the optimizer updated the variables, and after how many steps each time, on the first host with train steps.
+def _optimizer_steps(trace: Trace, selection: Selection) -> tuple[int, ...]:
+    """The steps in which the optimizer updated the variables, on the first host with train steps; none where it runs in each.
 
-    No step where it runs in each or nothing shows it; None where too few updates were recorded and the sidecar does not say.
+    A single one counts only if the sidecar says that gradients accumulate.
     """
     for host, steps in selection.steps.items():
         train = [step for step in steps if step.kind == "train"]
         if len(train) >= _FEWEST_UPDATES:
-            updates, recorded = _updates(trace, host, train), _recorded(trace, host)
-            if not updates or (len(updates) < _FEWEST_UPDATES and recorded is None):
-                break
-            numbers = [step.number for step in train]
-            return updates, recorded or distance_of(updates, numbers, _FEWEST_UPDATES)
-    return (), None
+            updates = _updates(trace, host, train)
+            is_known = len(updates) >= _FEWEST_UPDATES or _accumulates(trace, host)
+            return updates if is_known else ()
+    return ()
 
 
 def _updates(trace: Trace, host: int, steps: Sequence[Step]) -> tuple[int, ...]:
@@ -347,31 +297,9 @@ def _updates(trace: Trace, host: int, steps: Sequence[Step]) -> tuple[int, ...]:
     return most[0] if len(most[0]) <= _MOST_UPDATES_RATIO * len(steps) else ()
 
 
-def _recorded(trace: Trace, host: int) -> int | None:
+def _accumulates(trace: Trace, host: int) -> bool:
     sidecar = trace.hosts[host].sidecar
-    count = sidecar.environment.training.accumulation_steps if sidecar else None
-    return count if count is not None and count > 1 else None
-
-
-def _updates_per_step(trace: Trace, selection: Selection) -> int | None:
-    """The median over the steps in which the optimizer ran; None where no op shows it, as on GPUs whose ops XLA fused.
-
-    In a step it is how often its ops ran on a device, their median: some run once before the updates.
-    """
-    columns, phase = trace.device_columns, phases_of(trace)
-    found = []
-    for host, steps in selection.steps.items():
-        left = steps
-        for device in trace.devices_of_host[host]:
-            own = columns.rows_of(device)
-            is_update = phase[own] == Phase.OPTIMIZER
-            start, op = columns.start_ps[own][is_update], columns.op[own][is_update]
-            first, last = (places(start, times) for times in step_bounds(left))
-            for begin, end in zip(first.tolist(), last.tolist(), strict=True):
-                if begin < end:
-                    found.append(int(np.median(unique_counts(op[begin:end])[1])))
-            left = tuple(compress(left, (first >= last).tolist()))
-    return median_ps(found)
+    return sidecar is not None and (sidecar.environment.training.accumulation_steps or 1) > 1
 
 
 # Slow steps
@@ -397,13 +325,10 @@ def slow_steps(result: Steps) -> SlowSteps | None:
 
     Steps that are expected to take longer are left out: before an evaluation, and of accumulated gradients the updates.
     """
-    evaluated = {(row.host, row.after) for row in result.evaluations}
     longest = longest_by_number(
         row
         for row in result.steps
-        if row.used
-        and (row.host, row.recorded_number) not in evaluated
-        and row.number not in result.optimizer_steps
+        if row.used and row.number not in (*result.evaluated_steps, *result.optimizer_steps)
     )
     numbers = sorted(longest)
     lengths = np.array([longest[number].duration_ps for number in numbers], dtype=np.int64)

@@ -10,10 +10,9 @@ from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.device_memory import (
     BEFORE,
     DeviceMemory,
-    HeldByLayer,
     HeldBytes,
+    HeldMemory,
     Memory,
-    PinnedMemory,
     ProgramMemory,
     held_bytes,
     memory_of,
@@ -229,15 +228,15 @@ _LAYER_COLUMNS: Final = (
     Shown("in use", "bytes"),
     Shown("kind", lambda row: row.kind, 1),
     Shown("phase", lambda row: row.phase, 2),
-    Shown("layers", "layer_count", 4),
+    Shown("layers", "name_count", 4),
     Shown("allocations", "count", 3),
 )
 
 
-def _holder(row: HeldByLayer) -> Sentence:
-    if row.layer is None:
+def _holder(row: HeldMemory) -> Sentence:
+    if row.held_by is None:
         return "before the capture" if row.kind == BEFORE else "no layer"
-    return (Token(row.layer, "name"),)
+    return (Token(row.held_by, "name"),)
 
 
 def section(view: View, result: Memory) -> doc.Section:
@@ -257,10 +256,9 @@ def section(view: View, result: Memory) -> doc.Section:
             *view.device_table("Memory of GPUs", result.devices, _DEVICE_COLUMNS, "memory"),
             *(_layers(result, layers, shown) if fullest else ()),
             *_programs(result.programs, view.most_rows),
-            *doc.notes(*map(_pinned_sentence, result.pinned)),
             *doc.remarks(
                 "Numbers in names of layers are stars where several layers are in one row."
-                if any(row.layer_count > 1 for row in layers)
+                if any(row.name_count > 1 for row in layers)
                 else None,
                 "What was in use before the capture has no recorded op."
                 if any(row.before_bytes for row in result.devices)
@@ -274,7 +272,7 @@ def section(view: View, result: Memory) -> doc.Section:
     )
 
 
-def _layers(result: Memory, layers: Sequence[HeldByLayer], shown: str) -> Iterator[doc.Block]:
+def _layers(result: Memory, layers: Sequence[HeldMemory], shown: str) -> Iterator[doc.Block]:
     yield doc.Subheading(phrase("In use at the peak of ", Token(result.fullest, "device")))
     yield from doc.table(
         "In use at the peak",
@@ -320,11 +318,6 @@ def _lead(row: DeviceMemory) -> Sentence:
     return phrase(device, f" is fullest: {numbers.size(row.peak_bytes)}{of} at its peak, {before}.")
 
 
-def _pinned_sentence(row: PinnedMemory) -> Sentence:
-    size = numbers.size(row.peak_bytes)
-    return phrase(f"Pinned memory of {row.host}, from which GPUs copy: at most {size} in use.")
-
-
 def memory_table(context: Context) -> Table:
     """What is in use at the peak of each GPU, by op; the rows of a GPU sum to its peak."""
     rows = [row for of_device in context.once(held_bytes).values() for row in of_device]
@@ -335,7 +328,7 @@ ANALYSIS: Final = Analysis[Memory](
     "memory",
     compute=memory_of,
     rules=(NEAR_LIMIT, GROWING, HEADROOM),
-    leads=lambda context: bool(context.trace.once(allocators).of_device),
+    leads=lambda context: bool(context.trace.once(allocators)),
     diagnose=diagnose,
     sections=(section,),
     table=memory_table,

@@ -1,4 +1,4 @@
-"""Reads the memory of each GPU, and pinned memory of each host, from the events of TensorFlow's and JAX's allocators.
+"""Reads the memory of each GPU from the events of TensorFlow's and JAX's allocators.
 
 Each event says what its allocator has given out after it, how much it gave out or took back, and where that lies.
 """
@@ -20,8 +20,6 @@ from traceview.trace.windows import Window
 from traceview.xplane.planes import LARGEST_COPY, LARGEST_COUNT
 
 _OF_GPU: Final = lazy_pattern(rb"GPU_(\d{1,9})_bfc")
-_OF_PINNED: Final = lazy_pattern(rb"\w{0,40}host_bfc")
-"""`gpu_host_bfc` of TensorFlow, `xla_gpu_host_bfc` of JAX. Memory that is not pinned has allocators of other names."""
 _ALLOCATION: Final = b"MemoryAllocation"
 
 
@@ -92,46 +90,32 @@ class Allocator(Struct, frozen=True, eq=False, dict=True):
         return np.minimum.reduceat(np.append(levels, levels[-1]), bounds)[::2]
 
 
-class Allocators(Struct, frozen=True, eq=False):
-    """The allocators of GPUs by device of the device list, and those of pinned memory by host."""
-
-    of_device: dict[int, Allocator]
-    of_host: dict[int, Allocator]
-
-
-def allocators(recording: Recording) -> Allocators:
-    """What the allocators of all hosts recorded.
+def allocators(recording: Recording) -> dict[int, Allocator]:
+    """What the allocators of GPUs recorded, by device of the device list.
 
     The number in the name of an allocator is the number of the virtual GPU. If the host has an allocator without a GPU
     plane, the two numberings differ, and it is not known which GPU an allocator is of.
     """
     of_device: dict[int, Allocator] = {}
-    of_host: dict[int, Allocator] = {}
     for host, indices in enumerate(recording.devices_of_host):
         devices = {index: recording.device_list[index] for index in indices}
         gpus = {device.ordinal: index for index, device in devices.items() if device.kind == "gpu"}
-        of_gpu: dict[int, Allocator] = {}
-        for name, allocator in _recorded(recording, host):
-            match = _OF_GPU.fullmatch(name)
-            if match:
-                of_gpu[int(match[1])] = allocator
-            else:
-                of_host[host] = allocator
+        of_gpu = dict(_recorded(recording, host))
         if of_gpu.keys() <= gpus.keys():
             of_device.update((gpus[number], allocator) for number, allocator in of_gpu.items())
-    return Allocators(of_device, of_host)
+    return of_device
 
 
-def _recorded(recording: Recording, host: int) -> Iterator[tuple[bytes, Allocator]]:
-    """The allocators of a host that are of a GPU or of pinned memory, and say what is in use, by name."""
+def _recorded(recording: Recording, host: int) -> Iterator[tuple[int, Allocator]]:
+    """The allocators of GPUs of a host that say what is in use, by their number."""
     columns, names = recording.host_columns, recording.names
     of_rows = columns.stat("allocator_name").among(columns.rows_of_host(host))
     for number in unique_ids(of_rows.value).tolist():
-        if _OF_GPU.fullmatch(names[number]) or _OF_PINNED.fullmatch(names[number]):
+        if match := _OF_GPU.fullmatch(names[number]):
             rows = of_rows.row[of_rows.value == number]
             rows = rows[columns.stat("bytes_allocated").at(rows, NONE) >= 0]
             if rows.size:
-                yield names[number], _allocator(columns, names, rows)
+                yield int(match[1]), _allocator(columns, names, rows)
 
 
 def _allocator(columns: HostColumns, names: Names, rows: Int64Array) -> Allocator:

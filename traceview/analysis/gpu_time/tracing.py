@@ -1,0 +1,264 @@
+"""Finds functions that were traced or compiled in the window, and concludes whether that recurs, and why.
+
+TensorFlow copies the constants of a graph to a device when it makes the kernels of the graph, before the first call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.analysis.facts.selection import Selection, step_bounds
+from traceview.analysis.gpu_time import host_wait_rules as rules
+from traceview.analysis.gpu_time.waits import (
+    FEWEST_TO_COMPARE,
+    Waits,
+    line_argument,
+)
+from traceview.analysis.rules.finding import Evidence, Finding
+from traceview.analysis.rules.rule import (
+    devices_argument,
+    finding_loss,
+    lost_argument,
+)
+from traceview.analysis.rules.words import Names, Number
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import union
+from traceview.base.units import PS_PER_NS
+from traceview.ledger.states import State
+from traceview.trace.host.host_states import HostStates
+from traceview.trace.model import Trace
+from traceview.trace.sidecar.sidecar import ArgumentChange, CompiledFor
+from traceview.xplane.planes import is_compilation
+
+_LISTED_CALLS: Final = 4
+
+_NAMED_ARGUMENTS: Final = 3
+
+
+def compilation(waits: Waits) -> Finding | None:
+    """One finding: functions traced again, the first call of a function, or what else is compiled."""
+    context = waits.context
+    trace, selection = context.trace, context.selection
+    retraced = [
+        call for host in selection.windows for call in retraced_calls(trace, selection, host)
+    ]
+    copies = constant_copies(trace, context.idle.states[waits.host], selection, waits.host)
+    # A graph that is made again is prepared as at the first call.
+    if not retraced and copies and waits.loss.named_share >= rules.FIRST_CALL.limit:
+        return _first_call(waits, copies)
+    hosts = (recompilations(trace, selection, host) for host in selection.windows)
+    # The processes of a job compile the same.
+    recompiled = [*dict.fromkeys(call for calls in hosts for call in calls)]
+    if not retraced and recompiled:
+        return _recompiled(waits, recompiled)
+    if not retraced:
+        times, used = int(waits.is_affected.sum()), waits.is_affected.size
+        recurs = (
+            used >= FEWEST_TO_COMPARE
+            and (
+                times >= rules.COMPILE_IN_WINDOW.limits["again_ratio"] * used
+                # The warm-up is at the beginning.
+                or (times > 1 and not waits.is_affected[:times].all())
+            )
+        )
+        arguments = line_argument(waits.python(State.COMPILE))
+        action = "again" if recurs else ""
+        return waits.finding(rules.COMPILE_IN_WINDOW, arguments=arguments, action=action)
+    traced_by = {call.traced_by for call in retraced if call.traced_by}
+    (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
+    key = "" if others else cause
+    states = context.idle.states[waits.host]
+    called = trace.host_columns.name[states.rows_of_thread(states.caller)]
+    compiles = bool(trace.names.where(called, is_compilation).any())
+    functions = tuple(dict.fromkeys(call.function for call in retraced))
+    return waits.finding(
+        rules.RETRACING,
+        arguments={
+            "functions": Names(functions, "function"),
+            "times": Number(sum(call.count for call in retraced), "time"),
+        },
+        evidence=[
+            Evidence("traced_call_count", call.count, None, call.function, where_is="function")
+            for call in retraced[:_LISTED_CALLS]
+        ],
+        action="xla" if compiles and key != "python" else key,
+        notes=(key,),
+    )
+
+
+def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
+    """Functions of JAX that were compiled again, with what has changed most often."""
+    kinds = Counter(kind for call in calls for kind in call.kinds)
+    kind = max(kinds, key=lambda each: kinds[each], default="")
+    steps: dict[Changed, int] = {}
+    for call in calls:
+        for change in call.changes:
+            steps.setdefault(change, call.step)
+    names = tuple(dict.fromkeys(each.name for each in steps if each.kind == kind and each.name))
+    changed, new = "changed_argument", "new_function"
+    evidence = [
+        *(
+            Evidence(changed, each.words, None, each.name, f"step {step}", "words", "argument")
+            for each, step in steps.items()
+        ),
+        *(
+            Evidence(new, call.function, None, "", f"step {call.step}", "function")
+            for call in calls
+            if call.is_new
+        ),
+    ]
+    functions = tuple(dict.fromkeys(call.function for call in calls))
+    return waits.finding(
+        rules.RETRACING,
+        arguments={
+            "functions": Names(functions, "function"),
+            "times": Number(len(calls), "time"),
+            **({"argument": Names(names[:_NAMED_ARGUMENTS], "argument")} if names else {}),
+        },
+        evidence=evidence[:_LISTED_CALLS],
+        title="argument" if names else kind,
+        action=kind if names or kind == "function" else "",
+    )
+
+
+def _first_call(waits: Waits, copies: int) -> Finding:
+    """It is sure however few steps there are: nothing in the recording says how training runs."""
+    context, lost = waits.context, waits.loss
+    loss = finding_loss(lost, context.ledger.bound_ps(waits.rows), rules.FIRST_CALL.states)
+    return rules.FIRST_CALL.finding(
+        arguments={
+            "who": devices_argument(context, lost.devices),
+            "loss": lost_argument(loss),
+            "copies": Number(copies, "constant"),
+        },
+        loss=loss,
+        confidence=("high", "constants"),
+        evidence=(Evidence("constant_copy_count", copies, None, lost.devices[0]),),
+    )
+
+
+# Functions of TensorFlow
+
+
+class Retraced(Struct, frozen=True):
+    """A function that was traced in the window.
+
+    `traced_by`: what differs between its graphs, as in `FunctionPlacement`.
+    """
+
+    function: str
+    count: int
+    traced_by: tuple[str, ...]
+
+
+def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retraced, ...]:
+    """Functions traced in a step of the window that is not the first recorded, most often first.
+
+    One that is traced for the first time in its process, such as that of the first evaluation, is not among them.
+    """
+    columns = trace.host_columns
+    calls = columns.stat("tf_function_call").among(columns.rows_of_host(host))
+    rows = calls.row[trace.names.where(calls.value, lambda name: name.startswith(b"traced-"))]
+    recorded = trace.steps_by_host[host].steps
+    steps = [step for step in selection.steps[host] if step != recorded[0]]
+    begun = columns.start_ps[rows]
+    rows = rows[union(*step_bounds(steps)).within(begun, begun + 1) > 0]
+    counts = columns.stat("tracing_count").at(rows, -1)
+    sidecar = trace.hosts[host].sidecar
+    functions = sidecar.placement.functions if sidecar is not None else ()
+    traced_by = {function.name: function.traced_by for function in functions}
+    retraced = []
+    for name in unique_ids(columns.name[rows]).tolist():
+        same = columns.name[rows] == name
+        if int(counts[same].max()) == 1:
+            continue
+        function = trace.names.text(name) or ""
+        retraced.append(
+            Retraced(
+                function,
+                int(same.sum()),
+                traced_by.get(function, ()),
+            )
+        )
+    return tuple(sorted(retraced, key=lambda call: (-call.count, call.function)))
+
+
+# Functions of JAX
+
+
+class Changed(Struct, frozen=True):
+    """An argument that a function of JAX was compiled again for.
+
+    `kind`: shape, dtype, static or sharding, as the actions of the rule, or empty. `words`: before and now.
+    """
+
+    name: str
+    kind: str
+    words: str
+
+
+class Recompiled(Struct, frozen=True):
+    """A function of JAX that was compiled again in a step. `is_new`: the script has made the function anew."""
+
+    function: str
+    step: int
+    is_new: bool
+    changes: tuple[Changed, ...]
+
+    @property
+    def kinds(self) -> set[str]:
+        """Why: `function` where it is new, which alone would do; else the kinds of what has changed."""
+        return {"function"} if self.is_new else {change.kind for change in self.changes}
+
+
+def recompilations(trace: Trace, selection: Selection, host: int) -> list[Recompiled]:
+    """The functions of JAX that a host compiled again in used steps, as the sidecar says."""
+    info = trace.hosts[host]
+    if info.sidecar is None or info.profile_start_ns is None:
+        return []
+    found = []
+    for function in info.sidecar.jax.functions:
+        for each in function.compilations:
+            at_ps = info.start_ps + ((each.t_ns or 0) - info.profile_start_ns) * PS_PER_NS
+            for step in selection.used_of(host):
+                if step.start_ps <= at_ps < step.end_ps:
+                    changes = tuple(map(_changed, each.changes))
+                    is_new = bool(each.is_new_function)
+                    found.append(Recompiled(function.name or "", step.number, is_new, changes))
+    return found
+
+
+def _changed(change: ArgumentChange) -> Changed:
+    """`float32[96,128] -> float32[64,128]`."""
+    old, new = change.old, change.new
+    words = " -> ".join(_kind(each) if each else "absent" for each in (old, new))
+    kind = ""
+    if old is not None and new is not None:
+        if old.static or new.static:
+            # An object cannot be passed as an array.
+            kind = "" if new.static == "object" else "static"
+        elif old.type == new.type:
+            kind, words = "sharding", f"{_kind(old)} placed differently"
+        else:
+            types = {(each.type or "").partition("[")[0] for each in (old, new)}
+            kind = "shape" if len(types) == 1 else "dtype"
+    return Changed(change.name or "", kind, words)
+
+
+def _kind(argument: CompiledFor) -> str:
+    return f"static {argument.static}" if argument.static else argument.type or "not known"
+
+
+# First calls
+
+
+def constant_copies(trace: Trace, states: HostStates, selection: Selection, host: int) -> int:
+    """How many constants a host copied in its window, as only the first call of a function does."""
+    window = selection.windows[host]
+    calls = trace.host_columns.start_ps[states.copies_of_constants]
+    return int(np.count_nonzero((calls >= window.start_ps) & (calls < window.end_ps)))
