@@ -284,7 +284,7 @@ def test_a_long_reading_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
-    with progress.reading(Path(FIXTURE)):
+    with progress.reading():
         assert terminal.written.wait(30)
     assert terminal.text.startswith("\rreading …")
     assert terminal.text.endswith("\r")

@@ -35,7 +35,7 @@ def reports_at(
 
     reports = []
     for place in places:
-        with reading(place):
+        with reading():
             reports.append(report_at(place, run=run, salvage=salvage))
     return reports
 
@@ -116,7 +116,7 @@ class Source(Struct, frozen=True):
             from traceview.trace.reading.load import load
 
         readers = hosts_read_by(self.workers)
-        with reading(self.logdir, is_here=readers is None):
+        with reading():
             begin_imports(needed)
             yield load(
                 self.logdir,

@@ -9,7 +9,6 @@ import io
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -27,39 +26,6 @@ AT_ONCE: Final = 8
 """Requests for one file at the same time: one alone does not fill a network."""
 
 KEPT_BYTES: Final = 256 << 20
-
-
-class Transfer:
-    """Bytes that were read so far, and those of the files that are being read."""
-
-    def __init__(self) -> None:
-        self.done_bytes = 0
-        self.total_bytes = 0
-        self._lock = Lock()
-
-    def expect(self, count: int) -> None:
-        """This many more bytes will be read."""
-        with self._lock:
-            self.total_bytes += count
-
-    def add(self, count: int) -> None:
-        """This many bytes have been read."""
-        with self._lock:
-            self.done_bytes += count
-
-
-_counting: list[Transfer] = []
-
-
-@contextmanager
-def counted() -> Iterator[Transfer]:
-    """Counts the bytes that are read inside."""
-    transfer = Transfer()
-    _counting.append(transfer)
-    try:
-        yield transfer
-    finally:
-        _counting.remove(transfer)
 
 
 class _Blocks:
@@ -162,8 +128,6 @@ class RemoteFile(io.RawIOBase):
     def _fetch(self, numbers: range) -> None:
         missing = [number for number in numbers if number not in self._blocks.parts]
         ranges = list(_joined(missing))
-        for transfer in _counting:
-            transfer.expect(sum(min(end, self._size) - begin for begin, end in ranges))
         has_parts = bool(self._blocks.parts)
         try:
             if ranges and not has_parts:
@@ -200,8 +164,6 @@ class RemoteFile(io.RawIOBase):
         # One byte more than there should be shows that the file has grown.
         asked_end = end + (end == self._size)
         data = self._service.read(self._path, begin, asked_end, self._query, self._size)
-        for transfer in _counting:
-            transfer.add(len(data))
         if len(data) == end - begin:
             for place in range(begin, end, BLOCK_BYTES):
                 offset = place - begin
