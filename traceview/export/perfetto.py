@@ -7,9 +7,8 @@ the order of those of equal times, so that an end comes before a beginning, unle
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeAlias
@@ -20,7 +19,7 @@ from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.document.sanitize import sanitize
 from traceview.export import wire
-from traceview.export.scene import Argument, Arrows, Counter, Labels, Scene, Slices
+from traceview.export.scene import Argument, Arrows, Labels, Scene, Slices
 from traceview.trace.model import NONE
 
 _PACKET: Final = 1
@@ -37,7 +36,6 @@ _DEBUG_ANNOTATIONS: Final = 4
 _TYPE: Final = 9
 _NAME_IID: Final = 10
 _TRACK_UUID: Final = 11
-_COUNTER_VALUE: Final = 30
 _FLOW_IDS: Final = 47
 _TERMINATING_FLOW_IDS: Final = 48
 # DebugAnnotation
@@ -51,13 +49,12 @@ _ANNOTATION_NAMES: Final = 3
 _ANNOTATION_STRINGS: Final = 29
 _IID: Final = 1
 _INTERNED: Final = 2
-# TrackDescriptor, ProcessDescriptor, ThreadDescriptor, CounterDescriptor
+# TrackDescriptor, ProcessDescriptor, ThreadDescriptor
 _UUID: Final = 1
 _TRACK_NAME: Final = 2
 _PROCESS: Final = 3
 _THREAD: Final = 4
 _PARENT_UUID: Final = 5
-_COUNTER: Final = 8
 _CHILD_ORDERING: Final = 11
 _SIBLING_ORDER_RANK: Final = 12
 _PID: Final = 1
@@ -65,11 +62,9 @@ _TID: Final = 2
 _SORT_INDEX: Final = 3
 _THREAD_NAME: Final = 5
 _PROCESS_NAME: Final = 6
-_UNIT_NAME: Final = 6
 
 _SLICE_BEGIN: Final = 1
 _SLICE_END: Final = 2
-_COUNTER_EVENT: Final = 4
 _STATE_CLEARED: Final = 1
 _NEEDS_STATE: Final = 2
 _EXPLICIT: Final = 3
@@ -83,7 +78,7 @@ _BYTES_AT_ONCE: Final = 1 << 23
 _Part: TypeAlias = bytes | Callable[[], bytes]
 """A part of a trace, or what makes it."""
 
-_MOST_AHEAD: Final = 4
+_MOST_AHEAD: Final = 8
 
 
 def written(scene: Scene) -> Iterator[bytes]:
@@ -91,22 +86,14 @@ def written(scene: Scene) -> Iterator[bytes]:
     with ThreadPoolExecutor(2) as threads:
         ahead: deque[bytes | Future[bytes]] = deque()
         for part in _parts(scene):
-            ahead.append(part if isinstance(part, bytes) else _begun(threads, part))
-            while sum(isinstance(begun, Future) for begun in ahead) > _MOST_AHEAD:
+            ahead.append(part if isinstance(part, bytes) else threads.submit(part))
+            if len(ahead) > _MOST_AHEAD:
                 yield _ended(ahead.popleft())
         yield from map(_ended, ahead)
 
 
-def _begun(threads: ThreadPoolExecutor, make: Callable[[], bytes]) -> bytes | Future[bytes]:
-    try:
-        return threads.submit(make)
-    except RuntimeError:
-        # No threads may be started, in a container for instance.
-        return make()
-
-
-def _ended(begun: bytes | Future[bytes]) -> bytes:
-    return begun if isinstance(begun, bytes) else begun.result()
+def _ended(part: bytes | Future[bytes]) -> bytes:
+    return part if isinstance(part, bytes) else part.result()
 
 
 def _parts(scene: Scene) -> Iterator[_Part]:
@@ -119,12 +106,7 @@ def _parts(scene: Scene) -> Iterator[_Part]:
         parent = uuid
         info = (_PID, pid), (_SORT_INDEX, pid), (_PROCESS_NAME, sanitize(process.name))
         yield _descriptor(uuid, (_PROCESS, wire.message(*info)), (_CHILD_ORDERING, _EXPLICIT))
-        for rank, counter in enumerate(process.counters):
-            uuid += 1
-            unit = wire.text(_UNIT_NAME, counter.unit)
-            yield _child(uuid, parent, rank, counter.name, (_COUNTER, unit))
-            yield _counted(scene, uuid, counter)
-        for rank, track in enumerate(process.tracks, start=len(process.counters)):
+        for rank, track in enumerate(process.tracks):
             uuid += 1
             name = sanitize(track.name)
             if track.kind == "thread":
@@ -132,7 +114,8 @@ def _parts(scene: Scene) -> Iterator[_Part]:
                 thread = (_PID, pid), (_TID, tid), (_SORT_INDEX, rank), (_THREAD_NAME, name)
                 yield _descriptor(uuid, (_THREAD, wire.message(*thread)))
             else:
-                yield _child(uuid, parent, rank, name)
+                own = (_TRACK_NAME, name), (_PARENT_UUID, parent), (_SIBLING_ORDER_RANK, rank)
+                yield _descriptor(uuid, *own)
             yield from _slices(scene, uuid, track.slices, interned)
 
 
@@ -142,22 +125,6 @@ def _packet(content: bytes) -> bytes:
 
 def _descriptor(uuid: int, *fields: tuple[int, int | str | bytes]) -> bytes:
     return _packet(_SEQUENCE + wire.text(_TRACK_DESCRIPTOR, wire.message((_UUID, uuid), *fields)))
-
-
-def _child(
-    uuid: int, parent: int, rank: int, name: str, *fields: tuple[int, int | str | bytes]
-) -> bytes:
-    own = (_TRACK_NAME, name), (_PARENT_UUID, parent), (_SIBLING_ORDER_RANK, rank)
-    return _descriptor(uuid, *own, *fields)
-
-
-def _counted(scene: Scene, uuid: int, counter: Counter) -> bytes:
-    count = counter.time_ps.size
-    event = wire.joined(
-        wire.constant(count, wire.number(_TYPE, _COUNTER_EVENT) + wire.number(_TRACK_UUID, uuid)),
-        wire.numbers(_COUNTER_VALUE, counter.values),
-    )
-    return _events(scene.nanoseconds(counter.time_ps), event)
 
 
 def _events(time_ns: Int64Array, event: wire.Rows) -> bytes:
@@ -289,18 +256,3 @@ def _launches(arrows: Arrows, begins: BoolArray) -> Iterator[wire.Rows]:
     """Each arrow has a number of its own, which Perfetto forgets where it ends; 0 is none."""
     for nth in range(int(arrows.count[begins].max(initial=0))):
         yield wire.fixed64(_FLOW_IDS, arrows.first + nth + 1).where(begins & (arrows.count > nth))
-
-
-_LEVEL: Final = 4
-"""Traces repeat themselves: a higher level of compression hardly makes them smaller."""
-
-_GZIP: Final = 16
-"""Added to the size of the window: a gzip header, in which zlib writes no time, so that equal content has equal bytes."""
-
-
-def compressed(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The parts as a gzip file."""
-    packer = zlib.compressobj(_LEVEL, wbits=_GZIP + zlib.MAX_WBITS)
-    for part in parts:
-        yield packer.compress(part)
-    yield packer.flush()
