@@ -290,24 +290,4 @@ class Trend(Struct, frozen=True):
     points: tuple[TrendPoint, ...]
 
 
-class IcicleSlice(Struct, frozen=True):
-    """A part of a whole that has parts itself, those right of its beginning one row below.
-
-    `name`: recorded text; `words`: what else is said of it. `begin_ratio`, `ratio`: where it begins and how wide it is; 1 is the whole.
-    """
-
-    name: str
-    words: str
-    depth: int
-    begin_ratio: float
-    ratio: float
-
-
-class Icicle(Struct, frozen=True):
-    """Parts of a whole, as wide as their share, each row inside of the one above. `label`: what it shows."""
-
-    label: str
-    slices: tuple[IcicleSlice, ...]
-
-
-Figure: TypeAlias = StepTimes | Trend | Icicle
+Figure: TypeAlias = StepTimes | Trend

@@ -11,8 +11,6 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
-from traceview.document.figures import Icicle as Icicle
-from traceview.document.figures import IcicleSlice as IcicleSlice
 from traceview.document.figures import Lanes, StepTimes, Trend, UtilizationStrips
 from traceview.document.figures import Span as Span
 from traceview.document.phrase import Phrase, Sentence, Token
@@ -241,11 +239,11 @@ class Findings(Struct, frozen=True):
 
 
 Block: TypeAlias = (
-    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Trend | Icicle
+    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Trend
 )
 """A part of a section. Charts are drawn on a page; in text the tables beside them have their numbers."""
 
-GRAPHIC: tuple[type[Block], ...] = (Timeline, Trend, Icicle)
+GRAPHIC: tuple[type[Block], ...] = (Timeline, Trend)
 """Blocks that text leaves out."""
 
 

@@ -16,8 +16,6 @@ from traceview.document import numbers
 from traceview.document.columns import WRITE
 from traceview.document.figures import (
     Figure,
-    Icicle,
-    IcicleSlice,
     Lane,
     Lanes,
     Span,
@@ -223,9 +221,6 @@ def drawn(figure: Figure, link: Link) -> str:
         height += 34 if len(figure.bars) > MOST_BARS else 20
         # Its bars are links, which a picture cannot hold.
         return _svg(_bars(figure, link), height, "Step times", role="group")
-    if isinstance(figure, Icicle):
-        depth = max((each.depth for each in figure.slices), default=0)
-        return _svg(_icicle(figure), (depth + 1) * _ROW + 4, figure.label)
     return _svg(_trend(figure), height + 40, figure.label)
 
 
@@ -354,40 +349,6 @@ def _trend(figure: Trend) -> Iterator[str]:
         label = shortened(points[place].label, _LONGEST_LABEL)
         yield _text(places[place][0], bottom + 15, label, "soft" if not place else "middle soft")
     yield _text(_LEFT, bottom + 32, figure.label, "soft")
-
-
-# Icicle
-
-_ROW: Final = 22.0
-_LEAST_WIDTH: Final = 0.7
-_PALER: Final = 0.14
-"""How much paler a slice is than the one that it is inside of, down to the palest."""
-_PALEST: Final = 0.3
-
-
-def _icicle(figure: Icicle) -> Iterator[str]:
-    """A rectangle per slice; what would be narrower than a line is left out."""
-    for each in figure.slices:
-        if each.ratio * WIDTH >= _LEAST_WIDTH:
-            yield from _slice(each)
-
-
-def _slice(each: IcicleSlice) -> Iterator[str]:
-    x, y = each.begin_ratio * WIDTH, each.depth * _ROW
-    width = each.ratio * WIDTH
-    opacity = max(1 - _PALER * each.depth, _PALEST)
-    box = f'x="{x:.1f}" y="{y:.1f}" width="{max(width - 1, 0.5):.1f}" height="{_ROW - 1:.1f}"'
-    yield f"<g><title>{_clean(f'{each.name}: {each.words}')}</title>"
-    yield f'<rect style="fill:var(--tv-compute);fill-opacity:{opacity:.2f}" {box}/>'
-    room = int((width - 8) / _DIGIT)
-    if room > 2:
-        # On a pale slice the ink of the page is easier to read.
-        look = "on-slice" if opacity > _LIGHT_INK else ""
-        yield _text(x + 4, y + 15, shortened(each.name, room), look)
-    yield "</g>"
-
-
-_LIGHT_INK: Final = 0.8
 
 
 # Elements
