@@ -160,8 +160,7 @@ def compare(
     spread = run_spread_of((*old.reports, *new.reports))
     states = state_differences(old, new, spread)
     devices = device_differences(old.reports, new.reports)
-    shown_ps = step.difference_ps if step.direction != "none" and step.is_mean_typical else 0
-    ops = op_differences(old.reports, new.reports, shown_ps, spread)
+    ops = op_differences(old.reports, new.reports, spread)
     different = different_work(old.reports, new.reports, conditions, ops)
     if new.is_same_as(old):
         verdict = verdict_on_one_run(step)
@@ -219,7 +218,6 @@ def _runs(side: Side) -> tuple[ComparedRun, ...]:
         ComparedRun(
             logdir=report.source.logdir,
             run=report.source.run,
-            traceview_version=report.traceview_version,
             step_count=int(steps.lengths_ps.size),
             step_ps=floor(steps.mean_ps),
         )
