@@ -12,7 +12,7 @@ from traceview.base.errors import UsageError
 from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
 from traceview.document.vocabulary import CLASSES, STATES
-from traceview.export.parquet import check_pyarrow
+from traceview.export.tables import check_pyarrow
 from traceview.ledger.states import IDLE_STATES
 
 if TYPE_CHECKING:
@@ -120,13 +120,13 @@ def content(target: Target, format_: str, answer: Answer) -> Iterable[str | byte
     """The output, part by part."""
     rows = answer.rows
     if format_ == "parquet":
-        from traceview.export import parquet
+        from traceview.export.tables import parquet_of
 
-        return (parquet.written(rows),)
+        return (parquet_of(rows),)
     if format_ == "csv":
-        from traceview.export import csv
+        from traceview.export.tables import csv_of
 
-        return csv.written(rows, is_escaped=target.is_terminal)
+        return csv_of(rows, is_escaped=target.is_terminal)
     if format_ == "json":
         from traceview.base.version import VERSION
         from traceview.document.json_text import dumped

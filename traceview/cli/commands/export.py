@@ -20,7 +20,7 @@ from traceview.cli.options import (
 )
 from traceview.cli.output import Bundle, Target, say
 from traceview.cli.report_source import Source
-from traceview.export.parquet import check_pyarrow
+from traceview.export.tables import check_pyarrow, csv_of, parquet_of
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
@@ -123,11 +123,10 @@ def _check_ending(output: Location) -> None:
 
 def _table(to: str, context: Context, name: str) -> Iterator[bytes]:
     """The content of a table, which is made when it is written: there is never more than one."""
-    from traceview.export import csv, parquet
     from traceview.report.tables import table_of
 
     rows = table_of(context, name)
     if to == "parquet":
-        yield parquet.written(rows)
+        yield parquet_of(rows)
     else:
-        yield from csv.written(rows)
+        yield from csv_of(rows)
