@@ -174,9 +174,7 @@ def test_a_run_with_hostile_names_is_written_the_same_twice(
         check_file(file, content)
 
 
-@pytest.mark.parametrize(
-    "name", ["ops", "gaps", "steps", "copies", "devices", "balance", "findings"]
-)
+@pytest.mark.parametrize("name", ["ops", "gaps", "steps", "copies", "devices", "balance"])
 @pytest.mark.parametrize("ending", ["csv", "json", "txt"])
 def test_a_table_with_hostile_names_is_a_table(
     name: str, ending: str, command: Command, hostile_logs: Path, tmp_path: Path

@@ -1,4 +1,4 @@
-"""Defines the data of charts: utilization strips, the lanes of a timeline, step times, trends.
+"""Defines the data of charts: utilization strips, the lanes of a timeline, and step times.
 
 A chart is data in no format; a page draws it, and in text the table of its section has the numbers. Strips and lanes are
 part of the saved report.
@@ -269,25 +269,3 @@ class StepTimes(Struct, frozen=True):
     bars: tuple[StepBar, ...]
     median_ps: int
     lead: str
-
-
-class TrendPoint(Struct, frozen=True):
-    """A value in a row of values. `label`: what it is of; `level`: the level around it, None where there is none; `mark`: what
-    begins with it, empty where nothing does.
-    """
-
-    label: str
-    value: float
-    level: float | None = None
-    mark: str = ""
-
-
-class Trend(Struct, frozen=True):
-    """Values in their order, from zero on. `label`: what they are; `kind`: how they are written."""
-
-    label: str
-    kind: Literal["time", "number", "share"]
-    points: tuple[TrendPoint, ...]
-
-
-Figure: TypeAlias = StepTimes | Trend

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
-from traceview.document.figures import Lanes, StepTimes, Trend, UtilizationStrips
+from traceview.document.figures import Lanes, StepTimes, UtilizationStrips
 from traceview.document.figures import Span as Span
 from traceview.document.phrase import Phrase, Sentence, Token
 from traceview.document.vocabulary import Look
@@ -238,13 +238,8 @@ class Findings(Struct, frozen=True):
     hidden_count: int = 0
 
 
-Block: TypeAlias = (
-    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Trend
-)
-"""A part of a section. Charts are drawn on a page; in text the tables beside them have their numbers."""
-
-GRAPHIC: tuple[type[Block], ...] = (Timeline, Trend)
-"""Blocks that text leaves out."""
+Block: TypeAlias = Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings
+"""A part of a section. Text leaves the timeline out."""
 
 
 class Section(Struct, frozen=True):
@@ -264,7 +259,7 @@ class Section(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether text shows nothing of it."""
-        return not self.lead and all(isinstance(block, GRAPHIC) for block in self.blocks)
+        return not self.lead and all(isinstance(block, Timeline) for block in self.blocks)
 
 
 def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
