@@ -9,8 +9,6 @@ from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
 from traceview.document.figures import (
     StepBar,
     StepTimes,
-    Trend,
-    TrendPoint,
     UtilizationStrips,
 )
 from traceview.document.model import (
@@ -185,16 +183,6 @@ def step_times(rename: Rename = str) -> StepTimes:
     )
 
 
-def figures(rename: Rename = str) -> tuple[Trend, ...]:
-    """Every other chart."""
-    points = (
-        TrendPoint(rename("run-1"), 20.0 * MS, 20.5 * MS),
-        TrendPoint(rename("run-2"), 21.0 * MS, 20.5 * MS),
-        TrendPoint(rename("run-3"), 30.0 * MS, 30.0 * MS, rename("slower")),
-    )
-    return (Trend("Step time", "time", points),)
-
-
 def timeline_section(keys: Sequence[str], rename: Rename = str) -> Section:
     """The picture, and the strips for documents without it."""
     return Section(
@@ -336,7 +324,6 @@ def input_section(rename: Rename = str) -> Section:
         "Input",
         (
             *facts("2 pipelines", "4.20 GB/s", "started at 07:57:18"),
-            *figures(rename),
             Subheading("Stages", "slowest first"),
             *notes(
                 phrase("Slowest stage: ", name(rename("ParallelMapV2")), ", 9.10 ms per batch."),

@@ -18,7 +18,7 @@ import typer.main
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview import __version__
-from traceview.cli import progress
+from traceview.cli import report_source
 from traceview.cli.app import app
 from traceview.cli.output import Target
 from traceview.document.vocabulary import STATES, Look
@@ -283,8 +283,8 @@ class _Terminal:
 def test_a_long_reading_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
-    with progress.reading(Path(FIXTURE)):
+    monkeypatch.setattr(report_source, "PATIENCE_SECONDS", 0.0)
+    with report_source.reading():
         assert terminal.written.wait(30)
     assert terminal.text.startswith("\rreading …")
     assert terminal.text.endswith("\r")

@@ -22,7 +22,7 @@ from traceview.base.errors import UsageError
 from traceview.cli.options import picoseconds
 from traceview.cli.output import Target
 from traceview.cli.table import TABLES
-from traceview.export import parquet
+from traceview.export import tables
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 
@@ -318,7 +318,7 @@ def test_parquet_needs_pyarrow_and_a_file(
 ) -> None:
     monkeypatch.setattr(Target, "is_terminal", True)
     assert command("show", "gaps", waiting, "--format", "parquet").code == 2
-    monkeypatch.setattr(parquet, "find_spec", lambda _: None)
+    monkeypatch.setattr(tables, "find_spec", lambda _: None)
     file = tmp_path / "gaps.parquet"
     done = command("show", "gaps", waiting, "-o", str(file))
     assert (done.code, done.out, file.exists()) == (2, "", False)

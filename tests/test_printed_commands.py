@@ -44,8 +44,6 @@ def problem(line: str) -> str:
         words = shlex.split(line.rstrip("\\ "))[1:]
     except ValueError:
         return ""  # only the beginning of a command
-    while words and words[0] == "--timings":
-        words.pop(0)
     if not words or words[0] == "--version" or PLACEHOLDER.match(words[0]):
         return ""
     if words[0] not in GROUP.commands:
@@ -80,7 +78,6 @@ def test_commands_exist() -> None:
         ("traceview show gap LOGDIR", "no table gap"),
         ("traceview show gaps LOGDIR --class h2d", "no option --class of show"),
         ("traceview capture --steps 1:2 train.py --epochs 3", ""),
-        ("traceview --timings analyze logs", ""),
     ],
 )
 def test_a_wrong_command_is_seen(line: str, expected: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceview.document import json_text
 from traceview.document.columns import cell_texts
-from traceview.document.json_text import dumped, dumped_with_rows
 from traceview.document.model import Bar, Column, Link, column, table
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import (
@@ -97,13 +95,3 @@ ROWS = [
     {"name": "\ud800", "nested": {}},
     {"name": "µ", "nested": {}},
 ]
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
-@pytest.mark.parametrize("at_once", [1, 2, 4])
-def test_rows_in_parts(count: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_text, "_ROWS_AT_ONCE", at_once)
-    value = {"logdir": '/a\n  "rows": []', "windows": [], "rows": ROWS[:count], "left_out": 3}
-    parts = list(dumped_with_rows({**value, "rows": []}, iter(ROWS[:count])))
-    assert b"".join(parts) == dumped(value)
-    assert len(parts) == -(-count // at_once) + 1

@@ -1,4 +1,4 @@
-"""Defines the data of charts: utilization strips, the lanes of a timeline, step times, trends.
+"""Defines the data of charts: utilization strips, the lanes of a timeline, and step times.
 
 A chart is data in no format; a page draws it, and in text the table of its section has the numbers. Strips and lanes are
 part of the saved report.
@@ -269,45 +269,3 @@ class StepTimes(Struct, frozen=True):
     bars: tuple[StepBar, ...]
     median_ps: int
     lead: str
-
-
-class TrendPoint(Struct, frozen=True):
-    """A value in a row of values. `label`: what it is of; `level`: the level around it, None where there is none; `mark`: what
-    begins with it, empty where nothing does.
-    """
-
-    label: str
-    value: float
-    level: float | None = None
-    mark: str = ""
-
-
-class Trend(Struct, frozen=True):
-    """Values in their order, from zero on. `label`: what they are; `kind`: how they are written."""
-
-    label: str
-    kind: Literal["time", "number", "share"]
-    points: tuple[TrendPoint, ...]
-
-
-class IcicleSlice(Struct, frozen=True):
-    """A part of a whole that has parts itself, those right of its beginning one row below.
-
-    `name`: recorded text; `words`: what else is said of it. `begin_ratio`, `ratio`: where it begins and how wide it is; 1 is the whole.
-    """
-
-    name: str
-    words: str
-    depth: int
-    begin_ratio: float
-    ratio: float
-
-
-class Icicle(Struct, frozen=True):
-    """Parts of a whole, as wide as their share, each row inside of the one above. `label`: what it shows."""
-
-    label: str
-    slices: tuple[IcicleSlice, ...]
-
-
-Figure: TypeAlias = StepTimes | Trend | Icicle

@@ -163,7 +163,7 @@ def _block(block: doc.Block) -> str:
         return "\n\n".join(
             (*map(_finding, block.findings), *([more] if block.hidden_count else []))
         )
-    if isinstance(block, doc.GRAPHIC):
+    if isinstance(block, doc.Timeline):
         return ""
     raise TypeError(block)
 

@@ -11,9 +11,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
-from traceview.document.figures import Icicle as Icicle
-from traceview.document.figures import IcicleSlice as IcicleSlice
-from traceview.document.figures import Lanes, StepTimes, Trend, UtilizationStrips
+from traceview.document.figures import Lanes, StepTimes, UtilizationStrips
 from traceview.document.figures import Span as Span
 from traceview.document.phrase import Phrase, Sentence, Token
 from traceview.document.vocabulary import Look
@@ -240,13 +238,8 @@ class Findings(Struct, frozen=True):
     hidden_count: int = 0
 
 
-Block: TypeAlias = (
-    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Trend | Icicle
-)
-"""A part of a section. Charts are drawn on a page; in text the tables beside them have their numbers."""
-
-GRAPHIC: tuple[type[Block], ...] = (Timeline, Trend, Icicle)
-"""Blocks that text leaves out."""
+Block: TypeAlias = Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings
+"""A part of a section. Text leaves the timeline out."""
 
 
 class Section(Struct, frozen=True):
@@ -266,7 +259,7 @@ class Section(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether text shows nothing of it."""
-        return not self.lead and all(isinstance(block, GRAPHIC) for block in self.blocks)
+        return not self.lead and all(isinstance(block, Timeline) for block in self.blocks)
 
 
 def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:

@@ -143,7 +143,7 @@ def _add_block(page: Page, block: doc.Block, command: str) -> None:
         strip_lines(page, block)
     elif isinstance(block, doc.Findings):
         _add_findings(page, block, command)
-    elif not isinstance(block, doc.GRAPHIC):
+    elif not isinstance(block, doc.Timeline):
         raise TypeError(block)
 
 

@@ -17,7 +17,7 @@ from traceview.base.version import VERSION
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import cell_texts, is_absent
-from traceview.document.figures import Figure, StepTimes
+from traceview.document.figures import StepTimes
 from traceview.document.html import parts
 from traceview.document.html.parts import name as name_text
 from traceview.document.html.parts import prose, shown
@@ -103,10 +103,10 @@ class _Page:
             script_digests=" ".join(map(_digest, scripts)),
         )
 
-    def chart(self, figure: Figure) -> Markup:
+    def chart(self, figure: StepTimes) -> Markup:
         """A chart as long as the page is wide, and what its colours mean."""
         drawn = Markup(parts.drawn(figure, self._link_of_drawing))
-        looks = [bar.cause for bar in figure.bars] if isinstance(figure, StepTimes) else []
+        looks = [bar.cause for bar in figure.bars]
         legend = Markup(" ").join(
             Markup('<span><i class="part {}"></i>{}</span>').format(look.style, look.words)
             for look in dict.fromkeys(looks)
