@@ -204,7 +204,6 @@ def idle_of(name: str) -> IdleRow:
         host=HOST,
         device=name,
         ordinal=int(name[-1]),
-        window_ps=100 * MS,
         idle_ps=25 * MS,
         gap_count=17,
         longest_gap_ps=9 * MS,
