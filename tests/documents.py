@@ -44,7 +44,6 @@ from traceview.document.vocabulary import (
     STATES,
     STATUSES,
     STEP_KINDS,
-    TERMS,
 )
 
 Rename = Callable[[str], str]
@@ -369,8 +368,8 @@ def full_document(
                 table(
                     "Definitions",
                     (
-                        column("words", "term", [term for term, _ in TERMS]),
-                        column("words", "meaning", [meaning for _, meaning in TERMS]),
+                        column("words", "term", [look.words for look in STATES.values()]),
+                        column("words", "meaning", [look.meaning for look in STATES.values()]),
                     ),
                 ),
             ),

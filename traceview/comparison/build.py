@@ -207,7 +207,6 @@ def _runs(side: Side) -> tuple[ComparedRun, ...]:
             logdir=report.source.logdir,
             run=report.source.run,
             step_count=int(steps.lengths_ps.size),
-            step_ps=floor(steps.mean_ps),
         )
         for report, steps in zip(side.reports, side.steps, strict=True)
     )

@@ -193,7 +193,7 @@ def _judgement(text: str, rows: Sequence[JudgedRow]) -> Judgement:
     if outcome == "holds":
         held = [row for row in rows if row.outcome == "holds"]
         chosen.insert(0, min(held, key=lambda row: abs((row.limit or 0.0) - (row.value or 0.0))))
-    return Judgement(text, outcome, len(rows), tuple(chosen))
+    return Judgement(text, outcome, tuple(chosen))
 
 
 def _median_values(condition: Condition, captures: Sequence[Report]) -> list[Value]:
@@ -295,8 +295,6 @@ def _of_step_time(
     return replace(
         row,
         outcome=outcome,
-        change_least_ratio=change.low,
-        change_most_ratio=change.high,
         reason=_noise_words(change, row.outcome, outcome, is_few=few),
     )
 

@@ -39,13 +39,11 @@ class ComparedRun(Record, frozen=True):
         logdir: Log directory that the capture was read from.
         run: Name of the run.
         step_count: Used steps; steps of the same number on several hosts count once.
-        step_ps: Their mean length, rounded down, picoseconds.
     """
 
     logdir: PathName
     run: RunName
     step_count: Count
-    step_ps: Picoseconds
 
 
 class Condition(Record, frozen=True):
@@ -212,7 +210,7 @@ class FindingDifference(Record, frozen=True):
     after_ratio: Share | None
 
 
-GATE_SCHEMA_VERSION: Final = 1
+GATE_SCHEMA_VERSION: Final = 2
 
 Outcome: TypeAlias = Literal["holds", "fails", "no_verdict", "unknown"]
 
@@ -230,8 +228,6 @@ class JudgedRow(Record, frozen=True):
         allowed: The limit as people read it.
         baseline: The value of the baseline; null where the condition is not about a change.
         change_ratio: The change against the baseline as a share of it; null as the baseline is, and where that is zero.
-        change_least_ratio: Lower end of the 95% interval of the change; null where its noise is not known.
-        change_most_ratio: Upper end of that interval.
         reason: Why there is no value or no verdict, or the title of the finding; null where there is nothing to say.
     """
 
@@ -243,8 +239,6 @@ class JudgedRow(Record, frozen=True):
     allowed: str
     baseline: float | None = None
     change_ratio: float | None = None
-    change_least_ratio: float | None = None
-    change_most_ratio: float | None = None
     reason: str | None = None
 
 
@@ -255,13 +249,11 @@ class Judgement(Record, frozen=True):
         condition: The condition as it was written.
         outcome: holds; fails: some row is past its limit; no_verdict: the runs differ too much to tell; unknown: it cannot
             be judged.
-        row_count: Rows that it is about.
         rows: The rows that do not hold, else the one that is nearest to its limit.
     """
 
     condition: str
     outcome: Outcome
-    row_count: Count
     rows: tuple[JudgedRow, ...]
 
 
@@ -297,7 +289,7 @@ class GateResult(Record, frozen=True):
         judgements: The conditions: those that fail first, then those that cannot be judged, then those without a verdict.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     traceview_version: VersionText
     outcome: Annotated[str, one_of("passed", "failed", "unknown", "no_verdict")]
     exit_code: Count

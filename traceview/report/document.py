@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from operator import itemgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -35,7 +34,6 @@ from traceview.document.vocabulary import (
     QUALITIES,
     SEVERITIES,
     STATES,
-    TERMS,
     VERDICT_STATUSES,
     WINDOWS,
     look_of,
@@ -282,19 +280,19 @@ _FILES: Final = (
     Shown("SHA-256", "sha256"),
     Shown("same as", "duplicate_of"),
 )
-_MEANINGS: Final = (Shown("term", itemgetter(0)), Shown("meaning", itemgetter(1)))
+_MEANINGS: Final = (
+    Shown("state", "words", kind="words"),
+    Shown("meaning", "meaning", kind="words"),
+)
 
 
 def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.Section]:
-    """The recording, its files with their checksums, and definitions."""
+    """The recording, its files with their checksums, and what states mean."""
     yield doc.Section("about", "About this run", doc.facts(*summary.about))
     if view.is_brief:
         return
     yield from _files_section(report, view)
-    times = time_words(report.results.device_time)
-    terms = [(times if term == "GPU time" else term, meaning) for term, meaning in TERMS]
-    meanings = [*terms, *((look.words, look.meaning) for look in STATES.values())]
-    yield doc.Section("definitions", "Definitions", table("Definitions", meanings, _MEANINGS))
+    yield doc.Section("states", "States", table("States", tuple(STATES.values()), _MEANINGS))
 
 
 def _files_section(report: Report, view: View) -> Iterator[doc.Section]:
