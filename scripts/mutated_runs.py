@@ -336,8 +336,8 @@ def check_saved(report: Report, path: Path) -> None:
 
 def show(report: Report) -> None:
     """Print a report in every way."""
-    for document in DOCUMENTS:
-        assert document.render(report)
+    for make in DOCUMENTS.values():
+        assert make(report)
     assert terminal.render(document_of(report, is_brief=True), width=80, color=True)
     assert render_screen(screen_of(report, None), width=80, color=True)
 

@@ -46,7 +46,7 @@ def on_a_terminal(report: Report) -> str:
 
 
 FORMS: dict[str, Callable[[Report], str]] = {
-    **{document.name: document.render for document in DOCUMENTS},
+    **DOCUMENTS,
     "terminal": on_a_terminal,
 }
 
