@@ -18,7 +18,6 @@ from traceview.document.model import (
     Document,
     Finding,
     Findings,
-    Link,
     Part,
     Remark,
     Section,
@@ -30,7 +29,6 @@ from traceview.document.model import (
     column,
     device_anchor,
     facts,
-    finding_anchor,
     gap_anchor,
     notes,
     remarks,
@@ -83,7 +81,6 @@ def findings(rename: Rename = str) -> tuple[Finding, ...]:
     second = rename("GPU:1")
     return (
         finding(
-            links=(Link(second, device_anchor(second)), Link("gap 2 (9.00 ms)", gap_anchor(2))),
             span=Span(second, 30 * MS, 39 * MS),
         ),
         finding(
@@ -283,7 +280,6 @@ def gaps_section(keys: Sequence[str], rename: Rename = str) -> Section:
     """A gap of each of the first two devices; the second one is what finding 1 is about."""
     shown = keys[:2]
     numbers = range(1, len(shown) + 1)
-    about = (Link("finding 1", finding_anchor(1)),)
     return Section(
         "gaps",
         "Longest gaps",
@@ -295,7 +291,6 @@ def gaps_section(keys: Sequence[str], rename: Rename = str) -> Section:
                 column("span", "", [Span(key, 30 * MS, 39 * MS) for key in shown]),
                 column("time", "length", [(11 - number) * MS for number in numbers]),
                 column("look", "mostly", [STATES["input"] for _ in shown]),
-                column("links", "findings", [about if number == 2 else () for number in numbers]),
                 column(
                     "name",
                     "after",

@@ -126,26 +126,23 @@ def test_a_link_to_a_filtered_row_shows_it(page_of: PageOf) -> None:
     assert devices.locator("output").inner_text() == "64 of 64 rows"
 
 
-def test_a_finding_leads_to_its_evidence(page_of: PageOf) -> None:
+def test_the_address_of_a_finding_opens_it(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
     finding = page.locator("#finding-1")
     assert finding.locator("dl").is_hidden()
     open_sections(page)
-    page.locator("a[href='#finding-1']").first.click()
+    page.goto(f"{page.url.partition('#')[0]}#finding-1")
     wait_until(page, "location.hash === '#finding-1'")
     assert finding.locator("dl").is_visible()
     box = finding.bounding_box()
     assert box is not None
     assert 40 <= box["y"] < 500
-    page.locator("#finding-1 a", has_text="GPU:1").click()
-    wait_until(page, "location.hash === '#device-2'")
 
 
 def test_a_link_opens_its_section(page_of: PageOf) -> None:
     page = page_of(page_with(full_document()))
     assert page.locator("#gap-2").is_hidden()
-    page.locator("#finding-1 .title").click()
-    page.locator("#finding-1 a", has_text="gap 2").click()
+    page.goto(f"{page.url.partition('#')[0]}#gap-2")
     page.locator("#gap-2").wait_for(timeout=5000)
     page.goto(f"{page.url.partition('#')[0]}#input")
     page.locator("#input .notes").wait_for(timeout=5000)

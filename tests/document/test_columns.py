@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceview.document.columns import cell_texts
-from traceview.document.model import Bar, Column, Link, column, table
+from traceview.document.model import Bar, Column, column, table
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import (
     PARTS,
@@ -33,10 +33,6 @@ MS = 10**9
         (column("count", "", [1_234_567]), ["1,234,567"]),
         (column("look", "", [STATES["input"]]), ["input"]),
         (column("name", "", ["model/dense", None]), ["model/dense", "–"]),
-        (
-            column("links", "", [(Link("finding 1", "a"), Link("finding 2", "b")), ()]),
-            ["finding 1, finding 2", ""],
-        ),
     ],
 )
 def test_a_column_has_one_unit(column: Column, written: list[str]) -> None:

@@ -23,7 +23,6 @@ Kind: TypeAlias = Literal[
     "device",
     "flop_rate",
     "flops",
-    "links",
     "look",
     "name",
     "number",
@@ -74,14 +73,7 @@ class Bar(Struct, frozen=True):
     ratio: float = 1.0
 
 
-class Link(Struct, frozen=True):
-    """A text that leads to the row or the finding with this anchor, where the document has it."""
-
-    text: str
-    anchor: str
-
-
-Value: TypeAlias = str | Phrase | int | float | Look | Bar | Span | tuple[Link, ...] | None
+Value: TypeAlias = str | Phrase | int | float | Look | Bar | Span | None
 """A cell. None where nothing was measured; a `str` in a numeric column stands as it is, in a column of words it is a
 sentence of ours."""
 
@@ -200,7 +192,7 @@ class Finding(Struct, frozen=True):
     """A finding as documents show it.
 
     `number`: from 1 on, in the order of the report. `cost`: its share of the GPU time, and by how much steps would be
-    shorter at best; empty where it costs no time. `action`: the one thing to do first, `advice`: what else. `links`: devices and gaps that it is about. `span`: what
+    shorter at best; empty where it costs no time. `action`: the one thing to do first, `advice`: what else. `span`: what
     to look at on the timeline. `is_about_capture`: it says how far the capture can be trusted, and nothing of the job.
     """
 
@@ -215,7 +207,6 @@ class Finding(Struct, frozen=True):
     confidence_reason: Phrase
     action: Phrase
     advice: Phrase
-    links: tuple[Link, ...] = ()
     span: Span | None = None
     is_about_capture: bool = False
 
@@ -396,11 +387,7 @@ def remarks(*texts: Sentence | None) -> tuple[Remark, ...]:
 
 
 def _is_present(value: Value) -> bool:
-    return (
-        value is not None
-        and value not in ("", ())
-        and not (isinstance(value, Bar) and not value.parts)
-    )
+    return value is not None and value != "" and not (isinstance(value, Bar) and not value.parts)
 
 
 def column(
@@ -415,7 +402,7 @@ def sentence_of(value: Value, text: str) -> Sentence:
     if isinstance(value, str):
         return value
     if isinstance(value, tuple):
-        return tuple(part for part in value if isinstance(part, Token))
+        return value
     return text
 
 
