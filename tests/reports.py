@@ -29,8 +29,8 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Devices, Number, Size
+from traceview.analysis.workload.kernels import DevicePrecision, Precision
 from traceview.analysis.workload.ops import OpRow, TopOps
-from traceview.analysis.workload.precision import DevicePrecision, Precision
 from traceview.document.figures import UtilizationStrips
 from traceview.report.model import Report, ReportFile, ReportWindow, Source, Verdict
 from traceview.trace.model import Problem
