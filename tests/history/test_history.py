@@ -40,7 +40,7 @@ def on_day(day: int, length_ms: float, model: str = "Tesla V100") -> Report:
     return replace(
         bare,
         results=results,
-        capture=replace(bare.capture, hosts=(HostCapture("a", day * DAY_NS, None, 1, 1, 0, None),)),
+        capture=replace(bare.capture, hosts=(HostCapture("a", day * DAY_NS, 0),)),
         verdict=replace(bare.verdict, compute_ratio=0.75),
         source=replace(
             bare.source,

@@ -251,7 +251,7 @@ _TOPICS: Final = {
 
 
 def hosts_section(view: View, result: Capture) -> doc.Section | None:
-    """A row per host of a run of several: its task, its steps, what it recorded, and how its clock was aligned."""
+    """A row per host of a run of several: its task, its missing steps, and how its clock was aligned."""
     hosts = result.hosts
     if len(hosts) < 2:
         return None
@@ -266,7 +266,7 @@ def hosts_section(view: View, result: Capture) -> doc.Section | None:
             *table(
                 "Hosts",
                 [host for host in hosts if host in shown],
-                (*_HOST_COLUMNS, *(() if view.is_brief else _RECORDED)),
+                _HOST_COLUMNS,
                 row_count=len(hosts),
                 rest=_IN_JSON,
             ),
@@ -321,7 +321,7 @@ _HOST_COLUMNS: Final = (
 
 
 def capture_section(view: View, result: Capture) -> doc.Section | None:
-    """What limits the capture, which results are absent and why, and what each host recorded."""
+    """What limits the capture, and which results are absent and why."""
     is_limited = bool(result.problems) or result.quality != "ok"
     has_overhead = any(host.overhead_ratio is not None for host in result.hosts)
     if view.is_brief and not is_limited and not has_overhead:
@@ -335,9 +335,6 @@ def capture_section(view: View, result: Capture) -> doc.Section | None:
             f"{_TOPICS.get(of, of.replace('_', ' '))}: {why}" for of, why in view.skipped.items()
         ]
         blocks += (doc.Subheading("Not in this report"), *doc.notes(*absent)) if absent else ()
-        if len(result.hosts) == 1:
-            recorded = table("What the host recorded", result.hosts, _RECORDED)
-            blocks += (doc.Subheading("Recorded"), *recorded)
     quality = look_of(QUALITIES, result.quality).words
     lead = f"The capture is {quality}." if is_limited else "Nothing limits the capture."
     return doc.Section("capture", "Capture quality", blocks, lead=lead)
@@ -390,16 +387,6 @@ def _step_spreads(view: View) -> dict[str, float]:
         for host in (recorded.hosts if recorded else ())
         if host.overhead.spread_ratio is not None
     }
-
-
-_RECORDED: Final = (
-    Shown("recorded", "duration_ps", 7),
-    Shown("events", "event_count", 7),
-    Shown("on devices", "device_event_count", 8),
-    Shown("dropped", "dropped_event_count", 7),
-    Shown("kernels without launch", "unlinked_ratio", 9),
-)
-"""How much a host recorded."""
 
 
 ANALYSIS: Final = Analysis[Capture](

@@ -9,10 +9,8 @@ from traceview.base.record import (
     Count,
     Hostname,
     Integer,
-    Picoseconds,
     Ratio,
     Record,
-    Share,
     TaskName,
     Words,
 )
@@ -70,16 +68,12 @@ WITHOUT_DEVICE: Final = ("no-gpu-plane", "gpu-planes-empty", "devices-unknown")
 
 
 class HostCapture(Record, frozen=True):
-    """One host: when it was profiled, how much was recorded, and what the tracer reports about itself.
+    """One host: when it was profiled, its clock and steps, and what the tracer and the capture report about themselves.
 
     Attributes:
         host: Name of the host.
         profile_start_ns: Start of the profile, Unix nanoseconds; null if not recorded.
-        duration_ps: Length of the profile, picoseconds; null if not recorded.
-        event_count: Events in the file of the host.
-        device_event_count: Events on its devices that count as activity.
         dropped_event_count: Events that the tracer reports as dropped.
-        unlinked_ratio: Share of kernels and collectives whose launch is not recorded; null without any.
         overhead_ratio: How much longer a step took with the profiler than without, over the step without, as
             measured by traceview capture; null without a measurement.
         tracer_levels: Levels of the tracers in force, by name; null where the trace does not hold them.
@@ -92,11 +86,7 @@ class HostCapture(Record, frozen=True):
 
     host: Hostname
     profile_start_ns: Integer | None
-    duration_ps: Picoseconds | None
-    event_count: Count
-    device_event_count: Count
     dropped_event_count: Count
-    unlinked_ratio: Share | None
     overhead_ratio: float | None = None
     tracer_levels: dict[Words, Integer] | None = None
     role: TaskName | None = None
@@ -165,22 +155,12 @@ def compute(trace: Trace) -> Capture:
 
 
 def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
-    host, columns = trace.hosts[index], trace.device_columns
+    host = trace.hosts[index]
     role, sidecar = role_of(host), host.sidecar
-    devices = [columns.rows_of(device) for device in trace.devices_of_host[index]]
-    kernel_count = unlinked = 0
-    for rows in devices:
-        is_kernel = columns.class_[rows] <= ActivityClass.COLLECTIVE
-        kernel_count += int(is_kernel.sum())
-        unlinked += int((is_kernel & (columns.launch[rows] == NONE)).sum())
     return HostCapture(
         host=host.name,
         profile_start_ns=host.profile_start_ns,
-        duration_ps=None if host.stop_ps is None else host.stop_ps - host.start_ps,
-        event_count=host.event_count,
-        device_event_count=sum(rows.stop - rows.start for rows in devices),
         dropped_event_count=host.dropped_event_count,
-        unlinked_ratio=unlinked / kernel_count if kernel_count else None,
         overhead_ratio=sidecar.environment.overhead.ratio if sidecar else None,
         tracer_levels=host.tracer_levels,
         role=None if role is None else str(role),
@@ -190,36 +170,33 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
     )
 
 
-def _clock_inversions(trace: Trace, index: int) -> int:
-    """Device events of a host that start before the call that launched them."""
-    columns, rows = trace.device_columns, trace.device_rows(index)
-    rows = rows[columns.launch[rows] != NONE]
-    launched = trace.host_columns.start_ps[columns.launch[rows]]
-    return int((columns.start_ps[rows] < launched).sum())
-
-
 def _host_problems(
     trace: Trace, index: int, host: Host, capture: HostCapture
 ) -> Iterator[tuple[str, str]]:
     """The code and the text of each problem of one host."""
     devices = [trace.device_list[device] for device in trace.devices_of_host[index]]
     plane_count = sum(device.kind != "replica" for device in devices)
-    if not capture.device_event_count and host.name in damaged_hosts(trace):
+    columns, rows = trace.device_columns, trace.device_rows(index)
+    if not rows.size and host.name in damaged_hosts(trace):
         text = "the file is damaged before any device event: what its devices did is lost"
         yield "devices-unknown", text
     elif not plane_count:
         yield "no-gpu-plane", "no GPU plane was recorded"
-    elif capture.device_event_count == 0:
+    elif not rows.size:
         planes = numbers.plural(plane_count, "device plane")
         yield "gpu-planes-empty", f"{planes}, none with an event"
     if host.dropped_event_count:
         events = numbers.plural(host.dropped_event_count, "event")
         yield "events-dropped", f"the tracer dropped {events}"
-    if capture.unlinked_ratio is not None and capture.unlinked_ratio > UNLINKED_RATIO:
-        share = numbers.share(capture.unlinked_ratio)
+    launch, is_kernel = columns.launch[rows], columns.class_[rows] <= ActivityClass.COLLECTIVE
+    unlinked = int((is_kernel & (launch == NONE)).sum())
+    if unlinked > UNLINKED_RATIO * is_kernel.sum():
+        share = numbers.share(unlinked / int(is_kernel.sum()))
         yield "unlinked-kernels", f"{share} of the kernels have no recorded launch"
-    inversion_count = _clock_inversions(trace, index)
-    if inversion_count > INVERSION_RATIO * capture.device_event_count:
+    linked = launch != NONE
+    launched = trace.host_columns.start_ps[launch[linked]]
+    inversion_count = int((columns.start_ps[rows][linked] < launched).sum())
+    if inversion_count > INVERSION_RATIO * rows.size:
         events = numbers.plural(inversion_count, "GPU event")
         yield (
             "clock-inversion",
