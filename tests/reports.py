@@ -20,7 +20,7 @@ from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.exchange.stragglers import LateDevice
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
-from traceview.analysis.machine.capture_quality import Capture, HostCapture
+from traceview.analysis.machine.capture import Capture, HostCapture
 from traceview.analysis.measures.device_report import ActivityTime, DeviceTime, DeviceTimeRow
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow

@@ -8,8 +8,7 @@ import pytest
 
 from tests.analysis.sections import sentences_of, view_of
 from tests.reports import environment
-from traceview.analysis.machine.capture import capture_section
-from traceview.analysis.machine.capture_quality import Capture, HostCapture
+from traceview.analysis.machine.capture import Capture, HostCapture, capture_section
 from traceview.analysis.machine.environment import LONGEST_FACT, job_details, job_facts
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 

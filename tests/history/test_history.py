@@ -16,7 +16,7 @@ from tests.command import Command
 from tests.gate.test_gate import with_steps
 from tests.html_page import parsed
 from tests.reports import bare_report, device
-from traceview.analysis.machine.capture_quality import HostCapture
+from traceview.analysis.machine.capture import HostCapture
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.report.model import Report
 from traceview.report.saved import to_json
