@@ -387,7 +387,7 @@ def run_answer(
         "op_steps": op_step_rows(ledger, answers, paths),
         "transfers": transfer_rows(answers, several),
         "collectives": collective_answer(answers, several, ledger.met, ledger.segments),
-        "precision": precision_rows(answers, several),
+        "precision": precision_rows(ledger, several),
         "idle": idle_rows(answers, several),
         "path": paths,
         "ledger": ledger_answer(ledger, several),

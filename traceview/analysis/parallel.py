@@ -13,12 +13,11 @@ from traceview.analysis.gpu_time import device_states, idle, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.workload import compute, ops, precision
+from traceview.analysis.workload import compute, ops
 from traceview.trace.model import FEWEST_PER_DEVICE
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     ops.ANALYSIS,
-    precision.ANALYSIS,
     gradients.ANALYSIS,
     capture.ANALYSIS,
     balance.ANALYSIS,

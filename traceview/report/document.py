@@ -13,8 +13,7 @@ from traceview.analysis.gpu_time import device_time, steps
 from traceview.analysis.gpu_time.device_states import anatomy_rows
 from traceview.analysis.gpu_time.steps import FEW_STEPS, NO_STEP_MARKER, found_steps, step_times
 from traceview.analysis.machine import capture
-from traceview.analysis.machine.capture import measured_overhead
-from traceview.analysis.machine.capture_quality import HARMLESS, WITHOUT_DEVICE
+from traceview.analysis.machine.capture import HARMLESS, WITHOUT_DEVICE, measured_overhead
 from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.device_report import named_devices, outlier_devices, time_words
