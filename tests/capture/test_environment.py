@@ -12,7 +12,6 @@ from tests.capture.fake_nvml import NvmlModule
 from traceview.capture.sidecar.environment import (
     EnvironmentListener,
     describe_links,
-    listed_variables,
     loaded_versions,
 )
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar
@@ -36,12 +35,6 @@ def test_what_cannot_be_had_is_absent_with_its_reason() -> None:
             "c": "not known to this TensorFlow",
         },
     }
-
-
-def test_only_listed_variables_are_written_down() -> None:
-    unlisted = {"NCCL_PROXY_PASSWORD": "hunter2", "HOME": "/home/me", "WANDB_API_KEY": "hunter2"}
-    listed = {"CUDA_VISIBLE_DEVICES": "0,1", "NCCL_DEBUG": "INFO", "TF_GPU_THREAD_COUNT": "1"}
-    assert listed_variables({**listed, **unlisted}) == listed
 
 
 def test_libraries_are_asked_only_if_they_are_loaded(

@@ -27,7 +27,6 @@ for number, batch in enumerate(batches(30)):
 print("trained", *sys.argv[1:])
 """
 )
-PYTHON = f"'{sys.executable}'"
 
 
 @dataclass(frozen=True)
@@ -140,12 +139,6 @@ def test_it_ends_as_without_traceview_and_keeps_the_trace(
     assert "note: only steps 10:12 of the requested 10:15 were recorded" in done.said
 
 
-def test_an_interruption_before_the_window_is_called_one(start: Start, tmp_path: Path) -> None:
-    write(tmp_path, "train.py", TRAIN.replace("pass  # ENDS", "raise KeyboardInterrupt"))
-    done = start(sys.executable, "train.py", value="--steps 20:25")
-    assert "the script was interrupted after 12 steps, before the window 20:25" in done.said[-1]
-
-
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -175,22 +168,6 @@ def test_a_process_that_does_not_train_leaves_nothing(start: Start, tmp_path: Pa
     done = start(sys.executable, "-c", "import importlib.util as u; u.find_spec('tensorflow')")
     assert (done.code, done.err) == (0, "")
     assert not (tmp_path / "logs").exists()
-
-
-def test_the_explicit_command_wins(start: Start) -> None:
-    done = start(sys.executable, "-m", "traceview", "capture", "--steps", "3:5", "train.py")
-    assert done.code == 0
-    assert done.captured().numbers() == [2, 3, 4, 5]
-
-
-WATCHED = ("--steps", "5:7", "--on-hang", "1s")
-
-
-def test_a_process_that_never_trains_reports_no_hang(start: Start, tmp_path: Path) -> None:
-    write(tmp_path, "reads.py", "import time, tensorflow\ntime.sleep(2)\n")
-    done = start(sys.executable, "reads.py", value=" ".join(WATCHED))
-    assert (done.code, done.said) == (0, ["nothing was captured: no tf.function was called"])
-    assert not done.logdir.exists()
 
 
 SPAWNS = """
@@ -226,21 +203,6 @@ def test_a_spawned_child_that_trains_is_captured_once(
 
 
 # Below a launcher
-
-
-def test_a_shell_script_is_captured(launch: Start, tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        "train.sh",
-        f"echo begin\n{PYTHON} train.py a || exit 4\n{PYTHON} -c 'import json'\nexit 7\n",
-    )
-    for command in (["--", "bash", "train.sh"], ["train.sh"]):
-        done = launch("--steps", "10:15", *command)
-        assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
-        assert (done.code, done.out) == (7, "begin\ntrained a\n")
-        last = done.runs[-1]
-        assert f"the trace is in {last}; the script goes on" in done.said
-        assert Captured(0, "", f"{last}\n", done.logdir).numbers() == [*range(9, 16)]
 
 
 @pytest.mark.parametrize("ends", ["sys.exit(3)", "os.kill(os.getpid(), 9)", "os.abort()"])
@@ -285,16 +247,6 @@ def test_a_python_that_reads_nothing_is_refused(launch: Start) -> None:
     done = launch("--", sys.executable, "-S", "train.py")
     assert (done.code, done.out) == (2, "")
     assert "-S reads no environment or no installed packages" in done.err
-
-
-def test_a_process_that_is_killed_after_its_window_has_its_trace(
-    launch: Start, tmp_path: Path
-) -> None:
-    killed = TRAIN.replace("number == 12", "number == 25").replace("pass  # ENDS", "os._exit(6)")
-    write(tmp_path, "train.py", killed)
-    done = launch("--", sys.executable, "train.py")
-    assert done.code == 6
-    assert done.said[-1] == f"the trace is in {done.runs[0]}; the script goes on"
 
 
 def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:

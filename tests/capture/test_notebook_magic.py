@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import ROOT, environment_with, run_python
+from tests.capture.conftest import environment_with
 from tests.capture.fake_tensorflow import SCRIPT_START
 
 DRIVER = """
@@ -93,12 +93,6 @@ def test_an_error_is_that_of_the_cell_and_the_trace_is_kept(run: Notebook) -> No
     assert len(run.runs) == 1
 
 
-def test_a_cell_that_is_interrupted_before_the_window_did_not_fail(run: Notebook) -> None:
-    out = run("%%traceview --steps 10:15\ntrain_step(0); raise KeyboardInterrupt")
-    assert "the script was interrupted after 1 step, before the window 10:15" in out
-    assert run.runs == []
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -119,15 +113,3 @@ def test_a_wrong_option_is_said_and_the_cell_does_not_run(
     assert f"UsageError: {said}" in out
     assert "it ran" not in out
     assert "Traceback" not in out
-
-
-def test_a_cell_without_steps_says_so(run: Notebook) -> None:
-    out = run("%%traceview\nevaluate(1)")
-    assert "traceview: nothing was captured: no function that computes gradients was called" in out
-    assert not (run.folder / "logs").exists()
-
-
-def test_ipython_is_imported_by_nobody_else(tmp_path: Path) -> None:
-    code = "import sys, traceview, traceview.cli.app, traceview.cli.notebook_magic; print('IPython' in sys.modules)"
-    done = run_python(ROOT, "-c", code, environment=environment_with(), code=0)
-    assert done.stdout == "False\n"

@@ -109,13 +109,6 @@ def test_an_error_is_shown_as_without_a_capture(tmp_path: Path, fake: Path, fail
     assert both(tmp_path, fake, IN_WINDOW + fails).check(1).numbers()[:4] == [9, 10, 11, 12]
 
 
-def test_an_error_inside_the_step_shows_no_frame_of_ours(tmp_path: Path, fake: Path) -> None:
-    failing = "import threading\n@tf.function\ndef train_step(batch):\n"
-    failing += "    tf.GradientTape().gradient(0, 0)\n    if isinstance(batch, str): raise ValueError('wrong')\n"
-    done = both(tmp_path, fake, failing + IN_WINDOW + "train_step('x')").check(1)
-    assert done.numbers() == [9, 10, 11, 12, 13]
-
-
 ENDS = {
     "os._exit": ("import os; os._exit(7)", 7),
     "os._exit in a thread": (
@@ -275,11 +268,6 @@ def test_a_killed_capture_leaves_a_folder_that_the_next_one_removes(
     (left,) = done.logdir.iterdir()
     assert left.name.startswith(".traceview-incomplete-")
     assert both(tmp_path, fake, LOOP).check().numbers() == [*range(9, 16)]
-
-
-def test_the_last_asked_step_is_enough(tmp_path: Path, fake: Path) -> None:
-    done = both(tmp_path, fake, LOOP + "    if number == 10: break\n", steps="10:11").check()
-    assert done.numbers() == [9, 10]
 
 
 def test_a_working_directory_that_is_gone(tmp_path: Path, fake: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 
-import pytest
 from jsonschema import Draft202012Validator
 from markdown_it import MarkdownIt
 from msgspec import json, structs
@@ -23,7 +22,6 @@ from traceview.comparison.gate_document import (
 from traceview.comparison.model import GateResult
 from traceview.document import markdown
 from traceview.document.json_text import dumped
-from traceview.document.terminal import render_section
 from traceview.report.saved import schema_of
 
 MIXED = judge(
@@ -49,34 +47,6 @@ def hostile_result() -> GateResult:
     return structs.replace(
         MIXED, judgements=judgements, subject=side, baseline=side, headline=HOSTILE[5]
     )
-
-
-def test_the_table_on_a_terminal() -> None:
-    text = render_section(gate_section(MIXED), width=100, color=False)
-    assert text.startswith("Gate failed: 2 of 4 conditions fail, 1 cannot be judged.\nrun ")
-    assert re.search(r"FAIL +step_time_ms <= 20 +24\.0 ms +", text)
-    assert re.search(r"not judged +finding:few-steps <= 5% ", text)
-    assert re.search(r"ok +absent_hosts <= 0", text)
-    # What leads is one of the conditions that fail.
-    assert "What costs most: " not in text
-    assert "What costs most: " in str(gate_section(judge("step_time_ms <= 20")))
-
-
-@pytest.mark.parametrize(
-    ("texts", "words"),
-    [
-        (["step_time_ms <= 20"], "Gate failed: the condition fails."),
-        (["step_time_ms <= 30"], "Gate passed: the condition holds."),
-        (["step_time_ms <= 30"] * 3, "Gate passed: all 3 conditions hold."),
-        (["finding:few-steps <= 5%"], "Gate not judged: the condition cannot be judged."),
-        (
-            ["finding:few-steps <= 5%", "step_time_ms <= 30"],
-            "Gate not judged: 1 of 2 conditions cannot be judged.",
-        ),
-    ],
-)
-def test_the_verdict_in_a_sentence(texts: list[str], words: str) -> None:
-    assert headline(judge(*texts)) == words
 
 
 def test_annotations() -> None:
