@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import environment_with
+from tests.capture.conftest import environment_with, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
 
 DRIVER = """
@@ -37,21 +35,13 @@ class Notebook:
         self.folder = folder
         self._fake = fake
 
-    def __call__(self, cell: str, *, setup: str = SCRIPT_START) -> str:
-        for name, text in (("setup.py", setup), ("cell.txt", cell), ("driver.py", DRIVER)):
+    def __call__(self, cell: str) -> str:
+        for name, text in (("setup.py", SCRIPT_START), ("cell.txt", cell), ("driver.py", DRIVER)):
             (self.folder / name).write_text(text, encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "driver.py"],
-            cwd=self.folder,
-            env=environment_with(self._fake, IPYTHONDIR=str(self.folder / "ipython")),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-            check=True,
-        )
+        variables = environment_with(self._fake, IPYTHONDIR=str(self.folder / "ipython"))
+        done = run_python(self.folder, "driver.py", environment=variables, code=0)
         assert "left 0 0\nmagic False\n" in done.stdout
-        return done.stdout
+        return done.stdout + done.stderr
 
     @property
     def runs(self) -> list[Path]:

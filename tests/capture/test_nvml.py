@@ -308,8 +308,7 @@ with traceview.capture_steps("logs", range(5, 7), nvml=False) as session:
 
 def test_the_api_can_do_without(tmp_path: Path, fake: Path) -> None:
     (tmp_path / "train.py").write_text(API, "utf-8")
-    environment = environment_with(fake)
-    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env=environment, check=True)
+    run_python(tmp_path, "train.py", environment=environment_with(fake), code=0)
     (path,) = (tmp_path / "logs").rglob("*.traceview.json")
     assert json.loads(path.read_text("utf-8"))["outside_view"]["reason"] == NOT_ASKED
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import ROOT
+from tests.capture.conftest import ROOT, run_process
 from traceview.capture.process.saying import VARIABLE
 
 LINE = (ROOT / "traceview.pth").read_text(encoding="utf-8")
@@ -40,13 +40,7 @@ def python(tmp_path: Path) -> Path:
 
 def run(python: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     inherited = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", VARIABLE}}
-    return subprocess.run(
-        [python, "-c", code],
-        env={**inherited, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_process(ROOT, python, "-c", code, environment={**inherited, **variables})
 
 
 LOOK = "import sys; print(sorted(name for name in sys.modules if name.startswith('traceview')))"
