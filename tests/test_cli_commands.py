@@ -21,7 +21,6 @@ from traceview import __version__
 from traceview.cli import report_source
 from traceview.cli.app import app
 from traceview.cli.output import Target
-from traceview.document.vocabulary import STATES, Look
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,14 +88,6 @@ def test_usage_errors_are_two_lines(
     done = command(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err == f"traceview: error: {error}\nhint: {hint}\n"
-
-
-@pytest.mark.parametrize("state", [STATES["input"], STATES["h2d"]], ids=["input", "h2d"])
-def test_explain_says_what_a_state_means(command: Command, state: Look) -> None:
-    for name in (state.key, state.words):
-        shown = " ".join(command("explain", name, "--width", "200").out.split())
-        assert f"Meaning: {state.meaning}" in shown
-        assert "Rows: traceview show " in shown
 
 
 @pytest.fixture
