@@ -146,6 +146,16 @@ def test_without_a_following_step_the_profile_ends_soon(
     assert run.window.as_json()["edge_steps"] == [1, 3]
 
 
+def test_the_only_step_of_a_window_is_kept_without_a_following_step(
+    loop: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
+    run = loop(2, 3)
+    run.steps(3)
+    run.closes_by_itself()
+    assert (run.window.got, run.window.unfollowed) == ((2, 3), None)
+
+
 def test_the_wait_for_a_following_step_is_as_long_as_the_python_between_steps(
     loop: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

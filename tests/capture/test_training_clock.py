@@ -63,6 +63,7 @@ def test_calls_without_a_step_are_named_once(scene: Scene) -> None:
 
 def test_a_step_silences_it(scene: Scene) -> None:
     scene.clock.start()
+    scene.call()
     scene.window.begin()
     scene.window.end("train_step")
     sleep(2 * NO_STEP)
