@@ -270,7 +270,7 @@ CPU_HEAVY_OP: Final = Rule(
         "event": _WHERE_EVENT,
         "jax-event": _WHERE_EVENT,
         "jax-callback": (
-            "Write it in `jax.numpy`; what only reports, call every 100th step, on what the step returns.",
+            "Write it in `jax.numpy`, or, if it only reports, call it every 100th step on what the step returns.",
             "The program waits for each call of Python, which needs its lock.",
         ),
     },
