@@ -409,6 +409,10 @@ CALLBACK_STALL: Final = Rule(
                 "`if step % 100 == 0: ...`"
             ),
         ),
+        "indices": (
+            "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
+            "Or put what needs the values into a graph, `@tf.function`.",
+        ),
         "jax": (
             "Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread.",
             "A second jitted function that each step calls belongs into the first.",
