@@ -118,7 +118,7 @@ def random_trace(chance: Random) -> CudaTrace:
     return trace
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(100))
 def test_random_traces_are_as_the_oracle_says(seed: int, tmp_path: Path) -> None:
     chance = Random(seed)
     random_trace(chance).write(tmp_path)

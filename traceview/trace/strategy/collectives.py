@@ -240,7 +240,7 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
     step, _ = step_numbers_at(steps_by_host, host, start)
     size, members = _exchanges(recording, rows)
     label, group, by_keys = _labels(recording, rows, calls, members)
-    collective = _matched(label, columns.device[rows].astype(np.int64), start, end, step)
+    collective = _matched(label, columns.device[rows].astype(np.int64), host, start, end, step)
     order = np.lexsort((columns.device[rows], collective))
     op = np.where(
         calls.op == NONE, columns.op[rows], np.append(recording.host_columns.name, NONE)[calls.op]
@@ -333,7 +333,12 @@ def _labels(
 
 
 def _matched(
-    label: Int64Array, device: Int64Array, start: Int64Array, end: Int64Array, step: Int64Array
+    label: Int64Array,
+    device: Int64Array,
+    host: Int64Array,
+    start: Int64Array,
+    end: Int64Array,
+    step: Int64Array,
 ) -> Int64Array:
     """The number of the collective of each event, counted from 0 in the order of their starts."""
     order = np.lexsort((end, start, device, label))
@@ -348,7 +353,10 @@ def _matched(
         parts = [order[begin[i] : begin[i] + count[i]] for i in range(first, last)]
         longest = max(parts, key=len)
         shift[first:last] = [
-            _shift(step[longest], end[longest], step[part], end[part]) for part in parts
+            _shift(end[longest], end[part], _votes_of_ends(end[longest], end[part]))
+            if host[part[0]] == host[longest[0]]
+            else _shift(end[longest], end[part], _votes_of_steps(step[longest], step[part]))
+            for part in parts
         ]
     slot = place + np.repeat(shift, count)
     index = labels(of_label, slot)
@@ -390,25 +398,31 @@ def _shifted_labels(
     ]
 
 
-def _shift(
-    longest_step: Int64Array, longest_end: Int64Array, step: Int64Array, end: Int64Array
-) -> int:
+def _shift(longest_end: Int64Array, end: Int64Array, votes: Int64Array) -> int:
     """By how many places to shift the events of one device, so that they match those of the longest one.
 
-    The first and the last event of every common step vote. Without common steps each event votes for the event that
-    ends nearest. In a tie the shift with the smallest distance between the ends wins.
+    Without votes the ends decide. In a tie the shift with the smallest distance between the ends wins.
     """
-    by_first = _first_votes(longest_step, step)
-    by_last = longest_step.size - step.size - _first_votes(longest_step[::-1], step[::-1])
-    votes = np.concatenate((by_first, by_last))
-    if votes.size == 0:
-        after = np.minimum(np.searchsorted(longest_end, end), longest_end.size - 1)
-        before = np.maximum(after - 1, 0)
-        nearer = np.abs(longest_end[before] - end) < np.abs(longest_end[after] - end)
-        votes = np.where(nearer, before, after) - np.arange(end.size)
+    if not votes.size:
+        votes = _votes_of_ends(longest_end, end)
     values, count = unique_counts(votes)
     best = values[count == count.max()].tolist()
     return int(min(best, key=lambda shift: _distance(longest_end, end, shift)))
+
+
+def _votes_of_ends(longest_end: Int64Array, end: Int64Array) -> Int64Array:
+    """For each event the shift that makes it match the event that ends nearest: on one clock, all devices leave together."""
+    after = np.minimum(np.searchsorted(longest_end, end), longest_end.size - 1)
+    before = np.maximum(after - 1, 0)
+    nearer = np.abs(longest_end[before] - end) < np.abs(longest_end[after] - end)
+    return np.where(nearer, before, after) - np.arange(end.size)
+
+
+def _votes_of_steps(longest_step: Int64Array, step: Int64Array) -> Int64Array:
+    """For the first and the last event of each common step the shift that makes them match; clocks may differ."""
+    by_first = _first_votes(longest_step, step)
+    by_last = longest_step.size - step.size - _first_votes(longest_step[::-1], step[::-1])
+    return np.concatenate((by_first, by_last))
 
 
 def _first_votes(longest_step: Int64Array, step: Int64Array) -> Int64Array:
