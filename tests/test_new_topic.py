@@ -1,4 +1,4 @@
-"""The topic that docs/architecture.md adds appears everywhere, by one module and three lines in the registry."""
+"""The topic that docs/architecture.md adds appears everywhere, by one module and four lines in the registry."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def checkout(folder: Path) -> Path:
     )
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     module, registry_lines = BLOCK.findall(page)
-    import_line, meaning_line, field_line = filter(None, registry_lines.splitlines())
+    *import_lines, meaning_line, field_line = filter(None, registry_lines.splitlines())
     path, _, code = module.partition("\n")
     (folder / path.removeprefix("# ")).write_text(code, encoding="utf-8")
     registry = folder / "traceview" / "analysis" / "registry.py"
     text = registry.read_text(encoding="utf-8")
     for place, line in (
-        ("from traceview.analysis.gpu_time.idle import ANALYSIS", import_line),
+        ("from traceview.analysis.gpu_time.idle import ANALYSIS", "\n".join(import_lines)),
         ("        idle: ", meaning_line),
         ("    idle: Annotated[", field_line),
     ):
