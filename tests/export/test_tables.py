@@ -18,8 +18,7 @@ from traceview.analysis.measures.context import Context
 from traceview.export import csv as csv_tables
 from traceview.export import parquet
 from traceview.report.tables import TABLES, table_of
-from traceview.trace.device.table import Table, category, texts, whole
-from traceview.trace.frames.frames import frame_of
+from traceview.trace.device.table import Table, category, frame_of, texts, whole
 from traceview.trace.windows import StepRange
 
 RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")

@@ -19,7 +19,7 @@ def check_pyarrow(what: str) -> None:
 
 def written(table: Table) -> bytes:
     """The content of a Parquet file."""
-    from traceview.trace.frames.frames import frame_of
+    from traceview.trace.device.table import frame_of
 
     # A category without labels would have no type in the file.
     columns = (

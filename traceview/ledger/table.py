@@ -413,7 +413,7 @@ class Ledger(LedgerRows, frozen=True, eq=False):
         Columns: device (key), step (number; missing outside of steps), is_used, start_ps, duration_ps, state, activity,
         by_kind, by (device, thread or op), event (name of the device event).
         """
-        from traceview.trace.frames.frames import frame_of
+        from traceview.trace.device.table import frame_of
 
         columns, trace = self.columns, self.trace
         keys = [trace.device_key(device) for device in range(len(trace.device_list))]

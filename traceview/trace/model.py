@@ -31,11 +31,10 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.base.text import lazy_pattern
-from traceview.trace.collective_peers import CollectivePeers, peers_of
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
 from traceview.xplane.columns import joined
-from traceview.xplane.planes import LARGEST_COUNT, ActivityClass
+from traceview.xplane.planes import LARGEST_COUNT
 from traceview.xplane.space import Instruction, ProgramBuffers
 
 K = TypeVar("K")
@@ -560,13 +559,6 @@ class Recording(Struct, frozen=True, eq=False, dict=True):
         for index, device in enumerate(self.device_list):
             devices[device.host].append(index)
         return tuple(map(tuple, devices))
-
-    @cached_property
-    def collective_peers(self) -> CollectivePeers:
-        """When other devices than each were in a collective."""
-        columns = self.device_columns
-        rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
-        return peers_of(columns.device[rows], columns.start_ps[rows], columns.end_ps[rows])
 
     def named_on(self, host: int, matches: Callable[[bytes], object]) -> Int64Array:
         """The events of a host whose name matches, as rows of the host columns; `matches`: a function of a module."""

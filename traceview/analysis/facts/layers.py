@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from traceview.base.intervals import Int32Array
 from traceview.base.text import lazy_pattern
-from traceview.trace.device.lines import label_lines
 from traceview.trace.device.op_names import (
     OPTIMIZER_FUNCTION,
     Phase,
+    label_lines,
     op_labels,
     phase_of,
     phases_of,

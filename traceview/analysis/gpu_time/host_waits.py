@@ -47,8 +47,7 @@ from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import totals
-from traceview.trace.device.lines import graph_lines
-from traceview.trace.device.op_names import SideWork, op_labels, side_work_of
+from traceview.trace.device.op_names import SideWork, graph_lines, op_labels, side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes

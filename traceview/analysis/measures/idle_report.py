@@ -36,7 +36,8 @@ from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
 from traceview.ledger.table import GapStates, Ledger, gap_states
 from traceview.trace.device.table import Column, Table, category, table, whole
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gaps import Gaps, Surroundings, late_parts, surroundings_of
+from traceview.trace.host.evidence import Surroundings, surroundings_of
+from traceview.trace.host.gaps import Gaps, late_parts
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import NONE, Trace
 

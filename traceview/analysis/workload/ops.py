@@ -27,9 +27,9 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import CLASSES, look_of
+from traceview.trace.device import event_tables
 from traceview.trace.device.ops import OpTable, op_table
 from traceview.trace.device.table import Table
-from traceview.trace.frames import event_tables
 from traceview.trace.model import Trace
 from traceview.xplane.columns import joined
 
