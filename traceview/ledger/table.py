@@ -4,18 +4,8 @@
     GPU:0    5      1.20 ms    0.40 ms    compute    compute    model/conv1   the kernel
     GPU:0    5      1.60 ms    2.10 ms    input      idle       tf_data …     the request
 
-The segments of a device partition its window, cut at the bounds of steps, so sums over states hold exactly. A time that
-traceview states is the sum of the rows that a `Query` chooses; as a share it is a share of the *GPU time*: all rows of
-all visible devices in the used steps, or without steps in the window.
-
-Finds how long devices wait for each other because of what some of them are in.
-
-A device that waits for another one waits for what that one is in meanwhile. For the rest of its wait the other one is
-late: it has lost more time before. With a function of Python in the step of two replicas, which the lock lets run one at a
-time, the second replica waits for the first one's function, and so comes late to the all-reduce, where the first one waits
-while the second does work that has nothing to do with Python.
-
-Groups the idle rows of the ledger into gaps: maximal spans in which a device does nothing, with their states.
+The segments of a device partition its window, so sums over states hold exactly. A share is one of the *GPU time*: all rows of all
+visible devices in the used steps, or without steps in the window.
 """
 
 from __future__ import annotations

@@ -1,15 +1,8 @@
 """Links events: a device event to the host call that launched it, and host events across threads up to their step.
 
-A trace holds two kinds of links. A launch and the device events that it started share a `correlation_id`, unique per
-host. A producer (`_pt`, `_p`) and its consumers on other threads (`_ct`, `_c`) share a type and an id. From a step
-marker the chain goes `train` → `FunctionRun` → `ExecutorState::Process` → op → launch, by nesting on one thread and
-by such ids across threads (openxla/xla `group_events.cc`).
-
-Finds the op and the thread that issued each copy.
-
-Either the copy itself carries its op, or the call that launched it lies inside an op on its thread. Inside a graph a
-transfer between host and GPU is a `_Recv` or `_HostRecv`, named after the op whose result it brings (TensorFlow,
-`graph_partition.cc`); an eager transfer is `MakeTensorFromProto` or the like.
+A launch and the device events that it started share a `correlation_id`, unique per host. A producer (`_pt`, `_p`) and its
+consumers on other threads (`_ct`, `_c`) share a type and an id (openxla/xla `group_events.cc`). Inside a graph a copy is a `_Recv`
+or `_HostRecv`, named after the op whose result it brings (TensorFlow, `graph_partition.cc`).
 """
 
 from __future__ import annotations

@@ -1,23 +1,7 @@
-"""Numbers what device events run, and reads the names of ops, for all topics once.
+"""Numbers what device events run, and reads the names of ops, for all topics once: phase, side work, and line of Python.
 
-The text of an op is `scope/name:Type`. The name is used without the number of the replica, so that the copies of one
-op on several devices share it: `replica_1/` is removed, an optimizer's `update_1` becomes `update`.
-
-Reads from the name of an op the phase of the training step.
-
-Keras and TensorFlow mark the phases in names. Ops that a gradient tape adds are below `gradient_tape/` (`gradients/` in
-graphs of TensorFlow 1); types of gradient ops end in `Grad` or contain `Backprop`. An optimizer runs in a scope of its
-own name and with `…Apply…` ops. JAX names the backward pass `transpose(jvp(…))`. Names that XLA generates, such as
-`fusion_3`, show no phase.
-
-Reads from the name of an op whether it does side work: Python, printing, summaries, checks or text inside the step.
-
-Side work runs on the CPU and is no part of the model. Python functions are ops of their own. `tf.print` formats with
-`StringFormat` and writes with `PrintV2`. `tf.summary` writes with `Write…Summary`, and computes what it writes below a
-scope `write_summary`. Checks for NaN and infinity are `CheckNumerics`, one op at a time, or a `DebugNumericSummaryV2` on each
-output of every op. Text is split, joined and searched by ops on strings, which have no GPU kernel; `tf.strings.split`
-makes its ragged result below a scope `StringSplit` (TensorFlow 2.21). JAX calls Python in ops that are named after its functions
-(jaxlib 0.10).
+The text of an op is `scope/name:Type`. The name is used without the number of the replica, so that the copies of one op on several
+devices share it (docs/method.md, "Ops", "Gradients" and "Step ops"). Names that XLA generates, such as `fusion_3`, show nothing.
 """
 
 from __future__ import annotations

@@ -1,33 +1,11 @@
-"""Finds the gaps of a device, and attributes every picosecond of them to a cause.
-
-A gap is a maximal span without activity inside the window. The next device event e and its launch L on the host
-(same correlation id) divide it into two parts. If several events begin when the gap ends, e is the one launched
-first; events of zero length do not end a gap.
+"""Finds the gaps of a device, and attributes every picosecond of them to a cause (docs/method.md, "Idle causes").
 
     device   ▕ kernel ▏······················ gap ·····················▕ e ▏
                       ┌──────── host late ────────┬────── queued ──────┐
     host              ▕ input ▏▕ FunctionRun ▕ op ▕ L ▏
 
-Host late: L had not begun. Each instant takes its cause from the timeline of a thread (`host_states`): of the thread
-that calls graphs until it handed over the work (`HostStates.handed_over`), then of the thread of L, or of the Python thread
-that L was called from. A launch call
-that takes `LATENCY_PS` or more was blocked itself: the host is late until it returns.
-
-Queued: e was launched and had not begun. The cause is `h2d` if e is a kernel and a host-to-device copy ended when
-the gap began; else `device_wait` while any other device was in a collective. The rest is `dependency`, or `latency` if the
-queued part of the gap is shorter than `LATENCY_PS`. Such a short rest is `launch` if `launch` is the largest cause of
-the host-late part; of equal causes the earlier in `Cause` counts. If e has no recorded launch, the whole gap is
-`unknown`.
-
-A gap at the end of the window has no next event. It is host late as a whole, with the timeline of the thread that
-calls graphs. Replicas have no launches: their gaps are attributed as if the next op were its own launch. A device
-without a kernel in the window is `no_work`. On a host without recorded threads, host-late time is `unknown`.
-
-Gaps are cut at the bounds of steps, which does not change their causes.
-
-Limits. A thread that records no event has a known state only between step markers (`between`), in short holes between
-launches, and before what Python calls (`python`). The trace does not record what holds queued work back, so `dependency` does not name it. The clocks
-of host and device differ by microseconds, which moves that much time between host late and queued.
+Gaps are cut at the bounds of steps, which does not change their causes. The clocks of host and device differ by microseconds,
+which moves that much time between host late and queued.
 """
 
 from __future__ import annotations

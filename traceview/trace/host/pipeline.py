@@ -1,33 +1,13 @@
-"""Rebuilds the stages of an input pipeline, and their times, from the calls of their iterators.
-
-Every call of a tf.data iterator is a host event `Iterator::Root::Prefetch::…`, named after the path from the root. A
-number in brackets, as in `Interleave[3]`, distinguishes the inputs of one stage. Calls of one iterator share an `id`;
-`parent_id` is the id of the iterator that asked, on whatever thread. Both are compared modulo 2**64, because one id
-may be recorded signed or unsigned (TensorFlow 2.21, measured).
+"""Rebuilds the stages of an input pipeline, and their times, from the calls of their iterators (docs/method.md, "Pipeline stages").
 
     model      ▕ IteratorGetNextOp::DoCompute   ▏
                ▕ Root ▕ Prefetch                ▏▏     self time of Prefetch, all of it waiting
     worker          ▕ Prefetch::Map            ▏       id of Prefetch = parent_id of Map
                     ▕ Map::TFRecord ▏                  the rest is self time of Map
 
-The self time of a call is its duration without the calls nested in it on the same thread. A stage that works ahead
-(`Prefetch`, `ParallelMapV2`) only hands over elements that its own threads made. While a call of one of its inputs
-runs on another thread, its self time is waiting, which is counted separately. The user function of a parallel stage
-is not recorded as a call, so its time is self time of that stage if elements are requested faster than it makes them.
-Iterators of a distributed dataset ask a shard for elements through a function call, without an id. All their self time
-is waiting, for the threads that fill the shards.
-
-A call records the fill of its buffer if the lock is free at its start, and omits a fill of zero.
-
-The model waits in `IteratorGetNext…`. In a custom loop that event is on the thread that calls the step. In a step
-function that takes elements from the iterator itself, as Keras `fit` does, it is on a thread of tf.data and has the
-`id` of the `FunctionRun` that waits for it (TensorFlow 2.21, measured). Other iterators of a distributed dataset run
-in the background and delay nothing.
-
-`GetNextFromShard<i>` only asks for shard i and returns at once, so the wait of a replica is the time of its own
-iterator. The calls of a custom loop follow one another: the first replica waits until the common source has made a
-batch, and the next replica gets its part at once. So a shard is late only by the time it *arrives* after the earliest
-one. The element of a replica arrives at the end of the call that made it.
+A number in brackets, as in `Interleave[3]`, distinguishes the inputs of one stage. One id may be recorded signed or unsigned
+(TensorFlow 2.21, measured). `GetNextFromShard<i>` only asks for shard i and returns at once, so the wait of a replica is the time
+of its own iterator.
 """
 
 from __future__ import annotations

@@ -1,20 +1,4 @@
-"""Finds the line of Python that a thread was in, from samples of its stacks.
-
-A sample stands for the time by which its round came late, as Python that computes keeps the interpreter's lock for 5 ms
-and more, and else for the time that is nearer to it than to any other round, as far as that lies in the span in which it
-was taken. So numbers of samples are no shares of time. Of a span the function of the user with most time counts, of equal ones the first
-sampled, and in it the line with most time.
-
-A thread that waits runs nothing that another could wait for: the main thread while it joins one that trains. Only native
-code that calls Python, as TensorFlow does for generators, is kept waiting by it. Processor time, where it was recorded,
-shows whether a thread waits at a place, whatever it calls there: over all its time there, because one that computes may
-be off a busy core for some rounds. Else names of functions show it. What a thread
-waits for may be what the step needs, a file or a server, so it counts where nothing computes.
-
-The line of a thread's events carries an id that TensorFlow makes from the thread (tsl/platform/default/env.cc): up to
-2.21 the hash of the address that pthread_self returns, as libstdc++ makes it for `std::hash<std::thread::id>`, in 2.17
-cut to 32 bits; in old releases the address itself, cut to 32 bits; in newer source the number of the thread in the kernel.
-"""
+"""Finds the line of Python that a thread was in, from samples of its stacks (docs/method.md, "Line of Python")."""
 
 from __future__ import annotations
 

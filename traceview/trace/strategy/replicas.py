@@ -1,25 +1,6 @@
-"""Assigns the ops of a CPU-only run to the replicas of a MirroredStrategy, or to the CPU devices of XLA.
+"""Assigns the ops of a CPU-only run to the replicas of a MirroredStrategy, or to the CPU devices of XLA (docs/method.md, "Replicas").
 
-Without GPUs there is no device plane, but the part of each replica in the step function runs as a separate component:
-a `FunctionRun` in the calling thread produces an id, and every `ExecutorState::Process` that runs ops of that
-component consumes it (TensorFlow 2.21, measured). So an op belongs to the component of the innermost
-`ExecutorState::Process` around it. A program of XLA is one op. A component belongs to the replica that most of its op names contain: `replica_<k>`
-anywhere in the path, or `update_<k>` in an optimizer; a name without a number counts for replica 0, unless a
-quarter of the names, and eight, have one. A single op does
-not decide: replica 1 flushes its summaries on the device of the writer, which is that of replica 0. An optimizer
-without a strategy numbers its variables, `update_7`; that is a replica only where `replica_7` or a higher one ran.
-
-An op that reads or writes a variable does not identify the replica: it runs on the device of the variable, which
-belongs to another replica if the variable was made outside of the strategy's scope. Threads do not identify it
-either, because components move between them. Collectives run on threads of their own; they are assigned by the numbers
-in their names, in the order of their group: TensorFlow makes them replica by replica, `CollectiveReduceV2` and
-`CollectiveReduceV2_1`, or of sparse gradients `cond/…/CollectiveGatherV2` and `cond_1/…/CollectiveGatherV2`. Ops that
-no link assigns are `shared` and counted separately.
-
-The CPU devices of an XLA program have no plane either: JAX on CPUs, and Keras on JAX. Each op of the program is an event on whichever thread ran it, named as in the HLO, with the number of its device in
-`device_ordinal` (jaxlib 0.10, measured). An op that ends on another thread says so in an event `end: <op>` there, which
-consumes what the op produced, after the thread has run all that waited for the op. A collective lasts from when a device enters it until all have met. It keeps a thread, so work
-that is left of an op then may only be queued: an op counts to the beginning of the next collective of its device at most.
+Threads do not identify a replica, because components move between them; nor does an op on a variable, which runs where that lies.
 """
 
 from __future__ import annotations
