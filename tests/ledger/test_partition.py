@@ -18,7 +18,7 @@ from traceview.analysis.facts.selection import recorded_devices
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.trace.model import NONE
+from traceview.trace.columns import NONE
 from traceview.trace.windows import WindowKind
 from traceview.xplane.planes import ActivityClass
 

@@ -21,7 +21,7 @@ from traceview.base.intervals import BoolArray, Int64Array
 from traceview.document.sanitize import sanitize
 from traceview.export import wire
 from traceview.export.scene import Argument, Arrows, Counter, Labels, Scene, Slices
-from traceview.trace.model import NONE
+from traceview.trace.columns import NONE
 
 _PACKET: Final = 1
 # TracePacket

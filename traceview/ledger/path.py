@@ -22,7 +22,8 @@ from traceview.base.ids import is_in
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE, WAITS, By, LedgerRows, PathRows
-from traceview.trace.model import NONE, Trace
+from traceview.trace.columns import NONE
+from traceview.trace.model import Trace
 
 _FOR_NOBODY: Final = -2
 """Of a row in which a device waits for no other one."""

@@ -26,9 +26,10 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, LedgerRows, PathRows
 from traceview.ledger.path import path_of
 from traceview.ledger.states import KEYS, State
+from traceview.trace.columns import NONE
 from traceview.trace.device.table import category, flag, table, texts, whole
 from traceview.trace.host.gaps import Gaps
-from traceview.trace.model import NONE, Step
+from traceview.trace.model import Step
 
 if TYPE_CHECKING:
     import pandas as pd

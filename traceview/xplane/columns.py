@@ -26,29 +26,6 @@ def joined(parts: Iterable[npt.NDArray[Any]], dtype: type[_Scalar]) -> npt.NDArr
     return whole.astype(dtype, copy=False)
 
 
-def is_repeated(column: npt.NDArray[Any]) -> bool:
-    """Whether a column is one value that stands for that of every row."""
-    return column.strides == (0,)
-
-
-_MANY: Final = 1000
-"""Rows; fewer take less time to copy than it takes to say that they are alike."""
-
-
-def repeated(value: _Scalar, count: int) -> npt.NDArray[_Scalar]:
-    """A column of one value; of many rows it takes no memory, and may not be written."""
-    if count >= _MANY:
-        return np.broadcast_to(value, count)
-    return np.full(count, value)
-
-
-def chosen(column: npt.NDArray[Any], rows: Int64Array) -> npt.NDArray[Any]:
-    """Some rows of a column; a value that is repeated often stays one."""
-    if rows.size >= _MANY and is_repeated(column):
-        return np.broadcast_to(column[:1], rows.shape)
-    return column.take(rows)
-
-
 class ValueKind(Code):
     """The member of the `value` oneof that an XStat holds, as its field number; 0 if none is set."""
 

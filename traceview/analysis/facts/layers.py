@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from traceview.base.intervals import Int32Array
 from traceview.base.text import lazy_pattern
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     OPTIMIZER_FUNCTION,
     Phase,
@@ -29,7 +30,7 @@ from traceview.trace.device.op_names import (
     split_op,
     split_op_name,
 )
-from traceview.trace.model import NONE, Recording
+from traceview.trace.model import Recording
 from traceview.xplane.space import Instruction
 
 MOST_PARTS: Final = 24

@@ -18,8 +18,8 @@ from traceview.base.record import (
 )
 from traceview.base.text import enumerated
 from traceview.document import numbers
+from traceview.trace.columns import NONE
 from traceview.trace.model import (
-    NONE,
     Host,
     HostClock,
     Problem,

@@ -27,9 +27,10 @@ from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
 from traceview.document.columns import Shown, table
 from traceview.ledger.states import State
+from traceview.trace.columns import NONE
 from traceview.trace.device.correlation import Roots, steps_of_rows
 from traceview.trace.device.op_names import Phase, op_labels
-from traceview.trace.model import NONE, Recording
+from traceview.trace.model import Recording
 
 MOST_ROWS: Final = 12
 OUTSIDE: Final = "outside of functions"

@@ -36,8 +36,9 @@ from traceview.document import model as doc
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.phrase import Token, phrase
 from traceview.ledger.states import State
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.model import NONE, Recording, Trace
+from traceview.trace.model import Recording, Trace
 from traceview.xplane.planes import parse_details
 
 MOST_KERNELS: Final = 10

@@ -16,7 +16,8 @@ from msgspec import Struct
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, Nesting, nesting, places
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.model import NONE, HostColumns, Recording, kept
+from traceview.trace.columns import NONE, HostColumns
+from traceview.trace.model import Recording, kept
 from traceview.xplane.columns import joined
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.model import NONE, DeviceColumns, Names
+from traceview.trace.columns import NONE, DeviceColumns, Names
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import ActivityClass
 from traceview.xplane.space import Instruction, Program, ProgramBuffers

@@ -14,7 +14,7 @@ from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.record import Record, table_columns
 from traceview.base.text import encodable
-from traceview.trace.model import NONE, Names
+from traceview.trace.columns import NONE, Names
 
 if TYPE_CHECKING:
     import pandas as pd

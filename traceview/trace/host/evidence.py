@@ -12,10 +12,11 @@ from msgspec import Struct
 from traceview.base.ids import labels, sorted_unique, unique_first, unique_ids, unique_inverse
 from traceview.base.intervals import Int32Array, Int64Array, nesting, union
 from traceview.base.sweeping import SWEEPS
+from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import ByStart
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Trace
 from traceview.xplane.host_names import HostNameKind
 
 _Bits = npt.NDArray[np.uint16]

@@ -30,10 +30,11 @@ from traceview.base.intervals import (
 )
 from traceview.base.sweeping import SWEEPS
 from traceview.base.units import PS_PER_US
+from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import stacked
-from traceview.trace.model import NONE, Recording, Trace
+from traceview.trace.model import Recording, Trace
 from traceview.trace.windows import StepBounds, Window
 from traceview.xplane.planes import ActivityClass
 

@@ -32,7 +32,8 @@ from traceview.base.record import (
 from traceview.base.stats import median_ps
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
-from traceview.trace.model import NONE, Trace
+from traceview.trace.columns import NONE
+from traceview.trace.model import Trace
 
 SLOW_CALL_PS: Final = 50 * PS_PER_US
 """A longer call of an iterator did more than take an element from a buffer (XProf uses the same threshold)."""

@@ -14,8 +14,9 @@ from msgspec import Struct
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import Int64Array
 from traceview.base.units import PS_PER_NS
+from traceview.trace.columns import NONE
 from traceview.trace.host.python_lines import id_bits, line_ids, places_of_ids
-from traceview.trace.model import NONE, Recording
+from traceview.trace.model import Recording
 from traceview.trace.sidecar.python_samples import PythonThread
 
 _ROUND_NS: Final = 2_000_000

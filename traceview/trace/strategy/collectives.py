@@ -25,20 +25,16 @@ from traceview.base.ids import groups_of, is_in, labels, unique_counts, unique_i
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.stats import median
 from traceview.base.text import lazy_pattern
-from traceview.trace.device.correlation import EventsAround, ProducerConsumerLinks
-from traceview.trace.model import (
+from traceview.trace.columns import (
     NONE,
     UNKNOWN_BYTES,
     CollectiveCalls,
     DeviceColumns,
     HostColumns,
-    HostSteps,
-    LineInfo,
     Names,
-    Recording,
-    Trace,
-    threads,
 )
+from traceview.trace.device.correlation import EventsAround, ProducerConsumerLinks
+from traceview.trace.model import HostSteps, LineInfo, Recording, Trace, threads
 from traceview.trace.strategy.roles import step_groups
 from traceview.trace.windows import step_numbers_at
 from traceview.xplane.planes import ActivityClass

@@ -19,6 +19,7 @@ from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
+from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Names
 from traceview.trace.device.classify import with_ops_inside
 from traceview.trace.device.correlation import innermost_value, linked_events
 from traceview.trace.device.instructions import InstructionNumbers
@@ -31,18 +32,7 @@ from traceview.trace.device.op_names import (
     split_op_name,
     uses_variable,
 )
-from traceview.trace.model import (
-    MOST_DEVICES,
-    NONE,
-    UNKNOWN_BYTES,
-    Device,
-    DeviceColumns,
-    Host,
-    HostColumns,
-    LineInfo,
-    Names,
-    Recording,
-)
+from traceview.trace.model import MOST_DEVICES, Device, Host, LineInfo, Recording
 from traceview.trace.sidecar.sidecar import Sidecar
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import (

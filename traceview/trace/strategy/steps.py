@@ -15,8 +15,9 @@ from traceview.base.ids import sorted_unique, unique_ids
 from traceview.base.intervals import Int64Array
 from traceview.base.stats import median
 from traceview.base.text import enumerated
+from traceview.trace.columns import NONE
 from traceview.trace.device.correlation import Roots, calls_of_runs, innermost_value, steps_of_rows
-from traceview.trace.model import NONE, HostSteps, Recording, Step
+from traceview.trace.model import HostSteps, Recording, Step
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass, is_compilation
 
