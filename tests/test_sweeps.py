@@ -12,11 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scripts import fuzzed_kernels
-from traceview.base import sweeps_reference
 from traceview.base.intervals import largest_between, union
 from traceview.base.sweeping import SWEEPS
+from traceview.trace.host import state_sweeps_reference
+from traceview.trace.host.gaps import STATE_SWEEPS
 
-EVERY_SWEEPS = list(dict.fromkeys((sweeps_reference, SWEEPS)))
+EVERY_SWEEPS = list(dict.fromkeys((state_sweeps_reference, STATE_SWEEPS)))
 both = pytest.mark.parametrize("sweeps", EVERY_SWEEPS)
 
 _gaps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=6).map(
@@ -28,7 +29,14 @@ _gaps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=6).ma
 
 
 @pytest.mark.parametrize(
-    "name", sorted({*fuzzed_kernels.SWEEP_CALLS, *fuzzed_kernels.DECODER_CALLS})
+    "name",
+    sorted(
+        {
+            *fuzzed_kernels.SWEEP_CALLS,
+            *fuzzed_kernels.STATE_SWEEP_CALLS,
+            *fuzzed_kernels.DECODER_CALLS,
+        }
+    ),
 )
 def test_compiled_functions_are_those_of_the_reference(name: str) -> None:
     for seed in range(500):
@@ -166,7 +174,7 @@ def _idle(draw: st.DrawFn) -> dict[str, Any]:
 )
 def test_every_instant_of_a_gap_has_its_cause(sweeps: ModuleType, idle: dict[str, Any]) -> None:
     starts, ends = np.array(idle["gaps"], dtype=np.int64).reshape(-1, 2).T.copy()
-    start, end, gap, _ = sweeps.cut(starts, ends, np.array(idle["bounds"], dtype=np.int64))
+    start, end, gap, _ = SWEEPS.cut(starts, ends, np.array(idle["bounds"], dtype=np.int64))
     states = [state for of_line in idle["states"] for state in of_line]
     peers = union(*(np.array(sorted(idle["peers"]), dtype=np.int64) + by for by in (0, 1)))
     spans = sweeps.attributed_spans(

@@ -28,7 +28,7 @@ from traceview.ledger.path import path_of
 from traceview.ledger.states import KEYS, State
 from traceview.trace.columns import NONE
 from traceview.trace.device.table import category, flag, table, texts, whole
-from traceview.trace.host.gaps import Gaps
+from traceview.trace.host.gaps import STATE_SWEEPS, Gaps
 from traceview.trace.model import Step
 
 if TYPE_CHECKING:
@@ -242,7 +242,9 @@ class Ledger(LedgerRows, frozen=True, eq=False):
         )
         if steps is not None:
             used &= is_in(np.arange(-1, len(self.steps)), list(steps))
-        chosen: BoolArray = SWEEPS.in_both(columns.state, wanted, columns.step, used.view(np.uint8))
+        chosen: BoolArray = STATE_SWEEPS.in_both(
+            columns.state, wanted, columns.step, used.view(np.uint8)
+        )
         if devices is not None:
             for device in frozenset(self.devices).difference(devices):
                 chosen[self.rows_of(device)] = False
@@ -293,7 +295,7 @@ class Ledger(LedgerRows, frozen=True, eq=False):
     def by_device(self, rows: BoolArray) -> dict[int, int]:
         """The sum of some rows of each device, by its number."""
         first = np.array(self.first, dtype=np.int64)
-        sums = SWEEPS.totals_between(self.columns.duration_ps, rows.view(np.uint8), first)
+        sums = STATE_SWEEPS.totals_between(self.columns.duration_ps, rows.view(np.uint8), first)
         return dict(zip(self.devices, sums.tolist(), strict=True))
 
     def per_step(self, rows: BoolArray) -> dict[int, int | None]:

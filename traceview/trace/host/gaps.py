@@ -28,7 +28,7 @@ from traceview.base.intervals import (
     overlapping,
     union,
 )
-from traceview.base.sweeping import SWEEPS
+from traceview.base.sweeping import SWEEPS, compiled_or_reference
 from traceview.base.units import PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
@@ -37,6 +37,9 @@ from traceview.trace.host.state_timeline import stacked
 from traceview.trace.model import Recording, Trace
 from traceview.trace.windows import StepBounds, Window
 from traceview.xplane.planes import ActivityClass
+
+STATE_SWEEPS: Final = compiled_or_reference("traceview.trace.host.state_sweeps")
+"""The sweeps in use that give each instant of a device its state."""
 
 LATENCY_PS: Final = 20 * PS_PER_US
 """A launch takes 20 to 40 µs from call to kernel (TensorFlow's GPU performance guide)."""
@@ -194,7 +197,7 @@ class _Finder:
             thread[launched] = self._states.thread[line[launch[launched]]]
             handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
             is_short = gap_end - late_end < LATENCY_PS
-            since, cause, piece = SWEEPS.attributed_spans(
+            since, cause, piece = STATE_SWEEPS.attributed_spans(
                 start,
                 end,
                 gap,
@@ -235,7 +238,7 @@ class _Finder:
         columns = self._trace.device_columns
         rows = self._rows
         is_copy = (columns.class_[rows] == ActivityClass.H2D).view(np.uint8)
-        gap_start, gap_end, before, after = SWEEPS.gaps_between(
+        gap_start, gap_end, before, after = STATE_SWEEPS.gaps_between(
             columns.start_ps[rows],
             columns.duration_ps[rows],
             is_copy,
