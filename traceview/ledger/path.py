@@ -54,7 +54,7 @@ def path_of(ledger: LedgerRows) -> PathRows:
     of_list = ledger.trace.device_list
     host = np.array([of_list[device].host for device in ledger.devices], dtype=np.int64)
     step, walk_host, start, end = _walks(ledger, host, places)
-    row, begin, duration, walk, is_lost = STATE_SWEEPS.walked(
+    row, begin, duration, walk = STATE_SWEEPS.walked(
         columns.start_ps,
         columns.duration_ps,
         is_active.view(np.uint8),
@@ -67,7 +67,7 @@ def path_of(ledger: LedgerRows) -> PathRows:
         start,
         end,
     )
-    return PathRows(row, begin, duration, step[walk], is_lost)
+    return PathRows(row, begin, duration, step[walk])
 
 
 def _walks(

@@ -58,8 +58,6 @@ _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
 _INJECTED: Final = b"inject/prefetch"
 _DEEPEST: Final = 64
 """Stages above each other: more than a pipeline has."""
-_LONGEST_AXIS: Final = 1 << 62
-"""Times of several groups are laid one after the other on one axis, whose sum stays in int64."""
 
 
 class IteratorCalls(Struct, frozen=True, eq=False):
@@ -274,45 +272,28 @@ def _without_nested(trace: Trace, row: Int64Array, enclosing: Int64Array) -> Int
 
 
 def _add_waiting(trace: Trace, host: int, calls: IteratorCalls) -> None:
-    """Add to each call the part of its self time in which one of its inputs ran on another thread.
-
-    All iterators are computed at once: each gets a stretch of one long time axis for its own calls and its inputs'.
-    """
+    """Add to each call the part of its self time in which one of its inputs ran on another thread."""
     from_shard = is_in(calls.iterator, _shard_takers(trace, host, calls))
     calls.waiting_ps[from_shard] = calls.self_ps[from_shard]
-    makers = np.flatnonzero(calls.from_other_thread)
-    asker = calls.above[makers]
-    if makers.size == 0:
-        return
-    nested = np.flatnonzero(calls.enclosing != NONE)
-    every_call = np.arange(calls.row.size)
-    iterator_count = int(max(calls.iterator.max(), calls.above.max())) + 1
     columns = trace.host_columns
     start, end = columns.start_ps[calls.row], columns.end_ps[calls.row]
-    start, end = start - start.min(), end - start.min()
-    stretch = int(end.max()) + 1
-    askers = unique_ids(asker)
-    at_once = max(_LONGEST_AXIS // stretch, 1)
-    for first in range(0, askers.size, at_once):
-        some = askers[first : first + at_once]
-        place = np.full(iterator_count, NONE, dtype=np.int64)
-        place[some] = np.arange(some.size) * stretch
-        by, shift = _placed(place, makers, asker)
-        made = union(start[by] + shift, end[by] + shift)
-        waiting, shift = _placed(place, every_call, calls.iterator)
-        calls.waiting_ps[waiting] += made.within(start[waiting] + shift, end[waiting] + shift)
-        inner, shift = _placed(place, nested, calls.iterator[calls.enclosing[nested]])
+    nested = np.flatnonzero(calls.enclosing != NONE)
+    calls_of = _by_number(np.arange(calls.row.size), calls.iterator)
+    nested_in = _by_number(nested, calls.iterator[calls.enclosing[nested]])
+    makers = np.flatnonzero(calls.from_other_thread)
+    for asker, by in _by_number(makers, calls.above[makers]).items():
+        made = union(start[by], end[by])
+        own = calls_of.get(asker, nested[:0])
+        calls.waiting_ps[own] += made.within(start[own], end[own])
+        inner = nested_in.get(asker, nested[:0])
         outer = calls.enclosing[inner]
         reach = np.minimum(end[inner], end[outer])
-        np.subtract.at(calls.waiting_ps, outer, made.within(start[inner] + shift, reach + shift))
+        np.subtract.at(calls.waiting_ps, outer, made.within(start[inner], reach))
 
 
-def _placed(
-    place: Int64Array, chosen: Int64Array, iterator: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """The `chosen` calls whose `iterator` has a place on the time axis, and their places."""
-    shift = place[iterator]
-    return chosen[shift != NONE], shift[shift != NONE]
+def _by_number(rows: Int64Array, number: Int64Array) -> dict[int, Int64Array]:
+    """Rows by a number of each."""
+    return {int(number[group[0]]): rows[group] for group in groups_of(number)}
 
 
 def _shard_takers(trace: Trace, host: int, calls: IteratorCalls) -> Int64Array:

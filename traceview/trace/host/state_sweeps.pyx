@@ -168,9 +168,9 @@ def walked(
     const int64_t[::1] walk_start,
     const int64_t[::1] walk_end,
 ):
-    """Walk back from the end of each span of a host along what held it up: row, start, duration, span and whether it is lost.
+    """Walk back from the end of each span of a host along what held it up: row, start, duration and span.
 
-    int64 row, start and duration, int32 span, bool lost. The pieces of a span touch, fill it, and are in time order.
+    int64 row, start and duration, int32 span. The pieces of a span touch, fill it, and are in time order.
 
     Per row, device by device and in time order: `start`, `duration`, which partition the time of the device; `is_active`, whether
     it does something; `waits_for`, another device, -1 for one that is not known, -2 where it waits for none. Devices are places
@@ -179,8 +179,8 @@ def walked(
 
     A walk begins on the device of the host that is active last, of several the one that is active for longest, of equal ones the
     first. Where it waits for another one the walk goes on there, if that has a row at that instant, and takes part, and is
-    of the same host or `one_clock` holds; else the wait is lost. Of devices that wait for each other the one that began last
-    keeps the wait, which is lost. Where the rows of another host begin, the walk goes back to the device of its own host
+    of the same host or `one_clock` holds; else it is the wait. Of devices that wait for each other the one that began last
+    keeps the wait. Where the rows of another host begin, the walk goes back to the device of its own host
     that it left last.
     """
     cdef int64_t walk, device, home, other, row, moment, begin, until, length, best, longest, member, chosen
@@ -192,10 +192,9 @@ def walked(
     cdef int64_t[::1] near = nears, seen = stamps, then = nexts, begins_on = from_, end = ends
     cdef int64_t[::1] out_row, out_start, out_duration
     cdef int32_t[::1] out_walk
-    cdef uint8_t[::1] out_lost
     cdef const int64_t* starts = &start[0] if start.shape[0] else NULL
     rows, begins, durations = (np.empty(0, dtype=np.int64) for _ in range(3))
-    numbers, lost = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.bool_)
+    numbers = np.empty(0, dtype=np.int32)
     with nogil:
         for walk in range(walks):
             best = longest = -1
@@ -235,9 +234,8 @@ def walked(
             end = ends
             count = end[walks - 1] if walks else 0
             rows, begins, durations = (np.empty(count, dtype=np.int64) for _ in range(3))
-            numbers, lost = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.bool_)
+            numbers = np.empty(count, dtype=np.int32)
             out_row, out_start, out_duration, out_walk = rows, begins, durations, numbers
-            out_lost = lost.view(np.uint8)
         with nogil:
             for walk in range(walks):
                 device = home = begins_on[walk]
@@ -288,14 +286,13 @@ def walked(
                         out_start[end[walk] - count] = begin
                         out_duration[end[walk] - count] = moment - begin
                         out_walk[end[walk] - count] = <int32_t> walk
-                        out_lost[end[walk] - count] = waits_for[row] != -2
                     moment = begin
                     # The row before is next, on most devices.
                     near[device] = row - first[device]
                     stamp += 1
                 if not filling:
                     end[walk] = count
-    return rows, begins, durations, numbers, lost
+    return rows, begins, durations, numbers
 
 
 cdef struct Spans:

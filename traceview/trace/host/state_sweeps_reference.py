@@ -85,8 +85,8 @@ def walked(
     walk_host: _Int64Array,
     walk_start: _Int64Array,
     walk_end: _Int64Array,
-) -> tuple[_Int64Array, _Int64Array, _Int64Array, npt.NDArray[np.int32], _BoolArray]:
-    """Walk back from the end of each span of a host along what held it up: row, start, duration, span and whether it is lost."""
+) -> tuple[_Int64Array, _Int64Array, _Int64Array, npt.NDArray[np.int32]]:
+    """Walk back from the end of each span of a host along what held it up: row, start, duration and span."""
     begins, ends = start.tolist(), (start + duration).tolist()
     offset, of_host, waits = first.tolist(), host.tolist(), waits_for.tolist()
 
@@ -111,7 +111,7 @@ def walked(
             and begins[offset[other]] < moment <= ends[offset[other + 1] - 1]
         )
 
-    pieces: list[tuple[int, int, int, int, bool]] = []
+    pieces: list[tuple[int, int, int, int]] = []
     for walk, (own_host, low, high) in enumerate(
         zip(walk_host.tolist(), walk_start.tolist(), walk_end.tolist(), strict=True)
     ):
@@ -141,14 +141,14 @@ def walked(
                 if is_new:
                     continue
             begin = max(begins[row], low)
-            found.append((row, begin, moment - begin, walk, waits[row] != -2))
+            found.append((row, begin, moment - begin, walk))
             moment, passed = begin, [device]
         pieces += reversed(found)
-    rows, at, lengths, numbers, lost = (
+    rows, at, lengths, numbers = (
         np.array(column, dtype=np.int64)
-        for column in (zip(*pieces, strict=True) if pieces else [()] * 5)
+        for column in (zip(*pieces, strict=True) if pieces else [()] * 4)
     )
-    return rows, at, lengths, numbers.astype(np.int32), lost.astype(np.bool_)
+    return rows, at, lengths, numbers.astype(np.int32)
 
 
 def attributed_spans(
