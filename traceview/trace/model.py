@@ -32,9 +32,8 @@ from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, CollectiveCalls, DeviceColumns, HostColumns, Names
 from traceview.trace.sidecar.hang import Hang
 from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
-from traceview.xplane.columns import joined
+from traceview.xplane.columns import Instruction, ProgramBuffers, joined
 from traceview.xplane.planes import LARGEST_COUNT
-from traceview.xplane.space import Instruction, ProgramBuffers
 
 K = TypeVar("K")
 S = TypeVar("S")

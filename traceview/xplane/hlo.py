@@ -7,8 +7,6 @@ ran is passed over once its name is known, so the time is linear in the size of 
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import cached_property
@@ -18,9 +16,8 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from traceview.base.text import lazy_pattern
-from traceview.xplane.columns import Buffer
-from traceview.xplane.decode_reference import DamageError, read_fields, read_varint
+from traceview.xplane.columns import MOST_HELD, Buffer, Exchange, Instruction, Program
+from traceview.xplane.decode_reference import DamageError, read_fields
 from traceview.xplane.hlo_collectives import (
     COLLECTIVES,
     Assignment,
@@ -43,7 +40,6 @@ from traceview.xplane.hlo_costs import (
     whole,
 )
 from traceview.xplane.message import Message
-from traceview.xplane.space import MOST_HELD, Exchange, Instruction, Program
 
 _CONTENT: Final = 2
 
@@ -184,11 +180,6 @@ class _Instruction(Struct):
     has_side_effect: bool
 
 
-_ID_TAG: Final = bytes((ID << 3 & 0x7F | 0x80, ID << 3 >> 7))
-_ID_FIELD: Final = lazy_pattern(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
-"""The field of the id of an instruction; other bytes may look like it."""
-
-
 class _Effect(Struct, frozen=True):
     """What a computation does by itself, and the computations that it calls."""
 
@@ -273,21 +264,15 @@ class _Program:
         return found
 
     def scopes(self, ids: frozenset[int]) -> dict[int, str]:
-        bounds = sorted(place for of in self._computations.values() for place in of.places)
-        begins = [begin for begin, _ in bounds]
-        found: dict[int, str] = {}
-        # Only those are read in which an id of these seems to be.
-        for match in _ID_FIELD.finditer(self._data):
-            if read_varint(self._data, match.start() + len(_ID_TAG), match.end())[0] not in ids:
-                continue
-            place = bisect_right(begins, match.start()) - 1
-            if place < 0 or match.end() > bounds[place][1]:
-                continue
-            instruction = _instruction(self._data, *bounds[place])
-            if instruction.id in ids:
-                scope, _, _ = self._said(instruction)
-                found[instruction.id] = scope or instruction.name.decode("utf-8", "replace")
-        return found
+        found = (
+            each
+            for computation in self._computations.values()
+            for each in computation.instructions
+            if each.id in ids
+        )
+        return {
+            each.id: self._said(each)[0] or each.name.decode("utf-8", "replace") for each in found
+        }
 
     def schedules(self) -> list[list[Scheduled]]:
         schedules = []

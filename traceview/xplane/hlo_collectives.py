@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.xplane.columns import Groups
 from traceview.xplane.message import Message
-from traceview.xplane.space import Groups
 
 GROUPS: Final = 49
 PAIRS: Final = 52

@@ -31,7 +31,7 @@ from traceview.trace.device.op_names import (
     split_op_name,
 )
 from traceview.trace.model import Recording
-from traceview.xplane.space import Instruction
+from traceview.xplane.columns import Instruction
 
 MOST_PARTS: Final = 24
 """Scopes inside each other; deeper ones are the same layer. A choice of ours, for names may be of any length."""

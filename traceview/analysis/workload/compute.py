@@ -59,9 +59,9 @@ from traceview.trace.device.op_names import (
     side_work_of,
 )
 from traceview.trace.sidecar.sidecar import GraphValues
+from traceview.xplane.columns import C128, F64, Instruction
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.space import C128, F64, Instruction
 
 TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.columns import NONE, DeviceColumns, Names
+from traceview.xplane.columns import Instruction, Program, ProgramBuffers
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.space import Instruction, Program, ProgramBuffers
 
 if TYPE_CHECKING:
     from traceview.xplane.hlo import Scheduled

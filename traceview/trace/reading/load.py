@@ -41,8 +41,8 @@ from traceview.trace.reading.part import HostFile, Part, read_host
 from traceview.trace.sidecar.hang import Hang, hang_files, read_hang
 from traceview.trace.strategy.clocks import align, on_one_clock, shifted_steps, unaligned_clocks
 from traceview.trace.strategy.replicas import with_detected_strategies
+from traceview.xplane.columns import Instruction
 from traceview.xplane.planes import TEXT_STATS
-from traceview.xplane.space import Instruction
 
 
 class Readers(Protocol):

@@ -52,10 +52,10 @@ from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.strategy.collectives import find_collective_calls
 from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
 from traceview.trace.strategy.steps import StoredStep, find_steps
+from traceview.xplane.columns import Line, Plane, Space, Stat
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import RATIO_STATS, STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
-from traceview.xplane.space import Line, Plane, Space, Stat
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
 
 
