@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from traceview.xplane.columns import BUFFER_KINDS, LiveBuffers, Program, ProgramBuffers
 from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.hlo import read_scopes
+from traceview.xplane.hlo_module import read_scopes
 from traceview.xplane.message import Message
 from traceview.xplane.planes import LARGEST_COPY
 
