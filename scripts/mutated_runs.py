@@ -27,8 +27,9 @@ from traceview.analysis.measures.context import Context
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.document import screen as terminal
 from traceview.document.screen import render_screen
-from traceview.export import csv, perfetto
+from traceview.export import perfetto
 from traceview.export.draw import drawn
+from traceview.export.tables import csv_of
 from traceview.report.build import analyze
 from traceview.report.document import document_of, screen_of
 from traceview.report.formats import DOCUMENTS, markdown
@@ -320,7 +321,7 @@ def follow(logdir: Path, choice: random.Random) -> bool:
     context = Context(trace, select(trace, window, steps))
     assert b"".join(perfetto.written(drawn(context, report)))
     for name in TABLES:
-        assert b"".join(csv.written(table_of(context, name)))
+        assert b"".join(csv_of(table_of(context, name)))
     return True
 
 
@@ -335,8 +336,8 @@ def check_saved(report: Report, path: Path) -> None:
 
 def show(report: Report) -> None:
     """Print a report in every way."""
-    for document in DOCUMENTS:
-        assert document.render(report)
+    for make in DOCUMENTS.values():
+        assert make(report)
     assert terminal.render(document_of(report, is_brief=True), width=80, color=True)
     assert render_screen(screen_of(report, None), width=80, color=True)
 

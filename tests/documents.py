@@ -9,8 +9,6 @@ from tests.charts import HOST, MS, SLICE_COUNT, WINDOW_PS, lanes_of, strip
 from traceview.document.figures import (
     StepBar,
     StepTimes,
-    Trend,
-    TrendPoint,
     UtilizationStrips,
 )
 from traceview.document.model import (
@@ -20,7 +18,6 @@ from traceview.document.model import (
     Document,
     Finding,
     Findings,
-    Link,
     Part,
     Remark,
     Section,
@@ -32,7 +29,6 @@ from traceview.document.model import (
     column,
     device_anchor,
     facts,
-    finding_anchor,
     gap_anchor,
     notes,
     remarks,
@@ -46,7 +42,6 @@ from traceview.document.vocabulary import (
     STATES,
     STATUSES,
     STEP_KINDS,
-    TERMS,
 )
 
 Rename = Callable[[str], str]
@@ -86,7 +81,6 @@ def findings(rename: Rename = str) -> tuple[Finding, ...]:
     second = rename("GPU:1")
     return (
         finding(
-            links=(Link(second, device_anchor(second)), Link("gap 2 (9.00 ms)", gap_anchor(2))),
             span=Span(second, 30 * MS, 39 * MS),
         ),
         finding(
@@ -183,16 +177,6 @@ def step_times(rename: Rename = str) -> StepTimes:
         24 * MS,
         "Step 2 takes 30.0 ms instead of 24.0 ms. Most of the extra time: checkpoints.",
     )
-
-
-def figures(rename: Rename = str) -> tuple[Trend, ...]:
-    """Every other chart."""
-    points = (
-        TrendPoint(rename("run-1"), 20.0 * MS, 20.5 * MS),
-        TrendPoint(rename("run-2"), 21.0 * MS, 20.5 * MS),
-        TrendPoint(rename("run-3"), 30.0 * MS, 30.0 * MS, rename("slower")),
-    )
-    return (Trend("Step time", "time", points),)
 
 
 def timeline_section(keys: Sequence[str], rename: Rename = str) -> Section:
@@ -296,7 +280,6 @@ def gaps_section(keys: Sequence[str], rename: Rename = str) -> Section:
     """A gap of each of the first two devices; the second one is what finding 1 is about."""
     shown = keys[:2]
     numbers = range(1, len(shown) + 1)
-    about = (Link("finding 1", finding_anchor(1)),)
     return Section(
         "gaps",
         "Longest gaps",
@@ -308,7 +291,6 @@ def gaps_section(keys: Sequence[str], rename: Rename = str) -> Section:
                 column("span", "", [Span(key, 30 * MS, 39 * MS) for key in shown]),
                 column("time", "length", [(11 - number) * MS for number in numbers]),
                 column("look", "mostly", [STATES["input"] for _ in shown]),
-                column("links", "findings", [about if number == 2 else () for number in numbers]),
                 column(
                     "name",
                     "after",
@@ -336,7 +318,6 @@ def input_section(rename: Rename = str) -> Section:
         "Input",
         (
             *facts("2 pipelines", "4.20 GB/s", "started at 07:57:18"),
-            *figures(rename),
             Subheading("Stages", "slowest first"),
             *notes(
                 phrase("Slowest stage: ", name(rename("ParallelMapV2")), ", 9.10 ms per batch."),
@@ -382,8 +363,8 @@ def full_document(
                 table(
                     "Definitions",
                     (
-                        column("words", "term", [term for term, _ in TERMS]),
-                        column("words", "meaning", [meaning for _, meaning in TERMS]),
+                        column("words", "term", [look.words for look in STATES.values()]),
+                        column("words", "meaning", [look.meaning for look in STATES.values()]),
                     ),
                 ),
             ),

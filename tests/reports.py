@@ -20,7 +20,7 @@ from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.exchange.stragglers import LateDevice
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
-from traceview.analysis.machine.capture_quality import Capture, HostCapture
+from traceview.analysis.machine.capture import Capture, HostCapture
 from traceview.analysis.measures.device_report import ActivityTime, DeviceTime, DeviceTimeRow
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
@@ -29,8 +29,8 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Devices, Number, Size
+from traceview.analysis.workload.kernels import DevicePrecision, Precision
 from traceview.analysis.workload.ops import OpRow, TopOps
-from traceview.analysis.workload.precision import DevicePrecision, Precision
 from traceview.document.figures import UtilizationStrips
 from traceview.report.model import Report, ReportFile, ReportWindow, Source, Verdict
 from traceview.trace.model import Problem
@@ -204,7 +204,6 @@ def idle_of(name: str) -> IdleRow:
         host=HOST,
         device=name,
         ordinal=int(name[-1]),
-        window_ps=100 * MS,
         idle_ps=25 * MS,
         gap_count=17,
         longest_gap_ps=9 * MS,
@@ -424,11 +423,7 @@ def full_report() -> Report:
                 HostCapture(
                     HOST,
                     1_767_312_000_000_000_000,
-                    100 * MS,
-                    23_128,
-                    2500,
                     15,
-                    0.0,
                 ),
             ),
         ),

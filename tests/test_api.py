@@ -98,18 +98,6 @@ def test_the_first_of_two_calls_with_one_number_is_the_launch(tmp_path: Path) ->
     assert unlinked is pd.NA
 
 
-def test_a_correlation_id_of_0_links_nothing(tmp_path: Path) -> None:
-    """Tracers number launches from 1 on; 0 stands where there was none."""
-    trace = new_trace()
-    trace.launch("cudaLaunchKernel", ms(1), 0)
-    trace.kernel(0, ms(2), ms(3), correlation_id=0)
-    trace.write(tmp_path)
-    assert traceview.load(tmp_path).device_events["launch"].isna().all()
-
-
-# Gaps
-
-
 # Analyze
 
 

@@ -18,10 +18,9 @@ import typer.main
 from scripts.scenarios import SCENARIOS
 from tests.command import Command
 from traceview import __version__
-from traceview.cli import progress
+from traceview.cli import report_source
 from traceview.cli.app import app
 from traceview.cli.output import Target
-from traceview.document.vocabulary import STATES, Look
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,14 +88,6 @@ def test_usage_errors_are_two_lines(
     done = command(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err == f"traceview: error: {error}\nhint: {hint}\n"
-
-
-@pytest.mark.parametrize("state", [STATES["input"], STATES["h2d"]], ids=["input", "h2d"])
-def test_explain_says_what_a_state_means(command: Command, state: Look) -> None:
-    for name in (state.key, state.words):
-        shown = " ".join(command("explain", name, "--width", "200").out.split())
-        assert f"Meaning: {state.meaning}" in shown
-        assert "Rows: traceview show " in shown
 
 
 @pytest.fixture
@@ -283,8 +274,8 @@ class _Terminal:
 def test_a_long_reading_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
-    with progress.reading(Path(FIXTURE)):
+    monkeypatch.setattr(report_source, "PATIENCE_SECONDS", 0.0)
+    with report_source.reading():
         assert terminal.written.wait(30)
     assert terminal.text.startswith("\rreading …")
     assert terminal.text.endswith("\r")

@@ -241,8 +241,8 @@ def test_runs_on_other_numbers_of_devices_stand_beside_each_other(
     [
         (("{0}", "{1}", "{0}"), 2, "compare takes BEFORE and AFTER, not 3 runs"),
         (("{0}", "{1}", "--scaling", "--redact"), 2, "--redact cannot be combined with --scaling"),
-        (("{0}", "{1}", "--scaling"), 7, "nothing to compare: runs on two or more numbers"),
-        (("--scaling",), 7, "nothing to compare: runs on two or more numbers"),
+        (("{0}", "{1}", "--scaling"), 7, "scaling needs runs on two or more numbers"),
+        (("--scaling",), 7, "scaling needs runs on two or more numbers"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(

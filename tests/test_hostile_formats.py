@@ -6,7 +6,6 @@ Documents are those of `DOCUMENTS`, exports those of `traceview export`: what is
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import re
@@ -47,7 +46,7 @@ def on_a_terminal(report: Report) -> str:
 
 
 FORMS: dict[str, Callable[[Report], str]] = {
-    **{document.name: document.render for document in DOCUMENTS},
+    **DOCUMENTS,
     "terminal": on_a_terminal,
 }
 
@@ -134,8 +133,6 @@ def files_in(place: Path) -> dict[str, bytes]:
 
 def check_file(name: str, content: bytes) -> None:
     """What the ending promises is in it."""
-    if name.endswith(".gz"):
-        name, content = name.removesuffix(".gz"), gzip.decompress(content)
     if name.endswith(".json"):
         json.loads(content)
     elif name.endswith(".csv"):
@@ -177,9 +174,7 @@ def test_a_run_with_hostile_names_is_written_the_same_twice(
         check_file(file, content)
 
 
-@pytest.mark.parametrize(
-    "name", ["ops", "gaps", "steps", "copies", "devices", "balance", "findings"]
-)
+@pytest.mark.parametrize("name", ["ops", "gaps", "steps", "copies", "devices", "balance"])
 @pytest.mark.parametrize("ending", ["csv", "json", "txt"])
 def test_a_table_with_hostile_names_is_a_table(
     name: str, ending: str, command: Command, hostile_logs: Path, tmp_path: Path

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 import traceview
-from scripts.real_runs import judge, record
+from scripts.real_runs import judge
 from scripts.real_runs.advice import saved_share_of
 from scripts.real_runs.recount import recounted
-from scripts.real_runs.step_clock import STEPS
 from scripts.real_runs.table import Program
 from scripts.real_runs.truth import (
     RECORDED,
@@ -160,21 +157,3 @@ def test_what_advice_saves_is_a_part_of_the_cost() -> None:
     ]
     blocks = [replace(each, step_ns=each.step_ns[: RECORDED.stop]) for each in blocks]
     assert saved_share_of(blocks, "median") == pytest.approx(0.75)
-
-
-def test_a_folder_of_recordings(tmp_path: Path) -> None:
-    for name in ("healthy-1", "slow-1", "healthy-2"):
-        shutil.copytree(SLOW_INPUT, tmp_path / name)
-    recorded, after = RECORDED.stop, STEPS - 1 - RECORDED.stop
-    rows = [
-        {"is_slow": False, "step_ns": [20] * recorded + [10] * after},
-        {"is_slow": True, "step_ns": [30] * recorded + [11] * after},
-        {"is_slow": False, "step_ns": [20] * recorded + [10] * after},
-    ]
-    (tmp_path / record.STEP_TIMES).write_text(json.dumps(rows), encoding="utf-8")
-
-    judgements = list(judge.judge_folder(INPUT, tmp_path))
-
-    assert [row.name for row in judgements] == ["any/slow-1", "any/healthy-1", "any/healthy-2"]
-    assert judgements[0].truth == TrueCost(10_000, 1 / 3, 0.0)
-    assert judgements[0].undisturbed == TrueCost(1000, 1 / 11, 0.0)

@@ -54,7 +54,6 @@ def overlapped_copies() -> Scenario:
         "exposed_ps_per_step": 0,
         "exposed_ratio": 0.0,
         "bytes_per_second": 5_000_000_000,
-        "pageable_bytes": 0,
         "small_count": 0,
     }
     truth = _truth(device, {"h2d": h2d}, must=[], must_not=["h2d-exposed"])

@@ -216,7 +216,6 @@ def pageable_copies() -> Scenario:
         "exposed_ps": ms(80),
         "exposed_ratio": 0.4,
         "bytes_per_second": 4_000_000_000,
-        "pageable_bytes": 320_000_000,
         "small_count": 0,
     }
     truth = _truth(
@@ -269,7 +268,7 @@ def hidden_transfers() -> Scenario:
     transfers = {
         "h2d": {"bytes": 4000, "busy_ps": ms(12), "exposed_ps": ms(8), "exposed_ratio": 0.04},
         "d2h": {"bytes": 400, "busy_ps": ms(8), "exposed_ps": ms(4), "exposed_ratio": 0.02},
-        "d2d": {"bytes": 44, "busy_ps": ms(12), "exposed_ps": ms(8), "pageable_bytes": None},
+        "d2d": {"bytes": 44, "busy_ps": ms(12), "exposed_ps": ms(8)},
     }
     truth = _truth({"GPU:0": device}, transfers={"GPU:0": transfers})
     return Scenario("hidden_transfers", {"host0": trace}, truth)

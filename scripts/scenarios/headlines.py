@@ -1,9 +1,7 @@
-"""Runs whose one headline is known: the finding with the largest share of the GPU time, in one sentence.
+"""Runs whose one headline is known: the finding with the largest share of the GPU time.
 
-`HEADLINES` holds the sentence of each run, and `SHARES` the integers behind it. A share is the time that all visible
-devices spend in the leading state, over devices × steps × length, in the used steps. A sentence states the mean per
-step over the devices that it names, of the mean step. The last marker of a run ends with its step, so that all steps
-count whole.
+`SHARES` holds the integers behind it: the time that all visible devices spend in the leading state, over devices × steps ×
+length, in the used steps. The last marker of a run ends with its step, so that all steps count whole.
 """
 
 from __future__ import annotations
@@ -582,48 +580,6 @@ def small_steps() -> Scenario:
         idle={"GPU:0": idle_truth(states={"host_ops": 16})},
     )
 
-
-HEADLINES: Final[Mapping[str, str]] = {
-    # A GPU that is not used loses more than the copies of the other one, 25 % of both.
-    "A": "GPU:1 computes nothing: 1 of 2 GPUs is unused.",
-    "C": "GPU:1 does 12% of GPU:0's work.",
-    "D": "7 of 8 GPUs are unused.",
-    "G": "Both GPUs wait 30.0 of 50.0 ms (60%) for input.",
-    "memory_only": "GPU:1 computes nothing: 1 of 2 GPUs is unused.",
-    "two_of_eight": "6 of 8 GPUs are unused.",
-    "one_of_four_copies": "GPU:1 only copies data: 1 of 4 GPUs computes nothing.",
-    "one_of_four_unused": "GPU:3 computes nothing: 1 of 4 GPUs is unused.",
-    "seven_unused_hold_memory": "7 of 8 GPUs are unused.",
-    "four_serial_gpus": "The 4 GPUs run one after another: each idles 33.2 of 44.3 ms (75%).",
-    "four_launched_in_turn": "The 4 GPUs run one after another: each idles 33.2 of 44.3 ms (75%).",
-    "waits_by_turns": "The 4 GPUs wait for each other in turns: 6.00 of 40.0 ms (15%) in collectives.",
-    "one_late_gpu": "GPU:0, 2 and 3 wait 10.0 of 40.0 ms (25%) for GPU:1, slower at the same kernels.",
-    "evaluation_between_steps": (
-        "Both GPUs spend 15.0 of 55.0 ms (27%) in an evaluation between steps, in 1 of 4 used steps."
-    ),
-    "every_fifth_step": (
-        "GPU:0 waits 1.01 of 20.1 ms (5.0%) for Python between steps in on_train_batch_end, callbacks.py:30, in every fifth step."
-    ),
-    "one_step": (
-        "Only 1 step was recorded; capture ten. GPU:0 waits 46.8 of 59.2 ms (79%) between recorded calls."
-    ),
-    "replicas_wait_for_input": "Both replicas wait 12.0 of 40.0 ms (30%) for input.",
-    "slow_profiler": (
-        "No problem found. Recorded steps are 2.5× as long as those before; small shares are unreliable."
-    ),
-    "sixty_four_wait_for_input": "All 64 GPUs wait 20.4 of 45.6 ms (45%) for input.",
-    "sixty_four_healthy": "No problem found: 64 GPUs, 98% computing, 100% of that MatMul.",
-    "four_healthy": "No problem found: 4 GPUs, 98% computing, 100% of that MatMul.",
-    "small_steps": "The step is small: host ops take 1.60 of 6.10 ms (26%).",
-    "sorting_in_step": "GPU:0 spends 16.0 of 50.0 ms (32%) on sorting: TopKV2.",
-    "factoring_in_step": "Both replicas spend 16.0 of 50.0 ms (32%) on factoring matrices: Svd.",
-    "computes_in_float64": "GPU:0 loses 20.1 of 50.0 ms (40%) to float64, MatMul.",
-    "xla_on_cpus": "CPU:0 waits 20.0 of 50.0 ms (40%) for CPU:1, which has more work.",
-    "the_next_batch_is_prepared": "GPU:0 waits 20.0 of 50.0 ms (40%) for CPU op PyFunc.",
-    "an_event_that_no_list_knows": "GPU:0 waits 18.0 of 50.0 ms (36%) in Build buffer allocations.",
-    "tpu_streams_weights": "TPU:0 waits 46.5 of 50.0 ms (93%) for HtoD copies.",
-}
-"""The first sentence that a report of the scenario says."""
 
 SHARES: Final[Mapping[str, tuple[int, int]]] = {
     # No work: all of a GPU that computes nothing, and what one with little to do while another computes.

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from tests.analysis.sections import sentences_of, view_of
-from tests.charts import MS
 from tests.reports import environment
-from traceview.analysis.machine.capture import capture_section
-from traceview.analysis.machine.capture_quality import Capture, HostCapture
+from traceview.analysis.machine.capture import Capture, HostCapture, capture_section
 from traceview.analysis.machine.environment import LONGEST_FACT, job_details, job_facts
 from traceview.analysis.measures.environment import Environment, HostEnvironment
 
@@ -21,11 +19,7 @@ def host(name: str = "a", **changes: Any) -> HostCapture:
     fields: dict[str, Any] = {
         "host": name,
         "profile_start_ns": 0,
-        "duration_ps": 100 * MS,
-        "event_count": 20,
-        "device_event_count": 8,
         "dropped_event_count": 0,
-        "unlinked_ratio": 0.0,
     }
     return HostCapture(**fields | changes)
 

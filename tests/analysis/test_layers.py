@@ -16,7 +16,7 @@ from tests.analysis.made import write_program
 from tests.command import Command
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter
-from traceview.analysis.workload.layers import Layers, LayerTime, icicle
+from traceview.analysis.workload.layers import Layers, LayerTime
 
 
 def tensorflow(folder: Path, ops: Sequence[tuple[str | None, float]], *, gpus: int = 1) -> Path:
@@ -268,37 +268,6 @@ def test_a_roof_of_less_than_half_of_the_time_is_none(tmp_path: Path, command: C
 
 
 # The picture
-
-
-def test_each_slice_lies_below_the_layer_around_it(tmp_path: Path) -> None:
-    tensorflow(tmp_path, KERAS)
-    slices = icicle(result(tmp_path)).slices
-    drawn = {each.name: (each.depth, each.begin_ratio * 18, each.ratio * 18) for each in slices}
-    assert drawn == {
-        name: pytest.approx(place)
-        for name, place in {
-            "model": (0, 0, 13),
-            "dense": (1, 0, 8),
-            "out": (1, 8, 5),
-            "adam": (0, 13, 2),
-            "loss/mse": (0, 15, 1),
-            "unattributed": (0, 16, 2),
-        }.items()
-    }
-    assert slices[1].words == "8.00 ms, 44.4% of the compute"
-
-
-def test_the_page_draws_it_and_escapes_names(tmp_path: Path, command: Command) -> None:
-    tensorflow(tmp_path, [('<b>"&\x1b[31m/dense/MatMul:MatMul', 9), ("model/out/MatMul:MatMul", 4)])
-    page = tmp_path / "page.html"
-    command("report", str(tmp_path), "-o", str(page))
-    text = page.read_text(encoding="utf-8")
-    (picture,) = re.findall(r'<svg[^>]*aria-label="Compute by layer".*?</svg>', text, re.DOTALL)
-    assert picture.count("<rect") == 2
-    assert "&lt;b&gt;" in picture
-    assert "<b>" not in picture
-    assert "\x1b" not in text
-    assert "<svg" not in command("report", str(tmp_path), "--format", "markdown", "-o", "-").out
 
 
 # Recounted

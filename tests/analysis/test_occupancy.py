@@ -13,7 +13,7 @@ from scripts.scenarios.model import marked_steps, new_trace
 from tests.analysis.made import finding_of
 from tests.command import Command
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.workload.occupancy import DeviceOccupancy, launch_of
+from traceview.analysis.workload.kernels import DeviceOccupancy, launch_of
 
 ADD = "void Eigen::internal::EigenMetaKernel<float>"
 GEMM = "volta_sgemm_128x64_nn"

@@ -10,7 +10,7 @@ import traceview
 from scripts.cuda_trace import V100_STATS, Stats
 from scripts.scenarios.model import ms, new_trace
 from tests.analysis.made import check_finding
-from traceview.analysis.workload.precision import DevicePrecision
+from traceview.analysis.workload.kernels import DevicePrecision
 from traceview.report.model import Report
 
 FP32, FP16, NOTHING = "ampere_sgemm_32x128_tn", "volta_h884gemm_64x128_ldg8_nn", "fusion_1"

@@ -54,39 +54,6 @@ def call(browser: Browser) -> Call:
     )
 
 
-@pytest.mark.parametrize(
-    ("ps", "text"),
-    [
-        ("0", "0"),
-        ("999", "999 ps"),
-        ("1000", "1.00 ns"),
-        ("12_345_678", "12.3 µs"),
-        ("99_960_000_000", "100 ms"),
-        ("999_499_999_999", "999 ms"),
-        ("999_500_000_000", "1.00 s"),
-        ("-4e15", "-4,000 s"),
-    ],
-)
-def test_a_time_has_the_unit_that_suits_it(call: Call, ps: str, text: str) -> None:
-    assert call(f"timeText({ps})") == text
-
-
-@pytest.mark.parametrize(
-    ("ps", "span_ps", "text"),
-    [
-        ("0", "1e12", "0"),
-        ("85e9", "50e9", "85.0 ms"),
-        ("100e9", "100e9", "100 ms"),
-        ("668_866_125_000", "669e9", "669 ms"),
-        ("668_866_125_000", "1e6", "668.86613 ms"),
-    ],
-)
-def test_a_moment_has_the_digits_that_its_view_needs(
-    call: Call, ps: str, span_ps: str, text: str
-) -> None:
-    assert call(f"momentText({ps}, {span_ps})") == text
-
-
 def test_slices_are_decoded_on_the_clock_of_all_hosts(call: Call) -> None:
     slices = call("model.devices[0].lanes[0].slices")
     assert [(piece["startPs"], piece["endPs"], piece["count"]) for piece in slices] == [

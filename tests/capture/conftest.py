@@ -31,9 +31,19 @@ class Captured:
     logdir: Path
 
     @property
+    def runs(self) -> list[Path]:
+        return sorted((self.logdir / "plugins" / "profile").glob("*"))
+
+    @property
     def run(self) -> Path:
-        """The run that the last line names."""
-        return Path(self.err.splitlines()[-1])
+        """The one run; of several the one that the last line names."""
+        return self.runs[0] if len(self.runs) == 1 else Path(self.err.splitlines()[-1])
+
+    @property
+    def said(self) -> list[str]:
+        """Lines of traceview without the number of the process."""
+        lines = [line for line in self.err.splitlines() if line.startswith("traceview")]
+        return [line.partition(": ")[2] for line in lines]
 
     @property
     def sidecar(self) -> dict[str, Any]:
@@ -91,19 +101,15 @@ QUIET: Final = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_
 CAPTURE: Final = ("-m", "traceview", "capture")
 
 
-def run_python(
+def run_process(
     folder: Path,
     *command: str | Path,
     environment: Mapping[str, str] | None = None,
     code: int | None = None,
-    before: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python in a folder to its end, by default with the real TensorFlow. `code`: the exit code that is expected.
-
-    `before`: a command that runs another.
-    """
+    """Run a command in a folder to its end, by default with the real TensorFlow. `code`: the exit code that is expected."""
     done = subprocess.run(
-        [*before, sys.executable, *command],
+        command,
         cwd=folder,
         env=dict(QUIET() if environment is None else environment),
         capture_output=True,
@@ -113,6 +119,16 @@ def run_python(
     )
     assert code in (None, done.returncode), done.stderr[-3000:]
     return done
+
+
+def run_python(
+    folder: Path,
+    *command: str | Path,
+    environment: Mapping[str, str] | None = None,
+    code: int | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """The same with the Python that runs the tests."""
+    return run_process(folder, sys.executable, *command, environment=environment, code=code)
 
 
 @contextmanager

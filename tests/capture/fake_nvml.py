@@ -1,4 +1,4 @@
-"""The part of `pynvml` that capture samples: two GPUs, of which the second answers fewer questions."""
+"""The part of `pynvml` that capture asks: two GPUs, of which the second answers fewer questions."""
 
 from __future__ import annotations
 
@@ -15,27 +15,19 @@ class NvmlError(Exception):
     pass
 
 
-class NvmlModule(ModuleType):
-    """Answers to NVML's names, `nvmlDeviceGetName`, with methods named as Python does: `device_get_name`."""
+class Nvml(ModuleType):
+    """Answers to NVML's names, `nvmlDeviceGetName`, with methods named as Python does: `device_get_name`.
 
-    def __init__(self) -> None:
-        super().__init__("pynvml")
-
-    def __getattr__(self, name: str) -> Any:
-        method = re.sub("(?<!^)(?=[A-Z])", "_", name.removeprefix("nvml")).lower()
-        if not name.startswith("nvml") or not hasattr(type(self), method):
-            raise AttributeError(name)
-        return getattr(self, method)
-
-
-class Nvml(NvmlModule):
-    """Handles are bus ids. `processes`: what each GPU lists, as (pid, bytes); `asked`: counts by question."""
+    Handles are bus ids. `processes`: what each GPU lists, as (pid, bytes); `asked`: counts by question.
+    """
 
     NVMLError = NvmlError
     NVML_CLOCK_SM = 1
+    NVML_TOPOLOGY_SYSTEM = 50
+    NVML_NVLINK_MAX_LINKS = 18
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("pynvml")
         self.is_open = False
         self.bus_ids = BUS_IDS
         self.asked: dict[str, int] = {}
@@ -43,6 +35,12 @@ class Nvml(NvmlModule):
         self.uses: list[tuple[int, int, int]] = []
         self.divided: set[str] = set()
         self.on_question: Callable[[], None] = lambda: None
+
+    def __getattr__(self, name: str) -> Any:
+        method = re.sub("(?<!^)(?=[A-Z])", "_", name.removeprefix("nvml")).lower()
+        if not name.startswith("nvml") or not hasattr(type(self), method):
+            raise AttributeError(name)
+        return getattr(self, method)
 
     def init(self) -> None:
         self.is_open = True
@@ -54,6 +52,32 @@ class Nvml(NvmlModule):
         if bus_id not in BUS_IDS:
             raise NvmlError("Not Found")
         return bus_id
+
+    def system_get_driver_version(self) -> bytes:
+        return b"550.54"
+
+    def device_get_count(self) -> int:
+        return len(BUS_IDS)
+
+    def device_get_handle_by_index(self, index: int) -> str:
+        return BUS_IDS[index]
+
+    def device_get_curr_pcie_link_generation(self, handle: str) -> int:
+        return 3
+
+    def device_get_curr_pcie_link_width(self, handle: str) -> int:
+        return 8
+
+    def device_get_max_pcie_link_generation(self, handle: str) -> int:
+        return 5
+
+    def device_get_max_pcie_link_width(self, handle: str) -> int:
+        raise NvmlError("Not Supported")
+
+    def device_get_nv_link_state(self, handle: str, link: int) -> int:
+        if handle == BUS_IDS[1] or link > 2:
+            raise NvmlError("Invalid Argument")
+        return int(link < 2)
 
     def device_get_mig_mode(self, handle: str) -> list[int]:
         if handle == BUS_IDS[1]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import ROOT, environment_with, run_command, run_python
+from tests.capture.conftest import environment_with, run_command, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
 from tests.capture.in_process import Script, captured_scripts
 from tests.command import Command
@@ -16,7 +16,6 @@ from traceview.base.errors import UsageError
 from traceview.capture.window.step_window import StepRange
 from traceview.demo import run as demo_run
 from traceview.demo.run import Slowdown, demo_command
-from traceview.ledger.states import IDLE_STATES
 
 WINDOW = StepRange(10, 15)
 
@@ -137,37 +136,6 @@ def states_of_replicas(run: Path) -> list[dict[str, int]]:
 
 
 @pytest.mark.tensorflow
-def test_the_metric_is_not_interrupted_by_garbage_that_waits_for_it() -> None:
-    """Finalizers of TensorFlow's executors wait for their ops, and the metric is one of them."""
-    done = run_python(
-        ROOT, "-c", GARBAGE, environment=environment_with(TF_CPP_MIN_LOG_LEVEL="3"), code=0
-    )
-    assert done.stdout == "0\n"
-
-
-GARBAGE = """
-import gc, threading
-from traceview.demo import slowdowns
-import tensorflow as tf
-
-collected = []
-
-def sleep(_seconds):
-    # Allocates enough for a collection of garbage.
-    kept = [[] for _ in range(10_000)]
-
-slowdowns.time = type("time", (), {"sleep": sleep})
-gc.callbacks.append(lambda *_: collected.append(threading.current_thread() is threading.main_thread()))
-tf.config.experimental.set_synchronous_execution(False)
-read = slowdowns.metric_on_host()
-for _ in range(5):
-    read(tf.constant(1.0))
-assert gc.isenabled()
-print(collected.count(False))
-"""
-
-
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("slowdown", STATE_OF)
 def test_the_state_is_what_slows_it_down(slowdown: str, slow_runs: dict[str, Path]) -> None:
     for states in states_of_replicas(slow_runs[slowdown]):
@@ -185,24 +153,6 @@ def test_two_slowdowns_are_told_apart(slow_runs: dict[str, Path]) -> None:
         assert all(states[state] >= SHOWN * ps for state, ps in slept_ps.items()), states
         share = states["input"] / sum(states[state] for state in slept_ps)
         assert share == pytest.approx(slept_share, abs=0.2), states
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("slowdown", SLEPT_PS)
-def test_every_replica_waits_for_what_the_host_does(
-    slowdown: str, slow_runs: dict[str, Path]
-) -> None:
-    results = traceview.analyze(slow_runs[slowdown]).results
-    assert results.steps is not None
-    assert results.device_time is not None
-    assert [step.number for step in results.steps.steps] == [10, 11, 12, 13, 14]
-    for step in results.steps.steps:
-        # All of it lies between the marker of its step and the next, and stops both replicas.
-        assert step.duration_ps > SLEPT_PS[slowdown]
-        idle = [
-            sum(device.states.get(state.key, 0) for state in IDLE_STATES) for device in step.devices
-        ]
-        assert [ps >= SHOWN * SLEPT_PS[slowdown] for ps in idle] == [True, True]
 
 
 @pytest.mark.tensorflow

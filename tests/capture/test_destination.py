@@ -168,13 +168,6 @@ def test_a_capture_is_left_behind_if_nobody_runs_it(
     assert prepared(tmp_path).left_behind() == ([other.private] if is_left else [])
 
 
-def test_a_capture_that_has_just_begun_is_not_left_behind(tmp_path: Path) -> None:
-    other = prepared(tmp_path)
-    assert prepared(tmp_path).left_behind() == []
-    os.utime(other.private, (0, 0))
-    assert other.private in prepared(tmp_path).left_behind()
-
-
 def test_where_workers_met_a_day_ago_is_left_behind(tmp_path: Path) -> None:
     met = [tmp_path / f".traceview-cluster-{number}" for number in range(2)]
     for folder in met:
@@ -183,23 +176,6 @@ def test_where_workers_met_a_day_ago_is_left_behind(tmp_path: Path) -> None:
     old_s = time.time() - 86_500
     os.utime(met[0], (old_s, old_s))
     assert prepared(tmp_path).left_behind() == met[:1]
-
-
-def test_captures_that_make_the_output_folder_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "logs"
-    mkdir = Path.mkdir
-
-    def late(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
-        if path == out:
-            mkdir(path)
-        mkdir(path, mode, parents, exist_ok)
-
-    monkeypatch.setattr(Path, "mkdir", late)
-    destination = prepared(out)
-    destination.clean()
-    assert out.is_dir()
 
 
 def test_a_trace_must_be_one(tmp_path: Path) -> None:

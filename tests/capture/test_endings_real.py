@@ -13,7 +13,8 @@ from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow
 
-HANGS = """
+LOOP = """
+import ctypes
 import tensorflow as tf
 weights = tf.Variable(tf.ones([8, 1]))
 @tf.function
@@ -24,50 +25,18 @@ def train_step(x):
 for number in range(30):
     if number == 12:
         print("hangs", flush=True)
-        tf.queue.FIFOQueue(1, tf.float32).dequeue()
+        HANGS
     train_step(tf.ones([4, 8]))
 """
+QUEUE = "tf.queue.FIFOQueue(1, tf.float32).dequeue()"
+# Locks a mutex twice: no signal brings it back.
+MUTEX = "[ctypes.PyDLL(None).pthread_mutex_lock(mutex) for mutex in [ctypes.create_string_buffer(64)] * 2]"
 
 
-def test_a_termination_ends_a_script_that_waits_for_a_queue(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(HANGS, encoding="utf-8")
-    with started(tmp_path, *CAPTURE, "train.py") as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(0.5)
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGTERM
-    run = Path(err.splitlines()[-1])
-    (trace,) = run.glob("*.xplane.pb")
-    assert markers_of(trace) == [9, 10, 11]
-
-
-HOLDS = """
-import ctypes
-import tensorflow as tf
-weights = tf.Variable(tf.ones([8, 1]))
-@tf.function
-def train_step(x):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(x @ weights)
-    weights.assign_sub(0.01 * tape.gradient(loss, weights))
-for number, x in enumerate(tf.data.Dataset.from_tensors(tf.ones([4, 8])).repeat(30)):
-    if number == 12:
-        print("hangs", flush=True)
-        # Locks a mutex twice: no signal brings it back.
-        mutex, library = ctypes.create_string_buffer(64), ctypes.PyDLL(None)
-        library.pthread_mutex_lock(mutex)
-        library.pthread_mutex_lock(mutex)
-    train_step(x)
-"""
-
-
-def test_a_termination_ends_a_training_whose_native_call_holds_the_lock_of_python(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "train.py").write_text(HOLDS, encoding="utf-8")
-    with started(tmp_path, *CAPTURE, "train.py") as process:
+def terminated(folder: Path, hangs: str) -> str:
+    """What a script says that hangs and is terminated."""
+    (folder / "train.py").write_text(LOOP.replace("HANGS", hangs), encoding="utf-8")
+    with started(folder, *CAPTURE, "train.py") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "hangs\n"
         time.sleep(0.5)
@@ -76,7 +45,19 @@ def test_a_termination_ends_a_training_whose_native_call_holds_the_lock_of_pytho
         _, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < 15
     assert process.returncode == -signal.SIGTERM
-    assert "a native call holds Python's lock, so the profile is not saved" in err
+    return err
+
+
+def test_a_termination_ends_a_script_that_waits_for_a_queue(tmp_path: Path) -> None:
+    (trace,) = Path(terminated(tmp_path, QUEUE).splitlines()[-1]).glob("*.xplane.pb")
+    assert markers_of(trace) == [9, 10, 11]
+
+
+def test_a_termination_ends_a_training_whose_native_call_holds_the_lock_of_python(
+    tmp_path: Path,
+) -> None:
+    said = "a native call holds Python's lock, so the profile is not saved"
+    assert said in terminated(tmp_path, MUTEX)
 
 
 FIT = """

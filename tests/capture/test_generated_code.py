@@ -11,7 +11,6 @@ import pytest
 
 from traceview.capture.hang.watch import python_threads
 from traceview.capture.process.python_code import SHOWN_FILE, CodePlaces
-from traceview.capture.sampling.python_sampling import Stacks
 
 SCRIPT, GENERATED = "/home/me/job/train.py", "/tmp/__autograph_generated_filex1.py"
 LINES = {4: 31, 6: 32, 9: 30}
@@ -62,14 +61,6 @@ def test_a_line_is_that_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [origin.line_of(line) for line in (1, 4, 5, 6, 8, 9, 70)] == [31, 31, 31, 32, 32, 30, 30]
 
 
-def test_code_that_a_person_wrote_is_what_it_is() -> None:
-    code = generated_code("/home/me/job/models/train.py")
-    origin = PLACES.origin_of(code)
-    assert (origin.file, origin.kind) == ("models/train.py", "user")
-    assert origin.function == code.co_name
-    assert origin.line_of(7) == 7
-
-
 @pytest.mark.parametrize(
     "kept", [None, SimpleNamespace(), SimpleNamespace(_cache=SimpleNamespace(_cache={}))]
 )
@@ -88,40 +79,6 @@ def run(look: Any, file: str = GENERATED) -> Any:
     space: dict[str, Any] = {}
     exec(compile(SOURCE, file, "exec"), space)
     return space["tf__train_step"](look)
-
-
-def frames(stacks: Stacks) -> list[str]:
-    tables = stacks.described()
-    (stack,) = tables["stacks"]
-    return [
-        f"{tables['files'][file]}:{line} in {tables['functions'][function]}" + "*" * is_user
-        for file, function, line, is_user in (tables["frames"][number] for number in stack)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("script", "shown"),
-    [
-        (SCRIPT, ["train.py:30 in train_step*"]),
-        # A function of a library: who called it is the user.
-        ("/v/lib/python3.11/site-packages/keras/x.py", ["keras/x.py:30 in train_step", "run*"]),
-        (None, [f"{SHOWN_FILE}:9 in train_step", "run*"]),
-    ],
-)
-def test_samples_name_the_script(
-    monkeypatch: pytest.MonkeyPatch, script: str | None, shown: list[str]
-) -> None:
-    converted(monkeypatch, transpiler(script) if script else None)
-    stacks = Stacks(CodePlaces([Path("/home/me/job"), Path(__file__).parent]))
-
-    def look() -> None:
-        frame = sys._getframe(1)
-        stacks.number_of(frame)
-
-    run(look)
-    generated, *outside = frames(stacks)
-    assert generated == shown[0]
-    assert [line.rpartition(" ")[2] for line in outside] == shown[1:]
 
 
 def test_a_stack_of_a_hang_names_the_script(monkeypatch: pytest.MonkeyPatch) -> None:

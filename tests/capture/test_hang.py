@@ -216,14 +216,6 @@ def test_a_damaged_file_of_a_worker_is_as_none(text: str, tmp_path: Path) -> Non
     assert peers(tmp_path, 0).read()[0]["state"] == "unknown"
 
 
-def test_a_process_alone_has_no_peers(tmp_path: Path) -> None:
-    found = Peers(tmp_path, StepRange(10, 15), 5.0)
-    assert not found.find({})
-    found.write(beat())
-    assert found.read() == []
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_empty_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     import socket
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import CAPTURE, QUIET, environment_with, run_python, run_together
+from tests.capture.conftest import CAPTURE, QUIET, run_python, run_together
 from tests.capture.recorded_markers import markers_of
-from tests.capture.test_workers import free_addresses
+from tests.capture.test_workers import TRAIN, free_addresses
 from traceview.capture.process.saying import VARIABLE
 
 pytestmark = pytest.mark.tensorflow
@@ -143,18 +143,9 @@ def hung(
     (folder / "train.py").write_text(START + script, encoding="utf-8")
     with (folder / "err.txt").open("w+", encoding="utf-8") as err:
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "traceview",
-                "capture",
-                "--on-hang",
-                LIMIT,
-                *options,
-                "train.py",
-            ],
+            [sys.executable, *CAPTURE, "--on-hang", LIMIT, *options, "train.py"],
             cwd=folder,
-            env=environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1"),
+            env=QUIET(),
             stderr=err,
         )
         deadline = time.monotonic() + 60
@@ -260,9 +251,7 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
     (tmp_path / "train.py").write_text(train, encoding="utf-8")
     shell = f"'{sys.executable}' train.py\necho \"$?\"\n"
     (tmp_path / "train.sh").write_text(shell, encoding="utf-8")
-    variables = environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1") | {
-        VARIABLE: f"--on-hang {LIMIT} {options} --out logs",
-    }
+    variables = QUIET(**{VARIABLE: f"--on-hang {LIMIT} {options} --out logs"})
     with subprocess.Popen(
         ["bash", "train.sh"],
         cwd=tmp_path,
@@ -336,35 +325,14 @@ def test_a_checkpoint_that_takes_long_is_no_hang(tmp_path: Path) -> None:
     assert [hang.state for hang in results.hangs.hangs][-1] == "went-on"
 
 
-WORKERS = """
-import json, os, sys, time
-os.environ["TF_CONFIG"] = json.dumps(
-    {"cluster": {"worker": sys.argv[2:]}, "task": {"type": "worker", "index": int(sys.argv[1])}}
-)
-import tensorflow as tf
-
-strategy = tf.distribute.MultiWorkerMirroredStrategy()
-with strategy.scope():
-    weights = tf.Variable(tf.ones([64, 1]))
-
-def replica(x):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean((x @ weights) ** 2)
-    context = tf.distribute.get_replica_context()
-    weights.assign_sub(0.01 * context.all_reduce("mean", tape.gradient(loss, weights)))
-    return loss
-
-@tf.function
-def train_step(batch):
-    return strategy.run(replica, args=(batch,))
-
+WORKERS = f"""{TRAIN}
+import time
 def write_summary(number):
     if sys.argv[1] == "1" and number == 5:
         time.sleep(6)
 
-batch = tf.random.normal([32, 64])
 for number in range(10):
-    train_step(batch)
+    train_step(next(batches))
     write_summary(number)
 """
 

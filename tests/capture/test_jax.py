@@ -216,7 +216,7 @@ CHANGES = {
         "Give x one shape, or few: pad to few lengths, or drop a smaller last batch",
     ),
     "by_value(w, data, f'secret {number // 5}')": (
-        *("how", "static str -> another static str"),
+        *("how", "static str -> static str"),
         "Pass how as an array: leave it out of static_argnums and static_argnames",
     ),
     "by_type(w, data, number if number < 10 else np.int32(number))": (
@@ -224,7 +224,7 @@ CHANGES = {
         "Give how one dtype in all calls: jnp.asarray(value, jnp.float32)",
     ),
     "by_shape(w, jax.device_put(data, whole if number < 10 else split))": (
-        *("x", "float32[8,32] whole on 4 devices -> in shards of [2,32] on 4 devices"),
+        *("x", "float32[8,32] placed differently"),
         "Give x one sharding in all calls: jax.device_put(batch, sharding)",
     ),
     "with_constants(w, np.ones((8 + number // 5, 32), np.float32))": (
@@ -233,7 +233,7 @@ CHANGES = {
     ),
     "by_type(w, data, None if number < 10 else 1.0)": (
         *("how", "absent -> ~float32[]"),
-        "Give each call the same arguments: the same keys",
+        "Give each call the same shapes, dtypes and static arguments",
     ),
     "jax.jit(lambda w, x: update(w, x))(w, data)": (
         *("", "<lambda>"),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import Captured, environment_with
+from tests.capture.conftest import CAPTURE, Captured, environment_with, run_process, started
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.process.saying import VARIABLE
 from traceview.capture.sampling import nvml
@@ -27,35 +25,9 @@ for number, batch in enumerate(batches(30)):
 print("trained", *sys.argv[1:])
 """
 )
-PYTHON = f"'{sys.executable}'"
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a process ended."""
-
-    code: int
-    out: str
-    err: str
-    logdir: Path
-
-    @property
-    def runs(self) -> list[Path]:
-        return sorted((self.logdir / "plugins" / "profile").glob("*"))
-
-    def captured(self) -> Captured:
-        """Its one run."""
-        (run,) = self.runs
-        return Captured(self.code, self.out, f"{run}\n", self.logdir)
-
-    @property
-    def said(self) -> list[str]:
-        """Lines of traceview without the number of the process."""
-        lines = [line for line in self.err.splitlines() if line.startswith("traceview")]
-        return [line.partition(": ")[2] for line in lines]
-
-
-Start = Callable[..., Ended]
+Start = Callable[..., Captured]
 
 
 @pytest.fixture
@@ -67,20 +39,12 @@ def start(tmp_path: Path, fake: Path) -> Start:
         *command: str,
         value: str | None = "--steps 10:15",
         environment: Mapping[str, str] | None = None,
-    ) -> Ended:
+    ) -> Captured:
         variables = environment_with(fake, **(environment or {}))
         if value is not None:
             variables[VARIABLE] = value
-        done = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=variables,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return Ended(done.returncode, done.stdout, done.stderr, tmp_path / "logs")
+        done = run_process(tmp_path, *command, environment=variables)
+        return Captured(done.returncode, done.stdout, done.stderr, tmp_path / "logs")
 
     return run
 
@@ -89,9 +53,8 @@ def start(tmp_path: Path, fake: Path) -> Start:
 def launch(start: Start) -> Start:
     """Run `traceview capture OPTIONS -- COMMAND`."""
 
-    def run(*arguments: str, environment: Mapping[str, str] | None = None) -> Ended:
-        program = (sys.executable, "-m", "traceview", "capture")
-        return start(*program, *arguments, value=None, environment=environment)
+    def run(*arguments: str, environment: Mapping[str, str] | None = None) -> Captured:
+        return start(sys.executable, *CAPTURE, *arguments, value=None, environment=environment)
 
     return run
 
@@ -106,8 +69,8 @@ def write(folder: Path, name: str, text: str) -> None:
 def test_a_process_that_trains_captures_itself(start: Start) -> None:
     done = start(sys.executable, "train.py", "a")
     assert (done.code, done.out) == (0, "trained a\n")
-    assert done.captured().numbers() == [*range(9, 16)]
-    assert done.captured().window["got"] == [10, 15]
+    assert done.numbers() == [*range(9, 16)]
+    assert done.window["got"] == [10, 15]
     assert done.said[-1] == f"the trace is in {done.runs[0]}; the script goes on"
     assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
 
@@ -136,14 +99,8 @@ def test_it_ends_as_without_traceview_and_keeps_the_trace(
     done = start(sys.executable, "train.py")
     assert (done.code, done.out) == (alone.code, alone.out) == (code, "")
     assert done.err.startswith(alone.err)
-    assert done.captured().numbers() == [9, 10, 11]
+    assert done.numbers() == [9, 10, 11]
     assert "note: only steps 10:12 of the requested 10:15 were recorded" in done.said
-
-
-def test_an_interruption_before_the_window_is_called_one(start: Start, tmp_path: Path) -> None:
-    write(tmp_path, "train.py", TRAIN.replace("pass  # ENDS", "raise KeyboardInterrupt"))
-    done = start(sys.executable, "train.py", value="--steps 20:25")
-    assert "the script was interrupted after 12 steps, before the window 20:25" in done.said[-1]
 
 
 @pytest.mark.parametrize(
@@ -177,22 +134,6 @@ def test_a_process_that_does_not_train_leaves_nothing(start: Start, tmp_path: Pa
     assert not (tmp_path / "logs").exists()
 
 
-def test_the_explicit_command_wins(start: Start) -> None:
-    done = start(sys.executable, "-m", "traceview", "capture", "--steps", "3:5", "train.py")
-    assert done.code == 0
-    assert done.captured().numbers() == [2, 3, 4, 5]
-
-
-WATCHED = ("--steps", "5:7", "--on-hang", "1s")
-
-
-def test_a_process_that_never_trains_reports_no_hang(start: Start, tmp_path: Path) -> None:
-    write(tmp_path, "reads.py", "import time, tensorflow\ntime.sleep(2)\n")
-    done = start(sys.executable, "reads.py", value=" ".join(WATCHED))
-    assert (done.code, done.said) == (0, ["nothing was captured: no tf.function was called"])
-    assert not done.logdir.exists()
-
-
 SPAWNS = """
 import multiprocessing, sys
 def reads():
@@ -220,27 +161,12 @@ def test_a_spawned_child_that_trains_is_captured_once(
         # The explicit command, with the variable in its environment.
         done = launch("--steps", "10:15", "spawns.py", environment=variable)
     assert done.code == 0
-    assert done.captured().numbers() == list(range(9, 16))
+    assert done.numbers() == list(range(9, 16))
     assert [path.suffix for path in sorted(done.runs[0].iterdir())] == [".json", ".pb"]
     assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
 
 
 # Below a launcher
-
-
-def test_a_shell_script_is_captured(launch: Start, tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        "train.sh",
-        f"echo begin\n{PYTHON} train.py a || exit 4\n{PYTHON} -c 'import json'\nexit 7\n",
-    )
-    for command in (["--", "bash", "train.sh"], ["train.sh"]):
-        done = launch("--steps", "10:15", *command)
-        assert sorted(path.name for path in done.logdir.iterdir()) == ["plugins"]
-        assert (done.code, done.out) == (7, "begin\ntrained a\n")
-        last = done.runs[-1]
-        assert f"the trace is in {last}; the script goes on" in done.said
-        assert Captured(0, "", f"{last}\n", done.logdir).numbers() == [*range(9, 16)]
 
 
 @pytest.mark.parametrize("ends", ["sys.exit(3)", "os.kill(os.getpid(), 9)", "os.abort()"])
@@ -287,16 +213,6 @@ def test_a_python_that_reads_nothing_is_refused(launch: Start) -> None:
     assert "-S reads no environment or no installed packages" in done.err
 
 
-def test_a_process_that_is_killed_after_its_window_has_its_trace(
-    launch: Start, tmp_path: Path
-) -> None:
-    killed = TRAIN.replace("number == 12", "number == 25").replace("pass  # ENDS", "os._exit(6)")
-    write(tmp_path, "train.py", killed)
-    done = launch("--", sys.executable, "train.py")
-    assert done.code == 6
-    assert done.said[-1] == f"the trace is in {done.runs[0]}; the script goes on"
-
-
 def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -316,14 +232,11 @@ def test_options_reach_the_processes(launch: Start, tmp_path: Path) -> None:
         "nvml,python",
     )
     done = launch(*options, sys.executable, "named.py")
-    captured = done.captured()
-    assert captured.run.name == "mine"
-    assert captured.window["got"] == [4, 6]
-    assert [f["name"] for f in captured.sidecar["steps"]["functions"] if f["is_step"]] == [
-        "evaluate"
-    ]
-    assert "python" not in captured.sidecar
-    assert captured.sidecar["outside_view"]["reason"] == nvml.NOT_ASKED
+    assert done.run.name == "mine"
+    assert done.window["got"] == [4, 6]
+    assert [f["name"] for f in done.sidecar["steps"]["functions"] if f["is_step"]] == ["evaluate"]
+    assert "python" not in done.sidecar
+    assert done.sidecar["outside_view"]["reason"] == nvml.NOT_ASKED
 
 
 def test_a_wrong_option_or_folder_is_refused_before_anything_runs(launch: Start) -> None:
@@ -339,18 +252,12 @@ def test_a_wrong_option_or_folder_is_refused_before_anything_runs(launch: Start)
 def test_a_signal_to_the_launcher_reaches_the_command(tmp_path: Path, fake: Path) -> None:
     slow = TRAIN.replace("pass  # ENDS", "print('ready', flush=True); signal.pause()")
     write(tmp_path, "train.py", slow)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "traceview", "capture", "--", sys.executable, "train.py"],
-        cwd=tmp_path,
-        env=environment_with(fake),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    command = (*CAPTURE, "--", sys.executable, "train.py")
+    with started(tmp_path, *command, environment=environment_with(fake)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
     assert process.returncode == -signal.SIGTERM
     run = err.splitlines()[-1]
     # The signal wakes the script, which may go on for some steps until the trace is saved.

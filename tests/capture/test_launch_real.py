@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import CAPTURE, Captured, environment_with
+from tests.capture.conftest import CAPTURE, QUIET, Captured, run_process
 from tests.capture.in_process import Script, captured_scripts
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import START
@@ -238,18 +237,8 @@ def run(
     folder: Path, command: Sequence[str], value: str | None = None
 ) -> tuple[int, list[str], str]:
     """Exit code, results and standard error of a command."""
-    variables = environment_with(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
-    if value is not None:
-        variables |= {VARIABLE: value}
-    done = subprocess.run(
-        list(command),
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    variables = QUIET() if value is None else QUIET(**{VARIABLE: value})
+    done = run_process(folder, *command, environment=variables)
     results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     return done.returncode, results, done.stderr
 
@@ -327,17 +316,7 @@ def test_a_shell_script_with_two_trainers_below_the_command(tmp_path: Path) -> N
     shell = f"'{sys.executable}' train.py & '{sys.executable}' train.py & wait\n'{sys.executable}' train.py\nexit 4\n"
     (tmp_path / "train.sh").write_text(shell, encoding="utf-8")
     alone = run(tmp_path, ["bash", "train.sh"])
-    program = [
-        sys.executable,
-        "-m",
-        "traceview",
-        "capture",
-        "--steps",
-        "10:15",
-        "--",
-        "bash",
-        "train.sh",
-    ]
+    program = (sys.executable, *CAPTURE, "--steps", "10:15", "--", "bash", "train.sh")
     code, results, err = run(tmp_path, program)
     assert (code, results) == alone[:2] == (4, [results[0]] * 3)
     runs = captured_runs(tmp_path)

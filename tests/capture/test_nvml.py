@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.capture.conftest import ROOT, Capture, environment_with, run_python
-from tests.capture.fake_nvml import BUS_IDS, Nvml, NvmlError
+from tests.capture.fake_nvml import BUS_IDS, Nvml
 from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.sampling import nvml as nvml_sampling
 from traceview.capture.sampling.nvml import NOT_ASKED, NvmlListener, is_own
@@ -143,17 +143,6 @@ def test_others_are_known_only_where_nvml_lists_us(nvml: Nvml) -> None:
     nvml.processes = [(ELSEWHERE, 1)]
     group, _ = sampled(nvml, samples=1)
     assert "container" in group["devices"][0]["missing"]["other_processes"]
-
-
-def test_a_driver_that_lists_no_processes(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: str) -> None:
-        raise NvmlError("Insufficient Permissions")
-
-    monkeypatch.setattr(nvml, "nvmlDeviceGetComputeRunningProcesses", refuse)
-    group, _ = sampled(nvml)
-    assert "other_processes" not in group["devices"][0]
-    reason = group["devices"][0]["missing"]["other_processes"]
-    assert reason == "NvmlError"
 
 
 # No harm
@@ -319,8 +308,7 @@ with traceview.capture_steps("logs", range(5, 7), nvml=False) as session:
 
 def test_the_api_can_do_without(tmp_path: Path, fake: Path) -> None:
     (tmp_path / "train.py").write_text(API, "utf-8")
-    environment = environment_with(fake)
-    subprocess.run([sys.executable, "train.py"], cwd=tmp_path, env=environment, check=True)
+    run_python(tmp_path, "train.py", environment=environment_with(fake), code=0)
     (path,) = (tmp_path / "logs").rglob("*.traceview.json")
     assert json.loads(path.read_text("utf-8"))["outside_view"]["reason"] == NOT_ASKED
 

@@ -107,35 +107,6 @@ def test_a_chosen_function_excludes_eager_steps(capture: Capture) -> None:
     assert "other was not called. Called: GradientTape (outside any function, trains)" in done.err
 
 
-def test_the_first_of_two_threads_is_counted_and_the_other_named(capture: Capture) -> None:
-    loop = """
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
-inside, done = threading.Event(), threading.Event()
-class Time:
-    # A call of the first thread lasts until another one has had the time for a call of its own.
-    def sleep(self, seconds):
-        if threading.current_thread() in trainers:
-            inside.set()
-            seconds = 0.03
-        time.sleep(seconds)
-polymorphic_function.time, trainers = Time(), set()
-step = tf.function(lambda b: tf.GradientTape().gradient(0, 0))
-def train():
-    trainers.add(threading.current_thread())
-    for batch in batches(30): step(batch)
-    done.set()
-def also():
-    other = tf.function(lambda b: tf.GradientTape().gradient(0, 0))
-    inside.wait()
-    while not done.is_set(): other(0)
-threading.Thread(target=also).start()
-in_thread(train)
-"""
-    done = capture(START + loop)
-    assert done.numbers() == WINDOW
-    assert "the steps are those of one thread; meanwhile other threads called <lambda> " in done.err
-
-
 def test_a_thread_that_evaluates_is_not_followed(capture: Capture) -> None:
     done = capture(
         START

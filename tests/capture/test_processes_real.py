@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import run_python
+from tests.capture.conftest import CAPTURE, run_python
 from tests.capture.recorded_markers import markers_of
 
 pytestmark = pytest.mark.tensorflow
@@ -63,7 +63,6 @@ code = subprocess.call([sys.executable, "alone.py"])
 sys.exit(code or os.system(f"'{sys.executable}' alone.py"))
 """
 STEPS = [9, 10, 11, 12, 13, 14, 15]
-CAPTURE = ("-m", "traceview", "capture")
 
 
 def ended(folder: Path, *command: str) -> tuple[int, str, list[str]]:

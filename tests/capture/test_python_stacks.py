@@ -16,7 +16,6 @@ import zlib
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
 from threading import Event, Thread, get_ident
 from threading import enumerate as threads
 from typing import Any
@@ -311,17 +310,6 @@ def test_a_stack_ends_at_the_first_code_of_the_user() -> None:
     assert inside
     assert all(lines[-1].endswith("in <lambda>*") and HERE in lines[-1] for lines in inside)
     assert all(not line.endswith("*") for lines in inside for line in lines[:-1])
-
-
-def test_a_window_of_milliseconds_costs_no_more_than_a_long_one() -> None:
-    def work() -> None:
-        time.sleep(0.006)
-
-    shares = []
-    for _ in range(9):
-        group = window_around(work).groups["python"]
-        shares.append(group["cost_ns"] / group["window_ns"])
-    assert median(shares) < 0.05
 
 
 def test_a_window_that_is_too_short_for_a_sample_says_so() -> None:

@@ -19,7 +19,6 @@ from traceview.capture.record.destination import (
     Destination,
     Rendezvous,
     RunChoice,
-    process_age,
     run_name,
 )
 from traceview.capture.record.settings import Settings
@@ -125,12 +124,6 @@ def test_an_old_capture_is_not_joined(tmp_path: Path) -> None:
     assert meet(tmp_path, 0, age_s=1e6).run != old
 
 
-def test_minutes_apart_is_together(tmp_path: Path) -> None:
-    first = meet(tmp_path, 1).run
-    aged(made(tmp_path), module._LONGEST_APART_S - 60)
-    assert meet(tmp_path, 0, age_s=1e6).run == first
-
-
 def test_one_that_starts_all_at_once(tmp_path: Path) -> None:
     """Twelve workers, five captures, each as soon as the one before is done in all: no run too many."""
     addresses = [f"host:{port}" for port in range(12)]
@@ -148,23 +141,6 @@ def test_one_that_starts_all_at_once(tmp_path: Path) -> None:
     assert all(row == found[0] for row in found)
     assert sorted(found[0]) == runs(tmp_path)
     assert len(runs(tmp_path)) == 5
-
-
-def test_a_folder_without_links_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(*_: object, **__: object) -> None:
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr("os.link", refuses)
-    with pytest.raises(OSError, match="not supported"):
-        meet(tmp_path, 0)
-    assert runs(tmp_path) == []
-
-
-def test_the_age_of_a_process() -> None:
-    before = process_age()
-    time.sleep(0.05)
-    assert 0.02 < process_age() - before < 5
-    assert before > 0
 
 
 # Who takes part
@@ -218,18 +194,6 @@ def test_one_process_alone(text: str) -> None:
 def choice(out: Path, run: str | None = None) -> tuple[RunChoice, list[str]]:
     said: list[str] = []
     return RunChoice(Destination(out), run, said.append), said
-
-
-def test_alone_the_run_has_no_name_before_it_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    alone, said = choice(tmp_path)
-    alone.check()
-    alone.settle(WINDOW)
-    alone.say_absent()
-    alone.abandon()
-    assert (alone.run, alone.suffix, said, list(tmp_path.iterdir())) == (None, "", [], [])
 
 
 def test_the_others_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,18 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.capture.conftest import ROOT
+from tests.capture.conftest import ROOT, run_process
 from traceview.capture.process.saying import VARIABLE
 
 LINE = (ROOT / "traceview.pth").read_text(encoding="utf-8")
 MOST_S = 200e-6
 """A start of Python takes 10,000 µs; the line took 14 µs, most of it to compile it."""
-
-
-def test_it_is_one_line_that_site_executes() -> None:
-    assert LINE.startswith("import ")
-    assert LINE.count("\n") == 1
-    assert LINE.endswith("\n")
 
 
 def test_without_the_variable_it_takes_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,13 +40,7 @@ def python(tmp_path: Path) -> Path:
 
 def run(python: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     inherited = {k: v for k, v in os.environ.items() if k not in {"PYTHONPATH", VARIABLE}}
-    return subprocess.run(
-        [python, "-c", code],
-        env={**inherited, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_process(ROOT, python, "-c", code, environment={**inherited, **variables})
 
 
 LOOK = "import sys; print(sorted(name for name in sys.modules if name.startswith('traceview')))"
@@ -86,18 +74,6 @@ def test_without_the_package_python_starts_and_says_so(python: Path) -> None:
     assert set(done.stderr.splitlines()) == {
         "traceview: nothing is captured: ModuleNotFoundError(\"No module named 'traceview'\")"
     }
-
-
-def test_without_a_standard_error_it_is_silent(python: Path) -> None:
-    closed = f"exec {python} -c 'print(1)' 2>&-"
-    done = subprocess.run(
-        ["sh", "-c", closed],
-        env={**os.environ, VARIABLE: "--steps 1:2", "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "1\n")
 
 
 @pytest.mark.parametrize("is_installed", [True, False])

@@ -88,13 +88,6 @@ def loop() -> Callable[[int, int], Loop]:
 Make = Callable[[int, int], Loop]
 
 
-def test_a_window_without_a_step_before_it_covers_the_input(loop: Make) -> None:
-    run = loop(1, 2)
-    run.steps(1)
-    run.window.input_begins()
-    assert run.log.events == ["open", "["]
-
-
 def test_the_end_of_the_data_is_no_step(loop: Make) -> None:
     run = loop(2, 9)
     run.steps(4)
@@ -175,17 +168,6 @@ def test_the_wait_for_a_following_step_is_as_long_as_the_python_between_steps(
     assert run.window.state == "recording"
     run.steps(1)
     assert run.window.got == (6, 8)
-
-
-def test_the_end_of_the_data_behind_the_last_step_ends_the_profile_soon(
-    loop: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("traceview.capture.window.step_window._EDGE_TIMEOUT_NS", 10_000_000)
-    run = loop(2, 4)
-    run.steps(4)
-    run.window.input_begins()
-    run.window.abandon()
-    run.closes_by_itself()
 
 
 def test_no_thread_is_started_between_recorded_steps(loop: Make) -> None:

@@ -4,16 +4,11 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tests.capture.conftest import Capture, environment_with, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
-from traceview.capture.steps.hooks import Hooks
-from traceview.capture.steps.observer import Observer
-from traceview.capture.window.step_window import StepRange, StepWindow
 
 LOOP = SCRIPT_START + "for batch in batches(30): train_step(batch)\n"
 
@@ -160,14 +155,6 @@ def test_a_script_that_failed_before_the_window_is_not_told_to_mark_steps(
     assert "hint: " not in done.err
 
 
-def test_a_script_that_failed_after_calls_that_may_be_steps_is_told_what_to_pass(
-    capture: Capture,
-) -> None:
-    done = capture(SCRIPT_START + "[evaluate(n) for n in range(7)]; raise ValueError")
-    assert done.code == 1
-    assert "hint: if evaluate is the step: --step-function evaluate" in done.err
-
-
 PROFILED = (
     SCRIPT_START
     + """
@@ -195,16 +182,6 @@ def test_a_profile_of_the_script_that_reaches_into_the_window(
     assert done.code == 0
     assert (done.window["got"], done.window["edge_steps"]) == ([13, 15], [12, 15])
     assert "the script's own profile is running" in done.err
-    assert own_traces(tmp_path) == 1
-
-
-def test_a_profile_of_the_script_all_over_the_window(capture: Capture, tmp_path: Path) -> None:
-    done = capture(profiled(2, 20))
-    assert done.code == 0
-    assert done.err.splitlines() == [
-        "traceview: nothing was captured: the script's own profile is running",
-        "traceview: hint: choose --steps in which the script does not profile itself",
-    ]
     assert own_traces(tmp_path) == 1
 
 
@@ -339,12 +316,6 @@ def test_the_last_line_is_the_run_whatever_its_name(
     assert Path(last).parts[-4] == name
 
 
-def test_the_report_is_printed_and_the_run_is_the_last_line(capture: Capture) -> None:
-    done = capture(LOOP, "--analyze")
-    assert "5 steps" in done.out
-    assert done.run.is_dir()
-
-
 API = """
 import warnings, sys
 import traceview.capture.api as s
@@ -410,30 +381,6 @@ for warning in said:
 """
 
 
-WARNED = """
-import traceview.capture.api as s
-
-def loop():
-    with s.capture_steps("logs", range(5, 8)) as session:
-        for n in range(3):
-            with session.step(n):
-                train_step(n)
-
-loop()
-"""
-
-
-def test_a_warning_names_the_line_of_the_capture(tmp_path: Path, fake: Path) -> None:
-    (tmp_path / "own.py").write_text(SCRIPT_START + WARNED, encoding="utf-8")
-    done = run_python(tmp_path, "own.py", environment=environment_with(fake), code=0)
-    line = next(
-        number
-        for number, text in enumerate((SCRIPT_START + WARNED).splitlines(), 1)
-        if "with s.capture_steps" in text
-    )
-    assert done.stderr.startswith(f"{tmp_path}/own.py:{line}: CaptureWarning: nothing was captured")
-
-
 def test_a_second_capture_is_told_of_the_first(tmp_path: Path, fake: Path) -> None:
     done = run_python(
         tmp_path, "-c", SCRIPT_START + NESTED, environment=environment_with(fake), code=0
@@ -458,40 +405,3 @@ def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:
     ]
     assert last.startswith("CaptureWarning nothing was captured: the last step of the loop was 109")
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]
-
-
-class Variable:
-    """What Keras 2 keeps `steps_per_execution` in."""
-
-    def __init__(self) -> None:
-        self.value, self.reads = 1, 0
-
-    def __int__(self) -> int:
-        self.reads += 1
-        return self.value
-
-
-@pytest.mark.parametrize(
-    ("is_tuned", "steps", "reads"),
-    [
-        # What was made for one step stays that, and the variable is read once.
-        (False, 10, 1),
-        (True, 5 + 5 * 3, 11),
-    ],
-)
-def test_the_steps_of_a_call_of_keras_2(is_tuned: bool, steps: int, reads: int) -> None:
-    class Model:
-        name = "net"
-        autotune_steps_per_execution = is_tuned
-
-        def __init__(self) -> None:
-            self._steps_per_execution = Variable()
-            self.train_function: Any = lambda iterator: None
-
-    window = StepWindow(StepRange(100, 105), None)
-    model, iterator = Model(), SimpleNamespace(get_next=None)
-    Hooks(Observer(window, ())).observe(model)
-    for number in range(10):
-        model._steps_per_execution.value = 1 if number < 5 else 3
-        model.train_function(iterator)
-    assert (window.next_number, model._steps_per_execution.reads) == (steps, reads)

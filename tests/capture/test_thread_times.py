@@ -99,15 +99,3 @@ def test_a_fork_has_no_clocks() -> None:
     listener.closed(sidecar, Path("none"))
     assert os.waitstatus_to_exitcode(status) == 0
     assert "threads" in sidecar.groups
-
-
-def test_it_can_be_ended_twice_and_begin_again() -> None:
-    listener = ProcessorTimesListener()
-    for _ in range(2):
-        sidecar = Sidecar(state="recording")
-        listener.opened(sidecar)
-        listener.finished()
-        listener.finished()
-        listener.closed(sidecar, Path("none"))
-        assert "threads" not in sidecar.groups
-    assert noted(lambda: time.sleep(0.02)).thread.size

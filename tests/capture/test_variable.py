@@ -78,7 +78,3 @@ def test_what_is_wrong_is_said(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)) as raised:
         Settings.read(text)
     assert "\n" not in raised.value.message
-
-
-def test_a_step_may_take_hours() -> None:
-    assert Settings.read("--on-hang 2h").on_hang_s == 7200

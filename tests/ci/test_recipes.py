@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -115,21 +114,3 @@ def test_the_action_captures_judges_and_comments(tmp_path: Path, workspace: Path
     assert outcome.code == 10, outcome.printed
     assert "Gate failed: 2 of 2 conditions fail." in runner.comment_bodies()[0]
     assert (tmp_path / "traceview-report" / "report.html").stat().st_size > 10_000
-
-
-def test_the_job_for_gitlab(
-    workspace: Path, ill: subprocess.CompletedProcess[str], tmp_path: Path
-) -> None:
-    text = PAGE.read_text(encoding="utf-8").partition("\n## GitLab\n")[2]
-    block = text.partition("```yaml\n")[2].partition("```")[0]
-    lines = re.findall(r"^    - (.+)$", block.partition("  artifacts:")[0], re.MULTILINE)
-    install, capture, *judged = lines
-    assert install.startswith("pip install ")
-    assert capture.startswith("traceview capture ")
-    shutil.copytree(workspace / "bin", tmp_path / "bin")
-    shutil.copytree(workspace / "slow-1", tmp_path / "logs")
-    (tmp_path / "budget.toml").write_text('require = ["finding:input-bound absent"]\n')
-    done = run(tmp_path, "\n".join(judged))
-    assert done.returncode == 10, done.stdout
-    assert (tmp_path / "report" / "report.html").is_file()
-    assert ET.parse(tmp_path / "gate.xml").getroot()[0].attrib["failures"] == "1"

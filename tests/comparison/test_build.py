@@ -230,7 +230,7 @@ def test_ops_are_slower_new_gone_and_called_more_often() -> None:
         op("c", ps=600, count=40),
         op("e", ps=90, kernel="other", error=None),
     )
-    rows = {row.op: row for row in op_differences([before], [after], 1000, EXACT)}
+    rows = {row.op: row for row in op_differences([before], [after], EXACT)}
     assert {name: row.status for name, row in rows.items()} == {
         "a": "slower",
         "b": "gone",
@@ -238,12 +238,10 @@ def test_ops_are_slower_new_gone_and_called_more_often() -> None:
         "d": "new",
         "e": "same",
     }
-    assert (rows["e"].before_kernel, rows["e"].kernel) == ("gemm", "other")
+    assert rows["e"].kernel == "other"
     # Two devices, ten steps.
     assert (rows["a"].before_ps, rows["a"].after_ps, rows["a"].path_ps) == (500, 700, 400)
-    assert rows["a"].share_ratio == pytest.approx(0.4)
     assert (rows["c"].before_calls, rows["c"].after_calls) == (1, 2)
-    assert (rows["d"].low_ps, rows["b"].high_ps) == (None, None)
 
 
 def test_of_many_ops_a_few_exclude_zero_by_chance() -> None:
@@ -251,9 +249,7 @@ def test_of_many_ops_a_few_exclude_zero_by_chance() -> None:
     near = [op(f"op{number}", ps=1000, error=300.0) for number in range(95)]
     before = ops(*near, op("a", ps=1000, error=100.0))
     after = ops(*near, op("a", ps=1400, error=100.0))
-    row = next(row for row in op_differences([before], [after], 0, EXACT) if row.op == "a")
-    assert row.low_ps is not None
-    assert row.low_ps > 0
+    row = next(row for row in op_differences([before], [after], EXACT) if row.op == "a")
     assert row.status == "same"
 
 
@@ -262,7 +258,7 @@ def test_what_a_side_left_out_is_not_new() -> None:
     after = ops(
         op("a", ps=1000), op("small", ps=600), op("noisy", ps=900, error=400.0), op("large", ps=900)
     )
-    rows = {row.op: row for row in op_differences([before], [after], 0, EXACT)}
+    rows = {row.op: row for row in op_differences([before], [after], EXACT)}
     # 300, 450 ± 200 and 450 picoseconds per device: the side before may have had one of 400.
     assert {name: row.status for name, row in rows.items()} == {
         "a": "same",
@@ -306,7 +302,6 @@ def test_a_change_of_the_typical_step_is_said_to_be_one() -> None:
     faster = compare(captures(*after), captures(*before))
     assert faster.verdict.startswith("The typical step is 9.7% faster: mean 272 → 104 ms")
     assert (faster.step.direction, faster.step.is_mean_typical) == ("faster", False)
-    assert {row.share_ratio for row in faster.ops} <= {None}
 
 
 @pytest.mark.parametrize(

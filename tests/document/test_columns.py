@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from traceview.document import json_text
 from traceview.document.columns import cell_texts
-from traceview.document.json_text import dumped, dumped_with_rows
-from traceview.document.model import Bar, Column, Link, column, table
+from traceview.document.model import Bar, Column, column, table
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import (
     PARTS,
@@ -35,10 +33,6 @@ MS = 10**9
         (column("count", "", [1_234_567]), ["1,234,567"]),
         (column("look", "", [STATES["input"]]), ["input"]),
         (column("name", "", ["model/dense", None]), ["model/dense", "–"]),
-        (
-            column("links", "", [(Link("finding 1", "a"), Link("finding 2", "b")), ()]),
-            ["finding 1, finding 2", ""],
-        ),
     ],
 )
 def test_a_column_has_one_unit(column: Column, written: list[str]) -> None:
@@ -97,13 +91,3 @@ ROWS = [
     {"name": "\ud800", "nested": {}},
     {"name": "µ", "nested": {}},
 ]
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3])
-@pytest.mark.parametrize("at_once", [1, 2, 4])
-def test_rows_in_parts(count: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_text, "_ROWS_AT_ONCE", at_once)
-    value = {"logdir": '/a\n  "rows": []', "windows": [], "rows": ROWS[:count], "left_out": 3}
-    parts = list(dumped_with_rows({**value, "rows": []}, iter(ROWS[:count])))
-    assert b"".join(parts) == dumped(value)
-    assert len(parts) == -(-count // at_once) + 1

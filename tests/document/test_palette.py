@@ -17,7 +17,7 @@ from traceview.document.vocabulary import (
     Look,
 )
 
-LEAST_DIFFERENCE = 10.0
+LEAST_DIFFERENCE = 12.0
 LEAST_CONTRAST = 4.5
 NO_SLICE = ("slice-ink", "hatch")
 
@@ -64,6 +64,6 @@ def test_a_slice_differs_from_the_empty_row(sight: str, ground: int) -> None:
         (style, apart)
         for style, colour in SLICE_COLOURS.items()
         if style not in NO_SLICE
-        and (apart := difference(colour, COLOURS["row"][ground], sight)) < 5
+        and (apart := difference(colour, COLOURS["row"][ground], sight)) < 9
     ]
     assert close == []

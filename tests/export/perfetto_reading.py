@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 CLEARED, NEEDS = 1, 2
-BEGIN, END, COUNTER = 1, 2, 4
+BEGIN, END = 1, 2
 
 
 @dataclass
@@ -36,7 +36,6 @@ class Slice:
 class Read:
     tracks: dict[int, Any]
     slices: list[Slice]
-    counters: dict[int, list[tuple[int, int]]]
 
     def process_of(self, track: int) -> str:
         """The name of the process of a track."""
@@ -56,7 +55,7 @@ class Read:
 
 
 def read(content: bytes) -> Read:
-    """All slices and counters of a trace; `AssertionError` for what Perfetto would drop."""
+    """All slices of a trace; `AssertionError` for what Perfetto would drop."""
     with warnings.catch_warnings():
         # Of descriptors one major version older than the protobuf runtime.
         warnings.simplefilter("ignore")
@@ -67,7 +66,6 @@ def read(content: bytes) -> Read:
     interned: dict[str, dict[int, str]] = defaultdict(dict)
     slices: list[Slice] = []
     open_slices: dict[int, list[Slice]] = defaultdict(list)
-    counters: dict[int, list[tuple[int, int]]] = defaultdict(list)
     last: dict[int, int] = defaultdict(int)
     tids: set[int] = set()
     for packet in trace.packet:
@@ -94,9 +92,7 @@ def read(content: bytes) -> Read:
         assert event.track_uuid in tracks
         assert time >= last[event.track_uuid]
         last[event.track_uuid] = time
-        if event.type == COUNTER:
-            counters[event.track_uuid].append((time, event.counter_value))
-        elif event.type == BEGIN:
+        if event.type == BEGIN:
             (category,) = event.category_iids
             one = Slice(
                 event.track_uuid,
@@ -113,7 +109,7 @@ def read(content: bytes) -> Read:
             assert event.type == END
             open_slices[event.track_uuid].pop().end_ns = time
     assert not any(open_slices.values())
-    return Read(tracks, slices, counters)
+    return Read(tracks, slices)
 
 
 def unknown_fields(packet: Any) -> bool:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from traceview.analysis.workload.ops import OpRow
-from traceview.export import csv as csv_tables
-from traceview.export.csv import written
-from traceview.trace.device import table as tables
+from traceview.export import tables
+from traceview.export.tables import csv_of
+from traceview.trace.device import table as device_table
 from traceview.trace.device.table import (
     Table,
     category,
@@ -48,7 +48,7 @@ def ops(*rows: OpRow) -> Table:
 
 
 def text_of(rows: Table, *, is_escaped: bool = False) -> str:
-    return b"".join(written(rows, is_escaped=is_escaped)).decode()
+    return b"".join(csv_of(rows, is_escaped=is_escaped)).decode()
 
 
 def parsed(text: str) -> list[dict[str, str]]:
@@ -106,8 +106,8 @@ def test_rows_in_parts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
         flags("flag", [True, None, False, None, True]),
         integers("int", [-1, 2, None, 4, None]),
     )
-    monkeypatch.setattr(csv_tables, "_ROWS_AT_ONCE", at_once)
     monkeypatch.setattr(tables, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(device_table, "_ROWS_AT_ONCE", at_once)
     assert text_of(rows).splitlines() == [
         "category,text,float,flag,int",
         "b,,,True,-1",

@@ -16,9 +16,9 @@ from tests.hostile import HOSTILE
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.document.sanitize import MOST
-from traceview.export import csv as csv_tables
-from traceview.export import parquet, perfetto
+from traceview.export import perfetto
 from traceview.export.draw import drawn
+from traceview.export.tables import csv_of, parquet_of
 from traceview.report.tables import TABLES, table_of
 from traceview.trace.columns import NONE, HostColumns, HostStat, Names
 from traceview.xplane.planes import TEXT_STATS
@@ -93,8 +93,8 @@ def test_tables_keep_the_names_as_they_are(
 ) -> None:
     trace = hostile[0].trace
     for table in (table_of(hostile[0], name) for name in TABLES):
-        frame = pd.read_parquet(io.BytesIO(parquet.written(table)))
-        content = b"".join(csv_tables.written(table)).decode()
+        frame = pd.read_parquet(io.BytesIO(parquet_of(table)))
+        content = b"".join(csv_of(table)).decode()
         heads, *rows = csv.reader(io.StringIO(content, newline=""))
         assert heads == list(frame.columns)
         assert len(rows) == len(frame) == table.count

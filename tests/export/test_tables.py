@@ -15,8 +15,7 @@ from scripts.scenarios import SCENARIOS
 from traceview import Trace
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.export import csv as csv_tables
-from traceview.export import parquet
+from traceview.export.tables import csv_of, parquet_of
 from traceview.report.tables import TABLES, table_of
 from traceview.trace.device.table import Table, category, frame_of, texts, whole
 from traceview.trace.windows import StepRange
@@ -30,7 +29,7 @@ def tables_of(trace: Trace) -> dict[str, Table]:
 
 
 def as_parquet(table: Table) -> pd.DataFrame:
-    return pd.read_parquet(io.BytesIO(parquet.written(table)))
+    return pd.read_parquet(io.BytesIO(parquet_of(table)))
 
 
 def cells(frame: pd.DataFrame, column: str) -> list[Any]:
@@ -122,16 +121,16 @@ def test_a_category_without_labels_is_one() -> None:
 def test_a_table_without_rows_has_its_types() -> None:
     nothing = np.empty(0, dtype=np.int64)
     table = Table("t", 0, (whole("n", nothing, nothing == 1), category("c", nothing, ["a"])))
-    schema = pq.read_schema(io.BytesIO(parquet.written(table)))
+    schema = pq.read_schema(io.BytesIO(parquet_of(table)))
     assert str(schema.field("n").type) == "int64"
     assert as_parquet(table).empty
-    assert b"".join(csv_tables.written(table)) == b"n,c\n"
+    assert b"".join(csv_of(table)) == b"n,c\n"
 
 
 def test_csv_is_the_parquet(fixtures: Path) -> None:
     for table in tables_of(traceview.load(fixtures / "keras-fit-2")).values():
         frame = as_parquet(table)
-        content = b"".join(csv_tables.written(table)).decode()
+        content = b"".join(csv_of(table)).decode()
         heads, *rows = csv.reader(io.StringIO(content, newline=""))
         for place, head in enumerate(heads):
             told = ["" if cell is None else str(cell) for cell in cells(frame, head)]

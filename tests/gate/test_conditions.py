@@ -34,7 +34,7 @@ MS = 10**9
         ("step_time_ms <= 120", "step_time", "<=", Fraction(120 * MS)),
         ("step_time<0.12s", "step_time", "<", Fraction(120 * MS)),
         ("  step_time_us   >=   .5 ", "step_time", ">=", Fraction(500_000)),
-        ("busy_ratio[GPU:0] > 80 %", "busy_ratio", ">", Fraction(4, 5)),
+        ("busy_ratio > 80 %", "busy_ratio", ">", Fraction(4, 5)),
         ("busy_ratio >= 1", "busy_ratio", ">=", Fraction(1)),
         ("state.input_ratio <= 0.05", "state.input_ratio", "<=", Fraction(1, 20)),
         ("memory_peak_gb <= 15.5", "memory_peak", "<=", Fraction(15_500_000_000)),
@@ -62,9 +62,9 @@ def test_a_limit(text: str, key: str, sign: str, limit: Fraction) -> None:
         ("step_time <= 120", "'120' has no unit", "ms"),
         ("step_tme_ms <= 3", "no key is called step_tme_ms", "did you mean step_time"),
         ("step_time_kb <= 1", "no key is called", ""),
-        ("step_time[GPU:0] <= 1 ms", "step_time is of the run", ""),
+        ("busy_ratio[GPU:0] >= 80%", "no key with a limit", ""),
         ("finding:unusd-gpu absent", "no finding is called unusd-gpu", "unused-gpu"),
-        ("finding:unused-gpu:+5%", "no device and no change", ""),
+        ("finding:unused-gpu:+5%", "a limit and no change", ""),
         ("state.input_ratio <= 5", "5 would be 500%, and a share is at most 100%", "write 5%"),
     ],
 )
@@ -81,7 +81,6 @@ def test_every_key_has_a_value_in_a_full_report() -> None:
     for key, query in QUERIES.items():
         values = query.values(report)
         assert any(value.value is not None for value in values), key
-        assert all(bool(value.where) == query.is_of_devices for value in values), key
 
 
 # Budgets

@@ -8,14 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ledger.ledgers import Row, columns_of, ledger_of
+from tests.ledger.ledgers import Row, columns_of
 from traceview.base.intervals import IntervalSet, union
 from traceview.ledger.build import (
-    Segments,
-    is_among,
     recast,
     recast_ends,
-    recast_rows,
 )
 from traceview.ledger.columns import By, Columns
 from traceview.ledger.states import State
@@ -70,20 +67,6 @@ def test_the_causer_changes_where_the_state_does() -> None:
     assert changed.by.tolist() == [NONE, 1, 2]
 
 
-def test_what_does_not_change_stays_the_same_object() -> None:
-    columns = columns_of(ROWS)
-    assert recast(columns, spans_of((0, 3)), [State.PYTHON], State.PYTHON_THREAD) is columns
-    assert recast(columns, spans_of(), [State.PYTHON], State.PYTHON_THREAD) is columns
-    assert recast_rows(columns, columns.state == State.INPUT, State.PYTHON_THREAD) is columns
-
-
-def test_whole_rows_have_another_state() -> None:
-    columns = columns_of(ROWS)
-    changed = recast_rows(columns, is_among(columns, [State.PYTHON]), State.INPUT, (By.THREAD, 5))
-    assert [state for *_, state in listed(changed)] == ["compute", "input", "launch", "input"]
-    assert changed.by.tolist() == [NONE, 5, NONE, 5]
-
-
 @given(_rows, _marks, st.sets(_states))
 def test_each_instant_changes_as_the_spans_say(
     rows: list[Row], inside: set[int], among: set[State]
@@ -124,8 +107,3 @@ def test_each_instant_at_the_end_of_a_row_changes(rows: list[Row], lengths: list
 
 
 # Ledgers
-
-
-def test_segments_of_no_device_are_an_empty_ledger() -> None:
-    empty = Segments({}, ()).ledger(ledger_of(ROWS).trace, ["train.py:3 in step"])
-    assert (empty.count, empty.first, empty.python) == (0, (0,), ("train.py:3 in step",))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from scripts.cuda_trace import BASE_NS
-
-ORIGIN_PS = BASE_NS * 1000
 PARTS = (
     "compute_ps",
     "exposed_collective_ps",

@@ -330,8 +330,7 @@ def run_answer(
     """The answer that traceview should give for these `*.xplane.pb` files.
 
     `window` is auto, steps, devices or trace; `steps` is half-open, like `--steps A:B`.
-    Times are ps since the run's origin. `device_time.shared`, which the report does not have, holds the
-    ops that no replica owns, as `{host: {count, total_ps}}` over the window.
+    Times are ps since the run's origin.
     """
     answers = [_read(host) for host in read_hosts(files)]
     several = len(answers) > 1
@@ -354,12 +353,6 @@ def run_answer(
         if steps is not None:
             _narrow(answer, steps)
     used = [s.end - s.start for answer in answers for s in answer.steps if s.used]
-    shared = {}
-    for answer in answers:
-        own = [a.span for a in answer.shared if overlaps(a.span, answer.window)]
-        if answer.shared:
-            busy = length(clip(own, answer.window))
-            shared[answer.host.name] = {"count": len(own), "total_ps": busy}
     ops = op_rows(answers, several)
     ledger = Ledger(answers)
     paths = path_rows(ledger, answers)
@@ -373,7 +366,7 @@ def run_answer(
             }
             for answer in answers
         ],
-        "device_time": {"devices": _device_rows(answers, several), "shared": shared},
+        "device_time": {"devices": _device_rows(answers, several)},
         "steps": {
             "method": method,
             "basis": basis,
@@ -387,7 +380,7 @@ def run_answer(
         "op_steps": op_step_rows(ledger, answers, paths),
         "transfers": transfer_rows(answers, several),
         "collectives": collective_answer(answers, several, ledger.met, ledger.segments),
-        "precision": precision_rows(answers, several),
+        "precision": precision_rows(ledger, several),
         "idle": idle_rows(answers, several),
         "path": paths,
         "ledger": ledger_answer(ledger, several),

@@ -76,6 +76,15 @@ def _of_driver_call(name: str) -> str:
     return "other"
 
 
+def is_compilation(name: str) -> bool:
+    """Whether a name without the scope of an op or the file of a frame is that of a compilation."""
+    compiles = re.search(
+        r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad|^(?:backend_compile|lower_sharding_computation|lower_jaxpr|trace_to_jaxpr)",
+        name,
+    )
+    return compiles is not None and "/" not in name and not name.startswith("$")
+
+
 def calls_jax(name: str) -> bool:
     return name.startswith("PjitFunction(") and name.endswith(")")
 
@@ -119,11 +128,7 @@ def kind_of(name: str) -> str:
         return "sync"
     if re.fullmatch(r"\$[^ ]+:[0-9]+ block_until_ready", name):
         return "sync"
-    compiles = re.search(
-        r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad|^(?:backend_compile|lower_sharding_computation|lower_jaxpr|trace_to_jaxpr)",
-        name,
-    )
-    if compiles and "/" not in name and not name.startswith("$"):
+    if is_compilation(name):
         return "compile"
     if name in DISPATCHING or re.fullmatch(r"EagerLocalExecute: .*|TFE_\w+", name):
         return "dispatch"

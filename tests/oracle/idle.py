@@ -54,12 +54,10 @@ def _row(answer: HostAnswer, gaps: list[Gap]) -> Row:
         "idle_ps": sum(gap.end - gap.start for gap in gaps),
         "gap_count": len(gaps),
         "longest_gap_ps": max((gap.end - gap.start for gap in gaps), default=0),
-        "causes": _total([part for gap in gaps for part in gap.parts]),
         "gaps": [
             {
                 "start_ps": gap.start,
                 "duration_ps": gap.end - gap.start,
-                "cause": _largest(_total(gap.parts)),
                 "causes": _total(gap.parts),
                 "step": _step_of(answer, gap),
             }

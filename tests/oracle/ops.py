@@ -52,8 +52,6 @@ def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
             of_line: dict[int, list[Activity]] = {}
             for a in sorted(inside, key=_start):
                 of_line.setdefault(id(a.event.line), []).append(a)
-            spans = [a.span for a in inside if a.cls == "compute"]
-            compute_ps = length(clip(spans, answer.window))
             for key, own in sorted(groups.items()):
                 times = sorted(length(clip([a.span], answer.window)) for a in own)
                 total = sum(times)
@@ -70,7 +68,6 @@ def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
                         "median_ps": median(times),
                         # The nearest rank.
                         "p95_ps": times[-(-95 * len(times) // 100) - 1],
-                        "share_ratio": total / compute_ps if compute_ps else None,
                         "bytes": _op_bytes(own),
                     }
                 )

@@ -8,7 +8,7 @@ from itertools import pairwise
 from tests.oracle.classes import Activity
 from tests.oracle.host_names import kind_of
 from tests.oracle.model import HostAnswer
-from tests.oracle.steps import Step
+from tests.oracle.steps import Step, median
 
 FEWEST = 3
 MOST_ANCHORS = 200
@@ -86,9 +86,7 @@ def periodic_steps(answer: HostAnswer) -> list[Step]:
             continue
         if not regular or len(begins) < len(places) or len(places) * len(period) < 0.8 * len(names):
             continue
-        lengths = sorted(b - a for a, b in pairwise(places))
-        middle = len(lengths) // 2
-        usual = (lengths[middle] + lengths[-middle - 1]) // 2
+        usual = median([b - a for a, b in pairwise(places)]) or 0
         starts, end = _over_devices(kernels, of_device, anchor, usual)
         steps = _steps(answer.host.name, starts, end)
         is_cut = len(kernels) - places[-1] < usual

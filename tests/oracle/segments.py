@@ -16,7 +16,7 @@ from tests.oracle.idle import causes_in, find_gaps
 from tests.oracle.intervals import Cover, Interval, clip, length, subtract, union
 from tests.oracle.model import Device, HostAnswer
 from tests.oracle.op_kinds import is_side_work
-from tests.oracle.steps import Step
+from tests.oracle.steps import Step, median
 
 STATES = (
     *("compute", "communication", "device_wait", "h2d", "d2h", "d2d", "input", "host_ops"),
@@ -343,7 +343,7 @@ class Ledger:
             lengths: dict[str, list[int]] = {}
             for one in own:
                 lengths.setdefault(one.event.name, []).append(one.event.end - one.event.start)
-            usual = {name: _median(every) for name, every in lengths.items()}
+            usual = {name: median(every) or 0 for name, every in lengths.items()}
             short = [one for one in own if usual[one.event.name] < SHORT_KERNEL_PS]
             used = [step for step in answer.steps if step.used]
             begun = sum(step.start <= one.event.start < step.end for one in short for step in used)
@@ -504,12 +504,6 @@ class Ledger:
             if running >= answer.cores:
                 crowded.append((at, until))
         return Cover(crowded)
-
-
-def _median(lengths: list[int]) -> int:
-    ordered = sorted(lengths)
-    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return low + (high - low) // 2
 
 
 def _came_last(collective: Collective) -> Device:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.oracle.classes import Activity
+from tests.oracle.host_names import is_compilation
 from tests.oracle.links import Links
 from tests.oracle.reading import Event, Host
 
@@ -157,14 +157,12 @@ def group_steps(host: Host, activities: list[Activity]) -> list[Step]:
 
 def holds_tracing(host: Host, start: int, end: int) -> bool:
     """Whether a span includes a call `traced-*` or a compilation, by these names without op scopes."""
-    compiling = r"XlaCompil|::Compile|Autotun|ModuleLoad|LibraryLoad|^(?:backend_compile|lower_sharding_computation|lower_jaxpr|trace_to_jaxpr)"
     for event in host.host_events():
         if not start <= event.start < end:
             continue
         if event.text("tf_function_call").startswith("traced"):
             return True
-        plain = "/" not in event.name and not event.name.startswith("$")
-        if plain and re.search(compiling, event.name):
+        if is_compilation(event.name):
             return True
     return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tests.oracle.classes import COPY_CLASSES, Activity, parse_details
+from tests.oracle.classes import COPY_CLASSES
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 
@@ -60,17 +60,5 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
             if busy_ps and sum(sizes) and len(sizes) == len(copies)
             else None
         ),
-        "pageable_bytes": _pageable_bytes(copies),
         "small_count": len(small) if is_known else None,
     }
-
-
-def _pageable_bytes(copies: list[Activity]) -> int | None:
-    """None if no copy records the memory of its host side, or a pageable copy lacks its size."""
-    details = [parse_details(a.event.text("memcpy_details")) for a in copies]
-    kinds = [{detail.get("kind_src"), detail.get("kind_dst")} for detail in details]
-    if copies and not any(kind & {"pageable", "pinned"} for kind in kinds):
-        return None
-    sizes = [a.bytes for a, kind in zip(copies, kinds, strict=True) if "pageable" in kind]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if len(known) == len(sizes) else None

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from tests.charts import HOST, MS
 from tests.reports import bare_report, finding, full_report, loss, step
 from traceview.analysis.measures.step_report import median_step
-from traceview.document.model import Document, Findings, Link, Span, Table, Value
 from traceview.document.model import Finding as ShownFinding
+from traceview.document.model import Findings, Span
 from traceview.document.phrase import Token, plain
 from traceview.report.document import MOST_FINDINGS, document_of
 from traceview.report.model import Report, ReportWindow
@@ -48,24 +48,10 @@ def test_only_the_first_findings_are_on_the_first_screen() -> None:
 # Evidence and links
 
 
-def gap_links(document: Document) -> dict[Value, Value]:
-    """By device the links of its longest gap."""
-    (section,) = (part for part in document.sections if part.id == "gaps")
-    (block,) = (block for block in section.blocks if isinstance(block, Table))
-    columns = {column.heading: column.values for column in block.columns}
-    findings = columns.get("findings", ((), ()))
-    return dict(zip(columns["device"], findings, strict=True))
-
-
-def test_findings_and_gaps_lead_to_each_other() -> None:
+def test_a_finding_leads_to_its_longest_gap() -> None:
     report = with_input_finding(start_ps=10 * MS)
     (shown,) = shown_findings(report)
-    assert shown.links == (Link("GPU:1", "device GPU:1"), Link("gap 2 (9.00 ms)", "gap 2"))
     assert shown.span == Span("GPU:1", 20 * MS, 29 * MS, ("GPU:0",))
-    assert gap_links(document_of(report)) == {
-        "GPU:0": (),
-        "GPU:1": (Link("finding 1", "finding 1"),),
-    }
 
 
 def test_a_gap_that_shows_little_of_the_cost_is_not_shown() -> None:

@@ -55,7 +55,7 @@ def test_everything(
     name: str, fixtures: Path, tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
     document = document_of(report_on(name, fixtures, tmp_path))
-    own = tuple(section for section in document.sections if section.id != "definitions")
+    own = tuple(section for section in document.sections if section.id != "states")
     text = markdown.render(replace(document, sections=own), most_bytes=10**6)
     golden(f"reports/{name}.md", text)
 

@@ -256,5 +256,4 @@ def test_without_the_host_plane_every_kernel_is_unlinked(shared_traces: Path) ->
     assert trace.device_events["launch"].isna().all()
     assert trace.host_columns.count == 0
     report = traceview.analyze(trace)
-    assert report.capture.hosts[0].unlinked_ratio == 1.0
     assert [problem.code for problem in report.capture.problems] == ["unlinked-kernels"]

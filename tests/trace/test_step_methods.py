@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from scripts.cuda_trace import MS, US, CudaTrace
+from scripts.scenarios.model import ORIGIN_PS
 from tests.oracle import run_answer
-from tests.oracle.accessors import ORIGIN_PS
 from traceview.api import load
 from traceview.trace.model import HostSteps
 

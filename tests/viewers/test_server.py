@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
@@ -23,23 +20,6 @@ def copy(fixtures: Path) -> Iterator[RunCopy]:
     (run,) = find_runs(fixtures / "custom-loop-2")
     with copied_run(run) as copy:
         yield copy
-
-
-def test_it_answers_on_the_loopback_until_the_end(
-    copy: RunCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(write_fake(tmp_path))
-    port = free_port(0)
-    with serving("xprof", copy, port) as served:
-        assert served.address == f"http://localhost:{port}/?run={copy.run}"
-        with urlopen(f"http://127.0.0.1:{port}/where") as answer:
-            assert json.load(answer) == "127.0.0.1"
-        process = served.process
-        # The Ctrl-C of a terminal reaches the command alone.
-        assert os.getpgid(process.pid) != os.getpgid(0)
-    assert process.poll() is not None
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def test_a_server_of_before_2_21_is_started_by_its_function(

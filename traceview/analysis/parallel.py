@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Event, Thread, get_ident
+from threading import Event, Thread
 from typing import Any, Final
 
 from traceview.analysis.exchange import balance, collectives, gradients, transfers
@@ -13,13 +13,11 @@ from traceview.analysis.gpu_time import device_states, idle, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.machine import capture
 from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.workload import compute, ops, precision
-from traceview.base.timing import measured_beside
+from traceview.analysis.workload import compute, ops
 from traceview.trace.model import FEWEST_PER_DEVICE
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     ops.ANALYSIS,
-    precision.ANALYSIS,
     gradients.ANALYSIS,
     capture.ANALYSIS,
     balance.ANALYSIS,
@@ -58,19 +56,18 @@ def computed_beside(
     if count < fewest or (os.cpu_count() or 1) < 2:
         yield
         return
-    ended, first = Event(), get_ident()
+    ended = Event()
 
     def compute_topics() -> None:
-        with measured_beside(first):
+        with suppress(Exception):
+            # The ledger needs it after the causes, which the first thread finds meanwhile.
+            _ = context.activities
+        for topic in _TOPICS:
+            if ended.is_set():
+                return
             with suppress(Exception):
-                # The ledger needs it after the causes, which the first thread finds meanwhile.
-                _ = context.activities
-            for topic in _TOPICS:
-                if ended.is_set():
-                    return
-                with suppress(Exception):
-                    if is_wanted(topic):
-                        context.result(topic)
+                if is_wanted(topic):
+                    context.result(topic)
 
     # Ctrl-C does not wait for it.
     thread = Thread(target=compute_topics, daemon=True)

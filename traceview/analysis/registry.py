@@ -37,17 +37,12 @@ from traceview.analysis.workload.compute import ANALYSIS as COMPUTE
 from traceview.analysis.workload.compute import Compute
 from traceview.analysis.workload.efficiency import ANALYSIS as EFFICIENCY
 from traceview.analysis.workload.efficiency import Efficiency
-from traceview.analysis.workload.functions import ANALYSIS as FUNCTIONS
-from traceview.analysis.workload.functions import Functions
+from traceview.analysis.workload.kernels import OCCUPANCY, PRECISION, Occupancy, Precision
 from traceview.analysis.workload.layers import ANALYSIS as LAYERS
 from traceview.analysis.workload.layers import Layers
 from traceview.analysis.workload.memory import ANALYSIS as MEMORY
-from traceview.analysis.workload.occupancy import ANALYSIS as OCCUPANCY
-from traceview.analysis.workload.occupancy import Occupancy
 from traceview.analysis.workload.ops import ANALYSIS as OPS
-from traceview.analysis.workload.ops import TopOps
-from traceview.analysis.workload.precision import ANALYSIS as PRECISION
-from traceview.analysis.workload.precision import Precision
+from traceview.analysis.workload.ops import FUNCTIONS, Functions, TopOps
 from traceview.base.record import Record
 from traceview.document.figures import Lanes, UtilizationStrips
 

@@ -76,7 +76,7 @@ class ViewerError(TraceviewError):
 
 
 class StoreError(TraceviewError):
-    """An object store or a web server denied access, could not be reached, or failed."""
+    """An object store denied access, could not be reached, or failed."""
 
     exit_code = 11
 

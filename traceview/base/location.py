@@ -1,6 +1,6 @@
 """Defines what traceview needs of a place that holds files: the part of `Path` that remote places have too.
 
-A place on this machine is a `Path`. One in an object store or on a web server is a `traceview.store.remote.RemotePath`.
+A place on this machine is a `Path`. One in an object store is a `traceview.store.remote.RemotePath`.
 What reads and writes is given either and does not ask which.
 """
 

@@ -1,89 +1,37 @@
-"""Measures where the time of a command goes: the stages of the work tell when they begin and end, if somebody asks."""
+"""Tells somebody who asks what a command works on: the stages of the work say when they begin and end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
-from time import perf_counter
-from typing import Final
+from typing import Final, TypeAlias
 
+Stages: TypeAlias = list[tuple[str, str]]
+"""The open stages, the innermost last: the name of each, and which of several parts of it."""
 
-class Stages:
-    """The seconds of each stage of one thread by its name, in the order in which they began, without the stages inside it."""
-
-    def __init__(self) -> None:
-        self.thread = get_ident()
-        self.seconds: dict[str, float] = {}
-        self.beside: dict[str, float] = {}
-        """The same of what a second thread did meanwhile."""
-        self.detail = ""
-        self._open: list[str] = []
-        self._since = perf_counter()
-
-    @property
-    def current(self) -> str:
-        """The name of the innermost open stage, "" without any."""
-        return self._open[-1] if self._open else ""
-
-    def begin(self, name: str, detail: str = "") -> None:
-        """Open a stage, inside of the one that is open; `detail` says which of several parts of it."""
-        self._count()
-        self.detail = detail
-        self.seconds.setdefault(name, 0.0)
-        self._open.append(name)
-
-    def end(self) -> None:
-        """Close the innermost stage."""
-        self._count()
-        self._open.pop()
-
-    def _count(self) -> None:
-        now = perf_counter()
-        if self._open:
-            self.seconds[self._open[-1]] += now - self._since
-        self._since = now
-
-
-_asking: Final[list[Stages]] = []
+_asking: Final[list[tuple[int, Stages]]] = []
 
 
 @contextmanager
-def measured() -> Iterator[Stages]:
-    """Gives the stages of what runs inside, on this thread."""
-    stages = Stages()
-    _asking.append(stages)
+def followed() -> Iterator[Stages]:
+    """Gives the open stages of what runs inside, on this thread."""
+    asked: tuple[int, Stages] = get_ident(), []
+    _asking.append(asked)
     try:
-        yield stages
+        yield asked[1]
     finally:
-        _asking.remove(stages)
-
-
-@contextmanager
-def measured_beside(thread: int) -> Iterator[None]:
-    """Counts the stages of what runs inside, on this thread, as beside those of another thread."""
-    mine = []
-    for stages in tuple(_asking):
-        if stages.thread == thread:
-            own = Stages()
-            own.seconds = stages.beside
-            mine.append(own)
-    _asking.extend(mine)
-    try:
-        yield
-    finally:
-        for own in mine:
-            _asking.remove(own)
+        _asking.remove(asked)
 
 
 @contextmanager
 def stage(name: str, detail: str = "") -> Iterator[None]:
     """Tell that the work inside is a stage of this name; `detail` says which of several parts of it."""
-    asking = tuple(stages for stages in _asking if stages.thread == get_ident())
+    asking = [stages for thread, stages in _asking if thread == get_ident()]
     for stages in asking:
-        stages.begin(name, detail)
+        stages.append((name, detail))
     try:
         yield
     finally:
         for stages in asking:
-            stages.end()
+            stages.pop()

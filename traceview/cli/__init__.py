@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
-TYPE_CHECKING = (
-    False  # As in the package itself: nothing slow is imported before Ctrl-C is handled.
-)
-if TYPE_CHECKING:
-    from typing import Final
-
-STARTED: Final = perf_counter()
-"""When the command began, on the clock of `perf_counter`."""
-
 
 def main() -> None:
     """Run `traceview` with the arguments of this process; ends it with an exit code."""

@@ -221,7 +221,6 @@ def _show_version(value: bool) -> None:
 
 @app.callback()
 def traceview(
-    context: typer.Context,
     show_version: Annotated[
         bool,
         typer.Option(
@@ -231,9 +230,6 @@ def traceview(
             callback=_show_version,
         ),
     ] = False,
-    timings: Annotated[
-        bool, typer.Option("--timings", help="Say on standard error where the time went.")
-    ] = False,
 ) -> None:
     """Show how busy each GPU of a TensorFlow profile is, and what idle GPUs wait for.
 
@@ -242,5 +238,3 @@ def traceview(
 
     Example: traceview analyze logs/
     """
-    if timings:
-        context.with_resource(import_module("traceview.cli.progress").said())

@@ -86,7 +86,7 @@ class Bundle(Struct, frozen=True):
     def _put_in_place(self, partial: Path, names: Collection[str]) -> None:
         place, others = self.folder, set(self.names) - set(names)
         if not isinstance(place, Path):
-            from traceview.store.writing import put_files
+            from traceview.store.remote import put_files
 
             put_files(place, partial, names, others)
             return
@@ -265,7 +265,7 @@ def checked_place(path: Location) -> Location:
     Raises `UsageError` if nothing can have this name, because it is too long for instance, or can be written there.
     """
     if not isinstance(path, Path):
-        from traceview.store.writing import writable
+        from traceview.store.remote import writable
 
         return writable(path)
     with writing(path), suppress(FileNotFoundError, NotADirectoryError):
@@ -353,7 +353,7 @@ def _write_whole(path: Location, parts: Iterable[bytes]) -> None:
             # Behind a link the file is replaced, not the link.
             partial.replace(os.path.realpath(path))
         else:
-            from traceview.store.writing import put_file
+            from traceview.store.remote import put_file
 
             put_file(path, partial)
 

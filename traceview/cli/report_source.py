@@ -1,19 +1,22 @@
-"""Makes the reports that commands show and compare: of runs, saved ones, or those of hangs."""
+"""Makes the reports that commands show and compare: of runs, saved ones, or those of hangs; says what a long one works on."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shutil import get_terminal_size
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final
 
 import typer
 from msgspec import Struct
 
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
-from traceview.base.timing import stage
+from traceview.base.timing import Stages, followed, stage
 from traceview.cli.options import OF_RUN, given_options, hosts_read_by, step_range
 from traceview.cli.output import Target
 from traceview.report.formats import is_saved_report, report_at
@@ -31,11 +34,9 @@ def reports_at(
     places: Sequence[Location], run: str | None = None, *, salvage: bool = False
 ) -> list[Report]:
     """The reports that log directories, runs, traces and saved reports lead to, while their progress is shown."""
-    from traceview.cli.progress import reading
-
     reports = []
     for place in places:
-        with reading(place):
+        with reading():
             reports.append(report_at(place, run=run, salvage=salvage))
     return reports
 
@@ -112,11 +113,10 @@ class Source(Struct, frozen=True):
         """The run, while its progress is shown. `with_digests`: as of `load`; `needed`: modules to import meanwhile."""
         with stage("importing"):
             from traceview.base.sweeping import begin_imports
-            from traceview.cli.progress import reading
             from traceview.trace.reading.load import load
 
         readers = hosts_read_by(self.workers)
-        with reading(self.logdir, is_here=readers is None):
+        with reading():
             begin_imports(needed)
             yield load(
                 self.logdir,
@@ -188,3 +188,53 @@ def _hangs_below(folder: Location) -> Iterator[Hang]:
             yield read_hang(path)
         for path in stack_files(Path(directory)):
             yield hang_of_stacks(path)
+
+
+# Progress
+
+
+PATIENCE_SECONDS: Final = 1.0
+"""Shorter work needs no word (the limit for an uninterrupted thought, Nielsen 1993)."""
+_EVERY_SECONDS: Final = 0.2
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Shows on standard error the stage of the work on a run, if that is a terminal and the work takes long."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    ended = Event()
+    with followed() as stages, ExitStack() as stack:
+        thread = Thread(target=_show, args=(stages, ended), daemon=True)
+        # In a container for instance no more threads may be started.
+        with suppress(RuntimeError):
+            thread.start()
+            stack.callback(thread.join)
+        stack.callback(ended.set)
+        yield
+
+
+def _show(stages: Stages, ended: Event) -> None:
+    """Renew the line until the work has ended, then take it back."""
+    shown, pause = "", PATIENCE_SECONDS
+    while not ended.wait(pause):
+        # A line that wraps could not be taken back.
+        text = _text(stages)[: max(1, get_terminal_size().columns - 1)]
+        _write(f"\r{text.ljust(len(shown))}")
+        shown, pause = text, _EVERY_SECONDS
+    if shown:
+        _write(f"\r{' ' * len(shown)}\r")
+
+
+def _text(stages: Stages) -> str:
+    """The innermost stage, and which of several files is read."""
+    name, detail = next(iter(stages[-1:]), ("", ""))
+    if name not in ("", "reading files"):
+        return f"{name} …"
+    return f"reading{f', file {detail}' if detail not in ('', '1 of 1') else ''} …"
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text.encode(sys.stderr.encoding, "replace").decode(sys.stderr.encoding))
+    sys.stderr.flush()

@@ -14,7 +14,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
 from traceview.document.vocabulary import CLASSES, STATES
-from traceview.export.parquet import check_pyarrow
+from traceview.export.tables import check_pyarrow
 from traceview.ledger.states import IDLE_STATES, State
 from traceview.trace.device.table import table, whole
 
@@ -154,15 +154,19 @@ def content(target: Target, format_: str, answer: Answer) -> Iterable[str | byte
     """The output, part by part."""
     rows = answer.rows
     if format_ == "parquet":
-        from traceview.export import parquet
+        from traceview.export.tables import parquet_of
 
-        return (parquet.written(rows),)
+        return (parquet_of(rows),)
     if format_ == "csv":
-        from traceview.export import csv
+        from traceview.export.tables import csv_of
 
-        return csv.written(rows, is_escaped=target.is_terminal)
+        return csv_of(rows, is_escaped=target.is_terminal)
     if format_ == "json":
-        return _json(rows, answer)
+        from traceview.base.version import VERSION
+        from traceview.document.json_text import dumped
+
+        left_out = {"rows": list(rows.rows()), "left_out_count": answer.left_out_count}
+        return (dumped({"traceview_version": VERSION, **answer.about, **left_out}),)
     from traceview.document.page import Page
     from traceview.document.terminal import add_section
 
@@ -210,22 +214,6 @@ def _shown(column: Column, priority: int) -> Shown:
         kind = "count" if column.kind == "int" else "number"
     heading = heading.replace(" ps", "").removesuffix(" count")
     return Shown(heading, lambda row: row[name], priority, kind)
-
-
-def _json(rows: Table, answer: Answer) -> Iterator[bytes]:
-    """The rows with the keys that they have in the report."""
-    from traceview.base.version import VERSION
-    from traceview.document.json_text import dumped_with_rows
-
-    return dumped_with_rows(
-        {
-            "traceview_version": VERSION,
-            **answer.about,
-            "rows": [],
-            "left_out_count": answer.left_out_count,
-        },
-        rows.rows(),
-    )
 
 
 # The tables: what their rows are, and which options have a meaning for them

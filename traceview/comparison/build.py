@@ -61,8 +61,6 @@ def _limits(
     yield from _long_steps(before, after)
     if not has_states:
         yield f"The difference is not explained by states: {_why_no_states(reports)}"
-    if step.basis == "none":
-        yield "A side has a single step, which shows no noise: capture ten or more"
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
@@ -72,20 +70,10 @@ def _limits(
         for report in side.reports:
             if report.capture.quality != "ok":
                 yield f"The capture {name}, {report.source.run}, is {report.capture.quality}"
-    tables = [report.results.op_steps for report in reports]
-    if None in tables:
-        report = reports[tables.index(None)]
-        yield f"Ops are not compared: those of {report.source.run} are {why_absent(report, 'op_steps')}"
-    elif not all(table.rows for table in tables if table):
-        yield "No op was recorded in the steps of a side"
-    by_reason: dict[str, dict[str, None]] = {}
-    for report in reports:
-        if report.results.environment is None:
-            why = why_absent(report, "environment")
-            by_reason.setdefault(why, {})[report.source.run] = None
-    if by_reason:
-        runs = [f"of {numbers.listed(list(runs))}: {why}" for why, runs in by_reason.items()]
-        yield f"Batch, precision, strategy and versions are not known {'; '.join(runs)}"
+    unknown = dict.fromkeys(of.source.run for of in reports if of.results.environment is None)
+    if unknown:
+        runs = numbers.listed(list(unknown))
+        yield f"Batch, precision, strategy and versions are not known of {runs}"
     overheads = [host.overhead_ratio or 0 for report in reports for host in report.capture.hosts]
     if max(overheads, default=0) >= _LARGE_OVERHEAD:
         yield f"Recorded steps are up to {numbers.share(max(overheads))} longer than those before"
@@ -160,8 +148,7 @@ def compare(
     spread = run_spread_of((*old.reports, *new.reports))
     states = state_differences(old, new, spread)
     devices = device_differences(old.reports, new.reports)
-    shown_ps = step.difference_ps if step.direction != "none" and step.is_mean_typical else 0
-    ops = op_differences(old.reports, new.reports, shown_ps, spread)
+    ops = op_differences(old.reports, new.reports, spread)
     different = different_work(old.reports, new.reports, conditions, ops)
     if new.is_same_as(old):
         verdict = verdict_on_one_run(step)
@@ -219,9 +206,7 @@ def _runs(side: Side) -> tuple[ComparedRun, ...]:
         ComparedRun(
             logdir=report.source.logdir,
             run=report.source.run,
-            traceview_version=report.traceview_version,
             step_count=int(steps.lengths_ps.size),
-            step_ps=floor(steps.mean_ps),
         )
         for report, steps in zip(side.reports, side.steps, strict=True)
     )

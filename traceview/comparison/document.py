@@ -7,14 +7,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.gpu_time.device_states import DeviceStates, anatomy_rows, device_range
-from traceview.analysis.measures.device_report import ALIKE_RATIO
+from traceview.analysis.gpu_time.device_states import DeviceStates, anatomy_rows
 from traceview.comparison.model import (
     LONGEST_VALUE,
     ComparedRun,
     Comparison,
     DeviceDifference,
-    DeviceState,
     FindingDifference,
     OpDifference,
 )
@@ -31,10 +29,6 @@ _BRIEF_OPS: Final = 4
 _BRIEF_NOTES: Final = 2
 _LEAST_RATIO: Final = 0.005
 """Of the step: what differs by less is not listed; the JSON has it."""
-_LEAST_CALLS: Final = 0.05
-"""Of the calls of an op before: with more or fewer it is called more or less often."""
-_MOST_COLUMNS: Final = 4
-"""Kinds of devices that have a column; with more the JSON has each device."""
 _SHOWN_CONDITIONS: Final = 3
 
 STATUSES: Final = {
@@ -166,7 +160,7 @@ def _details(comparison: Comparison) -> Iterator[doc.Section]:
 
 
 def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...]:
-    """The largest differences, what is left together, and the step as their sum; a column for each kind of device."""
+    """The largest differences, what is left together, and the step as their sum."""
     states, step = comparison.states, comparison.step
     if not states:
         return ()
@@ -182,18 +176,17 @@ def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...
         looks.append(Look("", ""))
     groups.append([row.state for row in states])
 
-    def sums(rows: Sequence[DeviceState], side: str) -> list[int]:
-        by_state = {row.state: getattr(row, f"{side}_ps") for row in rows}
+    def sums(side: str) -> list[int]:
+        by_state = {row.state: getattr(row, f"{side}_ps") for row in states}
         return [sum(by_state.get(key, 0) for key in group) for group in groups]
 
-    alike = _alike_devices(comparison)
     return doc.table(
         "The mean step by state before and after",
         (
             doc.column("words", "state", [*words, "step"]),
-            doc.column("time", "before", sums(states, "before"), priority=1),
-            doc.column("time", "after", sums(states, "after"), priority=1),
-            doc.column("signed_time", "change", sums(states, "difference")),
+            doc.column("time", "before", sums("before"), priority=1),
+            doc.column("time", "after", sums("after"), priority=1),
+            doc.column("signed_time", "change", sums("difference")),
             doc.column(
                 "look",
                 "noise",
@@ -201,37 +194,8 @@ def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...
                 priority=1,
                 meaning="whether the difference is beyond what the noise of the steps explains",
             ),
-            *(
-                doc.column(
-                    "signed_time",
-                    device_range([device.device for device in devices]),
-                    sums(devices[0].states, "difference"),
-                    priority=2,
-                    meaning="the change on these devices",
-                )
-                for devices in (alike if 1 < len(alike) <= _MOST_COLUMNS else ())
-            ),
         ),
     )
-
-
-def _alike_devices(comparison: Comparison) -> list[list[DeviceDifference]]:
-    """The devices of both sides, those together whose states changed alike."""
-    most_ps = ALIKE_RATIO * max(comparison.step.before_ps, comparison.step.after_ps)
-    alike: list[list[DeviceDifference]] = []
-    for device in comparison.devices:
-        if device.status == "both":
-            group = next((of for of in alike if _change_alike(of[0], device, most_ps)), None)
-            if group is None:
-                alike.append([device])
-            else:
-                group.append(device)
-    return alike
-
-
-def _change_alike(one: DeviceDifference, other: DeviceDifference, most_ps: float) -> bool:
-    first, second = ({row.state: row.difference_ps for row in of.states} for of in (one, other))
-    return all(abs(first.get(key, 0) - second.get(key, 0)) <= most_ps for key in {*first, *second})
 
 
 def _ops_table(
@@ -250,30 +214,18 @@ def _is_large(comparison: Comparison, row: OpDifference) -> bool:
 
 
 def _op_look(row: OpDifference) -> Look:
-    """How it changed; calls where there are more or fewer of them."""
+    """How it changed."""
     look = STATUSES[row.status]
     if row.left_out_ps and row.status in ("new", "gone"):
         side = "before" if row.status == "new" else "after"
         return replace(look, words=f"{row.status}, or below {numbers.time(row.left_out_ps)} {side}")
-    if row.status in ("slower", "faster") and _calls_differ(row):
-        return replace(look, words=f"{_calls(row)} calls")
     return look
-
-
-def _calls_differ(row: OpDifference) -> bool:
-    return abs(row.after_calls - row.before_calls) > _LEAST_CALLS * row.before_calls
 
 
 def _calls(row: OpDifference) -> str:
     """`1 → 3` where they differ."""
     before, after = (f"{calls:.4g}" for calls in (row.before_calls, row.after_calls))
     return before if before == after else f"{before} → {after}"
-
-
-def _kernel(row: OpDifference) -> str | None:
-    if row.before_kernel is not None:
-        return f"{row.before_kernel} → {row.kernel}"
-    return row.kernel if row.op is not None else None
 
 
 def _finding_words(row: FindingDifference) -> str:
@@ -288,16 +240,9 @@ _OPS: Final = (
     Shown("after", "after_ps", 1),
     Shown("change", "difference_ps", kind="signed_time"),
     Shown("", _op_look, 1, "look"),
-    Shown(
-        "share",
-        "share_ratio",
-        3,
-        "signed_share",
-        "what it takes more of the critical path, as a share of the difference of the steps",
-    ),
-    Shown("calls", _calls, 2),
+    Shown("calls", _calls, 1),
     Shown("class", lambda row: look_of(CLASSES, row.class_), 5, "look"),
-    Shown("kernel", _kernel, 6, "name"),
+    Shown("kernel", lambda row: row.kernel if row.op else None, 6, "name"),
 )
 _FINDINGS: Final = (
     Shown("finding", "code"),

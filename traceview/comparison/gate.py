@@ -193,14 +193,14 @@ def _judgement(text: str, rows: Sequence[JudgedRow]) -> Judgement:
     if outcome == "holds":
         held = [row for row in rows if row.outcome == "holds"]
         chosen.insert(0, min(held, key=lambda row: abs((row.limit or 0.0) - (row.value or 0.0))))
-    return Judgement(text, outcome, len(rows), tuple(chosen))
+    return Judgement(text, outcome, tuple(chosen))
 
 
 def _median_values(condition: Condition, captures: Sequence[Report]) -> list[Value]:
     """By device that most captures have the median of its values, where most captures have one."""
     by_place: dict[str, list[Value]] = {}
     for report in captures:
-        for value in condition.values(report):
+        for value in condition.query.values(report):
             by_place.setdefault(value.where, []).append(value)
     values = []
     for of_place in by_place.values():
@@ -295,15 +295,13 @@ def _of_step_time(
     return replace(
         row,
         outcome=outcome,
-        change_least_ratio=change.low,
-        change_most_ratio=change.high,
         reason=_noise_words(change, row.outcome, outcome, is_few=few),
     )
 
 
 def _mean_step(condition: Condition, side: Side) -> Value:
     """The mean step of a side, or why there is none."""
-    values = (value for report in side.reports for value in condition.values(report))
+    values = (value for report in side.reports for value in condition.query.values(report))
     return next((value for value in values if value.value is None), None) or Value(
         "", float(side.mean_ps)
     )
@@ -344,7 +342,7 @@ def _noise_words(
     return None
 
 
-# The language of conditions. A key is a query on the report: `QUERIES` has them all. KEY[GPU:0] is of one device.
+# The language of conditions. A key is a query on the report: `QUERIES` has them all.
 #
 # condition = KEY OPERATOR LIMIT | KEY ":" CHANGE | "finding:" CODE "absent"
 # OPERATOR  = "<=" | ">=" | "<" | ">"
@@ -368,7 +366,7 @@ _UNITS: Final[Mapping[Quantity, Mapping[str, Fraction]]] = {
     "number": {},
 }
 _CONDITION: Final = lazy_pattern(
-    r"(?P<key>finding ?: ?[\w-]+|[A-Za-z_.]+)(?:\[(?P<device>[^\[\]]+)\])? ?"
+    r"(?P<key>finding ?: ?[\w-]+|[A-Za-z_.]+) ?"
     r"(?:(?P<absent>absent)|(?P<sign>[<>]=?) ?(?P<limit>.+)|: ?(?P<way>[+-]) ?(?P<change>[^+-].*))",
     re.ASCII,
 )
@@ -393,7 +391,6 @@ class Query(Struct, frozen=True):
 
     quantity: Quantity
     values: Callable[[Report], list[Value]]
-    is_of_devices: bool = True
 
 
 # Queries
@@ -448,13 +445,11 @@ def _state(key: str, is_ratio: bool, report: Report) -> list[Value]:
 
 
 QUERIES: Final[Mapping[str, Query]] = {
-    STEP_TIME: Query("time", _step_time, is_of_devices=False),
+    STEP_TIME: Query("time", _step_time),
     "busy_ratio": Query("share", _busy),
-    "examples_per_second": Query("number", _examples, is_of_devices=False),
+    "examples_per_second": Query("number", _examples),
     "memory_peak": Query("bytes", _memory_peak),
-    "absent_hosts": Query(
-        "number", lambda report: [Value("", report.capture.absent_host_count)], is_of_devices=False
-    ),
+    "absent_hosts": Query("number", lambda report: [Value("", report.capture.absent_host_count)]),
     **{f"state.{key}": Query("time", partial(_state, key, False)) for key in KEYS},
     **{f"state.{key}_ratio": Query("share", partial(_state, key, True)) for key in KEYS},
 }
@@ -487,7 +482,7 @@ class Condition(Struct, frozen=True):
     """A requirement on the values of a key.
 
     `sign`: an operator with its `limit` in the smallest unit of the key; `absent`; `+` or `-`, what the value may rise or fall
-    by against the baseline, of whose value `is_relative` makes the limit a share. `device`: the only one that is meant.
+    by against the baseline, of whose value `is_relative` makes the limit a share.
     """
 
     text: str
@@ -496,25 +491,11 @@ class Condition(Struct, frozen=True):
     sign: str
     limit: Fraction = Fraction(1, 2)
     is_relative: bool = False
-    device: str = ""
 
     @property
     def is_change(self) -> bool:
         """Whether it needs a baseline."""
         return self.sign in ("+", "-")
-
-    def values(self, report: Report) -> list[Value]:
-        """The values in a report that it is about, at least one."""
-        values = self.query.values(report)
-        if not self.device or values[0].where == "":
-            return values
-        asked = [
-            row for row in values if self.device in (row.where, numbers.without_host(row.where))
-        ]
-        there = numbers.beginning([row.where for row in values])
-        return asked or [
-            Value(self.device, None, f"there is no {self.device}; the run has {there}")
-        ]
 
 
 def condition_of(text: str) -> Condition:
@@ -531,11 +512,11 @@ def _condition(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if match is None:
         raise UsageError("it is no key with a limit", hint=_EXAMPLE)
-    key, device, way, unit = match["key"], match["device"] or "", match["way"], ""
+    key, way, unit = match["key"], match["way"], ""
     if key.startswith("finding"):
         code = _code(key.partition(":")[2].strip())
-        if device or way:
-            raise UsageError("a finding has a limit, no device and no change", hint=_EXAMPLE)
+        if way:
+            raise UsageError("a finding has a limit and no change", hint=_EXAMPLE)
         key, query = (
             f"{_FINDING}{code}",
             Query("share", partial(_finding, code, not match["absent"])),
@@ -545,8 +526,6 @@ def _condition(text: str) -> Condition:
         query = QUERIES[key]
         if match["absent"]:
             raise UsageError("only a finding can be absent", hint=_EXAMPLE)
-        if device and not query.is_of_devices:
-            raise UsageError(f"{key} is of the run, not of a device")
     if match["absent"]:
         return Condition(text, key, query, "absent")
     limit, is_relative = match["limit"] or match["change"], bool(way) and text.endswith("%")
@@ -557,7 +536,6 @@ def _condition(text: str) -> Condition:
         way or match["sign"],
         _limit(limit, "share" if is_relative else query.quantity, unit),
         is_relative,
-        device,
     )
 
 

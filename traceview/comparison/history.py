@@ -53,9 +53,8 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
-from traceview.document.figures import Trend, TrendPoint
 from traceview.document.json_text import encoded
-from traceview.document.vocabulary import STATES, look_of
+from traceview.document.vocabulary import STATES, STEP_KINDS, look_of
 from traceview.ledger.states import KEYS
 from traceview.report.formats import is_saved_report
 from traceview.report.model import Report, devices_of, started_ns, traces_of, why_absent
@@ -366,13 +365,18 @@ _LEGEND = (
 
 
 def history_section(history: History) -> doc.Section:
-    """All series in one table; each has a chart of its own."""
+    """All series in one table, each step as a bar beside the longest one."""
+    longest_ps = max((row.step_ps or 0 for row in history.rows), default=0) or 1
+
+    def bar(row: HistoryRow) -> doc.Bar:
+        return doc.Bar((doc.Part(STEP_KINDS["train"], 1.0),), (row.step_ps or 0) / longest_ps)
+
+    columns = (*_COLUMNS, Shown("", bar, 4, "bar"))
     return doc.Section(
         "history",
         "History",
         (
-            *_charts(history),
-            *shown_table("The reports, oldest first", history.rows, _COLUMNS),
+            *shown_table("The reports, oldest first", history.rows, columns),
             *doc.notes(*_notes(history)),
             *doc.remarks(_LEGEND),
         ),
@@ -420,27 +424,6 @@ def _notes(history: History) -> Iterator[str]:
             f"{numbers.time(row.level_ps)} since, medians of the reports{why}."
         )
     yield from history.left_out
-
-
-def _charts(history: History) -> Iterator[doc.Block]:
-    for series in sorted({row.series for row in history.rows}):
-        rows = [row for row in history.rows if row.series == series and row.step_ps]
-        if len(rows) < 2:
-            continue
-        batch = f", batch {rows[0].batch_size}" if rows[0].batch_size else ""
-        yield Trend(
-            f"Step time: {rows[0].devices or 'no device known'}{batch}",
-            "time",
-            tuple(
-                TrendPoint(
-                    numbers.date(row.started_ns) or row.run,
-                    row.step_ps or 0,
-                    row.level_ps,
-                    _change(row),
-                )
-                for row in rows
-            ),
-        )
 
 
 # Baselines: a folder of saved reports under a name, a capture a file, small enough to be committed

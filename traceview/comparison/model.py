@@ -19,12 +19,12 @@ from traceview.base.record import (
     VersionText,
     one_of,
 )
-from traceview.comparison.noise import Basis, Difference, Direction
+from traceview.comparison.noise import Basis, Direction
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES
 from traceview.ledger.states import KEYS
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 LONGEST_VALUE: Final = 40
 """Characters of a name or a value in a sentence."""
@@ -38,16 +38,12 @@ class ComparedRun(Record, frozen=True):
     Attributes:
         logdir: Log directory that the capture was read from.
         run: Name of the run.
-        traceview_version: Version of traceview that made its report.
         step_count: Used steps; steps of the same number on several hosts count once.
-        step_ps: Their mean length, rounded down, picoseconds.
     """
 
     logdir: PathName
     run: RunName
-    traceview_version: VersionText
     step_count: Count
-    step_ps: Picoseconds
 
 
 class Condition(Record, frozen=True):
@@ -166,7 +162,6 @@ class OpDifference(Record, frozen=True):
         class_: Class of activity.
         op: Name of the op without its replica part; null where not recorded.
         kernel: Name of its kernel without arguments and types, after, or before where it is gone; null for host ops.
-        before_kernel: Kernel that ran the op before, where another runs it after; else null.
         status: slower or faster where that is shown among all ops, new, gone, or same. What a side does not list is new
             or gone beyond the noise of the side that lists it.
         before_ps: Time before, picoseconds.
@@ -174,31 +169,22 @@ class OpDifference(Record, frozen=True):
         before_calls: Events per step before.
         after_calls: Events per step after.
         difference_ps: after_ps − before_ps.
-        low_ps: Lower end of the 95% interval of the difference; null with a single step on a side, and for what is new
-            or gone.
-        high_ps: Upper end of it.
         left_out_ps: Of what is new or gone: the longest time per step of an op that the other side does not list, so it may
             have run there as long; 0 where that side lists all its ops.
         path_ps: How much more of the critical path it takes, mean per step, picoseconds.
-        share_ratio: path_ps as a share of the difference of the mean steps; null where these are not shown
-            to differ.
     """
 
     class_: Annotated[str, one_of(*CLASSES)]
     op: OpName | None
     kernel: KernelName | None
-    before_kernel: KernelName | None
     status: Literal["slower", "faster", "new", "gone", "same"]
     before_ps: Picoseconds
     after_ps: Picoseconds
     before_calls: float
     after_calls: float
     difference_ps: Integer
-    low_ps: float | None
-    high_ps: float | None
     left_out_ps: Picoseconds
     path_ps: Integer
-    share_ratio: float | None
 
 
 class FindingDifference(Record, frozen=True):
@@ -224,7 +210,7 @@ class FindingDifference(Record, frozen=True):
     after_ratio: Share | None
 
 
-GATE_SCHEMA_VERSION: Final = 1
+GATE_SCHEMA_VERSION: Final = 2
 
 Outcome: TypeAlias = Literal["holds", "fails", "no_verdict", "unknown"]
 
@@ -242,8 +228,6 @@ class JudgedRow(Record, frozen=True):
         allowed: The limit as people read it.
         baseline: The value of the baseline; null where the condition is not about a change.
         change_ratio: The change against the baseline as a share of it; null as the baseline is, and where that is zero.
-        change_least_ratio: Lower end of the 95% interval of the change; null where its noise is not known.
-        change_most_ratio: Upper end of that interval.
         reason: Why there is no value or no verdict, or the title of the finding; null where there is nothing to say.
     """
 
@@ -255,8 +239,6 @@ class JudgedRow(Record, frozen=True):
     allowed: str
     baseline: float | None = None
     change_ratio: float | None = None
-    change_least_ratio: float | None = None
-    change_most_ratio: float | None = None
     reason: str | None = None
 
 
@@ -267,13 +249,11 @@ class Judgement(Record, frozen=True):
         condition: The condition as it was written.
         outcome: holds; fails: some row is past its limit; no_verdict: the runs differ too much to tell; unknown: it cannot
             be judged.
-        row_count: Rows that it is about.
         rows: The rows that do not hold, else the one that is nearest to its limit.
     """
 
     condition: str
     outcome: Outcome
-    row_count: Count
     rows: tuple[JudgedRow, ...]
 
 
@@ -309,7 +289,7 @@ class GateResult(Record, frozen=True):
         judgements: The conditions: those that fail first, then those that cannot be judged, then those without a verdict.
     """
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     traceview_version: VersionText
     outcome: Annotated[str, one_of("passed", "failed", "unknown", "no_verdict")]
     exit_code: Count
@@ -342,7 +322,7 @@ class Comparison(Record, frozen=True):
         findings: Findings that came, went or cost another time.
     """
 
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     traceview_version: VersionText
     verdict: str
     step: StepDifference
@@ -354,9 +334,3 @@ class Comparison(Record, frozen=True):
     devices: tuple[DeviceDifference, ...]
     ops: tuple[OpDifference, ...]
     findings: tuple[FindingDifference, ...]
-
-
-def interval_ps(difference: Difference) -> tuple[float | None, float | None]:
-    """The interval of a difference of times, whole picoseconds."""
-    low, high = difference.low, difference.high
-    return (None if low is None else round(low)), (None if high is None else round(high))

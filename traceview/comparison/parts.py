@@ -21,7 +21,6 @@ from traceview.comparison.model import (
     FindingDifference,
     OpDifference,
     StateDifference,
-    interval_ps,
 )
 from traceview.comparison.noise import (
     Difference,
@@ -49,15 +48,14 @@ def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[Sta
     rows = []
     for key, of_key in noise.items():
         first, second = old.get(key, 0), new.get(key, 0)
-        low, high = interval_ps(of_key)
         rows.append(
             StateDifference(
                 state=key,
                 before_ps=first,
                 after_ps=second,
                 difference_ps=second - first,
-                low_ps=low,
-                high_ps=high,
+                low_ps=None if of_key.low is None else round(of_key.low),
+                high_ps=None if of_key.high is None else round(of_key.high),
                 direction=of_key.direction,
                 line=_line_of(key, (before if first > second else after).reports),
             )
@@ -170,11 +168,10 @@ class _Key(NamedTuple):
 class _Op(Struct, frozen=True):
     """An op of one side; of a capture in which it does not run it is 0.
 
-    `kernel`: what it is called on this side. `levels`: its time per step and device, by capture. `calls`: events per step
+    `levels`: its time per step and device, by capture. `calls`: events per step
     and device; `path_ps`: per step.
     """
 
-    kernel: str | None = None
     levels: tuple[Level, ...] = ()
     calls: float = 0.0
     path_ps: float = 0.0
@@ -191,14 +188,10 @@ _SURE: Final = 1000.0
 
 
 def op_differences(
-    before: Sequence[Report],
-    after: Sequence[Report],
-    step_difference_ps: int,
-    spread: RunSpread,
+    before: Sequence[Report], after: Sequence[Report], spread: RunSpread
 ) -> tuple[OpDifference, ...]:
     """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
 
-    `step_difference_ps`: what shares are of; 0 where the steps are not shown to differ.
     An op that a side does not list is new or gone if it is longer than what that side leaves out, beyond noise.
     """
     tables = [_tables(side) for side in (before, after)]
@@ -219,7 +212,7 @@ def op_differences(
             noise = part_difference(before_levels, after_levels, spread)
         pairs.append((key, first, second, left_out_ps, noise))
     shown = most_chance(noise for *_, noise in pairs)
-    rows = [_difference(*pair, step_difference_ps, shown) for pair in pairs]
+    rows = [_difference(*pair, shown) for pair in pairs]
     return tuple(sorted(rows, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
 
 
@@ -236,7 +229,6 @@ def _by_key(tables: Sequence[OpSteps]) -> dict[_Key, _Op]:
             rows.setdefault(_Key(row.class_, row.op, row.kernel), []).append((table, row))
     return {
         key: _Op(
-            kernel=key.kernel,
             levels=tuple(_level(row) for _, row in of_key),
             calls=sum(
                 row.count / (max(row.device_count, 1) * max(table.step_count, 1))
@@ -289,29 +281,22 @@ def _difference(
     new: _Op | None,
     left_out_ps: int,
     noise: Difference,
-    step_difference_ps: int,
     shown: float,
 ) -> OpDifference:
-    first, second = old or _Op(key.kernel), new or _Op(key.kernel)
-    low, high = interval_ps(noise) if old and new else (None, None)
+    first, second = old or _Op(), new or _Op()
     is_shown = noise.chance is None or noise.chance <= shown
-    path_ps = round(second.path_ps - first.path_ps)
     return OpDifference(
         class_=key.class_,
         op=key.op,
         kernel=key.kernel,
-        before_kernel=None if first.kernel == key.kernel else first.kernel,
         status=_status(old, new, left_out_ps, noise.direction if is_shown else "none"),
         before_ps=round(first.ps),
         after_ps=round(second.ps),
         before_calls=round(first.calls, 3),
         after_calls=round(second.calls, 3),
         difference_ps=round(second.ps) - round(first.ps),
-        low_ps=low,
-        high_ps=high,
         left_out_ps=left_out_ps,
-        path_ps=path_ps,
-        share_ratio=path_ps / step_difference_ps if step_difference_ps else None,
+        path_ps=round(second.path_ps - first.path_ps),
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import floor
 from typing import Final, Literal
 
-from traceview.analysis.rules.finding import Skipped
+from traceview.base.errors import ComparisonError
 from traceview.base.record import (
     Count,
     Picoseconds,
@@ -18,20 +18,18 @@ from traceview.base.record import (
 )
 from traceview.base.version import VERSION
 from traceview.comparison.build import BLOCKING, facts_among
-from traceview.comparison.model import LONGEST_VALUE
 from traceview.comparison.sides import Side, batch_size_of, step_time_ps
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
-from traceview.document.figures import Trend, TrendPoint
-from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STATES, look_of
-from traceview.report.model import Report, why_absent
+from traceview.report.model import Report
 
 SCALING_SCHEMA_VERSION: Final = 1
-
-_OTHER_WORK: Final = {*BLOCKING, "precision", "parameters"} - {"batch", "hosts"}
-"""Facts in which runs with the same step do not differ."""
+_OTHER_WORK: Final = {*BLOCKING, "precision", "parameters"} - {"batch", "devices", "hosts"}
+_SHOWN_STATES: Final = 3
+_LEAST_GROWTH: Final = 0.01
+"""Of the step: what a state has to grow by for a column."""
 
 
 class Efficiency(Record, frozen=True):
@@ -39,7 +37,6 @@ class Efficiency(Record, frozen=True):
 
     Attributes:
         device_count: Devices that computed.
-        models: Models of the devices, or their kinds.
         runs: Names of the runs.
         step_ps: Mean of the used steps, picoseconds.
         batch_size: Examples of one step; null where not known, and where the runs differ.
@@ -47,12 +44,10 @@ class Efficiency(Record, frozen=True):
         speedup: Examples per second over those of the fewest devices; without batch sizes as if each device had as many
             examples there.
         efficiency_ratio: The speed-up over the ratio of device counts.
-        states_ps: The mean step by state, mean over the devices, picoseconds, longest first; they sum to step_ps; empty in
-            runs without a ledger.
+        states_ps: The mean step by state, mean over the devices, picoseconds; empty in runs without a ledger.
     """
 
     device_count: Count
-    models: tuple[str, ...]
     runs: tuple[RunName, ...]
     step_ps: Picoseconds
     batch_size: Count | None
@@ -60,6 +55,10 @@ class Efficiency(Record, frozen=True):
     speedup: Ratio
     efficiency_ratio: Ratio
     states_ps: dict[str, Count]
+
+    def share(self, state: str) -> float:
+        """The share of the step in a state."""
+        return self.states_ps.get(state, 0) / self.step_ps
 
 
 class ScaledRuns(Record, frozen=True):
@@ -71,89 +70,49 @@ class ScaledRuns(Record, frozen=True):
         rows: One row per number of devices, the fewest first.
         basis: examples: speed-ups are ratios of examples per second; steps: batch sizes are not known, and speed-ups are
             as if each device had as many examples everywhere.
-        remarks: What limits the comparison, in sentences.
+        left_out: Names of the runs without device or step times.
+        differing: What else the runs differ in, that makes their steps other work.
     """
 
     schema_version: Literal[1]
     traceview_version: VersionText
     rows: tuple[Efficiency, ...]
     basis: Literal["examples", "steps"]
-    remarks: tuple[str, ...] = ()
+    left_out: tuple[RunName, ...] = ()
+    differing: tuple[str, ...] = ()
 
 
-def scaled_runs(reports: Sequence[Report]) -> ScaledRuns | Skipped:
-    """The runs by their number of devices, each run once; Skipped where fewer than two numbers have step times."""
-    given = Side.of(reports)
-    remarks = [f"{remark}." for remark in given.remarks]
+def scaled_runs(reports: Sequence[Report]) -> ScaledRuns:
+    """The runs by their number of devices, each run once; raises `ComparisonError` without two numbers with step times."""
     by_count: dict[int, list[Report]] = {}
-    for report in given.reports:
-        count, step_ps = _device_count(report), step_time_ps(report)
-        if not count or not step_ps:
-            remarks.append(f"{report.source.run} is left out: {_why_left_out(report)}.")
-        else:
+    left_out = []
+    for report in Side.of(reports).reports:
+        count = _device_count(report)
+        if count and step_time_ps(report):
             by_count.setdefault(count, []).append(report)
+        else:
+            left_out.append(report.source.run)
     if len(by_count) < 2:
-        counts = ", ".join(map(str, by_count)) or "none"
-        needed = f"runs on two or more numbers of devices are needed; the number here: {counts}"
-        return Skipped(". ".join([needed, *(remark.rstrip(".") for remark in remarks)]))
-    groups = [Side.of(by_count[count]) for count in sorted(by_count)]
-    for group in groups:
-        remarks += _unlike(group.reports)
-    remarks += _unlike_groups([group.reports for group in groups])
-    has_examples = all(batch_size_of(group.reports) is not None for group in groups)
-    fewest = groups[0]
-    rows = tuple(_row(group, fewest, has_examples=has_examples) for group in groups)
-    without = [of for group in groups for of in group.reports if of.results.ledger is None]
-    if without:
-        why = why_absent(without[0], "ledger")
-        remarks.append(f"What grows is not known: the states of {without[0].source.run}: {why}.")
-    if not has_examples:
-        remarks.append(
-            "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples "
-            "everywhere."
+        known = numbers.listed(list(map(str, by_count))) or "none"
+        raise ComparisonError(
+            f"scaling needs runs on two or more numbers of devices, with step times; here: {known}"
         )
-    remarks += _interval_words(groups[-1], fewest, rows[-1])
+    groups = [Side.of(by_count[count]) for count in sorted(by_count)]
+    has_examples = all(batch_size_of(group.reports) is not None for group in groups)
     return ScaledRuns(
         schema_version=SCALING_SCHEMA_VERSION,
         traceview_version=VERSION,
-        rows=rows,
+        rows=tuple(_row(group, groups[0], has_examples=has_examples) for group in groups),
         basis="examples" if has_examples else "steps",
-        remarks=tuple(remarks),
+        left_out=tuple(left_out),
+        differing=tuple(
+            f"{name}: {numbers.listed(values)}"
+            for name, values in facts_among(
+                [of for group in groups for of in group.reports]
+            ).items()
+            if name in _OTHER_WORK and len(values) > 1
+        ),
     )
-
-
-def _unlike(group: Sequence[Report]) -> Iterator[str]:
-    """Name the differences among runs on one number of devices."""
-    sizes = sorted({size for report in group if (size := batch_size_of([report])) is not None})
-    words = _differing(
-        facts_among(group) | ({"batch": list(map(str, sizes))} if len(sizes) > 1 else {})
-    )
-    if words:
-        on = numbers.plural(_device_count(group[0]), "device")
-        yield f"The runs on {on} are not alike ({words}): the row is their mean."
-
-
-def _unlike_groups(groups: Sequence[Sequence[Report]]) -> Iterator[str]:
-    """Name the unintended differences between numbers of devices."""
-    facts = facts_among([group[0] for group in groups])
-    words = _differing({name: facts[name] for name in facts if name in _OTHER_WORK})
-    if words:
-        yield f"Between the numbers of devices more differs: {words}."
-
-
-def _differing(facts: Mapping[str, Sequence[str]]) -> str:
-    """The facts of several values but the number of devices: `precision: float32 and float16`."""
-    return "; ".join(
-        f"{name}: {numbers.listed([shortened(value, LONGEST_VALUE) for value in values])}"
-        for name, values in facts.items()
-        if len(values) > 1 and name != "devices"
-    )
-
-
-def _why_left_out(report: Report) -> str:
-    if report.results.device_time is None:
-        return f"device times are {why_absent(report, 'device_time')}"
-    return "it has no step times" if _device_count(report) else "no device computed"
 
 
 def _device_count(report: Report) -> int:
@@ -168,97 +127,63 @@ def _row(group: Side, fewest: Side, *, has_examples: bool) -> Efficiency:
     size, least_size = batch_size_of(group.reports), batch_size_of(fewest.reports)
     of_examples = size / least_size if has_examples and size and least_size else factor
     speedup = of_examples * least_ps / step_ps
-    times = [report.results.device_time for report in group.reports]
-    states = group.states
-    rows = [row for of in times if of for row in of.devices if row.is_in_use]
     return Efficiency(
         device_count=count,
-        models=tuple(sorted({row.model or row.kind for row in rows})),
         runs=tuple(report.source.run for report in group.reports),
         step_ps=step_ps,
         batch_size=size,
         examples_per_second=None if size is None else size * 10**12 / step_ps,
         speedup=speedup,
         efficiency_ratio=speedup / factor,
-        states_ps={
-            key: states[key]
-            for key in sorted(states, key=lambda key: (-states[key], key))
-            if states[key]
-        },
+        states_ps={key: ps for key, ps in group.states.items() if ps},
     )
-
-
-def _interval_words(most: Side, fewest: Side, row: Efficiency) -> Iterator[str]:
-    """How sure the efficiency on the most devices is: a share of the step that is uncertain is one of the efficiency."""
-    change = fewest.change_to(most)
-    if change is None or change.low is None or change.high is None or change.low <= -1:
-        return
-    low, high = (
-        numbers.share(row.efficiency_ratio * (1 + change.value) / (1 + end))
-        for end in (change.high, change.low)
-    )
-    if low != high:
-        yield f"95% interval of the efficiency on {row.device_count} devices: {low} to {high}."
-
-
-_SHOWN_PARTS: Final = 3
-_LEAST_GROWTH: Final = 0.01
-"""Of the step: what a part has to grow by for a column."""
-
-
-def headline(scaled: ScaledRuns) -> str:
-    """The efficiency on the most devices, and which state grows."""
-    fewest, most = scaled.rows[0], scaled.rows[-1]
-    slower = "slower than" if most.speedup < 1 else ""
-    words = (
-        f"{most.device_count} devices are {slower or f'{most.speedup:.3g} times as fast as'} "
-        f"{fewest.device_count}: efficiency {numbers.share(most.efficiency_ratio)}"
-    )
-    for key in growing(scaled)[:1]:
-        shares = [numbers.share(_share(key, row)) for row in (fewest, most)]
-        words += f"; {look_of(STATES, key).words} grows from {shares[0]} of the step to {shares[1]}"
-    return words
 
 
 def growing(scaled: ScaledRuns) -> list[str]:
     """The states that take a larger share of the step on the most devices than on the fewest, the most first."""
     fewest, most = scaled.rows[0], scaled.rows[-1]
-    growth = {key: _share(key, most) - _share(key, fewest) for key in most.states_ps}
+    growth = {key: most.share(key) - fewest.share(key) for key in most.states_ps}
     states = [key for key, ratio in growth.items() if fewest.states_ps and ratio >= _LEAST_GROWTH]
     return sorted(states, key=lambda key: -growth[key])
 
 
-def _share(key: str, row: Efficiency) -> float:
-    return row.states_ps.get(key, 0) / row.step_ps
-
-
 def scaling_section(scaled: ScaledRuns) -> doc.Section:
     """A row for each number of devices, with the states whose share grows most."""
-    rows = scaled.rows
-    shown = growing(scaled)[:_SHOWN_PARTS]
+    states = growing(scaled)[:_SHOWN_STATES]
     columns = (
         Shown("devices", "device_count", kind="ordinal"),
         Shown("step", "step_ps"),
         Shown("examples/s", "examples_per_second", 1, "number"),
         Shown("speed-up", "speedup", 2, "number"),
         Shown("efficiency", "efficiency_ratio"),
-        *(Shown(look_of(STATES, key).words, partial(_share, key), kind="share") for key in shown),
+        *(
+            Shown(look_of(STATES, key).words, partial(Efficiency.share, state=key), kind="share")
+            for key in states
+        ),
         Shown("batch", "batch_size", 3, "count"),
         Shown("runs", lambda row: numbers.listed(row.runs, 2), 4, "name"),
     )
-    points = tuple(
-        TrendPoint(numbers.plural(row.device_count, "device"), row.efficiency_ratio) for row in rows
+    fewest, most = scaled.rows[0], scaled.rows[-1]
+    lead = f"{most.device_count} devices are {most.speedup:.3g} times as fast as {fewest.device_count}."
+    without_batch = (
+        "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples."
+        if scaled.basis == "steps"
+        else None
     )
-    remark = "Shares are of the mean step, over all devices." if shown else None
+    left_out = numbers.listed(scaled.left_out)
+    differing = (
+        f"The runs differ in more: {'; '.join(scaled.differing)}." if scaled.differing else None
+    )
     return doc.Section(
         "scaling",
         "Scaling",
         (
-            Trend("Efficiency by number of devices", "share", points),
-            *table("Runs by number of devices", rows, columns),
-            *doc.notes(*scaled.remarks),
-            *doc.remarks(remark),
+            *table("Runs by number of devices", scaled.rows, columns),
+            *doc.notes(
+                differing, without_batch, f"Without step times: {left_out}." if left_out else None
+            ),
+            *doc.remarks("Shares are of the mean step, over all devices." if states else None),
         ),
-        lead=f"{headline(scaled)}.",
+        lead=lead,
         is_folded=False,
     )

@@ -82,14 +82,6 @@ def _gone(devices: Sequence[DeviceDifference]) -> str:
     return words
 
 
-def percent(ratio: float) -> str:
-    """A share with two significant digits: `4.2%`, `12%`, `0.35%`."""
-    value = abs(ratio) * 100
-    return (
-        f"{value:.0f}%" if value >= 9.95 else f"{value:.1f}%" if value >= 0.95 else f"{value:.2g}%"
-    )
-
-
 def ratio_words(ratio: float) -> str:
     """A change as a share of what was before: `12% slower`; from twice on `2.5 times as long`, or `2.5 times as fast`.
 
@@ -97,7 +89,7 @@ def ratio_words(ratio: float) -> str:
     """
     if _is_in_times(ratio):
         return f"{_times_as(ratio)} times as {'long' if ratio > 0 else 'fast'}"
-    return f"{percent(ratio)} {'slower' if ratio > 0 else 'faster'}"
+    return f"{numbers.percent(abs(ratio))} {'slower' if ratio > 0 else 'faster'}"
 
 
 def _is_in_times(ratio: float) -> bool:
@@ -124,7 +116,7 @@ def interval_words(step: StepDifference) -> str:
     if _is_in_times(ratio) and min(ends) > -1:
         words = f"{_times_as(ends[0])} to {_times_as(ends[1])} times"
     else:
-        least, most = map(percent, ends)
+        least, most = (numbers.percent(abs(end)) for end in ends)
         words = least if least == most else f"{least.removesuffix('%')}–{most}"
     return f"95% interval {words}"
 
@@ -135,14 +127,14 @@ def _least_shown(step: StepDifference, captures: tuple[int, int]) -> str:
     if shown is None:
         return "A single step on a side shows no noise: capture ten or more"
     if shown < TOO_NOISY:
-        return f"These runs would show a change of {percent(max(shown, 0.001))} or more"
+        return f"These runs would show a change of {numbers.percent(shown)} or more"
     more = f": {ENOUGH}" if min(captures) < ENOUGH_RUNS else ""
     who = (
         "One capture shows" if step.basis == "assumed" else "These runs differ too much: they show"
     )
     if shown >= SHOW_NOTHING:
         return f"{who} no change{more}"
-    least = f"{_times_as(shown)} times as long" if shown >= 1 else percent(shown)
+    least = f"{_times_as(shown)} times as long" if shown >= 1 else numbers.percent(shown)
     return f"{who} no change below {least}{more}"
 
 

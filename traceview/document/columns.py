@@ -15,7 +15,7 @@ from msgspec import Struct
 from traceview.document import numbers
 from traceview.document.model import Bar, Column, Kind, Span, Table, Value
 from traceview.document.model import table as of_columns
-from traceview.document.phrase import Token, plain
+from traceview.document.phrase import plain
 from traceview.document.vocabulary import Look
 
 Cell: TypeAlias = str | Callable[[Any], Value]
@@ -139,8 +139,7 @@ def _text(value: Value, write: Callable[[float], str] | None) -> str:
     if isinstance(value, (Bar, Span)):
         return ""
     if isinstance(value, tuple):
-        between = "" if value and isinstance(value[0], Token) else ", "
-        return between.join(part.text for part in value)
+        return plain(value)
     return write(value) if write else str(value)
 
 

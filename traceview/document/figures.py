@@ -1,4 +1,4 @@
-"""Defines the data of charts: utilization strips, the lanes of a timeline, step times, trends.
+"""Defines the data of charts: utilization strips, the lanes of a timeline, and step times.
 
 A chart is data in no format; a page draws it, and in text the table of its section has the numbers. Strips and lanes are
 part of the saved report.
@@ -207,28 +207,14 @@ def window_offsets(lanes: Lanes) -> tuple[dict[str, int], int]:
     return {host.host: host.start_ps - first for host in lanes.hosts}, last - first
 
 
-def _detail(lanes: Lanes) -> str:
-    """The steps in full detail, as the start of a sentence about slices."""
-    steps = sorted({number for host in lanes.hosts for number in host.detailed_steps})
-    if not steps:
-        return "S"
-    noun = "Step" if len(steps) == 1 else "Steps"
-    verb = "is" if len(steps) == 1 else "are"
-    return f"{noun} {', '.join(map(str, steps))} {verb} drawn in detail. Elsewhere s"
-
-
 def merged_sentence(lanes: Lanes) -> str:
     """State what was merged or left out of the picture; empty where nothing was."""
-    resolutions = sorted({lane.resolution_ps for lane in lanes.lanes if lane.resolution_ps})
+    longest_ps = max((lane.resolution_ps for lane in lanes.lanes), default=0)
     sentences = []
-    if resolutions:
-        least, most = numbers.time(resolutions[0]), numbers.time(resolutions[-1])
-        span = least if least == most else f"{least} to {most}, depending on the lane,"
-        events = sum(lane.event_count for lane in lanes.lanes)
-        drawn = sum(len(lane.length_ps) for lane in lanes.lanes)
+    if longest_ps:
         sentences.append(
-            f"{_detail(lanes)}lices shorter than {span} are merged with their neighbours: {numbers.count(drawn)} slices "
-            f"show {numbers.count(events)} events; times stay exact."
+            f"Slices shorter than up to {numbers.time(longest_ps)} are merged with their neighbours, but in the median, the "
+            "slowest and the worst steps; times stay exact."
         )
     if lanes.left_out_device_count:
         more = numbers.plural(lanes.left_out_device_count, "more device is", "more devices are")
@@ -269,45 +255,3 @@ class StepTimes(Struct, frozen=True):
     bars: tuple[StepBar, ...]
     median_ps: int
     lead: str
-
-
-class TrendPoint(Struct, frozen=True):
-    """A value in a row of values. `label`: what it is of; `level`: the level around it, None where there is none; `mark`: what
-    begins with it, empty where nothing does.
-    """
-
-    label: str
-    value: float
-    level: float | None = None
-    mark: str = ""
-
-
-class Trend(Struct, frozen=True):
-    """Values in their order, from zero on. `label`: what they are; `kind`: how they are written."""
-
-    label: str
-    kind: Literal["time", "number", "share"]
-    points: tuple[TrendPoint, ...]
-
-
-class IcicleSlice(Struct, frozen=True):
-    """A part of a whole that has parts itself, those right of its beginning one row below.
-
-    `name`: recorded text; `words`: what else is said of it. `begin_ratio`, `ratio`: where it begins and how wide it is; 1 is the whole.
-    """
-
-    name: str
-    words: str
-    depth: int
-    begin_ratio: float
-    ratio: float
-
-
-class Icicle(Struct, frozen=True):
-    """Parts of a whole, as wide as their share, each row inside of the one above. `label`: what it shows."""
-
-    label: str
-    slices: tuple[IcicleSlice, ...]
-
-
-Figure: TypeAlias = StepTimes | Trend | Icicle

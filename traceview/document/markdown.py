@@ -33,7 +33,7 @@ VISIBLE_FINDINGS: Final = 5
 _STRIP_WIDTH: Final = 100
 _ROOM_FOR_CUT: Final = 1000
 _CUT: Final = "**Cut at {size} kB**, left out: {titles}. The JSON report holds everything."
-_INVISIBLE: Final = ("bar", "span", "links")
+_INVISIBLE: Final = ("bar", "span")
 _MARKUP: Final = lazy_pattern(r"[\\`*_\[\]<>#|~$&]")
 _HTML: Final = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 _LINKED: Final = lazy_pattern(
@@ -163,7 +163,7 @@ def _block(block: doc.Block) -> str:
         return "\n\n".join(
             (*map(_finding, block.findings), *([more] if block.hidden_count else []))
         )
-    if isinstance(block, doc.GRAPHIC):
+    if isinstance(block, doc.Timeline):
         return ""
     raise TypeError(block)
 

@@ -11,9 +11,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct, structs
 
-from traceview.document.figures import Icicle as Icicle
-from traceview.document.figures import IcicleSlice as IcicleSlice
-from traceview.document.figures import Lanes, StepTimes, Trend, UtilizationStrips
+from traceview.document.figures import Lanes, StepTimes, UtilizationStrips
 from traceview.document.figures import Span as Span
 from traceview.document.phrase import Phrase, Sentence, Token
 from traceview.document.vocabulary import Look
@@ -25,7 +23,6 @@ Kind: TypeAlias = Literal[
     "device",
     "flop_rate",
     "flops",
-    "links",
     "look",
     "name",
     "number",
@@ -76,14 +73,7 @@ class Bar(Struct, frozen=True):
     ratio: float = 1.0
 
 
-class Link(Struct, frozen=True):
-    """A text that leads to the row or the finding with this anchor, where the document has it."""
-
-    text: str
-    anchor: str
-
-
-Value: TypeAlias = str | Phrase | int | float | Look | Bar | Span | tuple[Link, ...] | None
+Value: TypeAlias = str | Phrase | int | float | Look | Bar | Span | None
 """A cell. None where nothing was measured; a `str` in a numeric column stands as it is, in a column of words it is a
 sentence of ours."""
 
@@ -202,7 +192,7 @@ class Finding(Struct, frozen=True):
     """A finding as documents show it.
 
     `number`: from 1 on, in the order of the report. `cost`: its share of the GPU time, and by how much steps would be
-    shorter at best; empty where it costs no time. `action`: the one thing to do first, `advice`: what else. `links`: devices and gaps that it is about. `span`: what
+    shorter at best; empty where it costs no time. `action`: the one thing to do first, `advice`: what else. `span`: what
     to look at on the timeline. `is_about_capture`: it says how far the capture can be trusted, and nothing of the job.
     """
 
@@ -217,7 +207,6 @@ class Finding(Struct, frozen=True):
     confidence_reason: Phrase
     action: Phrase
     advice: Phrase
-    links: tuple[Link, ...] = ()
     span: Span | None = None
     is_about_capture: bool = False
 
@@ -240,13 +229,8 @@ class Findings(Struct, frozen=True):
     hidden_count: int = 0
 
 
-Block: TypeAlias = (
-    Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings | Trend | Icicle
-)
-"""A part of a section. Charts are drawn on a page; in text the tables beside them have their numbers."""
-
-GRAPHIC: tuple[type[Block], ...] = (Timeline, Trend, Icicle)
-"""Blocks that text leaves out."""
+Block: TypeAlias = Table | Facts | Notes | Remark | Subheading | Strips | Timeline | Findings
+"""A part of a section. Text leaves the timeline out."""
 
 
 class Section(Struct, frozen=True):
@@ -266,7 +250,7 @@ class Section(Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether text shows nothing of it."""
-        return not self.lead and all(isinstance(block, GRAPHIC) for block in self.blocks)
+        return not self.lead and all(isinstance(block, Timeline) for block in self.blocks)
 
 
 def with_remarks_once(sections: Iterable[Section]) -> Iterator[Section]:
@@ -403,11 +387,7 @@ def remarks(*texts: Sentence | None) -> tuple[Remark, ...]:
 
 
 def _is_present(value: Value) -> bool:
-    return (
-        value is not None
-        and value not in ("", ())
-        and not (isinstance(value, Bar) and not value.parts)
-    )
+    return value is not None and value != "" and not (isinstance(value, Bar) and not value.parts)
 
 
 def column(
@@ -422,7 +402,7 @@ def sentence_of(value: Value, text: str) -> Sentence:
     if isinstance(value, str):
         return value
     if isinstance(value, tuple):
-        return tuple(part for part in value if isinstance(part, Token))
+        return value
     return text
 
 

@@ -162,19 +162,15 @@ def date(ns: int | None) -> str | None:
 
 def measured(key: str, value: float | str | None) -> str:
     """A value in the unit that its key ends with."""
-    if value is None or isinstance(value, str):
-        return ABSENT if value is None else value
-    if key.endswith(("_ps", "_ps_per_step")):
-        return time(value)
+    if isinstance(value, str):
+        return value
     if key.endswith("_ns"):
-        return time(value * 1000)
-    if key.endswith(("_bytes", "_bytes_per_step")):
-        return size(value)
-    if key.endswith("_bytes_per_second"):
-        return rate(value)
-    if key.endswith("_ratio") or "_ratio_" in key:
+        return time(None if value is None else value * 1000)
+    if "_ratio" in key:
         return share(value)
-    return number(value)
+    endings = {"_ps": time, "_bytes": size, "_bytes_per_second": rate}
+    ends = key.removesuffix("_per_step")
+    return next((write for end, write in endings.items() if ends.endswith(end)), number)(value)
 
 
 def chosen(key: str, value: float) -> str:

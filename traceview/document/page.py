@@ -77,7 +77,9 @@ class Page(Struct):
 
     def line(self, *parts: Text | str) -> None:
         """Add one line as it is; it has to fit."""
-        self._lines.append(joined(p if isinstance(p, Text) else self.styled(p) for p in parts))
+        line = joined(p if isinstance(p, Text) else self.styled(p) for p in parts)
+        # Without colour the styles of a long table would only take memory.
+        self._lines.append(line if self.color else Text.of(line.plain))
 
     def gap(self) -> None:
         """An empty line, unless the page begins or one is there already."""

@@ -90,7 +90,6 @@ WHOLE_FINDINGS: Final = 4
 SHORT_FINDINGS: Final = 6
 """Further ones, of which the title is shown."""
 
-_INVISIBLE: Final = ("span", "links")
 _INDENT: Final = 11
 _APART: Final = (doc.Findings, doc.Notes, doc.Remark, doc.Strips, doc.Table)
 """Blocks that a table or a strip does not follow without an empty line."""
@@ -143,7 +142,7 @@ def _add_block(page: Page, block: doc.Block, command: str) -> None:
         strip_lines(page, block)
     elif isinstance(block, doc.Findings):
         _add_findings(page, block, command)
-    elif not isinstance(block, doc.GRAPHIC):
+    elif not isinstance(block, doc.Timeline):
         raise TypeError(block)
 
 
@@ -210,7 +209,7 @@ class _Printed(Struct):
 
 def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     """The columns that fit beside each other; returns the headings of the others, and the width at which all fit."""
-    columns = [column for column in table.columns if column.kind not in _INVISIBLE]
+    columns = [column for column in table.columns if column.kind != "span"]
     written = [(of, *_texts(page, of, is_first=not at)) for at, of in enumerate(columns)]
     printed = [_printed(page, *of, 1, is_first=not at) for at, of in enumerate(written)]
     needed = _total([column.readable for column in printed])

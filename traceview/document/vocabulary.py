@@ -228,39 +228,3 @@ def _is_of_python(name: str | None) -> bool:
 def look_of(looks: Mapping[str, Look], key: str) -> Look:
     """The look of a key; of one that a later version may have added, the key itself."""
     return looks.get(key) or Look(key, key)
-
-
-TERMS: Final = (
-    ("window", "the time span that all times and counts refer to"),
-    (
-        "step",
-        "from the marker of one training step to the marker of the next; this period is the step time",
-    ),
-    (
-        "busy",
-        (
-            "something ran on the device: the union over its streams, never a sum. A collective runs while it waits for "
-            "another device, too"
-        ),
-    ),
-    ("compute", "a kernel that is not a collective ran"),
-    (
-        "exposed",
-        "communication while nothing computes, a copy while neither runs, a fill while nothing else runs",
-    ),
-    ("idle", "nothing ran; compute, exposed time and idle time add up to the window exactly"),
-    ("gap", "a span in which a device did nothing"),
-    (
-        "GPU time",
-        "the used steps of all visible devices, added up; a finding ranks by its share of that",
-    ),
-    (
-        "confidence",
-        "how directly the trace shows it: high is recorded, medium is concluded, low is a guess from little data",
-    ),
-    (
-        "critical path",
-        "the chain of activity and waiting, followed from device to device, that made a step as long as it was",
-    ),
-)
-"""Words of every document with their definitions; docs/method.md has them in full."""

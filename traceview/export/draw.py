@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from traceview.document.vocabulary import CLASSES, SEVERITIES, STATES, STEP_KIND
 from traceview.export.scene import (
     Argument,
     Arrows,
-    Counter,
     Labels,
     Process,
     Scene,
@@ -31,7 +29,7 @@ from traceview.export.scene import (
     tracks_of,
 )
 from traceview.ledger.columns import By
-from traceview.ledger.states import KEYS, State
+from traceview.ledger.states import KEYS
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
 from traceview.report.tables import host_rows
@@ -126,10 +124,6 @@ def _line_name(trace: Trace, line: int) -> str:
     return info.name or f"line {info.id}"
 
 
-BUSY_POINTS: Final = 1000
-"""Equal spans of the window, for each of which the busy share is counted."""
-
-
 def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[Track]:
     """The steps of each host; the name of the track has the host if there are several."""
     for host, info in enumerate(trace.hosts):
@@ -198,7 +192,7 @@ def _causers(ledger: Ledger, rows: Int64Array, labels: Labels) -> Int64Array:
 def collective_tracks(
     trace: Trace, selection: Selection, device: int, collectives: Collectives, labels: Labels
 ) -> Iterator[Track]:
-    """The collectives of a device, numbered alike on all devices; inside each its waiting for others, and the transfer.
+    """The collectives of a device, numbered alike on all devices, with its waiting for others and the transfer.
 
     A collective of which a device was not recorded has no waiting, no transfer and no last device.
     """
@@ -231,37 +225,7 @@ def collective_tracks(
         category=np.full(rows.size, labels.add("collective"), dtype=np.int64),
         arguments=arguments,
     )
-    for track in tracks_of("collectives", "analysis", wholes, nests=False):
-        yield Track(track.name, track.kind, _with_parts(track.slices, labels))
-
-
-def _with_parts(wholes: Slices, labels: Labels) -> Slices:
-    """Collectives, and inside the complete ones their waiting and their transfer."""
-    (transfer,) = (item for item in wholes.arguments if item.name == "transfer_ps")
-    inside = wholes.at(np.flatnonzero(transfer.known))
-    turn = inside.end_ps - transfer.values[transfer.known]
-    waits = turn > inside.start_ps
-    start = (wholes.start_ps, inside.start_ps[waits], turn)
-    end = (wholes.end_ps, turn[waits], inside.end_ps)
-    names = [labels.add(STATES[State.DEVICE_WAIT.key].words)] * int(waits.sum()) + [
-        labels.add("transfer")
-    ] * turn.size
-    name = np.concatenate((wholes.name, np.array(names, dtype=np.int64)))
-    return Slices(
-        start_ps=np.concatenate(start),
-        end_ps=np.concatenate(end),
-        name=name,
-        category=np.full(name.size, labels.add("collective"), dtype=np.int64),
-        arguments=tuple(
-            Argument(
-                item.name,
-                np.append(item.values, np.zeros(len(names), dtype=np.int64)),
-                np.append(item.known, np.zeros(len(names), dtype=np.bool_)),
-                item.is_text,
-            )
-            for item in wholes.arguments
-        ),
-    ).in_order()
+    yield from tracks_of("collectives", "analysis", wholes, nests=False)
 
 
 def finding_tracks(
@@ -327,22 +291,6 @@ def _hosts(trace: Trace, finding: Finding) -> set[int]:
     return of_devices or set(range(len(trace.hosts)))
 
 
-def busy_counter(trace: Trace, selection: Selection, device: int) -> Iterator[Counter]:
-    """The share of `BUSY_POINTS` spans of the window in which the device did anything, in percent."""
-    window = selection.window_of_device(trace, device)
-    if window is None or window.length_ps < BUSY_POINTS:
-        return
-    columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
-    busy = union(columns.start_ps[rows], columns.end_ps[rows])
-    # The length times the number of points may not fit.
-    span, rest = divmod(window.length_ps, BUSY_POINTS)
-    points = np.arange(BUSY_POINTS + 1, dtype=np.int64)
-    bounds = window.start_ps + span * points + rest * points // BUSY_POINTS
-    covered = busy.within(bounds[:-1], bounds[1:])
-    percent = np.rint(100 * (covered / np.diff(bounds))).astype(np.int64)
-    yield Counter("busy", "%", bounds, np.append(percent, 0))
-
-
 def drawn(context: Context, report: Report) -> Scene:
     """The scene of the window: the events that overlap it, in whole, and the conclusions of `report`."""
     trace, selection = context.trace, context.selection
@@ -363,7 +311,6 @@ def drawn(context: Context, report: Report) -> Scene:
                 *collective_tracks(trace, selection, device, context.collectives, labels),
                 *device_tracks(trace, selection, device, launched, labels),
             ),
-            tuple(busy_counter(trace, selection, device)),
         )
         for device in range(len(trace.device_list))
     ]

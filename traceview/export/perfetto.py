@@ -7,21 +7,164 @@ the order of those of equal times, so that an end comes before a beginning, unle
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.document.sanitize import sanitize
-from traceview.export import wire
-from traceview.export.scene import Argument, Arrows, Counter, Labels, Scene, Slices
+from traceview.export.scene import Argument, Arrows, Labels, Scene, Slices
 from traceview.trace.columns import NONE
+
+# Messages: the bytes of many stand side by side in a matrix, one row each, with a mask of those that are used; taking the used
+# ones row by row gives the messages one after another (protobuf.dev, "Encoding").
+
+VARINT: Final = 0
+FIXED64: Final = 1
+LENGTH: Final = 2
+
+
+class Part(NamedTuple):
+    """Bytes in every row, uint8 `[n, width]`, of which those are written that are `used`, `[n, width]`, in `wanted` rows, `[n]`.
+
+    None: all of them.
+    """
+
+    data: npt.NDArray[np.uint8]
+    used: BoolArray | None = None
+    wanted: BoolArray | None = None
+
+    def where(self, wanted: BoolArray) -> Part:
+        """The same for the `wanted` rows."""
+        return self._replace(wanted=wanted if self.wanted is None else self.wanted & wanted)
+
+    @property
+    def is_written(self) -> BoolArray | np.bool_:
+        """Which bytes are written, in a shape that `data` has or is broadcast to."""
+        if self.wanted is None:
+            return np.True_ if self.used is None else self.used
+        column = self.wanted[:, np.newaxis]
+        return column if self.used is None else self.used & column
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Bytes of n messages, in parts that stand beside each other."""
+
+    parts: tuple[Part, ...]
+    lengths: Int64Array
+    """Bytes of each row, int64 `[n]`; kept, because counting what is used takes longer than all else."""
+
+    def where(self, wanted: BoolArray) -> Rows:
+        """The same for the `wanted` rows, nothing for others."""
+        parts = tuple(part.where(wanted) for part in self.parts)
+        return Rows(parts, np.where(wanted, self.lengths, 0))
+
+    def content(self) -> bytes:
+        """The bytes of all rows, one after another."""
+        shape = self.lengths.size, sum(part.data.shape[1] for part in self.parts)
+        data, is_written = np.empty(shape, dtype=np.uint8), np.empty(shape, dtype=np.bool_)
+        end = 0
+        for part in self.parts:
+            begin, end = end, end + part.data.shape[1]
+            data[:, begin:end] = part.data
+            is_written[:, begin:end] = part.is_written
+        return data[is_written].tobytes()
+
+
+def constant(count: int, content: bytes) -> Rows:
+    """The same bytes in every row."""
+    data = np.broadcast_to(np.frombuffer(content, dtype=np.uint8), (count, len(content)))
+    return Rows((Part(data),), np.full(count, len(content), dtype=np.int64))
+
+
+def varints(values: npt.NDArray[np.integer]) -> Rows:
+    """One varint in every row; negative values as their two's complement in 64 bits, as `int64` fields have them."""
+    rest = values.astype(np.int64).view(np.uint64)
+    widest = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
+    data = np.empty((rest.size, widest), dtype=np.uint8)
+    used = np.empty((rest.size, widest), dtype=np.bool_)
+    lengths = np.ones(rest.size, dtype=np.int64)
+    goes_on: BoolArray | np.bool_ = np.True_
+    for place in range(widest):
+        used[:, place] = goes_on
+        low = rest.astype(np.uint8) & np.uint8(0x7F)
+        rest >>= np.uint64(7)
+        goes_on = rest > 0
+        data[:, place] = low | goes_on.view(np.uint8) << np.uint8(7)
+        lengths += goes_on
+    return Rows((Part(data, used if widest > 1 else None),), lengths)
+
+
+def joined(*rows: Rows) -> Rows:
+    """The bytes of each row one after another."""
+    lengths = rows[0].lengths.copy()
+    for beside in rows[1:]:
+        lengths += beside.lengths
+    return Rows(tuple(part for of in rows for part in of.parts), lengths)
+
+
+def numbers(field: int, values: npt.NDArray[np.integer]) -> Rows:
+    """A field that holds one varint."""
+    return joined(constant(values.size, tag(field, VARINT)), varints(values))
+
+
+def fixed64(field: int, values: npt.NDArray[np.integer]) -> Rows:
+    """A field that holds eight bytes."""
+    data = values.astype("<i8").view(np.uint8).reshape(values.size, 8)
+    value = Rows((Part(data),), np.full(values.size, 8, dtype=np.int64))
+    return joined(constant(values.size, tag(field, FIXED64)), value)
+
+
+def messages(field: int, inside: Rows) -> Rows:
+    """A field that holds a message, one of `inside` per row."""
+    head = constant(inside.lengths.size, tag(field, LENGTH))
+    return joined(head, varints(inside.lengths), inside)
+
+
+@cache
+def tag(field: int, kind: int) -> bytes:
+    """What stands before the value of a field."""
+    return varint(field << 3 | kind)
+
+
+def varint(value: int) -> bytes:
+    """One varint; `value` from 0 on."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field with one varint, negative values as in `varints`."""
+    return tag(field, VARINT) + varint(value & (1 << 64) - 1)
+
+
+def text(field: int, value: str | bytes) -> bytes:
+    """A field with text, or with an encoded message."""
+    content = value.encode() if isinstance(value, str) else value
+    return tag(field, LENGTH) + varint(len(content)) + content
+
+
+def message(*fields: tuple[int, int | str | bytes]) -> bytes:
+    """Fields by their numbers: an integer as a varint, all else as text."""
+    return b"".join(
+        number(field, value) if isinstance(value, int) else text(field, value)
+        for field, value in fields
+    )
+
+
+# Fields
 
 _PACKET: Final = 1
 # TracePacket
@@ -37,7 +180,6 @@ _DEBUG_ANNOTATIONS: Final = 4
 _TYPE: Final = 9
 _NAME_IID: Final = 10
 _TRACK_UUID: Final = 11
-_COUNTER_VALUE: Final = 30
 _FLOW_IDS: Final = 47
 _TERMINATING_FLOW_IDS: Final = 48
 # DebugAnnotation
@@ -51,13 +193,12 @@ _ANNOTATION_NAMES: Final = 3
 _ANNOTATION_STRINGS: Final = 29
 _IID: Final = 1
 _INTERNED: Final = 2
-# TrackDescriptor, ProcessDescriptor, ThreadDescriptor, CounterDescriptor
+# TrackDescriptor, ProcessDescriptor, ThreadDescriptor
 _UUID: Final = 1
 _TRACK_NAME: Final = 2
 _PROCESS: Final = 3
 _THREAD: Final = 4
 _PARENT_UUID: Final = 5
-_COUNTER: Final = 8
 _CHILD_ORDERING: Final = 11
 _SIBLING_ORDER_RANK: Final = 12
 _PID: Final = 1
@@ -65,17 +206,15 @@ _TID: Final = 2
 _SORT_INDEX: Final = 3
 _THREAD_NAME: Final = 5
 _PROCESS_NAME: Final = 6
-_UNIT_NAME: Final = 6
 
 _SLICE_BEGIN: Final = 1
 _SLICE_END: Final = 2
-_COUNTER_EVENT: Final = 4
 _STATE_CLEARED: Final = 1
 _NEEDS_STATE: Final = 2
 _EXPLICIT: Final = 3
 
-_SEQUENCE: Final = wire.number(_SEQUENCE_ID, 1)
-_EVENT_HEAD: Final = _SEQUENCE + wire.number(_SEQUENCE_FLAGS, _NEEDS_STATE)
+_SEQUENCE: Final = number(_SEQUENCE_ID, 1)
+_EVENT_HEAD: Final = _SEQUENCE + number(_SEQUENCE_FLAGS, _NEEDS_STATE)
 _ROWS_AT_ONCE: Final = 1 << 15
 _BYTES_AT_ONCE: Final = 1 << 23
 
@@ -83,7 +222,7 @@ _BYTES_AT_ONCE: Final = 1 << 23
 _Part: TypeAlias = bytes | Callable[[], bytes]
 """A part of a trace, or what makes it."""
 
-_MOST_AHEAD: Final = 4
+_MOST_AHEAD: Final = 8
 
 
 def written(scene: Scene) -> Iterator[bytes]:
@@ -91,26 +230,18 @@ def written(scene: Scene) -> Iterator[bytes]:
     with ThreadPoolExecutor(2) as threads:
         ahead: deque[bytes | Future[bytes]] = deque()
         for part in _parts(scene):
-            ahead.append(part if isinstance(part, bytes) else _begun(threads, part))
-            while sum(isinstance(begun, Future) for begun in ahead) > _MOST_AHEAD:
+            ahead.append(part if isinstance(part, bytes) else threads.submit(part))
+            if len(ahead) > _MOST_AHEAD:
                 yield _ended(ahead.popleft())
         yield from map(_ended, ahead)
 
 
-def _begun(threads: ThreadPoolExecutor, make: Callable[[], bytes]) -> bytes | Future[bytes]:
-    try:
-        return threads.submit(make)
-    except RuntimeError:
-        # No threads may be started, in a container for instance.
-        return make()
-
-
-def _ended(begun: bytes | Future[bytes]) -> bytes:
-    return begun if isinstance(begun, bytes) else begun.result()
+def _ended(part: bytes | Future[bytes]) -> bytes:
+    return part if isinstance(part, bytes) else part.result()
 
 
 def _parts(scene: Scene) -> Iterator[_Part]:
-    yield _packet(_SEQUENCE + wire.number(_SEQUENCE_FLAGS, _STATE_CLEARED | _NEEDS_STATE))
+    yield _packet(_SEQUENCE + number(_SEQUENCE_FLAGS, _STATE_CLEARED | _NEEDS_STATE))
     interned = _Interned(scene.labels)
     uuid = 0
     tid = len(scene.processes)
@@ -118,56 +249,36 @@ def _parts(scene: Scene) -> Iterator[_Part]:
         uuid += 1
         parent = uuid
         info = (_PID, pid), (_SORT_INDEX, pid), (_PROCESS_NAME, sanitize(process.name))
-        yield _descriptor(uuid, (_PROCESS, wire.message(*info)), (_CHILD_ORDERING, _EXPLICIT))
-        for rank, counter in enumerate(process.counters):
-            uuid += 1
-            unit = wire.text(_UNIT_NAME, counter.unit)
-            yield _child(uuid, parent, rank, counter.name, (_COUNTER, unit))
-            yield _counted(scene, uuid, counter)
-        for rank, track in enumerate(process.tracks, start=len(process.counters)):
+        yield _descriptor(uuid, (_PROCESS, message(*info)), (_CHILD_ORDERING, _EXPLICIT))
+        for rank, track in enumerate(process.tracks):
             uuid += 1
             name = sanitize(track.name)
             if track.kind == "thread":
                 tid += 1
                 thread = (_PID, pid), (_TID, tid), (_SORT_INDEX, rank), (_THREAD_NAME, name)
-                yield _descriptor(uuid, (_THREAD, wire.message(*thread)))
+                yield _descriptor(uuid, (_THREAD, message(*thread)))
             else:
-                yield _child(uuid, parent, rank, name)
+                own = (_TRACK_NAME, name), (_PARENT_UUID, parent), (_SIBLING_ORDER_RANK, rank)
+                yield _descriptor(uuid, *own)
             yield from _slices(scene, uuid, track.slices, interned)
 
 
 def _packet(content: bytes) -> bytes:
-    return wire.text(_PACKET, content)
+    return text(_PACKET, content)
 
 
 def _descriptor(uuid: int, *fields: tuple[int, int | str | bytes]) -> bytes:
-    return _packet(_SEQUENCE + wire.text(_TRACK_DESCRIPTOR, wire.message((_UUID, uuid), *fields)))
+    return _packet(_SEQUENCE + text(_TRACK_DESCRIPTOR, message((_UUID, uuid), *fields)))
 
 
-def _child(
-    uuid: int, parent: int, rank: int, name: str, *fields: tuple[int, int | str | bytes]
-) -> bytes:
-    own = (_TRACK_NAME, name), (_PARENT_UUID, parent), (_SIBLING_ORDER_RANK, rank)
-    return _descriptor(uuid, *own, *fields)
-
-
-def _counted(scene: Scene, uuid: int, counter: Counter) -> bytes:
-    count = counter.time_ps.size
-    event = wire.joined(
-        wire.constant(count, wire.number(_TYPE, _COUNTER_EVENT) + wire.number(_TRACK_UUID, uuid)),
-        wire.numbers(_COUNTER_VALUE, counter.values),
-    )
-    return _events(scene.nanoseconds(counter.time_ps), event)
-
-
-def _events(time_ns: Int64Array, event: wire.Rows) -> bytes:
+def _events(time_ns: Int64Array, event: Rows) -> bytes:
     """Packets with a track event each."""
-    packet = wire.joined(
-        wire.constant(time_ns.size, _EVENT_HEAD),
-        wire.numbers(_TIMESTAMP, time_ns),
-        wire.messages(_TRACK_EVENT, event),
+    packet = joined(
+        constant(time_ns.size, _EVENT_HEAD),
+        numbers(_TIMESTAMP, time_ns),
+        messages(_TRACK_EVENT, event),
     )
-    return wire.messages(_PACKET, packet).content()
+    return messages(_PACKET, packet).content()
 
 
 class _Interned:
@@ -193,9 +304,9 @@ class _Interned:
         return iid, self._entry(_ANNOTATION_NAMES, iid, name)
 
     @staticmethod
-    def _entry(field: int, iid: int, text: str) -> bytes:
-        entry = wire.message((_IID, iid), (_INTERNED, text))
-        return _packet(_EVENT_HEAD + wire.text(_INTERNED_DATA, wire.text(field, entry)))
+    def _entry(field: int, iid: int, content: str) -> bytes:
+        entry = message((_IID, iid), (_INTERNED, content))
+        return _packet(_EVENT_HEAD + text(_INTERNED_DATA, text(field, entry)))
 
 
 def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Iterator[_Part]:
@@ -228,19 +339,19 @@ def _piece(
 ) -> bytes:
     """Some beginnings and ends of slices of a track."""
     parts = [
-        wire.numbers(_TYPE, np.where(begins, _SLICE_BEGIN, _SLICE_END)),
-        wire.constant(chosen.size, wire.number(_TRACK_UUID, uuid)),
-        wire.numbers(_NAME_IID, slices.name[chosen] + 1).where(begins),
-        wire.numbers(_CATEGORY_IIDS, slices.category[chosen] + 1).where(begins),
+        numbers(_TYPE, np.where(begins, _SLICE_BEGIN, _SLICE_END)),
+        constant(chosen.size, number(_TRACK_UUID, uuid)),
+        numbers(_NAME_IID, slices.name[chosen] + 1).where(begins),
+        numbers(_CATEGORY_IIDS, slices.category[chosen] + 1).where(begins),
         *(_annotation(iid, argument.at(chosen), begins) for iid, argument in arguments),
     ]
     if slices.launched is not None:
-        number = slices.launched[chosen]
-        ends = wire.fixed64(_TERMINATING_FLOW_IDS, number + 1)
-        parts.append(ends.where(begins & (number != NONE)))
+        flow = slices.launched[chosen]
+        ends = fixed64(_TERMINATING_FLOW_IDS, flow + 1)
+        parts.append(ends.where(begins & (flow != NONE)))
     if slices.launches is not None:
         parts += _launches(slices.launches.at(chosen), begins)
-    return _events(time, wire.joined(*parts))
+    return _events(time, joined(*parts))
 
 
 def begins_and_ends(start: Int64Array, end: Int64Array) -> tuple[Int64Array, BoolArray]:
@@ -277,30 +388,15 @@ def _pieces(index: Int64Array, launches: Arrows | None) -> Iterator[slice]:
             yield rows
 
 
-def _annotation(iid: int, argument: Argument, begins: BoolArray) -> wire.Rows:
+def _annotation(iid: int, argument: Argument, begins: BoolArray) -> Rows:
     field, added = (_STRING_VALUE_IID, 1) if argument.is_text else (_INT_VALUE, 0)
-    value = wire.numbers(field, np.where(argument.known, argument.values + added, 0))
-    name = wire.constant(begins.size, wire.number(_ANNOTATION_NAME_IID, iid))
-    inside = wire.joined(name, value)
-    return wire.messages(_DEBUG_ANNOTATIONS, inside).where(begins & argument.known)
+    value = numbers(field, np.where(argument.known, argument.values + added, 0))
+    name = constant(begins.size, number(_ANNOTATION_NAME_IID, iid))
+    inside = joined(name, value)
+    return messages(_DEBUG_ANNOTATIONS, inside).where(begins & argument.known)
 
 
-def _launches(arrows: Arrows, begins: BoolArray) -> Iterator[wire.Rows]:
+def _launches(arrows: Arrows, begins: BoolArray) -> Iterator[Rows]:
     """Each arrow has a number of its own, which Perfetto forgets where it ends; 0 is none."""
     for nth in range(int(arrows.count[begins].max(initial=0))):
-        yield wire.fixed64(_FLOW_IDS, arrows.first + nth + 1).where(begins & (arrows.count > nth))
-
-
-_LEVEL: Final = 4
-"""Traces repeat themselves: a higher level of compression hardly makes them smaller."""
-
-_GZIP: Final = 16
-"""Added to the size of the window: a gzip header, in which zlib writes no time, so that equal content has equal bytes."""
-
-
-def compressed(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The parts as a gzip file."""
-    packer = zlib.compressobj(_LEVEL, wbits=_GZIP + zlib.MAX_WBITS)
-    for part in parts:
-        yield packer.compress(part)
-    yield packer.flush()
+        yield fixed64(_FLOW_IDS, arrows.first + nth + 1).where(begins & (arrows.count > nth))

@@ -169,22 +169,11 @@ def tracks_of(name: str, kind: str, slices: Slices, *, nests: bool) -> Iterator[
 
 
 @dataclass(frozen=True, eq=False)
-class Counter:
-    """A value over time: `values` from each of `time_ps` on, both int64 `[n]`."""
-
-    name: str
-    unit: str
-    time_ps: Int64Array
-    values: Int64Array
-
-
-@dataclass(frozen=True, eq=False)
 class Process:
     """A host, a device, or the findings."""
 
     name: str
     tracks: tuple[Track, ...]
-    counters: tuple[Counter, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,13 +187,10 @@ class Scene:
     def shift_ps(self) -> int:
         """What to add to all times so that none is negative, which no viewer can show."""
         starts = [
-            int(times.min())
+            int(track.slices.start_ps.min())
             for process in self.processes
-            for times in (
-                *(track.slices.start_ps for track in process.tracks),
-                *(counter.time_ps for counter in process.counters),
-            )
-            if times.size
+            for track in process.tracks
+            if track.slices.count
         ]
         first = min(starts, default=0)
         return max(0, -(first // PS_PER_NS) * PS_PER_NS)

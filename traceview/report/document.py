@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,8 +13,7 @@ from traceview.analysis.gpu_time import device_time, steps
 from traceview.analysis.gpu_time.device_states import anatomy_rows
 from traceview.analysis.gpu_time.steps import FEW_STEPS, NO_STEP_MARKER, found_steps, step_times
 from traceview.analysis.machine import capture
-from traceview.analysis.machine.capture import measured_overhead
-from traceview.analysis.machine.capture_quality import HARMLESS, WITHOUT_DEVICE
+from traceview.analysis.machine.capture import HARMLESS, WITHOUT_DEVICE, measured_overhead
 from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.device_report import named_devices, outlier_devices, time_words
@@ -25,7 +23,7 @@ from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import LIMIT
 from traceview.analysis.rules.sentences import shown_finding
-from traceview.base.text import first_of, shell_command, shell_word
+from traceview.base.text import shell_command, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
@@ -35,7 +33,6 @@ from traceview.document.vocabulary import (
     QUALITIES,
     SEVERITIES,
     STATES,
-    TERMS,
     VERDICT_STATUSES,
     WINDOWS,
     look_of,
@@ -45,9 +42,6 @@ from traceview.report.explain import table_of
 from traceview.report.model import FOLDER, Report, reasons, started_ns
 from traceview.report.tables import TABLES
 from traceview.report.verdict import phrases_of_verdict
-
-_LINKED_DEVICES: Final = 8
-_LINKED_GAPS: Final = 3
 
 _LEAST_GAP: Final = 0.1
 """Of the cost of a finding: a shorter gap shows nothing of it, and its step is shown instead."""
@@ -76,31 +70,20 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
     )
 
 
-def findings_by_gap(gaps: Mapping[int, list[NumberedGap]]) -> dict[int, tuple[int, ...]]:
-    """By the number of a gap the numbers of the findings about it."""
-    findings: dict[int, tuple[int, ...]] = {}
-    for number, of_finding in gaps.items():
-        for numbered in of_finding:
-            findings[numbered.number] = (*findings.get(numbered.number, ()), number)
-    return findings
-
-
-def shown_findings(
-    report: Report, view: View, gaps: Mapping[int, list[NumberedGap]]
-) -> Iterator[doc.Finding]:
-    """Each finding as it is shown. `gaps`: by its number the gaps that it is about."""
+def shown_findings(report: Report, view: View) -> Iterator[doc.Finding]:
+    """Each finding as it is shown."""
+    gaps = numbered_gaps(view)
     times = time_words(report.results.device_time)
     for number, finding in enumerate(report.findings, start=1):
         yield replace(
             shown_finding(number, finding, RULES[finding.code], view.commands, times),
-            links=tuple(_links(finding, gaps[number])),
-            span=_span(finding, view, gaps[number]),
+            span=_span(finding, view, gaps_of(finding, gaps)),
             is_about_capture=finding.code in _CAPTURE_CODES and finding.severity != "critical",
         )
 
 
 def gaps_of(finding: Finding, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap]:
-    """The longest of the gaps that a finding is about."""
+    """The gaps that a finding is about, the longest first."""
     states = finding.loss.states if finding.loss else ()
     return [
         numbered
@@ -108,18 +91,7 @@ def gaps_of(finding: Finding, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap
         if numbered.gap.state in states
         and (not finding.devices or numbered.span.device in finding.devices)
         and (not finding.steps or numbered.gap.step in finding.steps)
-    ][:_LINKED_GAPS]
-
-
-def _links(finding: Finding, gaps: list[NumberedGap]) -> Iterator[doc.Link]:
-    shown, hidden_count = first_of(finding.devices, _LINKED_DEVICES)
-    for key in shown:
-        yield doc.Link(key, doc.device_anchor(key))
-    if hidden_count:
-        yield doc.Link(numbers.plural(hidden_count, "more device"), "devices")
-    for numbered in gaps:
-        length = numbers.time(numbered.gap.duration_ps)
-        yield doc.Link(f"gap {numbered.number} ({length})", doc.gap_anchor(numbered.number))
+    ]
 
 
 def _span(finding: Finding, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
@@ -175,12 +147,7 @@ def document_of(
     asked = invocation or Invocation()
     most_rows = min(most_rows, BRIEF_ROWS) if is_brief else most_rows
     view = view_of(report, asked, most_rows=most_rows, is_brief=is_brief)
-    gaps = {
-        number: gaps_of(finding, numbered_gaps(view))
-        for number, finding in enumerate(report.findings, start=1)
-    }
-    findings = tuple(shown_findings(report, view, gaps))
-    view = replace(view, findings_of_gaps=findings_by_gap(gaps))
+    findings = tuple(shown_findings(report, view))
     steps_of = report.results.steps
     summary = replace(
         summary_of(report, view, asked),
@@ -282,19 +249,19 @@ _FILES: Final = (
     Shown("SHA-256", "sha256"),
     Shown("same as", "duplicate_of"),
 )
-_MEANINGS: Final = (Shown("term", itemgetter(0)), Shown("meaning", itemgetter(1)))
+_MEANINGS: Final = (
+    Shown("state", "words", kind="words"),
+    Shown("meaning", "meaning", kind="words"),
+)
 
 
 def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.Section]:
-    """The recording, its files with their checksums, and definitions."""
+    """The recording, its files with their checksums, and what states mean."""
     yield doc.Section("about", "About this run", doc.facts(*summary.about))
     if view.is_brief:
         return
     yield from _files_section(report, view)
-    times = time_words(report.results.device_time)
-    terms = [(times if term == "GPU time" else term, meaning) for term, meaning in TERMS]
-    meanings = [*terms, *((look.words, look.meaning) for look in STATES.values())]
-    yield doc.Section("definitions", "Definitions", table("Definitions", meanings, _MEANINGS))
+    yield doc.Section("states", "States", table("States", tuple(STATES.values()), _MEANINGS))
 
 
 def _files_section(report: Report, view: View) -> Iterator[doc.Section]:

@@ -5,32 +5,13 @@ Commands import it at their start, so each part imports what it needs when it is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
-
-from msgspec import Struct
 
 from traceview.base.location import Location
 
 if TYPE_CHECKING:
     from traceview.report.model import Report
-
-
-class DocumentFormat(Struct, frozen=True):
-    """One kind of document.
-
-    `name`: what `--format` takes; `file_name`: how the file in the folder of a report is called, whose ending
-    also names the format; `render`: the whole document, the same for the same report.
-    """
-
-    name: str
-    file_name: str
-    render: Callable[[Report], str]
-
-    @property
-    def suffix(self) -> str:
-        """The ending of its files."""
-        return "." + self.file_name.rpartition(".")[2]
 
 
 def html(report: Report) -> str:
@@ -56,13 +37,15 @@ def json(report: Report) -> str:
     return to_json(report)
 
 
-DOCUMENTS: Final = (
-    DocumentFormat("html", "report.html", html),
-    DocumentFormat("markdown", "report.md", markdown),
-    DocumentFormat("json", "report.json", json),
-)
-"""In the order in which they are written."""
+DOCUMENTS: Final[Mapping[str, Callable[[Report], str]]] = {
+    "html": html,
+    "markdown": markdown,
+    "json": json,
+}
+"""By `--format` what makes the document, in the order in which they are written."""
 
+FILES: Final = {"html": "report.html", "markdown": "report.md", "json": "report.json"}
+"""The names of the files in the folder of a report; their endings name the formats, too."""
 
 SAVED: Final = (".json", ".json.gz")
 """Endings of saved reports."""

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, field
 
-from traceview.analysis.machine.capture_quality import Capture
+from traceview.analysis.machine.capture import Capture
 from traceview.analysis.registry import Results
 from traceview.analysis.rules.finding import Finding
 from traceview.base.record import (

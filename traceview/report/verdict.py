@@ -8,8 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import LedgerSums
-from traceview.analysis.machine.capture import MISSING_HOST
-from traceview.analysis.machine.capture_quality import Capture, why_no_device
+from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_device
 from traceview.analysis.measures.device_report import DeviceTime, time_words
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import SEVERITIES, Finding

@@ -1,1 +1,1 @@
-"""Reads and writes files that lie in object stores and on web servers."""
+"""Reads and writes files that lie in object stores."""

@@ -1,6 +1,6 @@
 """Reads a file of a store in ranges: several at the same time, and each byte once.
 
-What has been read is kept for a while, because a run is chosen by parts of its files before it is read.
+What has been read in part is kept for a while, because a run is chosen by parts of its files before it is read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import io
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -28,53 +27,8 @@ AT_ONCE: Final = 8
 
 KEPT_BYTES: Final = 256 << 20
 
-
-class Transfer:
-    """Bytes that were read so far, and those of the files that are being read."""
-
-    def __init__(self) -> None:
-        self.done_bytes = 0
-        self.total_bytes = 0
-        self._lock = Lock()
-
-    def expect(self, count: int) -> None:
-        """This many more bytes will be read."""
-        with self._lock:
-            self.total_bytes += count
-
-    def add(self, count: int) -> None:
-        """This many bytes have been read."""
-        with self._lock:
-            self.done_bytes += count
-
-
-_counting: list[Transfer] = []
-
-
-@contextmanager
-def counted() -> Iterator[Transfer]:
-    """Counts the bytes that are read inside."""
-    transfer = Transfer()
-    _counting.append(transfer)
-    try:
-        yield transfer
-    finally:
-        _counting.remove(transfer)
-
-
-class _Blocks:
-    """The parts of a file that were read, by number; `whole` replaces them once there are all."""
-
-    def __init__(self) -> None:
-        self.parts: dict[int, bytes] = {}
-        self.whole: bytes | None = None
-
-    @property
-    def size(self) -> int:
-        return len(self.whole or b"") + sum(map(len, self.parts.values()))
-
-
-_kept: OrderedDict[tuple[str, int, str], _Blocks] = OrderedDict()
+_kept: OrderedDict[tuple[str, int, str], dict[int, bytes]] = OrderedDict()
+"""By file and its version the blocks that were read, by number."""
 _keeping: Final = Lock()
 
 
@@ -84,31 +38,31 @@ def forget() -> None:
         _kept.clear()
 
 
-def _blocks_of(key: tuple[str, int, str]) -> _Blocks:
+def _blocks_of(key: tuple[str, int, str]) -> dict[int, bytes]:
     with _keeping:
-        blocks = _kept.setdefault(key, _Blocks())
+        blocks = _kept.setdefault(key, {})
         _kept.move_to_end(key)
-        while len(_kept) > 1 and sum(kept.size for kept in _kept.values()) > KEPT_BYTES:
+        while len(_kept) > 1 and _size_of_kept() > KEPT_BYTES:
             _kept.popitem(last=False)
     return blocks
+
+
+def _size_of_kept() -> int:
+    return sum(len(block) for blocks in _kept.values() for block in blocks.values())
 
 
 class RemoteFile(io.RawIOBase):
     """A file of a store, opened to be read."""
 
-    def __init__(self, service: Service, path: str, query: str, entry: Entry) -> None:
+    def __init__(self, service: Service, path: str, entry: Entry) -> None:
         super().__init__()
         self._service = service
         self._path = path
-        self._query = query
         self._entry = entry
-        address = f"{service.scheme}://{service.authority}{path}{query}"
-        self._key = address, entry.st_size, entry.version
+        self._key = service.shown(path), entry.st_size, entry.version
         self._blocks = _blocks_of(self._key)
         self._size = entry.st_size
         self._place = 0
-        if self._size < 0:
-            self._read_unknown()
 
     def readable(self) -> bool:
         """It is."""
@@ -129,63 +83,34 @@ class RemoteFile(io.RawIOBase):
         begin = min(self._place, self._size)
         end = self._size if count is None or count < 0 else min(begin + count, self._size)
         self._place = end
-        if begin == 0 and end == self._size:
-            return self._all()
         numbers = range(begin // BLOCK_BYTES, -(-end // BLOCK_BYTES))
-        whole = self._fetched(numbers)
-        if whole is not None:
-            return whole[begin:end]
-        data = b"".join(self._blocks.parts[number] for number in numbers)
+        self._fetch([number for number in numbers if number not in self._blocks])
+        data = b"".join(self._blocks[number] for number in numbers)
+        if begin == 0 and end == self._size:
+            # Nobody reads a part after the whole.
+            self._blocks.clear()
+            return data
         first = numbers.start * BLOCK_BYTES
         return data[begin - first : end - first]
 
-    def _all(self) -> bytes:
-        blocks = self._blocks
-        whole = self._fetched(range(-(-self._size // BLOCK_BYTES)))
-        if whole is None:
-            whole = b"".join(blocks.parts[number] for number in sorted(blocks.parts))
-            blocks.whole, blocks.parts = whole, {}
-        return whole
-
-    def _read_unknown(self) -> None:
-        """Read a file whose server does not say how large it is."""
-        if self._blocks.whole is None:
-            self._blocks.whole = self._service.read(self._path, 0, None, self._query)
-        self._size = len(self._blocks.whole)
-
-    def _fetched(self, numbers: range) -> bytes | None:
-        """Read those of the blocks that are missing; the whole file, if it has been read."""
-        if self._blocks.whole is None:
-            self._fetch(numbers)
-        return self._blocks.whole
-
-    def _fetch(self, numbers: range) -> None:
-        missing = [number for number in numbers if number not in self._blocks.parts]
+    def _fetch(self, missing: list[int]) -> None:
         ranges = list(_joined(missing))
-        for transfer in _counting:
-            transfer.expect(sum(min(end, self._size) - begin for begin, end in ranges))
-        has_parts = bool(self._blocks.parts)
+        has_parts = bool(self._blocks)
         try:
-            if ranges and not has_parts:
-                # Whether the server knows ranges shows the first answer.
+            if len(ranges) == 1:
                 self._read(*ranges[0])
-                if self._blocks.whole is not None:
-                    return
-            self._read_at_once(ranges[0 if has_parts else 1 :])
+            elif ranges:
+                self._read_at_once(ranges)
         except SilentError:
             raise
         except (StoreError, FileNotFoundError) as error:
-            if isinstance(error, StoreError) or self._blocks.parts:
+            if isinstance(error, StoreError) or self._blocks:
                 self._check_same()
             raise
         if ranges and (has_parts or len(ranges) > 1):
             self._check_same()
 
     def _read_at_once(self, ranges: list[tuple[int, int]]) -> None:
-        if len(ranges) < 2:
-            for begin, end in ranges:
-                self._read(begin, end)
-            return
         with ThreadPoolExecutor(min(AT_ONCE, len(ranges))) as pool:
             reads = [pool.submit(self._read, begin, end) for begin, end in ranges]
             try:
@@ -198,19 +123,13 @@ class RemoteFile(io.RawIOBase):
     def _read(self, begin: int, end: int) -> None:
         end = min(end, self._size)
         # One byte more than there should be shows that the file has grown.
-        asked_end = end + (end == self._size)
-        data = self._service.read(self._path, begin, asked_end, self._query, self._size)
-        for transfer in _counting:
-            transfer.add(len(data))
-        if len(data) == end - begin:
-            for place in range(begin, end, BLOCK_BYTES):
-                offset = place - begin
-                self._blocks.parts[place // BLOCK_BYTES] = data[offset : offset + BLOCK_BYTES]
-        elif len(data) == self._size:
-            self._blocks.whole, self._blocks.parts = data, {}
-        else:
+        data = self._service.read(self._path, begin, end + (end == self._size))
+        if len(data) != end - begin:
             name = self._service.shown(self._path)
             raise StoreError(f"{name}: {len(data):,} bytes came instead of {end - begin:,}")
+        for place in range(begin, end, BLOCK_BYTES):
+            offset = place - begin
+            self._blocks[place // BLOCK_BYTES] = data[offset : offset + BLOCK_BYTES]
 
     def _check_same(self) -> None:
         """Raise `StoreError` if the store has another file by now than when this one was opened.
@@ -218,7 +137,7 @@ class RemoteFile(io.RawIOBase):
         Listings may write versions in another way than what is said of one file, so both are asked before that is said.
         """
         try:
-            if self._service.entry(self._path, self._query) == self._entry:
+            if self._service.entry(self._path) == self._entry:
                 return
             folder, _, name = self._path.rpartition("/")
             if self._service.entries(folder or "/").get(name) == self._entry:

@@ -1,23 +1,23 @@
-"""Names files in stores as `Path` names those on disk, and reads each of their bytes once."""
+"""Names files in stores as `Path` names those on disk; reads each of their bytes once, and writes files that were made here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final, Literal, cast
-from urllib.parse import unquote
 
-from traceview.base.errors import TraceNotFoundError, UsageError
-from traceview.base.text import lazy_pattern
+from traceview.base.errors import StoreError, TraceNotFoundError, UsageError
+from traceview.base.location import Location
 from traceview.store.ranges import RemoteFile
 from traceview.store.schemes import SCHEMES
-from traceview.store.service import UNKNOWN_BYTES, DeniedError, Entry, Service
+from traceview.store.service import DeniedError, Entry, Service
 
 DEEPEST: Final = 16
 MOST_FOLDERS: Final = 10_000
-"""No log directory is so large; the pages of a web server may link to each other without an end."""
+"""No log directory is so large."""
 
 _LISTED_AT_ONCE: Final = 16
 
@@ -27,13 +27,12 @@ class RemotePath:
     """A place in a store: a file, a folder, or a name that neither has. See `traceview.base.location.Location`.
 
     What a listing has said of it, it knows and does not ask again: `known` is its entry there, `folder` all that lies
-    beside it, `content` all that lies in it. `query` gives access to a file on a web server and is never shown.
+    beside it, `content` all that lies in it.
     """
 
     scheme: str
     authority: str
     path: PurePosixPath
-    query: str = ""
     known: Entry | None = field(default=None, compare=False)
     folder: Mapping[str, Entry] | None = field(default=None, compare=False)
     content: Mapping[str, Entry] | None = field(default=None, compare=False)
@@ -49,7 +48,7 @@ class RemotePath:
     @property
     def name(self) -> str:
         """The last part; that of a bucket or host where there is no other."""
-        return self.path.name or self.authority.rpartition("@")[2]
+        return self.path.name or self.authority
 
     @property
     def suffix(self) -> str:
@@ -59,17 +58,13 @@ class RemotePath:
     @property
     def parent(self) -> RemotePath:
         """The folder that holds it."""
-        # Such a link opens one file, and nothing beside it.
-        content = {} if self.query else self.folder
-        return replace(
-            self, path=self.path.parent, query="", known=None, folder=None, content=content
-        )
+        return replace(self, path=self.path.parent, known=None, folder=None, content=self.folder)
 
     @property
     def parents(self) -> tuple[RemotePath, ...]:
         """All folders that hold it, the innermost first."""
         return tuple(
-            replace(self, path=path, query="", known=None, folder=None, content=None)
+            replace(self, path=path, known=None, folder=None, content=None)
             for path in self.path.parents
         )
 
@@ -84,7 +79,6 @@ class RemotePath:
             place = replace(
                 place,
                 path=place.path / part,
-                query="",
                 known=known,
                 folder=place.content,
                 content=content,
@@ -109,15 +103,15 @@ class RemotePath:
 
     def stat(self) -> Entry:
         """What the store says of it; raises `FileNotFoundError` if there is nothing."""
-        if self.known is not None and self.known.st_size != UNKNOWN_BYTES:
+        if self.known is not None:
             return self.known
-        if self.folder is not None and self.known is None:
+        if self.folder is not None:
             raise FileNotFoundError(str(self))
-        return self._service.entry(self._text, self.query)
+        return self._service.entry(self._text)
 
     def asked(self) -> RemotePath:
         """The same place, with what the store says of it now; raises `FileNotFoundError` and `StoreError`."""
-        return replace(self, known=self._service.entry(self._text, self.query))
+        return replace(self, known=self._service.entry(self._text))
 
     def vacant(self) -> RemotePath:
         """The same place, of which it is known that nothing is there."""
@@ -188,7 +182,7 @@ class RemotePath:
         if entry.is_folder:
             raise IsADirectoryError(21, "Is a directory", str(self))
         # It is what `open` gives in Python, which no class of `io` says of itself.
-        return cast("BinaryIO", RemoteFile(self._service, self._text, self.query, entry))
+        return cast("BinaryIO", RemoteFile(self._service, self._text, entry))
 
     def read_bytes(self) -> bytes:
         """The content of the file."""
@@ -218,37 +212,21 @@ class RemotePath:
         return Service(self.scheme, self.authority)
 
 
-_WEB_AUTHORITY: Final = lazy_pattern(r"(?:[^@]*@)?(?:\[[^]@]*\]|[^:@\[\]]*)(?::\d{1,5})?")
-"""A host with its port, and before it what gives access."""
-
-
 def remote_path(scheme: str, rest: str) -> RemotePath:
     """The place that `rest`, what stands behind `scheme://`, names there; raises `UsageError` if it names none.
 
     No message repeats an address that may hold a key or a password, be it in a form that none may have.
     """
     kind = SCHEMES[scheme]
-    authority, _, path = rest.partition("/")
-    query = ""
-    if kind.is_web:
-        path, mark, query = path.partition("?")
-        path, query = unquote(path), mark + query
-        if not _WEB_AUTHORITY.fullmatch(authority):
-            raise UsageError(
-                f"{scheme}://: this names no host and port",
-                hint="characters such as / in a password are written as in %2F",
-            )
-    elif scheme == "memory":
-        authority, path = "", rest
-    elif _has_credentials(scheme, authority):
+    authority, _, path = ("", "", rest) if scheme == "memory" else rest.partition("/")
+    if _has_credentials(scheme, authority):
         raise UsageError(f"{scheme}://: an address takes no key and password", hint=kind.access)
-    if not authority and scheme != "memory":
-        what = "host" if kind.is_web else kind.bucket
-        raise UsageError(f"{scheme}://: names no {what}")
+    if not authority and kind.bucket:
+        raise UsageError(f"{scheme}://: names no {kind.bucket}")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise UsageError(f"{scheme}://…/{path}: a store has no folder ..")
-    return RemotePath(scheme, authority, PurePosixPath("/", *parts), query)
+    return RemotePath(scheme, authority, PurePosixPath("/", *parts))
 
 
 def _has_credentials(scheme: str, authority: str) -> bool:
@@ -259,3 +237,53 @@ def _has_credentials(scheme: str, authority: str) -> bool:
     if scheme in ("az", "abfs"):
         return ":" in authority
     return not authority.startswith("arn:") and any(mark in authority for mark in ":@")
+
+
+# Writing: a store shows a file when it has all of it
+
+
+def writable(place: Location) -> RemotePath:
+    """The place, with what the store says of it now; raises `UsageError` if nothing can be written there."""
+    assert isinstance(place, RemotePath)
+    try:
+        return place.asked()
+    except FileNotFoundError:
+        # Nothing is there, and nothing lies below it.
+        return place.vacant()
+    except TraceNotFoundError as error:
+        raise UsageError(f"cannot write {error.message}") from None
+
+
+def put_file(place: Location, made: Path) -> None:
+    """Store a file that was made on this machine. Raises `StoreError`."""
+    _put(writable(place), made)
+
+
+def _put(path: RemotePath, made: Path) -> None:
+    try:
+        path.put(str(made))
+    except FileNotFoundError:
+        raise UsageError(f"cannot write {path}: there is no {path.parents[-1]}") from None
+
+
+def put_files(place: Location, made: Path, names: Iterable[str], others: Iterable[str]) -> None:
+    """Store the files of these names in the folder `made`, and remove `others` there, which belong to another report.
+
+    If a file cannot be written, those that are new are removed. Raises `StoreError`.
+    """
+    folder = writable(place)
+    is_new = {name: not (folder / name).exists() for name in names}
+    written: list[RemotePath] = []
+    try:
+        for name in is_new:
+            _put(folder / name, made / name)
+            written += [folder / name] if is_new[name] else []
+    except BaseException:
+        for path in written:
+            with suppress(StoreError, FileNotFoundError):
+                path.unlink()
+        raise
+    for name in others:
+        with suppress(FileNotFoundError):
+            if (folder / name).exists():
+                (folder / name).unlink()

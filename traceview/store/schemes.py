@@ -18,7 +18,6 @@ class Scheme(Struct, frozen=True):
 
     package: str
     access: str
-    is_web: bool = False
     bucket: str = ""
     loggers: tuple[str, ...] = ()
 
@@ -35,7 +34,6 @@ _GOOGLE: Final = Scheme(
     bucket="bucket",
     loggers=("google",),
 )
-_WEB: Final = Scheme("aiohttp", "the server wants credentials or denies them", is_web=True)
 SCHEMES: Final = {
     "gs": _GOOGLE,
     "s3": Scheme(
@@ -46,7 +44,5 @@ SCHEMES: Final = {
     ),
     "az": _AZURE,
     "abfs": _AZURE,
-    "http": _WEB,
-    "https": _WEB,
     "memory": Scheme("fsspec", "the memory of this process"),
 }

@@ -1,4 +1,4 @@
-"""Asks a store through fsspec: opens it once per process, asks again where that can help, and names what is wrong.
+"""Asks a store through fsspec: opens it once per process, waits for no answer too long, and names what is wrong.
 
 Whatever a store or its client raises becomes `FileNotFoundError` or a `StoreError` of one line.
 """
@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from html import unescape
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
@@ -24,27 +21,13 @@ from traceview.store.schemes import EXTRA, SCHEMES
 
 _Answer = TypeVar("_Answer")
 
-PAUSES_S: Final = (0.5, 1.0, 2.0)
-"""How long to wait before each further try at a web server; the clients of stores try again by themselves."""
-
 LONGEST_WAIT_S: Final = 60
-"""How long a store may take to answer, further tries included; docs/stores.md states it."""
+"""How long a store may take to answer, with the further tries of its client; docs/stores.md states it."""
 
 SLOWEST_BYTES_PER_S: Final = 64 << 10
 """What is sent more slowly than this is taken for a store that has stopped answering."""
 
 _LONGEST_REASON: Final = 160
-_FINAL: Final = (
-    FileNotFoundError,
-    PermissionError,
-    IsADirectoryError,
-    NotADirectoryError,
-    NotImplementedError,
-    TypeError,
-    ValueError,
-)
-"""Errors that another try would repeat: what is not there, not allowed or not what was taken for it, what a kind of store
-cannot do at all (fsspec raises `NotImplementedError`: web servers take no files), and addresses that make no sense."""
 _DENIALS: Final = (401, 403, 407)
 _CREDENTIALS: Final = ("Credential", "Token", "Auth", "Forbidden", "AccountName")
 """What the clients' errors about credentials have in their names; importing each client to ask would take seconds."""
@@ -84,7 +67,7 @@ class Entry(Struct, frozen=True):
 
 
 class Service:
-    """A store, or a server. `scheme` and `authority` name it: `s3` and a bucket, `https` and a host.
+    """A store. `scheme` and `authority` name it: `s3` and a bucket.
 
     Paths begin with `/` and are not encoded.
     """
@@ -98,25 +81,23 @@ class Service:
     def _filesystem(self) -> Any:
         return _filesystem(self.scheme, self.authority)
 
-    def entry(self, path: str, query: str = "") -> Entry:
+    def entry(self, path: str) -> Entry:
         """The file or folder of this path.
 
         Raises `FileNotFoundError` if there is none, and `TraceNotFoundError` if there is not even its bucket.
         """
-        address = self._address(path, query)
 
         def ask() -> Any:
             self._filesystem.invalidate_cache()
-            return self._filesystem.info(address)
+            return self._filesystem.info(self._address(path))
 
         try:
-            found = self.ask(ask, path)
+            row = self.ask(ask, path)
         except FileNotFoundError:
             self._check_bucket(path)
             raise
         _existing.add((self.scheme, self.authority))
-        is_page = self._kind.is_web and str(found.get("mimetype")).startswith("text/html")
-        return _entry({**found, "type": "directory"} if is_page else found)
+        return _entry(row)
 
     def _check_bucket(self, path: str) -> None:
         """Raise `TraceNotFoundError` if the store says that the bucket is not there; a bucket is asked about once."""
@@ -149,11 +130,6 @@ class Service:
             listed = self.ask(ask, path)
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        except DeniedError:
-            if self._kind.is_web:
-                # Few servers list what they let everybody read.
-                return {}
-            raise
         return dict(self._named(address, listed))
 
     def _named(self, address: str, listed: list[dict[str, Any]]) -> Iterator[tuple[str, Entry]]:
@@ -161,28 +137,18 @@ class Service:
         for row in listed:
             place = str(row.get("name", ""))
             kind = str(row.get("type"))
-            if self._kind.is_web:
-                place = unescape(place).partition("?")[0].partition("#")[0]
             if not place.startswith(folder) or kind not in _LINK_KINDS:
                 continue
             name = place[len(folder) :].rstrip("/")
-            if self._kind.is_web:
-                kind = "directory" if place.endswith("/") else kind
-                name = unquote(name).removeprefix("./")
             if name and "/" not in name and "\0" not in name and name not in (".", ".."):
-                yield name, _entry({**row, "type": kind})
+                yield name, _entry(row)
 
-    def read(
-        self, path: str, begin: int, end: int | None, query: str = "", whole: int | None = None
-    ) -> bytes:
-        """The bytes from `begin` to `end`, or all of them from a server that knows no ranges, and for `end` None.
-
-        `whole`: bytes of the file, all of which a web server may send.
-        """
-        address = self._address(path, query)
-        part = {} if end is None else {"start": begin, "end": end}
-        size = None if end is None else whole if self._kind.is_web else end - begin
-        content: bytes = self.ask(lambda: self._filesystem.cat_file(address, **part), path, size)
+    def read(self, path: str, begin: int, end: int) -> bytes:
+        """The bytes from `begin` to `end`."""
+        address = self._address(path)
+        content: bytes = self.ask(
+            lambda: self._filesystem.cat_file(address, start=begin, end=end), path, end - begin
+        )
         return content
 
     def put(self, path: str, file: str) -> None:
@@ -195,40 +161,28 @@ class Service:
         self.ask(lambda: self._filesystem.rm_file(self._address(path)), path)
 
     def shown(self, path: str) -> str:
-        """The address as it may be shown: without a password and what else gives access."""
-        authority = self.authority.rpartition("@")[2] if self._kind.is_web else self.authority
-        if not authority:
-            return f"{self.scheme}:/{path}"
-        return f"{self.scheme}://{authority}{'' if path == '/' else path}"
+        """The address as people write it."""
+        return self._address("" if path == "/" and self.authority else path)
 
-    def _address(self, path: str, query: str = "") -> str:
-        if self._kind.is_web:
-            return f"{self.scheme}://{self.authority}{quote(path)}{query}"
-        return f"{self.scheme}://{self.authority}{path}"
+    def _address(self, path: str) -> str:
+        return (
+            f"{self.scheme}://{self.authority}{path}"
+            if self.authority
+            else f"{self.scheme}:/{path}"
+        )
 
-    def ask(self, action: Callable[[], _Answer], path: str, size: int | None = 0) -> _Answer:
-        """The answer, if necessary after several tries. `size`: bytes that travel, None where nobody knows how many.
+    def ask(self, action: Callable[[], _Answer], path: str, size: int = 0) -> _Answer:
+        """The answer. `size`: bytes that travel.
 
         Raises `FileNotFoundError`, or `StoreError`: also where the answer does not come in time.
         """
-        limit_s = None if size is None else LONGEST_WAIT_S + size / SLOWEST_BYTES_PER_S
-        ends_s = time.monotonic() + (limit_s or 0)
-        for pause_s in (*(PAUSES_S if self._kind.is_web else ()), None):
-            try:
-                return _within(action, None if limit_s is None else ends_s - time.monotonic())
-            except TraceviewError:
-                raise
-            except Exception as raised:
-                error, cause = raised, raised.__cause__
-                is_missing = isinstance(raised, FileNotFoundError)
-                if self._kind.is_web and is_missing and isinstance(cause, Exception):
-                    # For a web server, whatever fails is a file that is not there, with the failure as its cause.
-                    error = cause
-                if pause_s is None or _is_final(error):
-                    # What the client raised holds the whole address, and would be in a traceback.
-                    raise self._store_error(error, path) from None
-                time.sleep(pause_s)
-        raise AssertionError("the last try answers or raises")
+        try:
+            return _within(action, LONGEST_WAIT_S + size / SLOWEST_BYTES_PER_S)
+        except TraceviewError:
+            raise
+        except Exception as error:
+            # What the client raised holds the whole address, and would be in a traceback.
+            raise self._store_error(error, path) from None
 
     def _store_error(self, error: Exception, path: str) -> Exception:
         status = _status(error)
@@ -245,13 +199,11 @@ class Service:
         return StoreError(f"{self.shown(path)}: {_reason(error)}")
 
 
-def _within(action: Callable[[], _Answer], limit_s: float | None) -> _Answer:
+def _within(action: Callable[[], _Answer], limit_s: float) -> _Answer:
     """What an action gives; raises `TimeoutError` if it has not ended by then.
 
     It goes on, on a thread that ends with the process: no client lets a request be taken back everywhere.
     """
-    if limit_s is None:
-        return action()
     answer: Future[_Answer] = Future()
 
     def run() -> None:
@@ -261,7 +213,7 @@ def _within(action: Callable[[], _Answer], limit_s: float | None) -> _Answer:
             answer.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    return answer.result(max(limit_s, 0))
+    return answer.result(limit_s)
 
 
 _existing: Final[set[tuple[str, str]]] = set()
@@ -289,13 +241,6 @@ def _open(scheme: str, authority: str) -> Any:
     try:
         from fsspec.core import url_to_fs
 
-        if SCHEMES[scheme].is_web:
-            from aiohttp import ClientTimeout
-
-            waiting = ClientTimeout(sock_connect=LONGEST_WAIT_S, sock_read=LONGEST_WAIT_S)
-            # What is packed has other lengths than the ranges that are asked for.
-            headers = {"Accept-Encoding": "identity"}
-            options["client_kwargs"] = {"headers": headers, "timeout": waiting}
         return url_to_fs(f"{scheme}://{authority}/", **options)[0]
     except ImportError as error:
         named = "fsspec" if error.name == "fsspec" else package
@@ -303,7 +248,7 @@ def _open(scheme: str, authority: str) -> Any:
     except Exception as error:
         # Most clients look for credentials here.
         raise StoreError(
-            f"{scheme}://{authority.rpartition('@')[2]}: {_reason(error)}",
+            f"{scheme}://{authority}: {_reason(error)}",
             hint=SCHEMES[scheme].access,
         ) from error
 
@@ -313,12 +258,8 @@ def _entry(row: Mapping[str, Any]) -> Entry:
         return Entry(0, is_folder=True)
     size = row.get("size")
     version = next((str(row[key]) for key in _VERSIONS if row.get(key)), "")
-    known_size = size if isinstance(size, int) and size >= 0 else UNKNOWN_BYTES
+    known_size = size if isinstance(size, int) and size >= 0 else 0
     return Entry(known_size, version.removeprefix("W/").strip('"'))
-
-
-UNKNOWN_BYTES: Final = -1
-"""The size of a file in the listing of a web server, which names no sizes."""
 
 
 def _status(error: BaseException | None) -> int | None:
@@ -339,13 +280,6 @@ def _is_denial(error: BaseException) -> bool:
         or (isinstance(error, OSError) and str(error).startswith("Forbidden:"))
         or any(word in names for word in _CREDENTIALS)
     )
-
-
-def _is_final(error: BaseException) -> bool:
-    """Whether asking again would give the same answer."""
-    status = _status(error)
-    is_refusal = status is not None and 400 <= status < 500 and status not in (408, 429)
-    return isinstance(error, _FINAL) or is_refusal or _is_denial(error) or _is_late(error)
 
 
 def _is_late(error: BaseException) -> bool:

@@ -226,7 +226,8 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
     sizes = collectives.bytes_moved[collectives.collective[chosen]]
     ops = unique_ids(collectives.op[chosen]).tolist()
     named = [op for op in ops if _BATCH_NORM.search(context.trace.names.text(op) or "")]
-    is_of_norm, is_known = len(ops) <= 2 * len(named) > 0, bool((sizes != UNKNOWN_BYTES).all())
+    is_of_norm = bool(named) and 2 * len(named) >= len(ops)
+    is_known = bool((sizes != UNKNOWN_BYTES).all())
     title = "norm" if is_of_norm else "" if is_known else "own"
     arguments: dict[str, Argument] = {"calls": Number(count, "collective")}
     notes = ["norm"] if is_of_norm else []

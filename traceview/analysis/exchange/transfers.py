@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict
 
@@ -71,15 +70,12 @@ class Direction(ActivityTime, frozen=True):
         exposed_ps_per_step: Exposed time per step, mean over the used steps, rounded down, picoseconds; null without any.
         exposed_ratio: Exposed share of the used steps; without steps, of the window.
         bytes_per_second: bytes over busy_ps, rounded down; null unless the sizes of all copies are recorded.
-        pageable_bytes: Bytes from or to pageable memory of the host; null where the kind of memory is not
-            recorded.
         small_count: Copies below 64 KiB; null where no size is recorded.
     """
 
     exposed_ps_per_step: Picoseconds | None
     exposed_ratio: Share | None
     bytes_per_second: Count | None
-    pageable_bytes: Count | None
     small_count: Count | None
 
 
@@ -186,7 +182,6 @@ def _direction(
         exposed_ps_per_step=in_steps[device] // step_count if step_count else None,
         exposed_ratio=in_steps[device] / gpu_ps if gpu_ps else None,
         bytes_per_second=_rate(int(size.sum()), activity.busy_ps) if has_size.all() else None,
-        pageable_bytes=_pageable_bytes(columns.host_memory[rows], size),
         small_count=None if activity.bytes is None else small_count,
     )
 
@@ -195,13 +190,6 @@ def _rate(size: int, busy_ps: int) -> int | None:
     """Bytes in a second; None without copies, and where damaged numbers make more of it than 64 bits hold."""
     rate = size * PS_PER_S // busy_ps if busy_ps and size else None
     return None if rate is not None and rate > LARGEST else rate
-
-
-def _pageable_bytes(memory: npt.NDArray[np.uint8], size: Int64Array) -> int | None:
-    pageable = size[memory == HostMemory.PAGEABLE]
-    if (memory.size and not memory.any()) or (pageable == UNKNOWN_BYTES).any():
-        return None
-    return int(pageable.sum())
 
 
 def _sources(
@@ -564,7 +552,6 @@ _COLUMNS: Final = (
     Shown("count", "copies.count", 7),
     Shown(f"below {SMALL_SIZE}", "copies.small_count", 8),
     Shown("size", "copies.bytes", 5),
-    Shown("pageable", "copies.pageable_bytes", 6),
     Shown("rate", "copies.bytes_per_second", 2),
     Shown(
         "rate of the link",

@@ -1,4 +1,4 @@
-"""Finds the GPUs that compute, and what names of kernels and instructions show."""
+"""Reads what names of kernels and instructions show."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.analysis.facts.selection import Selection, rows_in
-from traceview.analysis.rules.finding import Skipped
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import BoolArray, Int64Array
+from traceview.base.intervals import BoolArray
 from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import op_labels, op_names
-from traceview.trace.model import Recording, Trace
-from traceview.trace.windows import Window
+from traceview.trace.model import Recording
 from traceview.xplane.columns import Instruction
 from traceview.xplane.kernel_names import NumberFormat, kernel_name
 from traceview.xplane.planes import ActivityClass
@@ -25,29 +22,6 @@ EAGER: Final = b"EagerKernelExecute"
 """Marks the run of an eager op; a call of a `tf.function` is such an op, too."""
 GRAPH: Final = (b"FunctionRun", b"ExecutorState::Process")
 """Mark a graph; `KernelAndDeviceFunc::Run` is in every eager op, graph or not (TensorFlow 2.21, measured)."""
-
-
-def computing_gpus(
-    trace: Trace, selection: Selection
-) -> dict[int, tuple[Window, Int64Array]] | Skipped:
-    """By device index the window of each GPU that computes in it, and its events of class compute.
-
-    Events are rows of the device columns, in order of start.
-    """
-    gpus = [index for index, device in enumerate(trace.device_list) if device.kind == "gpu"]
-    if not gpus:
-        return Skipped("not applicable: there is no GPU")
-    columns, computing = trace.device_columns, {}
-    for index in gpus:
-        window = selection.window_of_device(trace, index)
-        if window is not None:
-            of_device = columns.rows_of(index)
-            start_ps, end_ps = columns.start_ps[of_device], columns.end_ps[of_device]
-            rows = rows_in(start_ps, end_ps, window) + of_device.start
-            rows = rows[columns.class_[rows] == ActivityClass.COMPUTE]
-            if rows.size:
-                computing[index] = (window, rows)
-    return computing or Skipped("no GPU ran a kernel in the window")
 
 
 class KernelNames(Struct, frozen=True, eq=False):

@@ -208,7 +208,6 @@ def _recorded_frames(trace: Trace, states: HostStates, host: int) -> PythonLines
             for frame, own in zip(frames, is_user, strict=True)
         ),
         stacks=tuple(stacks),
-        cost_ratio=None,
         collected_ns=np.empty((0, 2), dtype=np.int64),
     )
     return PythonLines(trace, host, samples, 0)

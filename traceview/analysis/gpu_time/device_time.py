@@ -25,10 +25,9 @@ from traceview.analysis.rules.words import Among, Argument, Number, Part, Size
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, columns
-from traceview.document.vocabulary import DEVICE_KINDS, STATUSES, look_of
+from traceview.document.vocabulary import STATUSES, look_of
 from traceview.ledger.states import State
 from traceview.trace.device.table import Column, Table, record_columns, table
-from traceview.trace.strategy.replicas import CPU
 from traceview.xplane.planes import CLASS_KEYS
 
 HELD_BYTES: Final = 256_000_000
@@ -256,26 +255,9 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 _OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
             ),
         ),
-        lead=f"{device_list(result.devices)}.",
+        lead=f"{numbers.plural(len(result.devices), 'device')}.",
         is_folded=False,
     )
-
-
-def device_list(rows: Sequence[DeviceTimeRow]) -> str:
-    """`4 GPUs, Tesla V100; 1 TPU`: how many devices there are of each kind, and their models."""
-    if len(rows) == 1 and rows[0].kind == "replica":
-        return f"The CPU, as {rows[0].device}"
-    kinds = []
-    for kind in dict.fromkeys(row.kind for row in rows):
-        same = [row for row in rows if row.kind == kind]
-        models = " and ".join(dict.fromkeys(row.model for row in same if row.model))
-        # Devices of XLA on the CPU are no replicas of a strategy.
-        noun, models = (CPU, "") if models == CPU else (look_of(DEVICE_KINDS, kind).words, models)
-        count = numbers.plural(len(same), noun)
-        hosts = len({row.device.rpartition("/")[0] for row in same})
-        where = f" on {numbers.plural(hosts, 'host')}" if kind == "replica" else ""
-        kinds.append(f"{count}{where}" + (f", {models}" if models else ""))
-    return "; ".join(kinds)
 
 
 # Columns

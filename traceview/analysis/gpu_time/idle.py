@@ -32,19 +32,18 @@ TITLE: Final = "Longest gaps"
 
 
 class _Row(Struct, frozen=True):
-    """A gap with the event that the host was in; in a document its number, and links to the findings about it."""
+    """A gap with the event that the host was in; in a document its number."""
 
     gap: Gap
     span: doc.Span
     event: str | None
     number: int | None = None
-    links: tuple[doc.Link, ...] = ()
 
 
 def gaps_section(view: View, result: Idle) -> doc.Section | None:
     """The longest gaps of all devices, with the evidence for their state."""
     rows = [
-        _Row(row.gap, row.span, row.gap.host_event, row.number, _links(view, row.number))
+        _Row(row.gap, row.span, row.gap.host_event, row.number)
         for row in numbered_gaps(view)[: view.few_rows]
     ]
     if not rows:
@@ -60,11 +59,6 @@ def gaps_section(view: View, result: Idle) -> doc.Section | None:
             anchors=[doc.gap_anchor(row.number or 0) for row in rows],
         ),
     )
-
-
-def _links(view: View, gap: int) -> tuple[doc.Link, ...]:
-    findings = view.findings_of_gaps.get(gap, ())
-    return tuple(doc.Link(f"finding {n}", doc.finding_anchor(n)) for n in findings)
 
 
 def gap_table_section(
@@ -95,7 +89,6 @@ _COLUMNS: Final = (
     Shown("length", "gap.duration_ps"),
     Shown("step", "gap.step", 3, "ordinal"),
     Shown("mostly", lambda row: look_of(STATES, row.gap.state), kind="look"),
-    Shown("findings", "links", kind="links"),
     Shown("evidence on the host", lambda row: _evidence(row.gap, row.event), 1, "name"),
     Shown("line of Python", "gap.python", 1),
     Shown("previous op", "gap.before", 2),

@@ -3,27 +3,240 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
-from traceview.analysis.machine.capture_quality import (
-    NAMED_STEPS_OR_TASKS,
-    Capture,
-    HostCapture,
-    compute,
-    gpus_expected,
-    tasks_without_file,
-)
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.environment import Environment
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Names, Number
+from traceview.base.record import (
+    Count,
+    Hostname,
+    Integer,
+    Record,
+    TaskName,
+    Words,
+)
 from traceview.base.text import enumerated
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import QUALITIES, look_of
-from traceview.trace.model import Problem, Trace, is_damaged_throughout
+from traceview.trace.columns import NONE
+from traceview.trace.model import (
+    Host,
+    HostClock,
+    Problem,
+    Trace,
+    damaged_hosts,
+    is_damaged_throughout,
+)
+from traceview.trace.strategy.roles import (
+    Role,
+    missing_steps,
+    missing_tasks,
+    role_of,
+    unrecorded_tasks,
+)
+from traceview.xplane.planes import ActivityClass
+
+Quality: TypeAlias = Literal["ok", "degraded", "unusable"]
+
+INVERSION_RATIO: Final = 0.05
+"""From this share of device events that start before their launch on, the clocks disagree."""
+
+UNLINKED_RATIO: Final = 0.05
+"""From this share of kernels without a recorded launch on, launches are incomplete."""
+
+HARMLESS: Final = frozenset(
+    (
+        "no-gpu-plane",
+        "duplicate-host-file",
+        "repeated-lines",
+        "clock-inversion",
+        "missing-steps",
+        "newer-run-unreadable",
+        "sidecar-fields",
+        "unrecorded-task",
+    )
+)
+"""Codes of problems that leave every number complete."""
+
+
+WITHOUT_DEVICE: Final = ("no-gpu-plane", "gpu-planes-empty", "devices-unknown")
+"""Codes of problems that may leave nothing to say about devices."""
+
+
+class HostCapture(Record, frozen=True):
+    """One host: when it was profiled, its clock and steps, and what the tracer and the capture report about themselves.
+
+    Attributes:
+        host: Name of the host.
+        profile_start_ns: Start of the profile, Unix nanoseconds; null if not recorded.
+        dropped_event_count: Events that the tracer reports as dropped.
+        overhead_ratio: How much longer a step took with the profiler than without, over the step without, as
+            measured by traceview capture; null without a measurement.
+        tracer_levels: Levels of the tracers in force, by name; null where the trace does not hold them.
+        role: Task of the cluster, such as worker 1; null if unknown.
+        clock: How its clock was aligned with those of the other hosts; null in a run of one host.
+        missing_steps: Numbers of steps that other hosts training together with it recorded and it did not.
+    """
+
+    host: Hostname
+    profile_start_ns: Integer | None
+    dropped_event_count: Count
+    overhead_ratio: float | None = None
+    tracer_levels: dict[Words, Integer] | None = None
+    role: TaskName | None = None
+    clock: HostClock | None = None
+    missing_steps: tuple[Integer, ...] = ()
+
+
+class Capture(Record, frozen=True):
+    """How far the recording can be trusted.
+
+    Attributes:
+        quality: ok; degraded: a number may be incomplete; unusable: it holds no event of any device.
+        problems: What limits the capture.
+        hosts: How each host was recorded.
+        absent_host_count: Hosts of the run that were not recorded or cannot be read.
+    """
+
+    quality: Quality
+    problems: tuple[Problem, ...]
+    hosts: tuple[HostCapture, ...]
+    absent_host_count: Count = 0
+
+    @property
+    def hosts_text(self) -> str:
+        """`9 of 64 hosts`, where not all hosts of the run are in the report; else empty."""
+        read = len(self.hosts)
+        return f"{read} of {read + self.absent_host_count} hosts" if self.absent_host_count else ""
+
+
+def compute(trace: Trace) -> Capture:
+    """What the capture holds and lacks, host by host."""
+    missing = missing_steps(trace)
+    hosts = tuple(_host(trace, index, missing[index]) for index in range(len(trace.hosts)))
+    of_steps = frozenset(missing_tasks(trace.hosts))
+    missing_workers = tasks_without_file(trace)
+    others = [task for task in unrecorded_tasks(trace.hosts) if task not in of_steps]
+    lacks = "a task of the cluster was not recorded"
+    apart = f"{lacks}, which makes no step together with the others"
+    problems = (
+        *trace.problems,
+        *(Problem("missing-host", lacks, None, str(task), "task") for task in missing_workers),
+        *(Problem("unrecorded-task", apart, None, str(task), "task") for task in others),
+        *(
+            Problem("profiler-error", "the profiler reports an error", host.name, error)
+            for host in trace.hosts
+            for error in host.errors
+        ),
+        *(
+            Problem(code, text, host.name)
+            for index, host in enumerate(trace.hosts)
+            for code, text in _host_problems(trace, index, host, hosts[index])
+        ),
+    )
+    # A file without a checksum is one of which nothing can be read.
+    unread_count = sum(file.sha256 is None for file in trace.files)
+    return Capture(
+        quality=_quality(trace, problems),
+        problems=problems,
+        hosts=hosts,
+        absent_host_count=unread_count + len(missing_workers),
+    )
+
+
+def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
+    host = trace.hosts[index]
+    role, sidecar = role_of(host), host.sidecar
+    return HostCapture(
+        host=host.name,
+        profile_start_ns=host.profile_start_ns,
+        dropped_event_count=host.dropped_event_count,
+        overhead_ratio=sidecar.environment.overhead.ratio if sidecar else None,
+        tracer_levels=host.tracer_levels,
+        role=None if role is None else str(role),
+        clock=host.clock,
+        missing_steps=missing,
+    )
+
+
+def _host_problems(
+    trace: Trace, index: int, host: Host, capture: HostCapture
+) -> Iterator[tuple[str, str]]:
+    """The code and the text of each problem of one host."""
+    devices = [trace.device_list[device] for device in trace.devices_of_host[index]]
+    plane_count = sum(device.kind != "replica" for device in devices)
+    columns, rows = trace.device_columns, trace.device_rows(index)
+    if not rows.size and host.name in damaged_hosts(trace):
+        text = "the file is damaged before any device event: what its devices did is lost"
+        yield "devices-unknown", text
+    elif not plane_count:
+        yield "no-gpu-plane", "no GPU plane was recorded"
+    elif not rows.size:
+        planes = numbers.plural(plane_count, "device plane")
+        yield "gpu-planes-empty", f"{planes}, none with an event"
+    if host.dropped_event_count:
+        events = numbers.plural(host.dropped_event_count, "event")
+        yield "events-dropped", f"the tracer dropped {events}"
+    launch, is_kernel = columns.launch[rows], columns.class_[rows] <= ActivityClass.COLLECTIVE
+    unlinked = int((is_kernel & (launch == NONE)).sum())
+    if unlinked > UNLINKED_RATIO * is_kernel.sum():
+        share = numbers.share(unlinked / int(is_kernel.sum()))
+        yield "unlinked-kernels", f"{share} of the kernels have no recorded launch"
+    linked = launch != NONE
+    launched = trace.host_columns.start_ps[launch[linked]]
+    inversion_count = int((columns.start_ps[rows][linked] < launched).sum())
+    if inversion_count > INVERSION_RATIO * rows.size:
+        events = numbers.plural(inversion_count, "GPU event")
+        yield (
+            "clock-inversion",
+            f"{events} start before their launch: the clocks of host and GPU disagree, so launch delays cannot be trusted",
+        )
+    if capture.missing_steps:
+        steps = numbers.plural(len(capture.missing_steps), "step")
+        yield "missing-steps", f"{steps} recorded on other hosts and not on this one"
+
+
+def tasks_without_file(trace: Trace) -> tuple[Role, ...]:
+    """Tasks that train together with the recorded hosts and have no file, not even an unreadable one."""
+    tasks = missing_tasks(trace.hosts)
+    unread = sum(file.sha256 is None for file in trace.files)
+    return tasks[: max(len(tasks) - unread, 0)]
+
+
+def _quality(trace: Trace, problems: Sequence[Problem]) -> Quality:
+    if trace.device_columns.count == 0:
+        return "unusable"
+    is_limited = any(
+        problem.code not in HARMLESS
+        or (problem.code == "no-gpu-plane" and gpus_expected(trace, problem.host))
+        for problem in problems
+    )
+    return "degraded" if is_limited else "ok"
+
+
+def why_no_device(trace: Trace) -> str:
+    """What explains that no device was recorded."""
+    hosts = trace.hosts
+    if is_damaged_throughout(trace):
+        return "what the devices did is lost"
+    if any(gpus_expected(trace, host.name) for host in hosts):
+        return "nothing can be said about GPUs"
+    if all(host.event_count == 0 for host in hosts):
+        return "no op of TensorFlow ended while it was profiled"
+    return "there was no GPU, and no op ran inside of a graph on the CPU; what runs outside of graphs belongs to no device"
+
+
+def gpus_expected(trace: Trace, host: str | None) -> bool:
+    """Whether threads for GPUs or errors of the profiler show that a host used GPUs."""
+    return any((h.gpus_expected or bool(h.errors)) for h in trace.hosts if h.name == host)
+
+
+# Findings
 
 NO_GPU_PLANE: Final = Rule(
     code="no-gpu-plane",
@@ -213,6 +426,9 @@ def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
         )
 
 
+_NAMED_TASKS: Final = 8
+
+
 def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
     tasks = tuple(map(str, tasks_without_file(trace)))
     if tasks:
@@ -224,7 +440,7 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
             },
             evidence=[
                 Evidence("role", task, None, "", "TF_CONFIG", value_is="task")
-                for task in tasks[:NAMED_STEPS_OR_TASKS]
+                for task in tasks[:_NAMED_TASKS]
             ],
         )
 
@@ -233,8 +449,6 @@ def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
 
 _SHOWN_STEPS: Final = 4
 """Numbers of steps that are listed; more of them are counted."""
-_SHOWN_TASKS: Final = 8
-"""Tasks that are named, a usual cluster whole; more of them are counted."""
 _IN_JSON: Final = "the JSON report"
 _CLOCK_METHODS: Final = {
     "collectives": "by collectives",
@@ -251,29 +465,21 @@ _TOPICS: Final = {
 
 
 def hosts_section(view: View, result: Capture) -> doc.Section | None:
-    """A row per host of a run of several: its task, its steps, what it recorded, and how its clock was aligned."""
+    """A row per host of a run of several: its task, its missing steps, and how its clock was aligned."""
     hosts = result.hosts
     if len(hosts) < 2:
         return None
     # Those that lack steps, then those with the largest offset.
     first = sorted(hosts, key=lambda host: (not host.missing_steps, -abs(_offset(host) or 0)))
     shown = first[: view.few_rows]
-    absent = numbers.listed(result.unrecorded_tasks, _SHOWN_TASKS)
-    return doc.Section(
-        "hosts",
+    rows = table(
         "Hosts",
-        (
-            *table(
-                "Hosts",
-                [host for host in hosts if host in shown],
-                (*_HOST_COLUMNS, *(() if view.is_brief else _RECORDED)),
-                row_count=len(hosts),
-                rest=_IN_JSON,
-            ),
-            *doc.notes(f"Not recorded: {absent}." if absent else None),
-        ),
-        lead=clock_sentence(hosts),
+        [host for host in hosts if host in shown],
+        _HOST_COLUMNS,
+        row_count=len(hosts),
+        rest=_IN_JSON,
     )
+    return doc.Section("hosts", "Hosts", tuple(rows), lead=clock_sentence(hosts))
 
 
 def clock_sentence(hosts: Sequence[HostCapture]) -> str:
@@ -285,10 +491,8 @@ def clock_sentence(hosts: Sequence[HostCapture]) -> str:
     if not spreads:
         return "Clocks aligned by the start of each profile; no collective shows how far they are apart."
     most = max(clock.residual_max_ps or 0 for clock in clocks)
-    spread = f"{numbers.time(max(spreads))}, at most {numbers.time(most)}"
-    if any(clock.method == "collectives" for clock in clocks):
-        return f"Clocks aligned by the ends of collectives: spread {spread}."
-    return f"Clocks agree within the spread of collective ends: {spread}."
+    spread = numbers.time(max(spreads))
+    return f"Ends of collectives differ by {spread} between hosts, at most by {numbers.time(most)}."
 
 
 def _offset(host: HostCapture) -> int | None:
@@ -321,7 +525,7 @@ _HOST_COLUMNS: Final = (
 
 
 def capture_section(view: View, result: Capture) -> doc.Section | None:
-    """What limits the capture, which results are absent and why, and what each host recorded."""
+    """What limits the capture, and which results are absent and why."""
     is_limited = bool(result.problems) or result.quality != "ok"
     has_overhead = any(host.overhead_ratio is not None for host in result.hosts)
     if view.is_brief and not is_limited and not has_overhead:
@@ -335,9 +539,6 @@ def capture_section(view: View, result: Capture) -> doc.Section | None:
             f"{_TOPICS.get(of, of.replace('_', ' '))}: {why}" for of, why in view.skipped.items()
         ]
         blocks += (doc.Subheading("Not in this report"), *doc.notes(*absent)) if absent else ()
-        if len(result.hosts) == 1:
-            recorded = table("What the host recorded", result.hosts, _RECORDED)
-            blocks += (doc.Subheading("Recorded"), *recorded)
     quality = look_of(QUALITIES, result.quality).words
     lead = f"The capture is {quality}." if is_limited else "Nothing limits the capture."
     return doc.Section("capture", "Capture quality", blocks, lead=lead)
@@ -366,9 +567,6 @@ def _cost_sentences(view: View, hosts: Sequence[HostCapture]) -> Iterator[str]:
         spreads = _step_spreads(view)
         vary = numbers.share(max(max(spreads.get(of, 0.0), -ratios[of]) for of in ratios))
         yield f"What recording costs cannot be told, because step times vary by {vary}."
-    python = [host.python_cost_ratio for host in hosts if host.python_cost_ratio is not None]
-    if python:
-        yield f"Sampling Python stacks took {numbers.share(max(python))} of one core."
 
 
 def measured_overhead(view: View, hosts: Sequence[HostCapture]) -> float | None:
@@ -390,16 +588,6 @@ def _step_spreads(view: View) -> dict[str, float]:
         for host in (recorded.hosts if recorded else ())
         if host.overhead.spread_ratio is not None
     }
-
-
-_RECORDED: Final = (
-    Shown("recorded", "duration_ps", 7),
-    Shown("events", "event_count", 7),
-    Shown("on devices", "device_event_count", 8),
-    Shown("dropped", "dropped_event_count", 7),
-    Shown("kernels without launch", "unlinked_ratio", 9),
-)
-"""How much a host recorded."""
 
 
 ANALYSIS: Final = Analysis[Capture](

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceview.analysis.facts.ledger import ledger_of
 from traceview.analysis.facts.python import PythonShare, shared
@@ -170,8 +170,7 @@ class View(Struct, frozen=True):
     `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
     the run. `outliers`: keys of the devices with a row each; `others`: those that are shown as a range, for they are many
     and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir` and `run`:
-    for the commands that show more. `findings_of_gaps`: by the
-    number of a gap the numbers of the findings about it.
+    for the commands that show more.
     """
 
     results: Mapping[str, Any]
@@ -185,7 +184,6 @@ class View(Struct, frozen=True):
     most_rows: int = 64
     is_brief: bool = False
     other_runs: tuple[str, ...] = ()
-    findings_of_gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def few_rows(self) -> int:

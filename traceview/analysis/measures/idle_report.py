@@ -83,7 +83,6 @@ class IdleRow(OfDevice, frozen=True):
     """The idle time of one device in its host's window.
 
     Attributes:
-        window_ps: Length of the window, picoseconds.
         idle_ps: Time without activity in the window, picoseconds; the states sum to it.
         gap_count: Maximal spans without activity in the window.
         longest_gap_ps: Length of the longest of them, picoseconds.
@@ -91,7 +90,6 @@ class IdleRow(OfDevice, frozen=True):
         gaps: The longest gaps, longest first.
     """
 
-    window_ps: Picoseconds
     idle_ps: Picoseconds
     gap_count: Count
     longest_gap_ps: Picoseconds
@@ -118,10 +116,8 @@ def compute(context: Context) -> Idle | Skipped:
 
 def _row(context: Context, device: int) -> IdleRow:
     trace, gaps = context.trace, gaps_of(context, device)
-    window = context.selection.window_of_device(trace, device)
     return IdleRow(
         *trace.identity(device),
-        window_ps=window.length_ps if window else 0,
         idle_ps=int(gaps.duration_ps.sum()),
         gap_count=gaps.number.size,
         longest_gap_ps=int(gaps.duration_ps.max(initial=0)),

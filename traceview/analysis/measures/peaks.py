@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
 from msgspec import Struct
 
@@ -88,7 +88,6 @@ _GIGA: Final = 10**9
 _LARGEST: Final = 1e6
 """No device does as many teraFLOP/s, or moves as many gigabytes per second."""
 
-PeakSource = Literal["plane", "table"]
 _PART: Final = lazy_pattern(r"MIG|-\d{1,4}[QCAB]$")
 """In names of parts of GPUs: `A100-SXM4-40GB MIG 1g.5gb`, `GRID T4-4Q`."""
 
@@ -98,13 +97,9 @@ _AMD: Final[Mapping[tuple[int | None, ...], int]] = {(9, 0): 1, (9, 4): 2}
 
 
 class Peaks(Struct, frozen=True):
-    """The most that a device does. `flops`: FLOP/s by precision; `bandwidth`: bytes per second of its memory, None where not known.
-
-    `source` of the former: plane, what the trace says of the device, or table; None for one that is not known.
-    """
+    """The most that a device does. `flops`: FLOP/s by precision; `bandwidth`: bytes per second of its memory, None where not known."""
 
     flops: dict[NumberFormat, int] = {}
-    source: PeakSource | None = None
     bandwidth: int | None = None
 
 
@@ -136,7 +131,7 @@ def peaks_of(trace: Trace, device: int) -> Peaks:
     bandwidth = entry.count("memory_bandwidth") or 0
     if entry.stats.get("device_vendor") == "AMD":
         bandwidth *= _AMD.get(chip[:2], 0)
-    return Peaks(flops, "table" if flops else None, bandwidth or None)
+    return Peaks(flops, bandwidth or None)
 
 
 def _of_tpu(device: Device) -> Peaks:
@@ -152,9 +147,8 @@ def _of_tpu(device: Device) -> Peaks:
     known = (peak for peak in _TPU_PEAKS if re.search(peak.model, model, re.IGNORECASE))
     row = next(known, _TpuPeak("", 0, None, 0))
     flops = _in_flops({NumberFormat.BF16: compute or row.bf16, NumberFormat.INT8: row.int8})
-    source: PeakSource = "plane" if compute else "table"
     bandwidth = round((memory or row.memory) * _GIGA)
-    return Peaks(flops, source if flops else None, bandwidth or None)
+    return Peaks(flops, bandwidth or None)
 
 
 def _in_flops(rates: Mapping[NumberFormat, float | None]) -> dict[NumberFormat, int]:

@@ -31,9 +31,6 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 EXPLAINS: Final = "explains"
 """The metric of evidence whose value is the code of an explained finding."""
 
-LEAST_SHOWN_RATIO: Final = 0.001
-"""Of the window: what something takes on some device, to have a column of its own; less is printed as `<0.1%`."""
-
 
 class Skipped(Struct, frozen=True):
     """A result that could not be computed, and why. `recorded`: what the file says of that."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
 
@@ -16,11 +16,10 @@ from traceview.analysis.measures.op_work import (
     roof_of,
     time_by_label,
 )
-from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.finding import Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Part
-from traceview.base.record import LARGEST, Count, Ratio, Record, Share, one_of
+from traceview.base.record import LARGEST, Count, Ratio, Record, Share
 from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
 from traceview.document import numbers
@@ -40,8 +39,6 @@ class DeviceEfficiency(OfDevice, frozen=True):
         flops_per_step: FLOPs of a step, mean; without steps, of the window.
         peak_flops_per_second: What the device can do at most at the precision of these FLOPs; null where the device or
             a precision is not known.
-        peak_source: Where that is from: plane, what the trace says of the device, or table, what its maker says of the model; null
-            where it is not known.
         mfu_ratio: Model FLOPs utilization: FLOPs over what the device could have done in the whole step at that precision; null
             where the peak is.
     """
@@ -50,7 +47,6 @@ class DeviceEfficiency(OfDevice, frozen=True):
     unknown_ratio: Share
     flops_per_step: Count
     peak_flops_per_second: Count | None
-    peak_source: Annotated[str, one_of("plane", "table")] | None
     mfu_ratio: Ratio | None
 
 
@@ -87,7 +83,6 @@ def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
         unknown_ratio=unknown_ps / duration_ps if duration_ps else 0.0,
         flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
         peak_flops_per_second=_whole(whole / at_peak_ps * PS_PER_S) if at_peak_ps else None,
-        peak_source=peaks_of(context.trace, device).source if at_peak_ps else None,
         mfu_ratio=at_peak_ps / step_ps if at_peak_ps and step_ps else None,
     )
 

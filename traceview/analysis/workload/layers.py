@@ -329,7 +329,6 @@ def _shown_columns(rows: Sequence[LayerTime]) -> tuple[Shown, ...]:
 def section(view: View, result: Layers) -> doc.Section:
     """The layers as a tree, each with those inside of it below."""
     rows = _longest(result.rows, view.most_rows)
-    figure = () if view.is_brief else (icicle(result),)
     blocks = doc.table(
         "Compute by layer",
         (
@@ -341,28 +340,7 @@ def section(view: View, result: Layers) -> doc.Section:
     )
     per = "step" if result.step_count else "window"
     mean = f"Times are per {per} and device, of a layer with those inside of it."
-    return doc.Section("layers", TITLE, (*figure, *blocks, *doc.remarks(mean)), lead=_lead(result))
-
-
-def icicle(result: Layers) -> doc.Icicle:
-    """The layers by their share of the compute, those inside of each below it."""
-    whole = max(result.compute_ps_per_step, 1)
-    slices: list[doc.IcicleSlice] = []
-    next_ps = [0]  # By depth where the next slice begins.
-    for row, (depth, label) in zip(result.rows, _nested(result.rows), strict=True):
-        ps, begin = row.compute_ps_per_step, next_ps[depth]
-        words = [numbers.time(ps), f"{numbers.share(ps / whole)} of the compute", row.source_line]
-        slices.append(
-            doc.IcicleSlice(
-                name=label,
-                words=", ".join(filter(None, words)),
-                depth=depth,
-                begin_ratio=begin / whole,
-                ratio=ps / whole,
-            )
-        )
-        next_ps[depth:] = [begin + ps, begin]
-    return doc.Icicle("Compute by layer", tuple(slices))
+    return doc.Section("layers", TITLE, (*blocks, *doc.remarks(mean)), lead=_lead(result))
 
 
 def _lead(result: Layers) -> Sentence:

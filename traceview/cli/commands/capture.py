@@ -174,33 +174,22 @@ def show_checks(script: Path | None, out: Path) -> None:
 
 
 def render(checks: Sequence[Check], *, width: int, color: bool) -> str:
-    """The table, and the number of checks by status."""
-    from rich.cells import cell_len
-
+    """A paragraph for each check behind its status, with the fix below it, and the number of checks by status."""
     from traceview.document.page import Page
-    from traceview.document.sanitize import sanitize
-    from traceview.document.styled import joined
+    from traceview.document.phrase import Token, phrase
 
     page = Page(width, color)
-    status_width = max((len(check.status) for check in checks), default=0)
-    name_width = max((cell_len(sanitize(check.name)) for check in checks), default=0)
-    indent = status_width + name_width + 4
-    is_narrow = indent > page.width // 2
     for check in checks:
-        status = page.styled(check.status, STATUSES.get(check.status, ""))
-        blank = page.styled(" " * (status_width - len(check.status) + 2))
-        name = page.styled(check.name, "bold" if check.status in ("failed", "warning") else "")
-        if is_narrow:
-            page.line(status, blank, name)
-            page.prose(check.detail, indent=2)
-        else:
-            page.prose(check.detail, indent=indent, label=joined([status, blank, name]))
+        status = page.styled(check.status, STATUSES[check.status])
+        page.prose(phrase(Token(f"{check.name}: {check.detail}")), indent=_INDENT, label=status)
         if check.fix:
-            left = 2 if is_narrow else indent
-            page.prose(page.styled(f"fix: {check.fix}", "italic"), indent=left)
+            page.prose(page.styled(f"fix: {check.fix}", "italic"), indent=_INDENT)
     page.gap()
     page.prose(_summary(checks))
     return page.render()
+
+
+_INDENT: Final = max(map(len, STATUSES)) + 2
 
 
 def _summary(checks: Sequence[Check]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from traceview.base.errors import ComparisonError, UsageError
+from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.cli.commands.gate import History
 from traceview.cli.options import (
@@ -72,7 +72,11 @@ def compare(
         check_mode(context, "--scaling", _OF_SCALING)
         runs = [run for run in (before, after, *(further or ())) if run is not None]
         target = Target.of(output, *runs, force=force, width=width)
-        _compare_scaling(runs, target, format_)
+        from traceview.comparison.scaling import scaled_runs, scaling_section
+
+        scaled = scaled_runs(reports_at(runs))
+        format_ = format_of(format_, target.path, _FORMATS)
+        target.write_record(scaled, [scaling_section(scaled)], format_, title="scaling")
         return
     if further:
         raise UsageError(
@@ -103,15 +107,3 @@ def compare(
     is_screen = format_ == TERMINAL and target.path is None
     sections = screen_of(comparison) if is_screen else sections_of(comparison)
     target.write_record(comparison, sections, format_, page=lambda: to_html(comparison))
-
-
-def _compare_scaling(runs: list[Location], target: Target, format_: str | None) -> None:
-    """Runs on different numbers of devices beside each other."""
-    from traceview.analysis.rules.finding import Skipped
-    from traceview.comparison.scaling import scaled_runs, scaling_section
-
-    scaled = scaled_runs(reports_at(runs))
-    if isinstance(scaled, Skipped):
-        raise ComparisonError(f"nothing to compare: {scaled.reason}")
-    format_ = format_of(format_, target.path, _FORMATS)
-    target.write_record(scaled, [scaling_section(scaled)], format_, title="scaling")

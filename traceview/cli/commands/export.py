@@ -20,7 +20,7 @@ from traceview.cli.options import (
 )
 from traceview.cli.output import Bundle, Target, say
 from traceview.cli.report_source import Source
-from traceview.export.parquet import check_pyarrow
+from traceview.export.tables import check_pyarrow, csv_of, parquet_of
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {"perfetto": "trace.pftrace", "parquet": "tables", "csv": "tables"}
 """Formats of a run, and the name of the file or folder."""
-_COMPRESSED: Final = ".gz"
 _OF_TABLES: Final = (".csv", ".parquet")
-_JSON: Final = ".json"
+_OTHERS: Final = {".json": "no JSON", ".gz": "not compressed"}
+"""What a trace is not, by the endings that say so."""
 
 
 @reads_run
@@ -58,7 +58,7 @@ def export(
     """Write a run for Perfetto, or as tables.
 
     A trace holds every event that overlaps the window, and tracks of findings, steps, collectives, and the state of each
-    device with its cause. FILE.gz is compressed. Names are not redacted.
+    device with its cause. Names are not redacted.
 
     Example: traceview export logs/ --steps 5:8 -o trace.pftrace
     """
@@ -88,9 +88,7 @@ def _write_trace(
         from traceview.export import perfetto
         from traceview.export.draw import drawn
 
-        parts = perfetto.written(drawn(drawn_from, report))
-        is_compressed = output.name.lower().endswith(_COMPRESSED)
-        target.write_parts(perfetto.compressed(parts) if is_compressed else parts)
+        target.write_parts(perfetto.written(drawn(drawn_from, report)))
         return drawn_from.trace
 
 
@@ -114,22 +112,21 @@ def _write_tables(
 
 def _check_ending(output: Location) -> None:
     """Raise `UsageError` for the name of a file that would hold something else."""
-    ending = Path(output.name.lower().removesuffix(_COMPRESSED)).suffix
+    ending = output.suffix.lower()
     if ending in _OF_TABLES:
         raise UsageError(
             f"-o {output}: tables are several files, in a folder", hint=f"--to {ending[1:]} -o DIR"
         )
-    if ending == _JSON:
-        raise UsageError(f"-o {output}: a trace is no JSON", hint="-o trace.pftrace")
+    if ending in _OTHERS:
+        raise UsageError(f"-o {output}: a trace is {_OTHERS[ending]}", hint="-o trace.pftrace")
 
 
 def _table(to: str, context: Context, name: str) -> Iterator[bytes]:
     """The content of a table, which is made when it is written: there is never more than one."""
-    from traceview.export import csv, parquet
     from traceview.report.tables import table_of
 
     rows = table_of(context, name)
     if to == "parquet":
-        yield parquet.written(rows)
+        yield parquet_of(rows)
     else:
-        yield from csv.written(rows)
+        yield from csv_of(rows)

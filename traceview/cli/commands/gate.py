@@ -96,7 +96,7 @@ def gate(
     0: all hold. 10: one fails. 7: one cannot be judged. 9: no verdict, as the runs differ too much.
 
     A condition is a key with a limit: step_time_ms <= 120, busy_ratio >= 0.8, state.input_ratio <= 5%, memory_peak_gb <= 70,
-    examples_per_second >= 900, absent_hosts <= 0, or finding:CODE absent; KEY[GPU:0] is of one device. KEY:+5% may rise
+    examples_per_second >= 900, absent_hosts <= 0, or finding:CODE absent. KEY:+5% may rise
     by 5% against the baseline.
 
     Example: traceview gate logs-1 logs-2 logs-3 --baseline main

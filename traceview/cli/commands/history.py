@@ -43,9 +43,9 @@ def history(
     reports = saved_reports(folder)
     made = history_of(with_newest(reports, keep) if keep else reports)
     if format_ == "csv":
-        from traceview.export import csv
+        from traceview.export.tables import csv_of
 
-        target.write_parts(csv.written(history_table(made), is_escaped=target.is_terminal))
+        target.write_parts(csv_of(history_table(made), is_escaped=target.is_terminal))
         return
     title = f"history of {folder}"
     target.write_record(made, [history_section(made)], format_, title=title)

@@ -28,13 +28,10 @@ from traceview.cli.options import (
 from traceview.cli.output import Bundle, Target, checked_place, say, write_file, writing
 from traceview.cli.report_source import Source
 from traceview.document.sanitize import sanitize
-from traceview.report.formats import DOCUMENTS, DocumentFormat
+from traceview.report.formats import DOCUMENTS, FILES
 
 if TYPE_CHECKING:
     from traceview.report.model import Report
-
-_NAMES: Final = tuple(document.name for document in DOCUMENTS)
-_FILES: Final = tuple(document.file_name for document in DOCUMENTS)
 
 
 _OF_VIEWERS: Final = {
@@ -56,7 +53,7 @@ def report(
     ] = None,
     format_: Annotated[
         str | None,
-        choice("NAME", f"One document: {', '.join(_NAMES)}.", "--format", _NAMES),
+        choice("NAME", f"One document: {', '.join(DOCUMENTS)}.", "--format", tuple(DOCUMENTS)),
     ] = None,
     viewer: Annotated[
         str | None,
@@ -95,16 +92,16 @@ def report(
     if output is not None:
         _check_apart(output.parent if document else output, logdir, is_folder=not document)
     target = Target.of(output, logdir, force=force) if document else None
-    bundle = Bundle(output, _FILES, force) if output is not None and not document else None
+    bundle = Bundle(output, FILES.values(), force) if output is not None and not document else None
     if bundle:
         bundle.check()
     made = _made(source, redact)
     with stage("writing"):
         if target and document:
-            target.write(document.render(made).encode())
+            target.write(DOCUMENTS[document](made).encode())
         elif bundle:
-            bundle.write({known.file_name: (known.render(made).encode(),) for known in DOCUMENTS})
-            say(f"wrote {', '.join(_FILES)} to {bundle.folder}")
+            bundle.write({FILES[name]: (make(made).encode(),) for name, make in DOCUMENTS.items()})
+            say(f"wrote {', '.join(FILES.values())} to {bundle.folder}")
 
 
 def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None:
@@ -129,13 +126,11 @@ def _made(source: Source, is_redacted: bool) -> Report:
     return made
 
 
-def _chosen_document(name: str | None, path: Location | None) -> DocumentFormat | None:
+def _chosen_document(name: str | None, path: Location | None) -> str | None:
     """The document of `--format`, else of the ending of `path`; None where neither names one."""
     suffix = "" if path is None or path.is_dir() else path.suffix.lower()
-    return next(
-        (each for each in DOCUMENTS if name == each.name or (not name and each.suffix == suffix)),
-        None,
-    )
+    by_suffix = {Path(file).suffix: document for document, file in FILES.items()}
+    return name or by_suffix.get(suffix)
 
 
 # In a browser

@@ -13,17 +13,12 @@ import msgspec
 from markupsafe import Markup, escape
 
 from traceview.document import numbers
-from traceview.document.columns import WRITE
 from traceview.document.figures import (
-    Figure,
-    Icicle,
-    IcicleSlice,
     Lane,
     Lanes,
     Span,
     StepBar,
     StepTimes,
-    Trend,
     legend,
     merged_sentence,
     of_host,
@@ -31,7 +26,7 @@ from traceview.document.figures import (
 )
 from traceview.document.model import Timeline, gap_anchor
 from traceview.document.phrase import Sentence, pieces
-from traceview.document.sanitize import sanitize, shortened
+from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look, thread_name
 
 LONGEST_NAME: Final = 160
@@ -200,7 +195,6 @@ _MARKED_RATIO: Final = 0.1
 """Of the bars: more slow ones than that need no mark to be found."""
 
 _LEFT: Final = 64.0
-_LONGEST_LABEL: Final = 44
 _HEIGHT: Final = 132.0
 _TOP: Final = 18.0
 _LABEL_FROM: Final = 46.0
@@ -216,23 +210,12 @@ Link = Callable[[Span | None, str], str]
 """Wraps a drawing in a link into the timeline."""
 
 
-def drawn(figure: Figure, link: Link) -> str:
-    """The `svg` element."""
-    height = _TOP + _HEIGHT
-    if isinstance(figure, StepTimes):
-        height += 34 if len(figure.bars) > MOST_BARS else 20
-        # Its bars are links, which a picture cannot hold.
-        return _svg(_bars(figure, link), height, "Step times", role="group")
-    if isinstance(figure, Icicle):
-        depth = max((each.depth for each in figure.slices), default=0)
-        return _svg(_icicle(figure), (depth + 1) * _ROW + 4, figure.label)
-    return _svg(_trend(figure), height + 40, figure.label)
-
-
-def _svg(parts: Iterator[str], height: float, label: str, role: str = "img") -> str:
+def drawn(figure: StepTimes, link: Link) -> str:
+    """The `svg` element; its bars are links, which a picture cannot hold."""
+    height = _TOP + _HEIGHT + (34 if len(figure.bars) > MOST_BARS else 20)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {WIDTH} {height:.0f}"'
-        f' role="{role}" aria-label={saxutils.quoteattr(label)}>\n' + "\n".join(parts) + "\n</svg>"
+        ' role="group" aria-label="Step times">\n' + "\n".join(_bars(figure, link)) + "\n</svg>"
     )
 
 
@@ -311,83 +294,6 @@ def _title(bars: Sequence[StepBar], longest: StepBar) -> str:
         which = "slow steps" if longest.excess_ps else "steps"
         title = f"{len(bars)} {which} of {bars[0].number} to {bars[-1].number}; longest: {title}"
     return title
-
-
-# Trend
-
-
-def _trend(figure: Trend) -> Iterator[str]:
-    """Points from zero on, so that what looks twice as high is; their levels, and what begins with a level."""
-    points, write = figure.points, WRITE[figure.kind]
-    most = max((max(point.value, point.level or 0) for point in points), default=0) or 1
-    bottom, scale = _TOP + _HEIGHT, _HEIGHT / most
-    each = min((WIDTH - _LEFT - 60) / max(len(points) - 1, 1), 120.0)
-    places = [
-        (_LEFT + 10 + each * place, bottom - point.value * scale)
-        for place, point in enumerate(points)
-    ]
-    yield f'<path class="axis" d="M{_LEFT:.1f} {_TOP:.1f}V{bottom:.1f}H{places[-1][0] + 10:.1f}"/>'
-    yield _text(_LEFT - 8, _TOP + 4, write(most), "end soft")
-    yield _text(_LEFT - 8, bottom + 4, "0", "end soft")
-    line = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
-    yield f'<path class="trend" d="M{line}"/>'
-    for place, (point, (x, y)) in enumerate(zip(points, places, strict=True)):
-        if point.level is not None and not (place and points[place - 1].level == point.level):
-            end = place
-            while end + 1 < len(points) and points[end + 1].level == point.level:
-                end += 1
-            level = bottom - point.level * scale
-            yield f'<path class="median" d="M{x - 4:.1f} {level:.1f}H{places[end][0] + 4:.1f}"/>'
-        title = f"{point.label}: {write(point.value)}"
-        title += f"; {point.mark}" if point.mark else ""
-        look = "point marked" if point.mark else "point"
-        yield (
-            f'<circle class="{look}" cx="{x:.1f}" cy="{y:.1f}" r="{4.5 if point.mark else 3:.1f}">'
-            f"<title>{_clean(title)}</title></circle>"
-        )
-        if point.mark:
-            yield _text(x, _TOP - 6, point.mark, "middle strong")
-    # The first label begins at its point, the others are centred on theirs.
-    longest = 1.5 * _DIGIT * max(len(point.label) for point in points) + 12
-    every = max(1, -(-int(longest) // int(max(each, 1.0))))
-    for place in range(0, len(points), every):
-        label = shortened(points[place].label, _LONGEST_LABEL)
-        yield _text(places[place][0], bottom + 15, label, "soft" if not place else "middle soft")
-    yield _text(_LEFT, bottom + 32, figure.label, "soft")
-
-
-# Icicle
-
-_ROW: Final = 22.0
-_LEAST_WIDTH: Final = 0.7
-_PALER: Final = 0.14
-"""How much paler a slice is than the one that it is inside of, down to the palest."""
-_PALEST: Final = 0.3
-
-
-def _icicle(figure: Icicle) -> Iterator[str]:
-    """A rectangle per slice; what would be narrower than a line is left out."""
-    for each in figure.slices:
-        if each.ratio * WIDTH >= _LEAST_WIDTH:
-            yield from _slice(each)
-
-
-def _slice(each: IcicleSlice) -> Iterator[str]:
-    x, y = each.begin_ratio * WIDTH, each.depth * _ROW
-    width = each.ratio * WIDTH
-    opacity = max(1 - _PALER * each.depth, _PALEST)
-    box = f'x="{x:.1f}" y="{y:.1f}" width="{max(width - 1, 0.5):.1f}" height="{_ROW - 1:.1f}"'
-    yield f"<g><title>{_clean(f'{each.name}: {each.words}')}</title>"
-    yield f'<rect style="fill:var(--tv-compute);fill-opacity:{opacity:.2f}" {box}/>'
-    room = int((width - 8) / _DIGIT)
-    if room > 2:
-        # On a pale slice the ink of the page is easier to read.
-        look = "on-slice" if opacity > _LIGHT_INK else ""
-        yield _text(x + 4, y + 15, shortened(each.name, room), look)
-    yield "</g>"
-
-
-_LIGHT_INK: Final = 0.8
 
 
 # Elements

@@ -17,7 +17,7 @@ from traceview.base.version import VERSION
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import cell_texts, is_absent
-from traceview.document.figures import Figure, StepTimes
+from traceview.document.figures import StepTimes
 from traceview.document.html import parts
 from traceview.document.html.parts import name as name_text
 from traceview.document.html.parts import prose, shown
@@ -43,7 +43,7 @@ _WIDEST_TEXT: Final = 10
 
 _PAGE_WIDTH: Final = 126
 _USUAL_WIDTH: Final = 11
-_WIDTHS: Final = {"bar": 20, "device": 14, "look": 16, "words": 18, "span": 7, "links": 12}
+_WIDTHS: Final = {"bar": 20, "device": 14, "look": 16, "words": 18, "span": 7}
 _NARROWEST_NAME: Final = 11
 """Characters of a table beside the contents at 1280 pixels, and of its columns by kind."""
 
@@ -103,10 +103,10 @@ class _Page:
             script_digests=" ".join(map(_digest, scripts)),
         )
 
-    def chart(self, figure: Figure) -> Markup:
+    def chart(self, figure: StepTimes) -> Markup:
         """A chart as long as the page is wide, and what its colours mean."""
         drawn = Markup(parts.drawn(figure, self._link_of_drawing))
-        looks = [bar.cause for bar in figure.bars] if isinstance(figure, StepTimes) else []
+        looks = [bar.cause for bar in figure.bars]
         legend = Markup(" ").join(
             Markup('<span><i class="part {}"></i>{}</span>').format(look.style, look.words)
             for look in dict.fromkeys(looks)
@@ -173,8 +173,6 @@ class _Page:
             return _bar(value)
         if isinstance(value, doc.Span):
             return self.show(value, "show")
-        if column.kind == "links" and isinstance(value, tuple):
-            return self.links([link for link in value if isinstance(link, doc.Link)])
         if is_absent(text):
             return escape(text)
         if column.kind == "device":
@@ -186,20 +184,6 @@ class _Page:
         if column.kind == "words":
             return prose(doc.sentence_of(value, text))
         return escape(shown(text))
-
-    def links(self, links: Sequence[doc.Link]) -> Markup:
-        """Links, one after another."""
-        return Markup(", ").join(map(self._link, links))
-
-    def _link(self, link: doc.Link) -> Markup:
-        """A link where the page has its target, else its text."""
-        is_numbered = link.anchor.partition(" ")[0] in _NUMBERED
-        text = escape(shown(link.text))
-        target = self._ids.get(link.anchor)
-        if not target:
-            return text
-        class_ = Markup(' class="numbered"') if is_numbered else ""
-        return Markup('<a{} href="#{}">{}</a>').format(class_, target, text)
 
     def show(self, span: doc.Span | None, text: str) -> Markup:
         """A link that shows a span on the timeline; nothing where its device is not drawn."""

@@ -11,7 +11,6 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.base.intervals import Int32Array, Int64Array
-from traceview.base.record import RecordedCount
 from traceview.trace.sidecar.fields import LARGEST, read_as
 
 _MOST_BYTES: Final = 1 << 26
@@ -53,14 +52,8 @@ class PythonThread(Struct, frozen=True):
 
 
 class PythonRecord(Struct, frozen=True):
-    """The group of the sidecar.
+    """The group of the sidecar. `collections`: start, length and generation of each long garbage collection."""
 
-    `cost_ns`: processor time that the sampling took in the `window_ns` of the profile. `collections`: start, length and
-    generation of each long garbage collection.
-    """
-
-    window_ns: RecordedCount | None
-    cost_ns: RecordedCount | None
     threads: tuple[PythonThread, ...]
     stacks: str | None
     samples: str | None
@@ -104,7 +97,6 @@ class PythonSamples(Struct, frozen=True, eq=False):
     `cpu_us`: processor time that the thread had taken so far; `late_ns`: by how much the round came late, because something
     else had Python's lock; negative where that was not recorded.
     `stacks`: numbers of frames, the innermost first; a stack ends at the first frame of the user's code.
-    `cost_ratio`: processor time of the sampling over the time sampled, None where it is not known.
     `collected_ns`: start and length of each long garbage collection, int64 `[k, 2]`.
     """
 
@@ -116,7 +108,6 @@ class PythonSamples(Struct, frozen=True, eq=False):
     threads: tuple[PythonThread, ...]
     frames: tuple[PythonFrame, ...]
     stacks: tuple[tuple[int, ...], ...]
-    cost_ratio: float | None
     collected_ns: Int64Array
 
     @property
@@ -195,7 +186,6 @@ def _joined(
             for file, function, line, is_user in tables.frames
         ),
         stacks=tables.stacks,
-        cost_ratio=_cost_ratio(record),
         collected_ns=_collections(record),
     )
 
@@ -214,11 +204,6 @@ def _collections(record: PythonRecord) -> Int64Array:
         if len(row) == _COLLECTION_FIELDS and all(0 <= value < LARGEST // 2 for value in row)
     ]
     return np.array(known, dtype=np.int64).reshape(-1, 2)
-
-
-def _cost_ratio(record: PythonRecord) -> float | None:
-    cost_ns, window_ns = record.cost_ns, record.window_ns
-    return None if cost_ns is None or not window_ns else cost_ns / window_ns
 
 
 def _is_frame(frame: tuple[int, ...], tables: _Tables) -> bool:

@@ -144,15 +144,6 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
         return np.minimum.reduceat(self.duration_ps, self.first)
 
     @cached_property
-    def is_within_host(self) -> BoolArray:
-        """Whether all devices of each are on one host, bool `[collectives]`."""
-        if not self.first.size:
-            return np.empty(0, dtype=np.bool_)
-        lowest = np.minimum.reduceat(self.host, self.first)
-        result: BoolArray = lowest == np.maximum.reduceat(self.host, self.first)
-        return result
-
-    @cached_property
     def wait_ps(self) -> Int64Array:
         """How long each device waited: its duration beyond the transfer, int64 `[n]`."""
         return self.duration_ps - self.transfer_ps[self.collective]
