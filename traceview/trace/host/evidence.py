@@ -37,7 +37,7 @@ _SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
     ),
     Cause.DEVICE_WAIT: (HostNameKind.OP,),
 }
-SHOWN_CAUSES: Final = np.array(
+_SHOWN_CAUSES: Final = np.array(
     [
         sum(1 << cause for cause in Cause if kind in _SHOWN_BY.get(cause, HostNameKind))
         for kind in HostNameKind
@@ -47,7 +47,7 @@ SHOWN_CAUSES: Final = np.array(
 """The causes that a kind of name shows, a bit for each; any kind shows those that `_SHOWN_BY` does not list."""
 _LEAST_SHOWN_RATIO: Final = 0.1
 """Of a span between steps: an event that covers less does not show what the host did."""
-NEARLY: Final = 0.8
+_NEARLY: Final = 0.8
 """An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 
 
@@ -179,14 +179,14 @@ class ManyEvidence:
             start_ps[order],
             end_ps[order],
             wanted[order],
-            NEARLY,
+            _NEARLY,
         )
         return np.append(rows, NONE)[found]
 
     def _shown_by(self, rows: Int64Array) -> _Bits:
         """The causes that each row shows, a bit for each."""
         states = self._states
-        bits = SHOWN_CAUSES[states.kind_of(rows)]
+        bits = _SHOWN_CAUSES[states.kind_of(rows)]
         for cause, is_shown in (
             (Cause.BETWEEN, ~states.is_in_step(rows)),
             (Cause.PYTHON, ~states.is_spoken(rows)),
