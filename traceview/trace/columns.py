@@ -6,7 +6,7 @@ columns after loading.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -283,26 +283,28 @@ NO_HOST_EVENTS: Final = HostColumns(
 _Columns = TypeVar("_Columns", DeviceColumns, HostStat, CollectiveCalls)
 
 
-def concatenated(parts: Sequence[_Columns]) -> _Columns:
-    """The rows of several parts, one after the other."""
+def concatenated(parts: list[_Columns]) -> _Columns:
+    """The rows of several parts, one after the other; the list is emptied, and a column of a part let go of when it is joined."""
     if len(parts) == 1:
-        return parts[0]
-    known = [asdict(part) for part in parts]
-    return type(parts[0])(
-        **{key: np.concatenate([part[key] for part in known]) for key in known[0]}
+        return parts.pop()
+    kind, known = type(parts[0]), [asdict(part) for part in parts]
+    parts.clear()
+    return kind(
+        **{key: np.concatenate([part.pop(key) for part in known]) for key in tuple(known[0])}
     )
 
 
-def concatenated_hosts(parts: Sequence[HostColumns]) -> HostColumns:
+def concatenated_hosts(parts: list[HostColumns]) -> HostColumns:
     """The same of host events."""
     if len(parts) == 1:
-        return parts[0]
+        return parts.pop()
     known = [asdict(part) for part in parts]
+    parts.clear()
     stats = [part.pop("stats") for part in known]
     return HostColumns(
-        **{key: np.concatenate([part[key] for part in known]) for key in known[0]},
+        **{key: np.concatenate([part.pop(key) for part in known]) for key in tuple(known[0])},
         stats={
-            key: concatenated([part[key] for part in stats if key in part])
+            key: concatenated([part.pop(key) for part in stats if key in part])
             for key in dict.fromkeys(chain.from_iterable(stats))
         },
     )

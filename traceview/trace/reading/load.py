@@ -180,21 +180,21 @@ def _hangs(run: RunFiles, problems: list[Problem]) -> Iterator[Hang]:
 # From parts to one recording: one table of names, devices and rows numbered over all hosts
 
 
-def merged(
-    parts: Sequence[Part], hosts: tuple[Host, ...]
-) -> tuple[Recording, tuple[HostSteps, ...]]:
+def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple[HostSteps, ...]]:
     """The recording of all hosts and the steps of each, on the clock set by the starts of the profiles.
 
-    `parts`: one per host, in the order of hosts, whatever the order in which they were read. `hosts`: the same with their starts.
+    `parts`: one per host, in the order of hosts, whatever the order in which they were read; the list is emptied. `hosts`: the
+    same with their starts.
     """
-    recordings = [part.recording for part in parts]
-    if len(parts) == 1:
-        return replace(recordings[0], hosts=hosts), (parts[0].steps,)
+    recordings, steps_of_parts = [part.recording for part in parts], [part.steps for part in parts]
+    parts.clear()
+    if len(recordings) == 1:
+        return replace(recordings[0], hosts=hosts), tuple(steps_of_parts)
     first_row = _before(recording.host_columns.count for recording in recordings)
     first_line = _before(len(recording.lines) for recording in recordings)
     # Devices with a plane come first, then the replicas of other hosts, each by host.
     order = sorted(
-        range(len(parts)),
+        range(len(recordings)),
         key=lambda host: any(d.kind == "replica" for d in recordings[host].device_list),
     )
     counts = (len(recordings[host].device_list) for host in order)
@@ -265,8 +265,8 @@ def merged(
     buffers = {each.program: each for of in reversed(recordings) for each in of.program_buffers}
     shared = [of.shared_rows + row for of, row in zip(recordings, first_row, strict=False)]
     steps = tuple(
-        _steps_of(part.steps, host, first_line[host], hosts[host].start_ps)
-        for host, part in enumerate(parts)
+        _steps_of(of, host, first_line[host], hosts[host].start_ps)
+        for host, of in enumerate(steps_of_parts)
     )
     return Recording(
         hosts=hosts,
@@ -275,10 +275,10 @@ def merged(
         ),
         lines=tuple(lines),
         names=names,
-        device_columns=concatenated([devices[host] for host in order]),
+        device_columns=concatenated([devices.pop(host) for host in order]),
         host_columns=concatenated_hosts(events),
         shared_rows=np.concatenate(shared),
-        collective_calls=concatenated([calls[host] for host in order]),
+        collective_calls=concatenated([calls.pop(host) for host in order]),
         instructions=tuple(instructions),
         program_buffers=tuple(buffers.values()),
     ), steps

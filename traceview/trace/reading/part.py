@@ -6,7 +6,7 @@ memory, its steps. Parts may be read in any order, on other machines too; `load`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -83,7 +83,7 @@ def _host_part(table: PlaneTable, first_line: int, first_row: int, names: Names)
 
 
 def _joined_devices(
-    parts: Sequence[DeviceColumns], host_columns: HostColumns, names: Names
+    parts: list[DeviceColumns], host_columns: HostColumns, names: Names
 ) -> DeviceColumns:
     """All device events by device and start, with their launches and final classes."""
     columns = concatenated(parts or [NO_DEVICE_EVENTS])
