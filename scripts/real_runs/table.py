@@ -51,7 +51,6 @@ _INPUT: Final = ("input-bound",)
 _BETWEEN_STEPS: Final = ("between", "python")
 _HOST_OP: Final = ("host-op-in-step", "cpu-heavy-op")
 _CACHE: Final = "Put dataset.cache() behind the slow stage"
-_GRAPH: Final = "Put the ops between steps into a graph"
 _OPS: Final = "Write the Python functions of the step in TensorFlow ops"
 _SMALL_OPS: Final = ("host-bound", "collective-exposed", "small-collectives")
 _PYTHON: Final = ("python-stall", "callback-stall")
@@ -921,14 +920,14 @@ PROGRAMS: Final = {
             (*_PYTHON, "host-bound", "d2h-sync"),
             (*_BETWEEN_STEPS, "host_ops", "sync"),
             present={"callback-stall": 0.084},
-            advice=_GRAPH,
+            advice="Fetch the tensor once",
         ),
         Program(
             "loop_eager_clip",
             "weights are clipped eagerly, one variable after the other",
             (*_PYTHON, "host-bound"),
             (*_BETWEEN_STEPS, "host_ops"),
-            advice=_GRAPH,
+            advice="Put the ops between steps into a graph",
         ),
         Program(
             "loop_uneven_rows",

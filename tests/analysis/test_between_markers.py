@@ -81,9 +81,11 @@ def test_what_follows_most_steps_is_the_training(
 PERIOD_MS, SPACING_MS = 50, 0.4
 
 
-def eager(step: Step, start_ms: float, call_ms: float, own_ms: float, *, is_graph: bool) -> None:
+def eager(
+    step: Step, op: str, start_ms: float, call_ms: float, own_ms: float, *, is_graph: bool
+) -> None:
     """One call of an op from Python, in which the op itself runs for a part, as TensorFlow 2.21 records it."""
-    step.host("EagerLocalExecute: AddV2", start_ms, start_ms + call_ms)
+    step.host(f"EagerLocalExecute: {op}", start_ms, start_ms + call_ms)
     step.host("EagerKernelExecute", start_ms + 0.01, start_ms + 0.01 + own_ms)
     if is_graph:
         step.host("FunctionRun", start_ms + 0.02, start_ms + own_ms)
@@ -98,13 +100,14 @@ def stall(
     own_ms: float = 0.05,
     is_graph: bool = False,
     marker_ms: float = 20,
+    op: str = "AddV2",
 ) -> Finding:
     """The finding on what follows the markers of steps of 50 ms."""
     trace = new_trace()
     for step in marked_steps(trace, period_ms=PERIOD_MS, marker_ms=marker_ms):
         step.kernel(0, 0, marker_ms)
         for place in range(count):
-            eager(step, first_ms + spacing_ms * place, 0.25, own_ms, is_graph=is_graph)
+            eager(step, op, first_ms + spacing_ms * place, 0.25, own_ms, is_graph=is_graph)
     trace.write(folder)
     findings = traceview.analyze(folder).findings
     return next(finding for finding in findings if finding.code == "callback-stall")
@@ -120,6 +123,12 @@ def test_a_graph_saves_the_time_between_ops(tmp_path: Path) -> None:
     )
     values = {evidence.metric: evidence.value for evidence in finding.evidence}
     assert values["eager_ops_per_step"] == 70
+
+
+def test_a_tensor_is_fetched_once_to_index_it(tmp_path: Path) -> None:
+    finding = stall(tmp_path, op="StridedSlice")
+    assert finding.action.startswith("Fetch the tensor once, values = tensor.numpy(), and index")
+    assert "Python runs 70 ops per step one by one" in finding.explanation
 
 
 def test_from_twenty_ops_on_a_graph_is_worth_it(tmp_path: Path) -> None:

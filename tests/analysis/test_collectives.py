@@ -16,9 +16,13 @@ from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
+from traceview.analysis.exchange.gradient_sums import sums_off_links
+from traceview.analysis.facts.selection import select
+from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number
 from traceview.report.model import Report
+from traceview.trace.reading.load import load
 
 
 def reduced(exposed_ms: float, late_ms: float = 0.0, *, steps: int = 4) -> CudaTrace:
@@ -125,10 +129,36 @@ def test_virtual_gpus_are_the_reason_for_one_device(tmp_path: Path) -> None:
     assert "NCCL does not support GPUs that are divided into virtual devices." in found.explanation
 
 
-@pytest.mark.parametrize("name", ["hierarchical_copy", "scalar_loss", "collective_ring"])
-def test_other_sums_are_on_several_devices_or_of_no_gradients(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("one_device", "one"),
+        ("cpu_bounce", "cpu"),
+        # Sums on several GPUs, and of no gradients.
+        ("hierarchical_copy", None),
+        ("scalar_loss", None),
+    ],
+)
+def test_where_gradients_are_summed(name: str, place: str | None, tmp_path: Path) -> None:
     SCENARIOS[name]().write(tmp_path)
-    assert not findings(traceview.analyze(tmp_path))
+    trace = load(tmp_path)
+    found = Context(trace, select(trace)).once(sums_off_links)
+    assert [each.place for each in found.values()] == ([place] if place else [])
+
+
+@pytest.mark.parametrize("is_kernel", [False, True])
+def test_collectives_sum_the_gradients_where_there_are_any(is_kernel: bool, tmp_path: Path) -> None:
+    """A collective op may copy between GPUs over the host itself."""
+    scenario = SCENARIOS["cpu_bounce"]()
+    step = Step(scenario.traces["host0"], 0)
+    if is_kernel:
+        step.kernel(0, 47, 48, name=NCCL_NAME)
+    else:
+        thread = step.trace.thread("collective_ops", 9_001)
+        step.host("adam/CollectiveReduceV2:CollectiveReduceV2", 40, 43, thread=thread)
+    scenario.write(tmp_path)
+    trace = load(tmp_path)
+    assert Context(trace, select(trace)).once(sums_off_links) == {}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ not count.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
@@ -61,9 +60,9 @@ class _Op(Code):
 
 _INDICATIVE: Final = lazy_pattern(rb"Collective|AddN|Apply")
 _TYPES: Final = (
-    (re.compile(rb"Collective(?!Init|AssignGroup)\w+"), _Op.COLLECTIVE),
-    (re.compile(rb"AddN"), _Op.SUM),
-    (re.compile(rb"(?:Resource)?(?:Sparse)?Apply\w+"), _Op.UPDATE),
+    (lazy_pattern(rb"Collective(?!Init|AssignGroup)\w+"), _Op.COLLECTIVE),
+    (lazy_pattern(rb"AddN"), _Op.SUM),
+    (lazy_pattern(rb"(?:Resource)?(?:Sparse)?Apply\w+"), _Op.UPDATE),
 )
 
 

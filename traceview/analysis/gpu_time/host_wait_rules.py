@@ -260,7 +260,7 @@ CPU_HEAVY_OP: Final = Rule(
         "event": _WHERE_EVENT,
         "jax-event": _WHERE_EVENT,
         "jax-callback": (
-            "Write it in `jax.numpy`; what only reports, call every 100th step, on what the step returns.",
+            "Write it in `jax.numpy`, or, if it only reports, call it every 100th step on what the step returns.",
             "The program waits for each call of Python, which needs its lock.",
         ),
     },
@@ -398,6 +398,10 @@ CALLBACK_STALL: Final = Rule(
                 "That leaves little more than the time of the ops themselves. Or run them less often: "
                 "`if step % 100 == 0: ...`"
             ),
+        ),
+        "indices": (
+            "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
+            "Or put what needs the values into a graph, `@tf.function`.",
         ),
         "jax": (
             "Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread.",

@@ -67,6 +67,8 @@ _CONVERTS: Final = (
 
 _NUMPY: Final = "numpy/"
 
+_INDEXES: Final = "StridedSlice"
+
 _OF_GRAPHS: Final = frozenset(
     (
         State.HOST_OPS,
@@ -473,7 +475,7 @@ def between_steps(waits: Waits) -> Finding | None:
         arguments=arguments,
         evidence=evidence,
         title=key if key in rules.CALLBACK_STALL.titles else "",
-        action=key,
+        action="indices" if ops is not None and _INDEXES in ops[0].types else key,
         notes=(key,),
         unsure="short" if waits.loss.mean_ps < rules.CALLBACK_STALL.limits["short_ps"] else "",
     )

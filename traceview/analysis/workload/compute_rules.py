@@ -155,7 +155,7 @@ HOST_OP: Final = Rule(
             ),
         ),
         "jax-python": (
-            "Write it in `jax.numpy`; what only reports, call every 100th step, on what the step returns.",
+            "Write it in `jax.numpy`, or, if it only reports, call it every 100th step on what the step returns.",
             "The program waits for each call of Python, which needs its lock.",
         ),
         "jax-printing": (
