@@ -9,8 +9,18 @@ from setuptools.command.build_py import build_py
 # Numbers that leave int64 wrap as those of numpy do; without the option that is undefined in C, from Python 3.12 on.
 OPTIONS = ["-O3", "-fwrapv"]
 COMPILED = [
-    Extension(name, [f"{name.replace('.', '/')}.pyx"], extra_compile_args=OPTIONS, optional=True)
-    for name in ("traceview.base.sweeps", "traceview.xplane.decode")
+    Extension(
+        name,
+        [f"{name.replace('.', '/')}.pyx"],
+        depends=["traceview/base/places.pxd"],
+        extra_compile_args=OPTIONS,
+        optional=True,
+    )
+    for name in (
+        "traceview.base.sweeps",
+        "traceview.trace.host.state_sweeps",
+        "traceview.xplane.decode",
+    )
 ]
 COMPILED += [
     Extension(name, [f"{name.replace('.', '/')}.c"], optional=True)

@@ -42,6 +42,7 @@ FIXTURE = ROOT / "fixtures" / "slow-input-2"
 PACKAGE = ROOT / "traceview"
 EXTENSIONS = (
     PACKAGE / "base" / "sweeps.pyx",
+    PACKAGE / "trace" / "host" / "state_sweeps.pyx",
     PACKAGE / "xplane" / "decode.pyx",
     PACKAGE / "capture" / "process" / "native.c",
     PACKAGE / "capture" / "sampling" / "thread_clocks.c",
@@ -52,6 +53,7 @@ INSTALL_INPUTS = (
     ROOT / "pyproject.toml",
     ROOT / "setup.py",
     ROOT / STARTUP,
+    PACKAGE / "base" / "places.pxd",
     *EXTENSIONS,
 )
 BUILT_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -388,7 +390,7 @@ def check_contents(wheel_path: Path) -> None:
         paths = [path for path in (PACKAGE / folder).rglob("*") if path.is_file()]
         needed |= {path.relative_to(PACKAGE.parent).as_posix() for path in paths}
     missing = needed - names
-    stray = {name for name in names if name.endswith((".pyx", ".c")) or "/build/" in name}
+    stray = {name for name in names if name.endswith((".pyx", ".pxd", ".c")) or "/build/" in name}
     stray |= {name for name in names if name.startswith(("tests/", "scripts/"))}
     if missing or stray:
         raise StageError(f"the wheel lacks {sorted(missing)} and should not have {sorted(stray)}")
@@ -397,7 +399,7 @@ def check_contents(wheel_path: Path) -> None:
 LOOK_AROUND = """
 import importlib.util, json, sys, traceview
 print(json.dumps({
-    "compiled": all(importlib.util.find_spec(f"traceview.{name}") for name in ("base.sweeps", "xplane.decode")),
+    "compiled": all(importlib.util.find_spec(f"traceview.{name}") for name in ("base.sweeps", "trace.host.state_sweeps", "xplane.decode")),
     "path": traceview.__file__,
     "heavy": sorted({"jinja2", "pandas", "tensorflow"} & set(sys.modules)),
 }))

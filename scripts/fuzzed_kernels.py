@@ -30,6 +30,8 @@ import numpy.typing as npt
 
 from traceview.base import sweeps_reference
 from traceview.base.sweeping import SWEEPS
+from traceview.trace.host import state_sweeps_reference
+from traceview.trace.host.gaps import STATE_SWEEPS
 from traceview.xplane import decode_reference
 from traceview.xplane.columns import WantedStats
 from traceview.xplane.message import DECODER
@@ -317,15 +319,17 @@ SWEEP_CALLS: Final[dict[str, Make]] = {
     "are_marked": _are_marked,
     "earliest": _earliest,
     "totals": _totals,
+    "cut": _cut,
+    "layered": _layered,
+    "labelled": _labelled,
+}
+STATE_SWEEP_CALLS: Final[dict[str, Make]] = {
+    "gaps_between": _gaps_between,
     "totals_between": _totals_between,
     "in_both": _in_both,
-    "gaps_between": _gaps_between,
-    "cut": _cut,
     "exclusive": _exclusive,
-    "layered": _layered,
     "walked": _walked,
     "attributed_spans": _attributed_spans,
-    "labelled": _labelled,
 }
 
 # Messages
@@ -487,7 +491,8 @@ def _comparable(value: Any) -> Any:
 def call(seed: int) -> str:
     """Make one call of both implementations; the name of the function. Raises `AssertionError` where they differ."""
     choice = Random(seed)
-    name = choice.choice((*SWEEP_CALLS,) if choice.random() < 0.5 else DECODER_CALLS)
+    sweeps = (*SWEEP_CALLS, *STATE_SWEEP_CALLS)
+    name = choice.choice(sweeps if choice.random() < 0.5 else DECODER_CALLS)
     compare(name, choice)
     return name
 
@@ -497,6 +502,9 @@ def compare(name: str, choice: Random) -> None:
     if name in SWEEP_CALLS:
         modules: tuple[ModuleType, ...] = (SWEEPS, sweeps_reference)
         arguments = SWEEP_CALLS[name](choice)
+    elif name in STATE_SWEEP_CALLS:
+        modules = (STATE_SWEEPS, state_sweeps_reference)
+        arguments = STATE_SWEEP_CALLS[name](choice)
     else:
         modules = (DECODER, decode_reference)
         arguments = _decoder_arguments(name, choice)
@@ -517,7 +525,8 @@ def _shape_of(outcome: Any) -> Any:
 
 def main(first_seed: int, seconds: float) -> int:
     """Call with one seed after another; prints the first failures and how often each function was called."""
-    if SWEEPS is sweeps_reference or DECODER is decode_reference:
+    references = (sweeps_reference, state_sweeps_reference, decode_reference)
+    if any(used in references for used in (SWEEPS, STATE_SWEEPS, DECODER)):
         print("the modules are not compiled")
         return 2
     calls, failed, seed = Counter[str](), 0, first_seed

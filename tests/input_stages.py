@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview.trace.columns import NONE
 from traceview.trace.host.pipeline import InputStage, find_input_waits, iterator_calls, stages_of
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Trace
 
 
 def recorded_stages(trace: Trace) -> list[InputStage]:

@@ -53,7 +53,7 @@ ROOMS = {
         "",
     ),
     "analysis": ("rules", "facts", "measures", "gpu_time", "workload", "exchange", "machine", ""),
-    "trace": ("sidecar", "", "device", "strategy", "host", "reading", "frames"),
+    "trace": ("sidecar", "", "device", "strategy", "host", "reading"),
 }
 # The public names may come from anywhere; what uses them stands above everything.
 FACADE = ("__init__", "__main__", "cli")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.base.intervals import union
-from traceview.trace.collective_peers import peers_of
+from traceview.trace.host.gaps import peers_of
 
 _spans = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30), st.integers(0, 8)), max_size=24)
 

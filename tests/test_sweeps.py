@@ -14,7 +14,14 @@ from traceview.base.intervals import largest_between
 
 
 @pytest.mark.parametrize(
-    "name", sorted({*fuzzed_kernels.SWEEP_CALLS, *fuzzed_kernels.DECODER_CALLS})
+    "name",
+    sorted(
+        {
+            *fuzzed_kernels.SWEEP_CALLS,
+            *fuzzed_kernels.STATE_SWEEP_CALLS,
+            *fuzzed_kernels.DECODER_CALLS,
+        }
+    ),
 )
 def test_compiled_functions_are_those_of_the_reference(name: str) -> None:
     for seed in range(500):

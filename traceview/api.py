@@ -17,7 +17,7 @@ from traceview.comparison.build import Source, reports_of
 from traceview.document.json_text import dumped
 from traceview.report import build, formats, model, saved, tables
 from traceview.trace import model as trace_model
-from traceview.trace.frames import event_tables
+from traceview.trace.device import event_tables
 from traceview.trace.reading import load as loading
 
 if TYPE_CHECKING:
@@ -213,13 +213,13 @@ def _listed(side: Source | Sequence[Source]) -> list[Source]:
 
 
 def _frame_of(table: Table) -> pd.DataFrame:
-    from traceview.trace.frames.frames import frame_of
+    from traceview.trace.device.table import frame_of
 
     return frame_of(table)
 
 
 def _frame(rows: Iterable[Any]) -> pd.DataFrame:
-    from traceview.trace.frames.frames import records_frame
+    from traceview.trace.device.table import records_frame
 
     return records_frame(row if isinstance(row, dict) else asdict(row) for row in rows)
 

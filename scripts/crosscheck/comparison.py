@@ -28,7 +28,8 @@ from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
-from traceview.trace.model import NONE, Trace
+from traceview.trace.columns import NONE
+from traceview.trace.model import Trace
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass
 
 

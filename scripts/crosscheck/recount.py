@@ -23,7 +23,8 @@ from scripts.crosscheck.answer import Answer, KernelAnswer, StepAnswer
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import Int64Array, union
 from traceview.base.location import Location
-from traceview.trace.model import NONE, Names, Trace
+from traceview.trace.columns import NONE, Names
+from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass, PlaneKind, is_derived_line
 from traceview.xplane.read import read_file
 from traceview.xplane.table import PlaneTable, build_table

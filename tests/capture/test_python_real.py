@@ -12,8 +12,8 @@ from tests.capture.conftest import Captured
 from tests.capture.in_process import Script, captured_scripts
 from tests.python_sidecars import python_between_steps
 from traceview.analysis.rules.words import Line
+from traceview.trace.columns import NONE
 from traceview.trace.host.python_lines import python_lines
-from traceview.trace.model import NONE
 from traceview.trace.reading.load import load
 
 pytestmark = pytest.mark.tensorflow

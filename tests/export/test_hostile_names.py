@@ -20,7 +20,7 @@ from traceview.export import perfetto
 from traceview.export.draw import drawn
 from traceview.export.tables import csv_of, parquet_of
 from traceview.report.tables import TABLES, table_of
-from traceview.trace.model import NONE, HostColumns, HostStat, Names
+from traceview.trace.columns import NONE, HostColumns, HostStat, Names
 from traceview.xplane.planes import TEXT_STATS
 
 RAW = [

@@ -20,7 +20,7 @@ from traceview.document.vocabulary import CLASSES, STATES
 from traceview.export import perfetto
 from traceview.export.draw import drawn
 from traceview.export.scene import Arrows, Labels, Process, Scene, Slices, Track
-from traceview.trace.model import Names
+from traceview.trace.columns import Names
 
 
 def scene_of(logs: Path) -> Scene:

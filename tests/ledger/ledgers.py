@@ -17,7 +17,8 @@ from traceview.ledger.build import Segments, build_segments
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.columns import NONE
+from traceview.trace.model import Step, Trace
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WindowKind
 from traceview.xplane.planes import ActivityClass

@@ -16,7 +16,7 @@ from tests.test_every_run import same_segments
 from traceview.ledger.columns import WAITS
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
-from traceview.trace.model import NONE
+from traceview.trace.columns import NONE
 from traceview.trace.windows import WindowKind
 
 

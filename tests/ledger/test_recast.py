@@ -16,7 +16,7 @@ from traceview.ledger.build import (
 )
 from traceview.ledger.columns import By, Columns
 from traceview.ledger.states import State
-from traceview.trace.model import NONE
+from traceview.trace.columns import NONE
 
 ROWS = [Row(State.COMPUTE, 4), Row(State.PYTHON, 6), Row(State.LAUNCH, 5), Row(State.PYTHON, 2)]
 

@@ -10,7 +10,8 @@ import pytest
 from scripts.cuda_trace import MS, U64, CudaTrace, Ref
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.base.errors import TraceFormatError
-from traceview.trace.model import NONE, Trace
+from traceview.trace.columns import NONE
+from traceview.trace.model import Trace
 from traceview.trace.reading.load import load
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceview.trace.device.lines import GraphLines
+from traceview.trace.device.op_names import GraphLines
 from traceview.trace.sidecar.sidecar import GraphValues
 
 LINES = ("model.py:7 in call", "model.py:9 in call", "train.py:30 in step", "loss.py:4 in inner")

@@ -7,8 +7,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps
@@ -16,11 +14,10 @@ from scripts.shapes import write_hosts
 from traceview.base.location import Location
 from traceview.report.build import analyze
 from traceview.report.saved import to_json
-from traceview.trace.model import NONE, Trace
-from traceview.trace.reading import part
+from traceview.trace.columns import NONE
+from traceview.trace.model import Trace
 from traceview.trace.reading.load import Readers, load
 from traceview.trace.reading.part import HostFile, read_host
-from traceview.xplane.columns import chosen, is_repeated
 from traceview.xplane.planes import TEXT_STATS
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
@@ -111,30 +108,3 @@ def test_events_have_the_names_in_their_files(tmp_path: Path) -> None:
     for file in trace.files:
         alone = load(file.path)
         assert list(named(trace, file.host)) == list(named(alone, file.host))
-
-
-def test_a_value_that_every_part_repeats_stays_one() -> None:
-    one, other = np.int64(NONE), np.int64(7)
-    alike = [np.broadcast_to(one, 3), np.empty(0, dtype=np.int64), np.broadcast_to(one, 2000)]
-    whole = part._joined("group", alike, np.int64)
-    assert whole.tolist() == [NONE] * 2003
-    assert is_repeated(whole)
-    for parts in (
-        [np.broadcast_to(one, 2), np.broadcast_to(other, 2)],
-        [np.full(2, one), np.full(2, other)],
-        [np.broadcast_to(one, 2), np.array((7, 7))],
-    ):
-        assert part._joined("group", parts, np.int64).tolist() == [NONE, NONE, 7, 7]
-    # Rows are swept, which takes whole columns.
-    assert not is_repeated(part._joined("start_ps", alike, np.int64))
-
-
-def test_rows_of_a_repeated_value_are_repeated() -> None:
-    """Of many rows; a few are copied more quickly."""
-    repeated, rows = np.broadcast_to(np.int32(5), 4), np.array((3, 1))
-    for count, is_one in ((2000, True), (2, False)):
-        some = chosen(repeated, np.resize(rows, count))
-        assert is_repeated(some) is is_one
-        assert some.tolist() == [5] * count
-    assert chosen(np.arange(4), rows).tolist() == [3, 1]
-    assert chosen(np.broadcast_to(np.int32(5), 0), rows[:0]).size == 0

@@ -13,7 +13,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import mirrored, write_sidecar
 from traceview.report.model import Report
-from traceview.trace.strategy.replica_names import ReplicaNames
+from traceview.trace.strategy.replicas import ReplicaNames
 
 FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"
 SECOND: Final = "gradient_tape/replica_1/model/dense/MatMul:MatMul"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from traceview.analysis.workload.ops import OpRow
 from traceview.base.record import Record
-from traceview.trace.device.table import Table, record_columns, table
-from traceview.trace.frames.frames import frame_of
+from traceview.trace.device.table import Table, frame_of, record_columns, table
 
 
 class Reading(Record, frozen=True):

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from scripts import xspace
-from traceview.xplane.space import EventMetadata, PlaneHeader, Stat
+from traceview.xplane.columns import EventMetadata, PlaneHeader, Stat
 
 _UNREAD = {("XPlane", "lines"), ("XEventMetadata", "child_id")}
 _GROUP = 3

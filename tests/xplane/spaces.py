@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scripts.xspace import XSpace
-from traceview.xplane.space import Plane
+from traceview.xplane.columns import Plane
 
 START_NS = 1_760_000_000_000_000_000
 
@@ -24,7 +24,7 @@ def add_plane(space: Any, name: bytes, names: tuple[bytes, ...], stats: tuple[by
 
 def small_space() -> Any:
     """One GPU with a kernel and a copy, launched by a host thread with a step marker; about 600 bytes."""
-    space = XSpace(hostnames=[b"a"], warnings=[b"w"], errors=[b"e"])
+    space = XSpace(warnings=[b"w"], errors=[b"e"])
     host = add_plane(
         space, b"/host:CPU", (b"train", b"k"), (b"_r", b"step_num", b"correlation_id", b"id")
     )

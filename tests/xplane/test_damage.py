@@ -20,8 +20,7 @@ from tests.xplane.spaces import event_count
 from traceview.base.errors import TraceFormatError
 from traceview.trace.reading.locate import find_runs, summarize
 from traceview.xplane import read
-from traceview.xplane.columns import Fault
-from traceview.xplane.space import Space
+from traceview.xplane.columns import Fault, Space
 
 ROOT = Path(__file__).resolve().parents[2]
 generous = settings(

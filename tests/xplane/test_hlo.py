@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.xplane.hlo_messages import F32, F64, MESSAGES, HloModule, ModuleWriter
-from traceview.xplane.columns import Fault
+from traceview.xplane.columns import Fault, Instruction, Program
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo import read_instructions
-from traceview.xplane.space import Instruction, Program
 
 OFFSET = 100
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.xplane.hlo_messages import HloProto, ModuleWriter
+from traceview.xplane.columns import LiveBuffers, Program, ProgramBuffers
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo_buffers import read_buffers
-from traceview.xplane.space import LiveBuffers, Program, ProgramBuffers
 
 ALLOC, FREE, SHARE = 0, 1, 2
 OFFSET = 1000
@@ -18,19 +16,15 @@ OFFSET = 1000
 class BufferWriter:
     """A program with buffers: instructions are added with their scope, and numbered from 1 as the buffers that they define."""
 
-    def __init__(self, *, by_name: bool = False) -> None:
+    def __init__(self) -> None:
         self.module = ModuleWriter()
         self.message = HloProto()
         self._assignment = self.message.buffer_assignment
-        self._by_name = by_name
 
     def buffer(self, name: str, size: int, scope: str = "") -> int:
         number = self.module.add(name, "fusion", scope=scope)
         written = self._assignment.logical_buffers.add(id=number, size=size)
-        if self._by_name:
-            written.defined_at.instruction_name = name.encode()
-        else:
-            written.defined_at.instruction_id = number
+        written.defined_at.instruction_id = number
         return number
 
     def allocation(self, size: int, *buffers: int, **flags: bool) -> None:
@@ -55,9 +49,9 @@ class BufferWriter:
         )
 
 
-def written(*, by_name: bool = False) -> BufferWriter:
+def written() -> BufferWriter:
     """Two arguments, a result, a constant, something on a stack, and a heap whose peak is after the third of four buffers."""
-    writer = BufferWriter(by_name=by_name)
+    writer = BufferWriter()
     weights = writer.buffer("p.0", 400, "weights[0]")
     batch = writer.buffer("p.1", 100, "batch")
     result = writer.buffer("out", 400, "jit(f)/sub")
@@ -79,9 +73,8 @@ def written(*, by_name: bool = False) -> BufferWriter:
     return writer
 
 
-@pytest.mark.parametrize("by_name", [False, True])
-def test_sums_and_what_is_live_at_the_peak(by_name: bool) -> None:
-    read = read_buffers(written(by_name=by_name).program(), with_live=True)
+def test_sums_and_what_is_live_at_the_peak() -> None:
+    read = read_buffers(written().program(), with_live=True)
     assert read == ProgramBuffers(
         b"jit_f(1)", 500, 400, 8, 600, 500,
         (
@@ -93,7 +86,7 @@ def test_sums_and_what_is_live_at_the_peak(by_name: bool) -> None:
         ),
     )  # fmt: skip
     assert read.whole_bytes == 1508
-    sizes = read_buffers(written(by_name=by_name).program(), with_live=False)
+    sizes = read_buffers(written().program(), with_live=False)
     assert (sizes.temporary_bytes, sizes.peak_bytes, sizes.live) == (600, 600, ())
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.xplane.hlo_messages import ModuleWriter
 from tests.xplane.test_hlo import read
-from traceview.xplane.space import Exchange
+from traceview.xplane.columns import Exchange
 
 PAIRS = ((0, 1), (2, 3))
 ACROSS = ((0, 2), (1, 3))

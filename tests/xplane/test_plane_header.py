@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from scripts import fuzzed_kernels
 from tests.xplane import runtime, wire
 from traceview.xplane import decode_reference
-from traceview.xplane.space import EventMetadata, PlaneHeader
+from traceview.xplane.columns import EventMetadata, PlaneHeader
 
 ROOT = Path(__file__).resolve().parents[2]
 # A tag or a length of more than five bytes, which the runtime refuses, has five that go on.

@@ -15,10 +15,9 @@ from scripts.xspace import XSpace
 from tests.xplane import spaces, wire
 from tests.xplane.spaces import event_count
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
-from traceview.xplane.columns import Fault, LineHeader
+from traceview.xplane.columns import Fault, LineHeader, Plane, Space, Stat
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_file, read_summary
-from traceview.xplane.space import Plane, Space, Stat
 from traceview.xplane.table import PlaneTable, build_table
 
 SALVAGE_HINT = "what is readable of it: traceview analyze {} --salvage"
@@ -140,7 +139,7 @@ def test_what_is_no_file_is_not_found(tmp_path: Path) -> None:
 def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
     message = spaces.small_space()
     space = read(tmp_path, message)
-    assert (space.hostnames, space.errors, space.warnings) == ((b"a",), (b"e",), (b"w",))
+    assert (space.errors, space.warnings) == ((b"e",), (b"w",))
     host, gpu, environment = space.planes
     assert [p.kind for p in space.planes] == [
         PlaneKind.HOST,
@@ -197,7 +196,7 @@ def test_any_kind_of_number_is_taken(
 
 def test_text_need_not_be_utf8_and_may_hold_anything(tmp_path: Path) -> None:
     names = (b"\xff\xfe\x80", b"a/b:c#d[e]<f>\n", b"k" * 4096)
-    message = XSpace(hostnames=[b"\xff"], errors=[b"\xfe"], warnings=[b"w", b"\xfd", b"w"])
+    message = XSpace(errors=[b"\xfe"], warnings=[b"w", b"\xfd", b"w"])
     plane = spaces.add_plane(message, b"/device:GPU:0", names, (b"\xff",))
     line = plane.lines.add(name=b"Stream #0(\xff)", display_name=b"\xfe")
     for number in (1, 2, 3):
@@ -205,7 +204,7 @@ def test_text_need_not_be_utf8_and_may_hold_anything(tmp_path: Path) -> None:
     space = read(tmp_path, message)
     assert table_of(space, space.planes[0]).names == names
     assert space.planes[0].lines[0].header.name == b"Stream #0(\xff)"
-    assert (space.hostnames, space.errors) == ((b"\xff",), (b"\xfe",))
+    assert space.errors == (b"\xfe",)
     assert space.warnings == (b"w", b"\xfd")  # two stages may add the same text
     trace = traceview.load(stored(tmp_path, message))
     assert trace.hosts[0].errors == ("\ufffd",)

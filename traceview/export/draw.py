@@ -33,7 +33,8 @@ from traceview.ledger.states import KEYS
 from traceview.ledger.table import Ledger
 from traceview.report.model import Report
 from traceview.report.tables import host_rows
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.columns import NONE, UNKNOWN_BYTES
+from traceview.trace.model import Trace
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.xplane.planes import ActivityClass
 

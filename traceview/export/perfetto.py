@@ -21,7 +21,7 @@ from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.document.sanitize import sanitize
 from traceview.export.scene import Argument, Arrows, Labels, Scene, Slices
-from traceview.trace.model import NONE
+from traceview.trace.columns import NONE
 
 # Messages: the bytes of many stand side by side in a matrix, one row each, with a mask of those that are used; taking the used
 # ones row by row gives the messages one after another (protobuf.dev, "Encoding").

@@ -21,7 +21,7 @@ import numpy as np
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.base.units import PS_PER_NS
 from traceview.document.sanitize import sanitize
-from traceview.trace.model import NONE, Names
+from traceview.trace.columns import NONE, Names
 
 
 class Labels:

@@ -72,7 +72,7 @@ def check_pyarrow(what: str) -> None:
 
 def parquet_of(table: Table) -> bytes:
     """The content of a Parquet file, as pandas writes it, so that it reads the exact types."""
-    from traceview.trace.frames.frames import frame_of
+    from traceview.trace.device.table import frame_of
 
     # A category without labels would have no type in the file.
     columns = (

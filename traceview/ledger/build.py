@@ -37,11 +37,12 @@ from traceview.base.sweeping import SWEEPS, made_of_each
 from traceview.ledger.columns import DTYPES, IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gaps import Gaps, IdleSpans
+from traceview.trace.host.gaps import STATE_SWEEPS, Gaps, IdleSpans
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.model import NONE, Step, Trace, kept
+from traceview.trace.model import Step, Trace, kept
 from traceview.trace.strategy.collectives import Collectives
 from traceview.trace.windows import StepBounds, Window
 from traceview.xplane.columns import joined
@@ -155,7 +156,7 @@ def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[list[_Spans], Int64
     Of several events of one activity the one that began first has an instant.
     """
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    start, end, number, begin = SWEEPS.exclusive(
+    start, end, number, begin = STATE_SWEEPS.exclusive(
         columns.start_ps[own], columns.duration_ps[own], _layers(trace, device), len(_LAYERS)
     )
     activity = np.repeat(np.array(_LAYERS, dtype=np.uint8), np.diff(begin))

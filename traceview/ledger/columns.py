@@ -80,15 +80,13 @@ DTYPES: Final[Mapping[str, Any]] = {
 class PathRows(Struct, frozen=True, eq=False):
     """The critical path of the used steps: parts of segments, all arrays `[n]`; per step they sum to its length.
 
-    int64 `row` of the ledger, `start_ps`, `duration_ps`; int32 `step`; bool `is_lost`: a wait for a device that cannot be
-    followed.
+    int64 `row` of the ledger, `start_ps`, `duration_ps`; int32 `step`.
     """
 
     row: Int64Array
     start_ps: Int64Array
     duration_ps: Int64Array
     step: Int32Array
-    is_lost: BoolArray
 
 
 class LedgerRows(Struct, frozen=True, eq=False, dict=True):

@@ -20,9 +20,10 @@ import numpy as np
 
 from traceview.base.ids import is_in
 from traceview.base.intervals import Int32Array, Int64Array
-from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import IDLE, WAITS, By, LedgerRows, PathRows
-from traceview.trace.model import NONE, Trace
+from traceview.trace.columns import NONE
+from traceview.trace.host.gaps import STATE_SWEEPS
+from traceview.trace.model import Trace
 
 _FOR_NOBODY: Final = -2
 """Of a row in which a device waits for no other one."""
@@ -53,7 +54,7 @@ def path_of(ledger: LedgerRows) -> PathRows:
     of_list = ledger.trace.device_list
     host = np.array([of_list[device].host for device in ledger.devices], dtype=np.int64)
     step, walk_host, start, end = _walks(ledger, host, places)
-    row, begin, duration, walk, is_lost = SWEEPS.walked(
+    row, begin, duration, walk = STATE_SWEEPS.walked(
         columns.start_ps,
         columns.duration_ps,
         is_active.view(np.uint8),
@@ -66,7 +67,7 @@ def path_of(ledger: LedgerRows) -> PathRows:
         start,
         end,
     )
-    return PathRows(row, begin, duration, step[walk], is_lost)
+    return PathRows(row, begin, duration, step[walk])
 
 
 def _walks(

@@ -4,18 +4,8 @@
     GPU:0    5      1.20 ms    0.40 ms    compute    compute    model/conv1   the kernel
     GPU:0    5      1.60 ms    2.10 ms    input      idle       tf_data …     the request
 
-The segments of a device partition its window, cut at the bounds of steps, so sums over states hold exactly. A time that
-traceview states is the sum of the rows that a `Query` chooses; as a share it is a share of the *GPU time*: all rows of
-all visible devices in the used steps, or without steps in the window.
-
-Finds how long devices wait for each other because of what some of them are in.
-
-A device that waits for another one waits for what that one is in meanwhile. For the rest of its wait the other one is
-late: it has lost more time before. With a function of Python in the step of two replicas, which the lock lets run one at a
-time, the second replica waits for the first one's function, and so comes late to the all-reduce, where the first one waits
-while the second does work that has nothing to do with Python.
-
-Groups the idle rows of the ledger into gaps: maximal spans in which a device does nothing, with their states.
+The segments of a device partition its window, so sums over states hold exactly. A share is one of the *GPU time*: all rows of all
+visible devices in the used steps, or without steps in the window.
 """
 
 from __future__ import annotations
@@ -36,9 +26,10 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, LedgerRows, PathRows
 from traceview.ledger.path import path_of
 from traceview.ledger.states import KEYS, State
+from traceview.trace.columns import NONE
 from traceview.trace.device.table import category, flag, table, texts, whole
-from traceview.trace.host.gaps import Gaps
-from traceview.trace.model import NONE, Step
+from traceview.trace.host.gaps import STATE_SWEEPS, Gaps
+from traceview.trace.model import Step
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -251,7 +242,9 @@ class Ledger(LedgerRows, frozen=True, eq=False):
         )
         if steps is not None:
             used &= is_in(np.arange(-1, len(self.steps)), list(steps))
-        chosen: BoolArray = SWEEPS.in_both(columns.state, wanted, columns.step, used.view(np.uint8))
+        chosen: BoolArray = STATE_SWEEPS.in_both(
+            columns.state, wanted, columns.step, used.view(np.uint8)
+        )
         if devices is not None:
             for device in frozenset(self.devices).difference(devices):
                 chosen[self.rows_of(device)] = False
@@ -302,7 +295,7 @@ class Ledger(LedgerRows, frozen=True, eq=False):
     def by_device(self, rows: BoolArray) -> dict[int, int]:
         """The sum of some rows of each device, by its number."""
         first = np.array(self.first, dtype=np.int64)
-        sums = SWEEPS.totals_between(self.columns.duration_ps, rows.view(np.uint8), first)
+        sums = STATE_SWEEPS.totals_between(self.columns.duration_ps, rows.view(np.uint8), first)
         return dict(zip(self.devices, sums.tolist(), strict=True))
 
     def per_step(self, rows: BoolArray) -> dict[int, int | None]:
@@ -413,7 +406,7 @@ class Ledger(LedgerRows, frozen=True, eq=False):
         Columns: device (key), step (number; missing outside of steps), is_used, start_ps, duration_ps, state, activity,
         by_kind, by (device, thread or op), event (name of the device event).
         """
-        from traceview.trace.frames.frames import frame_of
+        from traceview.trace.device.table import frame_of
 
         columns, trace = self.columns, self.trace
         keys = [trace.device_key(device) for device in range(len(trace.device_list))]

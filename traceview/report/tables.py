@@ -15,8 +15,8 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.base.errors import UsageError
 from traceview.base.intervals import Int64Array
 from traceview.base.text import did_you_mean
+from traceview.trace.device import event_tables
 from traceview.trace.device.table import Table
-from traceview.trace.frames import event_tables
 from traceview.trace.model import Trace
 from traceview.xplane.columns import joined
 

@@ -11,7 +11,8 @@ from msgspec import Struct
 from traceview.base.errors import UsageError
 from traceview.base.ids import sorted_unique
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, places
-from traceview.trace.model import NONE, HostSteps, Step, Trace
+from traceview.trace.columns import NONE
+from traceview.trace.model import HostSteps, Step, Trace
 
 WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]
 SpanKind: TypeAlias = Literal["steps", "devices", "trace"]

@@ -19,7 +19,7 @@ from traceview.xplane.columns import (
     LineHeader,
     StatsBySlot,
 )
-from traceview.xplane.space import EventMetadata, PlaneHeader, Stat
+from traceview.xplane.columns import EventMetadata, PlaneHeader, Stat
 
 cdef enum:
     # Places in FAULT_REASONS.

@@ -25,17 +25,20 @@ from traceview.xplane.columns import (
     FAULT_REASONS,
     UNWANTED,
     Buffer,
+    EventMetadata,
     Fault,
     Fields,
     LineColumns,
     LineHeader,
+    PlaneHeader,
+    Stat,
     StatColumns,
     StatsBySlot,
+    StatValue,
     ValueKind,
     WantedStats,
     joined,
 )
-from traceview.xplane.space import EventMetadata, PlaneHeader, Stat, StatValue
 
 _T = TypeVar("_T")
 

@@ -1,32 +1,20 @@
 """Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, bytes, and what has no input.
 
-The plane `/host:metadata` holds a program per event metadata, as stat `Hlo Proto`. Only the fields that are needed are
-looked at (openxla/xla `xla/service/hlo.proto`, `xla/xla_data.proto`, jaxlib 0.4 to 0.10): an instruction that no event
-ran is passed over once its name is known, so the time is linear in the size of the program.
+`hlo_module` reads its messages. Here is what follows from several instructions together: those that a fusion or a loop holds, that
+give what another one takes, and that a collective waits for.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator
-from functools import cached_property
+from collections.abc import Collection
 from itertools import compress, islice, repeat
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from traceview.base.text import lazy_pattern
-from traceview.xplane.columns import Buffer
-from traceview.xplane.decode_reference import DamageError, read_fields, read_varint
-from traceview.xplane.hlo_collectives import (
-    COLLECTIVES,
-    Assignment,
-    read_assignment,
-    read_groups,
-)
+from traceview.xplane.columns import MOST_HELD, Exchange, Instruction, Program
+from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo_costs import (
     LARGEST,
     NO_PRODUCT,
@@ -42,53 +30,23 @@ from traceview.xplane.hlo_costs import (
     size_of,
     whole,
 )
-from traceview.xplane.message import Message
-from traceview.xplane.space import MOST_HELD, Exchange, Instruction, Program
+from traceview.xplane.hlo_module import (
+    BACKEND_CONFIG,
+    CONVOLUTION,
+    DEEPEST,
+    DOT,
+    DOT_CONTRACTED,
+    MOST_DIMENSIONS,
+    PARAMETER_NUMBER,
+    TARGET,
+    WINDOW,
+    WINDOW_DIMENSIONS,
+    WINDOW_SIZE,
+    Computation,
+    HloInstruction,
+    opened,
+)
 
-_CONTENT: Final = 2
-
-MODULE_COMPUTATIONS: Final = 3
-MODULE_ENTRY_ID: Final = 6
-MODULE_SCHEDULE: Final = 7
-MODULE_ASSIGNMENT: Final = 15
-MODULE_FRAMES: Final = 17
-SCHEDULE_SEQUENCES: Final = 1
-SEQUENCE_COMPUTATION, SEQUENCE_VALUE, SEQUENCE_INSTRUCTIONS = 1, 2, 1
-COMPUTATION_INSTRUCTIONS: Final = 2
-COMPUTATION_ID: Final = 5
-COMPUTATION_ROOT_ID: Final = 6
-NAME: Final = 1
-OPCODE: Final = 2
-SHAPE: Final = 3
-METADATA: Final = 7
-PARAMETER_NUMBER: Final = 9
-WINDOW: Final = 15
-CONVOLUTION: Final = 16
-TARGET: Final = 28
-DOT: Final = 30
-ID: Final = 35
-OPERANDS: Final = 36
-CALLED: Final = 38
-BACKEND_CONFIG: Final = 43
-HAS_SIDE_EFFECT: Final = 65
-USES_GLOBAL_IDS: Final = 71
-OP_TYPE: Final = 1
-OP_NAME: Final = 2
-SOURCE_FILE: Final = 3
-SOURCE_LINE: Final = 4
-FRAME_ID: Final = 15
-ELEMENT_TYPE: Final = 2
-DIMENSIONS: Final = 3
-TUPLE_SHAPES: Final = 4
-DOT_CONTRACTED: Final = 1
-WINDOW_DIMENSIONS, WINDOW_SIZE = 1, 1
-FRAME_FILES, FRAME_FUNCTIONS, FRAME_LOCATIONS, FRAME_FRAMES = 1, 2, 3, 4
-LOCATION_FILE, LOCATION_FUNCTION, LOCATION_LINE = 1, 2, 3
-FRAME_LOCATION, FRAME_PARENT = 1, 2
-
-_TUPLE: Final = 13
-_DEEPEST: Final = 16
-_MOST_FRAMES: Final = 256
 _MOST_CALLED: Final = 64
 """Computations that one instruction calls, through others too: of one that calls more it is not known what it depends on."""
 
@@ -117,16 +75,20 @@ _SAME: Final = frozenset(("bitcast", "copy", "reshape", "get-tuple-element", "tu
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
 
+_COLLECTIVES: Final = frozenset(
+    name + start
+    for name in (
+        "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute",
+        "collective-broadcast",
+    )
+    for start in ("", "-start")
+)  # fmt: skip
+
 _LARGEST_SCALAR: Final = 16
 """Bytes: of a complex number of two float64."""
 
-_MOST_DIMENSIONS: Final = 32
 _MOST_USES: Final = 64
 _LONGEST_CONFIG: Final = 1 << 16
-
-_LIBRARY: Final = ("/site-packages/", "/dist-packages/", "<frozen ")
-_OF_EVERY_OP: Final = "tensorflow/python/framework/ops.py"
-"""Where TensorFlow makes all ops, which its programs give as their line."""
 
 
 def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes, Instruction]:
@@ -135,58 +97,9 @@ def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes
     Raises `DamageError` with the offset in the file.
     """
     try:
-        return _opened(program).instructions(frozenset(wanted))
+        return _Program(program, frozenset(wanted)).instructions()
     except DamageError as error:
         raise error.moved(program.offset) from None
-
-
-class Scheduled(Struct, frozen=True):
-    """An instruction that has its turn in a computation: its name, its opcode, and its shape as it is written."""
-
-    name: bytes
-    opcode: str
-    shape: bytes
-
-
-def read_schedules(program: Program) -> list[list[Scheduled]]:
-    """The instructions of each computation in the order in which a device runs them; none of programs that do not say it.
-
-    Raises `DamageError` with the offset in the file.
-    """
-    try:
-        return _opened(program).schedules()
-    except DamageError as error:
-        raise error.moved(program.offset) from None
-
-
-def read_scopes(program: Program, ids: Collection[int]) -> dict[int, str]:
-    """By id the scope of instructions, else their name; those that the program does not have are not there.
-
-    Raises `DamageError` with the offset in the file.
-    """
-    try:
-        return _opened(program).scopes(frozenset(ids))
-    except DamageError as error:
-        raise error.moved(program.offset) from None
-
-
-class _Instruction(Struct):
-    """An instruction; `place`, `shape`, `metadata`: where all of it and these are."""
-
-    place: tuple[int, int]
-    name: bytes
-    opcode: str
-    id: int
-    shape: tuple[int, int]
-    metadata: tuple[int, int]
-    operands: list[int]
-    called: list[int]
-    has_side_effect: bool
-
-
-_ID_TAG: Final = bytes((ID << 3 & 0x7F | 0x80, ID << 3 >> 7))
-_ID_FIELD: Final = lazy_pattern(re.escape(_ID_TAG) + rb"[\x80-\xff]{0,9}[\x00-\x7f]", re.DOTALL)
-"""The field of the id of an instruction; other bytes may look like it."""
 
 
 class _Effect(Struct, frozen=True):
@@ -208,105 +121,35 @@ _WHOLE: Final = _Traffic({}, None)
 """Of a fusion that moves what it is given and what it yields."""
 
 
-class _Computation:
-    """A computation of a program, whose instructions are read when they are asked for."""
-
-    def __init__(self, data: Buffer, fields: Message) -> None:
-        self._data = data
-        self.id = fields.number(COMPUTATION_ID)
-        self.root_id = fields.number(COMPUTATION_ROOT_ID)
-        self.places = fields.places(COMPUTATION_INSTRUCTIONS)
-
-    @cached_property
-    def instructions(self) -> tuple[_Instruction, ...]:
-        return tuple(_instruction(self._data, *place) for place in self.places)
-
-    @cached_property
-    def by_id(self) -> dict[int, _Instruction]:
-        return {each.id: each for each in self.instructions}
-
-    @cached_property
-    def effect(self) -> _Effect:
-        called = dict.fromkeys(each for inner in self.instructions for each in inner.called)
-        return _Effect(
-            any(each.has_side_effect or each.opcode in _STATEFUL for each in self.instructions),
-            any(each.opcode not in _FILLS for each in self.instructions),
-            tuple(called)[:_MOST_CALLED],
-        )
-
-
-_NO_COMPUTATION: Final = _Computation(b"", Message(b"", 0, 0))
-
-
 class _Program:
-    """One program while it is read."""
+    """One program while it is read, for the instructions with the names in `wanted`."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, wanted: frozenset[bytes]) -> None:
         self._name = program.name
-        self._data = data = program.data
-        self._module = Message(data, 0, len(data))
-        every = (_Computation(data, each) for each in self._module.messages(MODULE_COMPUTATIONS))
-        self._computations = {each.id: each for each in every}
-        self._roots: dict[int, tuple[str, str, str]] = {}
+        self._module = opened(program)
+        self._wanted = wanted
+        self._effects: dict[int, _Effect] = {}
         self._opcodes_in: dict[int, Counter[str]] = {}
         self._with_events: dict[int, bool] = {}
         self._products: dict[int, Product] = {}
-        self._arrays: dict[bytes, tuple[Shape, ...]] = {}
         self._traffic: dict[int, _Traffic] = {}
-        self._wanted: frozenset[bytes] = frozenset()
 
-    def _computation(self, id_: int) -> _Computation:
-        return self._computations.get(id_, _NO_COMPUTATION)
-
-    def instructions(self, wanted: frozenset[bytes]) -> dict[bytes, Instruction]:
-        entry_id = self._module.number(MODULE_ENTRY_ID)
-        constants = self._constants(self._computation(entry_id))
-        self._wanted = wanted
+    def instructions(self) -> dict[bytes, Instruction]:
+        entry = self._module.entry
+        constants = self._constants(entry)
         found = {}
-        for computation in self._computations.values():
-            for begin, end in computation.places:
-                name = _name(self._data, begin, end)
-                if name in wanted:
-                    is_constant = computation.id == entry_id and name in constants
-                    instruction = _instruction(self._data, begin, end)
-                    found[name] = self._finished(instruction, computation, is_constant=is_constant)
+        for computation, instruction in self._module.named(self._wanted):
+            is_constant = computation is entry and instruction.name in constants
+            found[instruction.name] = self._finished(
+                instruction, computation, is_constant=is_constant
+            )
         return found
-
-    def scopes(self, ids: frozenset[int]) -> dict[int, str]:
-        bounds = sorted(place for of in self._computations.values() for place in of.places)
-        begins = [begin for begin, _ in bounds]
-        found: dict[int, str] = {}
-        # Only those are read in which an id of these seems to be.
-        for match in _ID_FIELD.finditer(self._data):
-            if read_varint(self._data, match.start() + len(_ID_TAG), match.end())[0] not in ids:
-                continue
-            place = bisect_right(begins, match.start()) - 1
-            if place < 0 or match.end() > bounds[place][1]:
-                continue
-            instruction = _instruction(self._data, *bounds[place])
-            if instruction.id in ids:
-                scope, _, _ = self._said(instruction)
-                found[instruction.id] = scope or instruction.name.decode("utf-8", "replace")
-        return found
-
-    def schedules(self) -> list[list[Scheduled]]:
-        schedules = []
-        for entry in self._module.message(MODULE_SCHEDULE).messages(SCHEDULE_SEQUENCES):
-            by_id = self._computation(entry.number(SEQUENCE_COMPUTATION)).by_id
-            sequences = entry.messages(SEQUENCE_VALUE)
-            ids = [id_ for each in sequences for id_ in each.numbers(SEQUENCE_INSTRUCTIONS)]
-            schedules.append([self._scheduled(by_id[id_]) for id_ in ids if id_ in by_id])
-        return schedules
-
-    def _scheduled(self, instruction: _Instruction) -> Scheduled:
-        shape = bytes(self._data[slice(*instruction.shape)])
-        return Scheduled(instruction.name, instruction.opcode, shape)
 
     def _finished(
-        self, instruction: _Instruction, computation: _Computation, *, is_constant: bool
+        self, instruction: HloInstruction, computation: Computation, *, is_constant: bool
     ) -> Instruction:
-        scope, op_type, line = self._said(instruction)
-        product = self._product(instruction, computation, _DEEPEST)
+        scope, op_type, line = self._module.said(instruction)
+        product = self._product(instruction, computation, DEEPEST)
         return Instruction(
             self._name,
             instruction.name,
@@ -321,30 +164,12 @@ class _Program:
             holds=self._holds(instruction),
         )
 
-    def _said(self, instruction: _Instruction) -> tuple[str, str, str]:
-        """Scope, type and line. A fusion that has none is what its root is, else what it holds first."""
-        said = self._metadata(*instruction.metadata)
-        if "/" in said[0] or not instruction.called:
-            return said
-        scope, op_type, line = self._said_inside(instruction.called[0])
-        return (scope, op_type, said[2] or line) if scope else said
-
-    def _said_inside(self, id_: int) -> tuple[str, str, str]:
-        """The same of the root of a computation, else of the first instruction in it that has a scope."""
-        if id_ not in self._roots:
-            computation = self._computation(id_)
-            held = sorted(computation.instructions, key=lambda each: each.id != computation.root_id)
-            said = (self._metadata(*inner.metadata) for inner in held)
-            with_scope = (each for each in said if "/" in each[0])
-            self._roots[id_] = next(with_scope, ("", "", ""))
-        return self._roots[id_]
-
     # What a fusion is made of
 
-    def _holds(self, instruction: _Instruction) -> tuple[tuple[str, int], ...]:
+    def _holds(self, instruction: HloInstruction) -> tuple[tuple[str, int], ...]:
         if instruction.opcode != "fusion" or not instruction.called:
             return ()
-        counted = self._opcodes(instruction.called[0], _DEEPEST)
+        counted = self._opcodes(instruction.called[0], DEEPEST)
         ranked = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
         some = ((opcode, min(count, LARGEST)) for opcode, count in ranked)
         return tuple(islice((pair for pair in some if pair[0] not in _COMPUTES_NOTHING), MOST_HELD))
@@ -355,7 +180,7 @@ class _Program:
         if known is None:
             # Also ends a recursion.
             self._opcodes_in[computation] = Counter()
-            held = self._computation(computation).instructions if depth else ()
+            held = self._module.computation(computation).instructions if depth else ()
             known = Counter(inner.opcode for inner in held if inner.opcode != "fusion")
             for inner in held:
                 if inner.opcode == "fusion" and inner.called:
@@ -365,7 +190,7 @@ class _Program:
 
     # What depends on nothing
 
-    def _constants(self, entry: _Computation) -> set[bytes]:
+    def _constants(self, entry: Computation) -> set[bytes]:
         """The names of instructions of the entry that compute, from nothing that varies."""
         constant: dict[int, bool] = {}
         names = set()
@@ -382,7 +207,7 @@ class _Program:
                 names.add(instruction.name)
         return names
 
-    def _reached(self, instruction: _Instruction) -> tuple[bool, bool]:
+    def _reached(self, instruction: HloInstruction) -> tuple[bool, bool]:
         """Whether it, or what it calls, has a state, and whether it does more than to fill memory."""
         is_stateful, works = instruction.opcode in _STATEFUL, instruction.opcode not in _FILLS
         waiting = instruction.called[:_MOST_CALLED]
@@ -390,22 +215,35 @@ class _Program:
         while waiting:
             if len(seen) >= _MOST_CALLED:
                 return True, True
-            inner = self._computation(waiting.pop()).effect
+            inner = self._effect_of(waiting.pop())
             is_stateful |= inner.is_stateful
             works |= inner.works
             waiting += [called for called in inner.called if called not in seen]
             seen.update(inner.called)
         return is_stateful, works
 
+    def _effect_of(self, id_: int) -> _Effect:
+        if id_ not in self._effects:
+            held = self._module.computation(id_).instructions
+            called = dict.fromkeys(each for inner in held for each in inner.called)
+            self._effects[id_] = _Effect(
+                any(each.has_side_effect or each.opcode in _STATEFUL for each in held),
+                any(each.opcode not in _FILLS for each in held),
+                tuple(called)[:_MOST_CALLED],
+            )
+        return self._effects[id_]
+
     # Its FLOPs
 
-    def _product(self, instruction: _Instruction, computation: _Computation, depth: int) -> Product:
+    def _product(
+        self, instruction: HloInstruction, computation: Computation, depth: int
+    ) -> Product:
         """What an instruction multiplies, with what it calls unless that has events of its own."""
         if instruction.opcode in _CALLS:
             return self._product_called(instruction, depth)
         if instruction.opcode not in PRODUCTS:
             return NO_PRODUCT
-        fields, most = Message(self._data, *instruction.place), _MOST_DIMENSIONS
+        fields, most = self._module.fields(instruction), MOST_DIMENSIONS
         by_id = computation.by_id
         known = [by_id[id_].shape for id_ in instruction.operands[:2] if id_ in by_id]
         convolution = fields.message(CONVOLUTION)
@@ -425,7 +263,7 @@ class _Program:
             config=fields.content(BACKEND_CONFIG)[:_LONGEST_CONFIG],
         )
 
-    def _product_called(self, instruction: _Instruction, depth: int) -> Product:
+    def _product_called(self, instruction: HloInstruction, depth: int) -> Product:
         flops, operand_type = 0, 0
         if len(instruction.called) > _MOST_CALLED:
             return UNKNOWN
@@ -448,7 +286,7 @@ class _Program:
         if opcode == "fusion":
             return False
         if id_ not in self._with_events:
-            held = self._computation(id_).instructions
+            held = self._module.computation(id_).instructions
             self._with_events[id_] = any(inner.name in self._wanted for inner in held)
         return self._with_events[id_]
 
@@ -457,8 +295,8 @@ class _Program:
         if depth <= 0:
             return UNKNOWN
         flops, operand_type = 0, 0
-        for inner in self._computation(id_).instructions:
-            product = self._product(inner, self._computation(id_), depth)
+        for inner in self._module.computation(id_).instructions:
+            product = self._product(inner, self._module.computation(id_), depth)
             if product.flops is None:
                 return UNKNOWN
             flops, operand_type = flops + product.flops, operand_type or product.operand_type
@@ -466,15 +304,15 @@ class _Program:
 
     # The bytes that it moves
 
-    def _bytes(self, instruction: _Instruction, computation: _Computation) -> int | None:
+    def _bytes(self, instruction: HloInstruction, computation: Computation) -> int | None:
         """What it reads and writes, each once; None where its shapes do not tell."""
         operands = dict.fromkeys(instruction.operands)
         if not operands.keys() <= computation.by_id.keys():
             return None
         size_of_operand = {id_: self._size(computation.by_id[id_].shape) for id_ in operands}
-        arrays = self._arrays_of(instruction.shape)
+        arrays = self._module.arrays(instruction.shape)
         if instruction.opcode != "fusion":
-            target = Message(self._data, *instruction.place).text(TARGET)
+            target = self._module.fields(instruction).text(TARGET)
             return bytes_of(instruction.opcode, target, arrays, [*size_of_operand.values()])
         moved = self._traffic_of(instruction.called[0]) if instruction.called else _WHOLE
         written = moved.written
@@ -489,29 +327,22 @@ class _Program:
 
     def _shape(self, bounds: tuple[int, int]) -> Shape:
         """The type of the elements of a shape and its dimensions; of a tuple those of its first shape."""
-        return next(iter(self._arrays_of(bounds)), Shape(0, ()))
+        return next(iter(self._module.arrays(bounds)), Shape(0, ()))
 
     def _size(self, bounds: tuple[int, int]) -> int | None:
-        return whole([size_of(array) for array in self._arrays_of(bounds)])
-
-    def _arrays_of(self, bounds: tuple[int, int]) -> tuple[Shape, ...]:
-        """The arrays of a shape; most instructions have the same few shapes."""
-        content = bytes(self._data[slice(*bounds)])
-        if content not in self._arrays:
-            self._arrays[content] = tuple(_arrays(Message(self._data, *bounds), _DEEPEST))
-        return self._arrays[content]
+        return whole([size_of(array) for array in self._module.arrays(bounds)])
 
     def _traffic_of(self, id_: int) -> _Traffic:
         """What a fusion reads through slices only, and what it writes into an array that is there."""
         if id_ not in self._traffic:
-            computation = self._computation(id_)
+            computation = self._module.computation(id_)
             opcodes = {each.opcode for each in computation.instructions}
             is_whole = opcodes.isdisjoint(SLICES | UPDATES)
             self._traffic[id_] = _WHOLE if is_whole else self._traffic_inside(computation)
         return self._traffic[id_]
 
-    def _traffic_inside(self, computation: _Computation) -> _Traffic:
-        users: dict[int, list[tuple[_Instruction, int]]] = {}
+    def _traffic_inside(self, computation: Computation) -> _Traffic:
+        users: dict[int, list[tuple[HloInstruction, int]]] = {}
         for inner in computation.instructions:
             for place, operand in enumerate(inner.operands):
                 users.setdefault(operand, []).append((inner, place))
@@ -521,10 +352,10 @@ class _Program:
             if inner.opcode == "parameter":
                 parts = self._parts_read(inner.id, users)
                 if parts is not None:
-                    number = Message(self._data, *inner.place).number(PARAMETER_NUMBER)
+                    number = self._module.fields(inner).number(PARAMETER_NUMBER)
                     read[number] = whole(parts)
         root = by_id.get(computation.root_id)
-        for _ in range(_DEEPEST):
+        for _ in range(DEEPEST):
             if root is None or root.opcode not in UNCHANGED:
                 break
             root = by_id.get(root.operands[0]) if root.operands else None
@@ -534,7 +365,7 @@ class _Program:
         return _Traffic(read, self._size(update.shape) if update else None)
 
     def _parts_read(
-        self, id_: int, users: dict[int, list[tuple[_Instruction, int]]]
+        self, id_: int, users: dict[int, list[tuple[HloInstruction, int]]]
     ) -> list[int | None] | None:
         """The sizes of the slices that alone take a value; None where something takes all of it."""
         parts: list[int | None] = []
@@ -553,12 +384,12 @@ class _Program:
 
     # What it exchanges
 
-    def _exchange(self, instruction: _Instruction, computation: _Computation) -> Exchange | None:
+    def _exchange(self, instruction: HloInstruction, computation: Computation) -> Exchange | None:
         collective = instruction
         if instruction.opcode == "async-start" and instruction.called:
-            held = self._computation(instruction.called[0]).instructions
-            collective = next((each for each in held if each.opcode in COLLECTIVES), instruction)
-        if collective.opcode not in COLLECTIVES:
+            held = self._module.computation(instruction.called[0]).instructions
+            collective = next((each for each in held if each.opcode in _COLLECTIVES), instruction)
+        if collective.opcode not in _COLLECTIVES:
             return None
         by_id = computation.by_id
         given = [by_id[operand] for operand in instruction.operands if operand in by_id]
@@ -567,134 +398,20 @@ class _Program:
         arrays = [size is None or size > _LARGEST_SCALAR for size in sizes]
         of = compress(given, arrays if any(arrays) else repeat(True))
         scopes = dict.fromkeys(self._scope_of(each, by_id) for each in of)
-        fields = Message(self._data, *collective.place)
         return Exchange(
             whole(sizes),
-            read_groups(fields, self._assignment, is_global=bool(fields.number(USES_GLOBAL_IDS))),
+            self._module.groups(collective),
             tuple(scope for scope in scopes if scope),
         )
 
-    def _scope_of(self, instruction: _Instruction, by_id: dict[int, _Instruction]) -> str:
+    def _scope_of(self, instruction: HloInstruction, by_id: dict[int, HloInstruction]) -> str:
         """The scope in which a value was computed."""
-        scope = self._said(instruction)[0]
-        for _ in range(_DEEPEST):
+        scope = self._module.said(instruction)[0]
+        for _ in range(DEEPEST):
             if scope or instruction.opcode not in _SAME or not instruction.operands:
                 break
             maker = by_id.get(instruction.operands[0])
             if maker is None:
                 break
-            instruction, scope = maker, self._said(maker)[0]
+            instruction, scope = maker, self._module.said(maker)[0]
         return scope
-
-    @cached_property
-    def _assignment(self) -> Assignment:
-        return read_assignment(self._module.message(MODULE_ASSIGNMENT))
-
-    # Where it is written
-
-    def _metadata(self, begin: int, end: int) -> tuple[str, str, str]:
-        """Scope, type of the op, and line of Python."""
-        of = Message(self._data, begin, end)
-        line = _line(of.text(SOURCE_FILE), of.number(SOURCE_LINE), "")
-        return of.text(OP_NAME), of.text(OP_TYPE), self._frames.line(of.number(FRAME_ID)) or line
-
-    @cached_property
-    def _frames(self) -> _Frames:
-        return _Frames(self._module.message(MODULE_FRAMES))
-
-
-_OPEN: Final[WeakKeyDictionary[Program, _Program]] = WeakKeyDictionary()
-"""Programs that are looked at more than once, as long as the file is read."""
-
-
-def _opened(program: Program) -> _Program:
-    known = _OPEN.get(program)
-    if known is None:
-        known = _OPEN[program] = _Program(program)
-    return known
-
-
-class _Frames:
-    """The lines of Python of a program; everything is numbered from 1."""
-
-    def __init__(self, frames: Message) -> None:
-        self._files, self._functions = frames.texts(FRAME_FILES), frames.texts(FRAME_FUNCTIONS)
-        self._locations = list(frames.messages(FRAME_LOCATIONS))
-        self._frames = list(frames.messages(FRAME_FRAMES))
-        self._known: dict[int, str] = {}
-
-    def line(self, frame: int) -> str:
-        """The innermost line of a frame that is in no installed package; else the innermost; "" where there is none."""
-        if frame not in self._known:
-            stack = [line for line in self._stack(frame) if line[0]]
-            own = (line for line in stack if not any(part in line[0] for part in _LIBRARY))
-            chosen = next(own, stack[0] if stack else ("", 0, ""))
-            self._known[frame] = _line(*chosen)
-        return self._known[frame]
-
-    def _stack(self, frame: int) -> Iterator[tuple[str, int, str]]:
-        for _ in range(_MOST_FRAMES):
-            if not 0 < frame <= len(self._frames):
-                return
-            of_frame = self._frames[frame - 1]
-            place = of_frame.number(FRAME_LOCATION)
-            if 0 < place <= len(self._locations):
-                location = self._locations[place - 1]
-                yield (
-                    _numbered(self._files, location.number(LOCATION_FILE)),
-                    location.number(LOCATION_LINE),
-                    _numbered(self._functions, location.number(LOCATION_FUNCTION)),
-                )
-            frame = of_frame.number(FRAME_PARENT)
-
-
-def _numbered(texts: list[str], number: int) -> str:
-    return texts[number - 1] if 0 < number <= len(texts) else ""
-
-
-def _line(file: str, number: int, function: str) -> str:
-    """`model.py:42 in call`."""
-    path = file.replace(chr(92), "/")
-    if not path or not 0 < number < 1 << 31 or path.endswith(_OF_EVERY_OP):
-        return ""
-    place = f"{path.rpartition('/')[2]}:{number}"
-    inner = function.rpartition(".")[2]
-    return f"{place} in {inner}" if inner.isidentifier() else place
-
-
-# Fields
-
-
-def _name(data: Buffer, begin: int, end: int) -> bytes:
-    """The name of an instruction, which writers put first."""
-    for field in read_fields(data, begin, end):
-        if field.number == NAME and field.wire_type == _CONTENT:
-            return bytes(data[field.begin : field.end])
-    return b""
-
-
-def _instruction(data: Buffer, begin: int, end: int) -> _Instruction:
-    of = Message(data, begin, end)
-    return _Instruction(
-        place=(begin, end),
-        name=of.content(NAME),
-        opcode=of.text(OPCODE),
-        id=of.number(ID),
-        shape=of.place(SHAPE),
-        metadata=of.place(METADATA),
-        operands=of.numbers(OPERANDS),
-        called=of.numbers(CALLED),
-        has_side_effect=bool(of.number(HAS_SIDE_EFFECT)),
-    )
-
-
-def _arrays(shape: Message, depth: int) -> Iterator[Shape]:
-    """The arrays of a shape, those of a tuple in its order; a type that is not known where it is too deep."""
-    element = shape.number(ELEMENT_TYPE)
-    if element != _TUPLE:
-        yield Shape(element, tuple(shape.numbers(DIMENSIONS, _MOST_DIMENSIONS + 1)))
-    elif depth:
-        for inner in shape.messages(TUPLE_SHAPES):
-            yield from _arrays(inner, depth - 1)
-    else:
-        yield Shape(0, ())

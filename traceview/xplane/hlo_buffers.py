@@ -11,17 +11,17 @@ from typing import Final
 
 from msgspec import Struct
 
+from traceview.xplane.columns import BUFFER_KINDS, LiveBuffers, Program, ProgramBuffers
 from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.hlo import read_instructions, read_scopes
+from traceview.xplane.hlo_module import read_scopes
 from traceview.xplane.message import Message
 from traceview.xplane.planes import LARGEST_COPY
-from traceview.xplane.space import BUFFER_KINDS, LiveBuffers, Program, ProgramBuffers
 
 LOGICAL_BUFFERS: Final = 1
 ALLOCATIONS: Final = 3
 HEAP_TRACES: Final = 4
 BUFFER_ID, BUFFER_SIZE, BUFFER_DEFINED_AT = 1, 2, 3
-DEFINED_BY_NAME, DEFINED_BY_ID = 2, 4
+DEFINED_BY: Final = 4
 ALLOCATION_SIZE: Final = 2
 IS_THREAD_LOCAL: Final = 3
 IS_ARGUMENT: Final = 5
@@ -47,10 +47,9 @@ def read_buffers(program: Program, *, with_live: bool) -> ProgramBuffers:
 
 
 class _Logical(Struct, frozen=True):
-    """A buffer of an instruction, which is named or numbered."""
+    """A buffer, and the id of the instruction that it is of."""
 
     size: int
-    name: bytes
     id: int
 
 
@@ -86,10 +85,7 @@ class _Assignment:
     def _logical_buffers(self) -> Iterator[tuple[int, _Logical]]:
         for each in self._assignment.messages(LOGICAL_BUFFERS):
             by = each.message(BUFFER_DEFINED_AT)
-            made = _Logical(
-                each.number(BUFFER_SIZE), by.content(DEFINED_BY_NAME), by.number(DEFINED_BY_ID)
-            )
-            yield each.number(BUFFER_ID), made
+            yield each.number(BUFFER_ID), _Logical(each.number(BUFFER_SIZE), by.number(DEFINED_BY))
 
     def _live(self, logical: dict[int, _Logical]) -> tuple[int, list[tuple[str, int, int]]]:
         """The most of temporaries that is live, and kind, buffer and bytes of all that is live then."""
@@ -188,22 +184,11 @@ def _scoped(
 ) -> tuple[LiveBuffers, ...]:
     """Live buffers by kind and scope, the most bytes first."""
     rows = list(rows)
-    used = {id_: logical[id_] for _, id_, _ in rows if id_ in logical}
-    by_id = read_scopes(program, {of.id for of in used.values() if not of.name})
-    names = {of.name for of in used.values() if of.name}
-    named = read_instructions(program, names) if names else {}
+    used = {id_: logical[id_].id for _, id_, _ in rows if id_ in logical}
+    scope_of = read_scopes(program, set(used.values()))
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for kind, id_, size in rows:
-        of = used.get(id_)
-        if of is None:
-            scope = ""
-        elif of.name:
-            instruction = named.get(of.name)
-            scope = instruction.scope if instruction else ""
-            scope = scope or of.name.decode("utf-8", "replace")
-        else:
-            scope = by_id.get(of.id, "")
-        key = kind, scope
+        key = kind, scope_of.get(used[id_], "") if id_ in used else ""
         known = sums.get(key, (0, 0))
         sums[key] = known[0] + size, known[1] + 1
     ranked = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))

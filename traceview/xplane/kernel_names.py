@@ -1,17 +1,9 @@
-"""Tells from the name of a kernel its precision, and whether it uses matrix units.
-
-Libraries name their kernels after what they compute: cuBLAS and cuDNN `ampere_bf16_s16816gemm_bf16_128x64_…` and
-`sm80_xmma_gemm_f32f32_tf32f32_f32_…`, CUTLASS `cutlass_80_tensorop_s1688gemm_128x256_…`, Tensile on ROCm
-`Cijk_Ailk_Bljk_BBS_BH_…_MI16x16x16x1_…`. Kernels of Eigen, TensorFlow and cuDNN are C++ templates with the type of
-their elements in the signature: `Eigen::half`, `__nv_bfloat16`, `float`. The names of XLA kernels (`fusion_3`) and of
-integer kernels do not show a precision.
-
-A name may contain several types. Kernels on narrow types accumulate in `float`, and a conversion counts for its
-narrower side, so the narrowest type decides. XMMA writes `f32f32_tf32f32_f32` for float data multiplied in TF32.
+"""Tells from the name of a kernel its precision, and whether it uses matrix units (docs/method.md, "Precision").
 
 Sources: CUTLASS `gemm_operation.py` (without element types in the name the operands have the type of the accumulator,
 which on tensor cores of compute capability 8 is TF32 for `s1688`), Tensile `SolutionStructs`, names in recorded traces
-and in the public profiles of PyTorch and TensorFlow on V100 to B200 and MI200 to MI300X.
+and in the public profiles of PyTorch and TensorFlow on V100 to B200 and MI200 to MI300X. XMMA writes `f32f32_tf32f32_f32` for
+float data multiplied in TF32.
 """
 
 from __future__ import annotations

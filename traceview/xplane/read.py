@@ -26,7 +26,12 @@ from traceview.xplane.columns import (
     PAST_END,
     Fault,
     Fields,
+    Line,
     LineColumns,
+    Plane,
+    PlaneHeader,
+    Program,
+    Space,
     ValueKind,
     WantedStats,
     joined,
@@ -40,12 +45,10 @@ from traceview.xplane.decode_reference import (
 from traceview.xplane.message import DECODER, Message
 from traceview.xplane.planes import PlaneKind, plane_kind
 from traceview.xplane.source import BLOCK_BYTES, FileBytes, partly_read
-from traceview.xplane.space import Line, Plane, PlaneHeader, Program, Space
 
 SPACE_PLANES: Final = 1
 SPACE_ERRORS: Final = 2
 SPACE_WARNINGS: Final = 3
-SPACE_HOSTNAMES: Final = 4
 PLANE_NAME: Final = 2
 PLANE_LINES: Final = 3
 PLANE_EVENT_METADATA: Final = 4
@@ -155,7 +158,6 @@ class _Reader:
             self.digest,
             planes,
             tuple(self.programs),
-            tuple(self.contents(self.fields, SPACE_HOSTNAMES)),
             tuple(dict.fromkeys(self.contents(self.fields, SPACE_ERRORS))),
             tuple(dict.fromkeys(self.contents(self.fields, SPACE_WARNINGS))),
             self.repeated(planes),

@@ -15,11 +15,19 @@ from msgspec.structs import asdict
 from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_NS
-from traceview.xplane.columns import LineHeader, StatsBySlot, ValueKind, joined, repeated
+from traceview.xplane.columns import (
+    Line,
+    LineHeader,
+    Plane,
+    Stat,
+    StatsBySlot,
+    StatValue,
+    ValueKind,
+    joined,
+)
 from traceview.xplane.message import DECODER
 from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION, PlaneKind
 from traceview.xplane.read import MAX_PS
-from traceview.xplane.space import Line, Plane, Stat, StatValue
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
 _MAX_DOUBLE: Final = 2.0**62
@@ -47,8 +55,6 @@ class Ints(Struct, frozen=True, eq=False):
 
     def dense(self, count: int, default: int) -> Int64Array:
         """One value per event, `default` where an event has none."""
-        if not self.event.size:
-            return repeated(np.int64(default), count)
         column = np.full(count, default, dtype=np.int64)
         column[self.event] = self.value
         return column

@@ -33,8 +33,9 @@ from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
+from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.op_names import phase_of, split_op
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.model import Trace
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.trace.strategy.roles import missing_tasks
 from traceview.xplane.planes import ActivityClass

@@ -32,10 +32,10 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
+from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.op_names import OPTIMIZER_SCOPE, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
-from traceview.trace.model import NONE, UNKNOWN_BYTES
 from traceview.trace.strategy.collectives import CollectiveKind
 from traceview.trace.strategy.roles import missing_tasks
 

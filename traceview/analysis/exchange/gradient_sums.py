@@ -29,7 +29,7 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
-from traceview.trace.model import UNKNOWN_BYTES
+from traceview.trace.columns import UNKNOWN_BYTES
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 

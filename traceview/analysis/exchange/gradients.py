@@ -24,7 +24,7 @@ from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.trace.sidecar.sidecar import Sidecar, local_device
-from traceview.trace.strategy.replica_names import ReplicaNames
+from traceview.trace.strategy.replicas import ReplicaNames
 from traceview.xplane.planes import ActivityClass
 
 BACKWARD_RATIO: Final = 0.05

@@ -47,10 +47,11 @@ from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
+from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.correlation import copies_of
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.model import Trace
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
 
 SMALL_BYTES: Final = 64 * 1024

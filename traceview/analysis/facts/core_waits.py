@@ -24,8 +24,8 @@ from traceview.analysis.facts.run import Run
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int64Array, union
 from traceview.base.units import PS_PER_MS
-from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
-from traceview.trace.model import NONE
+from traceview.trace.columns import NONE
+from traceview.trace.host.python_lines import ThreadClocks, thread_clocks
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 

@@ -20,9 +20,9 @@ from traceview.base.text import lazy_pattern
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
+from traceview.trace.columns import NONE
 from traceview.trace.device.correlation import copies_of
 from traceview.trace.host.gaps import LATENCY_PS
-from traceview.trace.model import NONE
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass
 

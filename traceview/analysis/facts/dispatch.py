@@ -32,12 +32,13 @@ from traceview.ledger.build import cut_at
 from traceview.ledger.columns import By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.gaps import late_parts
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import SCHEDULING_OP_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 
 MANY_OPS: Final = 1000

@@ -11,7 +11,7 @@ from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.ledger.build import Segments, is_among, recast, recast_ends, recast_rows
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
-from traceview.trace.model import NONE
+from traceview.trace.columns import NONE
 
 Causer = tuple[By, int]
 NOBODY: Causer = (By.NONE, NONE)

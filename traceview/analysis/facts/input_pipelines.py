@@ -18,6 +18,7 @@ from msgspec import Struct
 from traceview.analysis.facts.selection import Selection, rows_in
 from traceview.base.ids import unique_ids
 from traceview.base.text import lazy_pattern
+from traceview.trace.columns import NONE
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
@@ -33,7 +34,7 @@ from traceview.trace.host.pipeline import (
     shards,
     stages_of,
 )
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Trace
 
 _WORKS_AHEAD = lazy_pattern(
     r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService"

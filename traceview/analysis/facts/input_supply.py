@@ -32,6 +32,7 @@ from traceview.base.intervals import (
 )
 from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
 from traceview.base.stats import median_ps
+from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.pipeline import (
     GENERATOR,
@@ -44,7 +45,6 @@ from traceview.trace.host.pipeline import (
     requests_of_buffer,
 )
 from traceview.trace.host.state_timeline import intersection, joined_spans
-from traceview.trace.model import NONE
 
 
 class InputShard(Record, frozen=True):

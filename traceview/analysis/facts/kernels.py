@@ -14,9 +14,9 @@ from traceview.base.intervals import BoolArray
 from traceview.base.text import lazy_pattern
 from traceview.trace.device.op_names import op_labels, op_names
 from traceview.trace.model import Recording
+from traceview.xplane.columns import Instruction
 from traceview.xplane.kernel_names import NumberFormat, kernel_name
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.space import Instruction
 
 EAGER: Final = b"EagerKernelExecute"
 """Marks the run of an eager op; a call of a `tf.function` is such an op, too."""

@@ -19,18 +19,19 @@ from msgspec import Struct
 
 from traceview.base.intervals import Int32Array
 from traceview.base.text import lazy_pattern
-from traceview.trace.device.lines import label_lines
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     OPTIMIZER_FUNCTION,
     Phase,
+    label_lines,
     op_labels,
     phase_of,
     phases_of,
     split_op,
     split_op_name,
 )
-from traceview.trace.model import NONE, Recording
-from traceview.xplane.space import Instruction
+from traceview.trace.model import Recording
+from traceview.xplane.columns import Instruction
 
 MOST_PARTS: Final = 24
 """Scopes inside each other; deeper ones are the same layer. A choice of ours, for names may be of any length."""

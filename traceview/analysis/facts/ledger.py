@@ -75,12 +75,13 @@ from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.path import clocks_agree
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import Ledger
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.host.state_timeline import complement, intersection, joined_spans
-from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.model import Step, Trace
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
 

@@ -31,9 +31,10 @@ from traceview.document import numbers
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
+from traceview.trace.columns import NONE
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import PythonLine, PythonLines, python_lines
-from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.model import Step, Trace
 from traceview.trace.sidecar.python_samples import (
     PythonFrame,
     PythonSamples,

@@ -17,7 +17,8 @@ from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
 from traceview.base.sweeping import made_of_each
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
-from traceview.trace.host.gaps import Gaps, ManyEvidence, gaps_of_device
+from traceview.trace.host.evidence import ManyEvidence
+from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
 from traceview.trace.strategy.collectives import Collectives, collectives_of

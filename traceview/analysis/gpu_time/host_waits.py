@@ -47,12 +47,11 @@ from traceview.base.units import PS_PER_US
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import totals
-from traceview.trace.device.lines import graph_lines
-from traceview.trace.device.op_names import SideWork, op_labels, side_work_of
+from traceview.trace.columns import NONE
+from traceview.trace.device.op_names import SideWork, graph_lines, op_labels, side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
-from traceview.trace.model import NONE
 from traceview.xplane.host_names import HostNameKind, host_name_kind, op_type
 
 _MOST_BETWEEN_PS: Final = 200 * PS_PER_US

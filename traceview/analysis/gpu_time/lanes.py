@@ -41,9 +41,10 @@ from traceview.document.vocabulary import STEP_KINDS
 from traceview.ledger.columns import IDLE
 from traceview.ledger.states import KEYS, OF_CAUSE
 from traceview.ledger.table import Ledger
+from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.model import NONE, Step, Trace
+from traceview.trace.model import Step, Trace
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 

@@ -22,8 +22,9 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.ledger.columns import IDLE
 from traceview.ledger.table import totals
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, op_names, read_once
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Trace
 from traceview.xplane.planes import CLASS_KEYS
 
 MOST_OPS: Final = 100

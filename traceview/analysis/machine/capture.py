@@ -23,8 +23,8 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import QUALITIES, look_of
+from traceview.trace.columns import NONE
 from traceview.trace.model import (
-    NONE,
     Host,
     HostClock,
     Problem,

@@ -26,11 +26,12 @@ from traceview.base.record import (
 )
 from traceview.base.stats import student, variance_of_mean
 from traceview.base.text import lazy_pattern
+from traceview.trace.columns import NONE
 from traceview.trace.device.memory import Allocator, allocators
 from traceview.trace.device.op_names import Phase, split_op
-from traceview.trace.model import NONE, Recording, Step, Trace
+from traceview.trace.model import Recording, Step, Trace
+from traceview.xplane.columns import BUFFER_KINDS, ProgramBuffers
 from traceview.xplane.planes import MILLION
-from traceview.xplane.space import BUFFER_KINDS, ProgramBuffers
 
 MOST_ROWS: Final = 100
 """Of layers in a report; `traceview show memory` has all ops of all devices."""

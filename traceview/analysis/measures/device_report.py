@@ -16,8 +16,8 @@ from traceview.analysis.rules.words import Devices
 from traceview.base.intervals import Int64Array
 from traceview.base.record import Count, ModelName, Picoseconds, Record, Share, Words, one_of
 from traceview.document.model import ratio
+from traceview.trace.columns import UNKNOWN_BYTES
 from traceview.trace.device.memory import allocators
-from traceview.trace.model import UNKNOWN_BYTES
 from traceview.xplane.planes import CLASS_KEYS
 
 MOST_ROWS: Final = 16

@@ -34,11 +34,13 @@ from traceview.base.units import PS_PER_US
 from traceview.document import model as doc
 from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
 from traceview.ledger.table import GapStates, Ledger, gap_states
+from traceview.trace.columns import NONE
 from traceview.trace.device.table import Column, Table, category, table, whole
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gaps import Gaps, Surroundings, late_parts, surroundings_of
+from traceview.trace.host.evidence import Surroundings, surroundings_of
+from traceview.trace.host.gaps import Gaps, late_parts
 from traceview.trace.host.python_lines import PythonLine
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Trace
 
 
 class Gap(Record, frozen=True):

@@ -26,9 +26,9 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
-from traceview.trace.device.lines import label_lines
-from traceview.trace.device.op_names import op_labels
-from traceview.trace.model import NONE, Recording, Trace
+from traceview.trace.columns import NONE
+from traceview.trace.device.op_names import label_lines, op_labels
+from traceview.trace.model import Recording, Trace
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
 

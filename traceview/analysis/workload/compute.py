@@ -49,6 +49,7 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import OpType, Record, Share
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     Phase,
     SideWork,
@@ -57,11 +58,10 @@ from traceview.trace.device.op_names import (
     phases_of,
     side_work_of,
 )
-from traceview.trace.model import NONE
 from traceview.trace.sidecar.sidecar import GraphValues
+from traceview.xplane.columns import C128, F64, Instruction
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.space import C128, F64, Instruction
 
 TOP_TYPES: Final = 3
 """Types of ops that are named, those that take longest."""

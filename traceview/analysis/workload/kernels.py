@@ -46,8 +46,9 @@ from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, table
 from traceview.document.phrase import Token, phrase
 from traceview.ledger.states import State
+from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.model import NONE, Device, Recording, Trace
+from traceview.trace.model import Device, Recording, Trace
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import parse_details
 

@@ -42,12 +42,13 @@ from traceview.document import numbers
 from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.states import State
+from traceview.trace.columns import NONE
+from traceview.trace.device import event_tables
 from traceview.trace.device.correlation import Roots, steps_of_rows
 from traceview.trace.device.op_names import Phase, op_labels
 from traceview.trace.device.ops import OpTable, op_table
 from traceview.trace.device.table import Table
-from traceview.trace.frames import event_tables
-from traceview.trace.model import NONE, Recording, Trace
+from traceview.trace.model import Recording, Trace
 from traceview.xplane.columns import joined
 
 TITLE: Final = "Top ops"

@@ -14,10 +14,9 @@ from msgspec.structs import asdict, replace
 
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, Names
 from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.device.op_names import KEPT_NAMES
-from traceview.trace.model import NONE, UNKNOWN_BYTES, DeviceColumns, Names
-from traceview.xplane.columns import chosen, repeated
 from traceview.xplane.planes import (
     XLA_OPS_LINE,
     ActivityClass,
@@ -47,9 +46,9 @@ def activity_of(
     `class_`: `NameKind`, with `LINKED_COPY` where only the host call shows the direction. `first_line`: of the plane.
     """
     count = table.count
-    nothing = repeated(np.False_, count)
+    nothing = np.zeros(count, dtype=np.bool_)
     every = DeviceColumns(
-        device=repeated(np.int16(device), count),
+        device=np.full(count, device, dtype=np.int16),
         line=table.line + np.int32(first_line),
         start_ps=table.start_ps,
         duration_ps=table.duration_ps,
@@ -60,7 +59,7 @@ def activity_of(
         class_=np.empty(count, dtype=np.uint8),
         correlation_id=table.ints("correlation_id").dense(count, 0),
         has_correlation=table.has("correlation_id"),
-        launch=repeated(np.int64(NONE), count),
+        launch=np.full(count, NONE, dtype=np.int64),
         bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
         host_memory=np.full(count, HostMemory.UNKNOWN, dtype=np.uint8),
         group=table.ints("group_id").dense(count, NONE),
@@ -71,7 +70,7 @@ def activity_of(
     is_gpu = table.plane.kind is PlaneKind.GPU
     known, rows = _gpu_activity(table, every) if is_gpu else _tpu_activity(table, every)
     rows = rows[np.argsort(known.start_ps.take(rows), kind="stable")]
-    return DeviceColumns(**{key: chosen(column, rows) for key, column in asdict(known).items()})
+    return DeviceColumns(**{key: column[rows] for key, column in asdict(known).items()})
 
 
 def _gpu_activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumns, Int64Array]:
@@ -179,7 +178,7 @@ def _named(table: PlaneTable, names: Names, key: str) -> Int32Array:
 def _instructions(table: PlaneTable, names: Names, numbers: InstructionNumbers) -> Int32Array:
     """The XLA instruction of each event."""
     if table.lacks("hlo_op") and table.lacks("hlo_module"):
-        return repeated(np.int32(NONE), table.count)
+        return np.full(table.count, NONE, dtype=np.int32)
     op, module = (_named(table, names, key) for key in ("hlo_op", "hlo_module"))
     return numbers.of(op, module, table.ints("program_id").dense(table.count, NONE))
 

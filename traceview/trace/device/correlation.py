@@ -1,15 +1,8 @@
 """Links events: a device event to the host call that launched it, and host events across threads up to their step.
 
-A trace holds two kinds of links. A launch and the device events that it started share a `correlation_id`, unique per
-host. A producer (`_pt`, `_p`) and its consumers on other threads (`_ct`, `_c`) share a type and an id. From a step
-marker the chain goes `train` → `FunctionRun` → `ExecutorState::Process` → op → launch, by nesting on one thread and
-by such ids across threads (openxla/xla `group_events.cc`).
-
-Finds the op and the thread that issued each copy.
-
-Either the copy itself carries its op, or the call that launched it lies inside an op on its thread. Inside a graph a
-transfer between host and GPU is a `_Recv` or `_HostRecv`, named after the op whose result it brings (TensorFlow,
-`graph_partition.cc`); an eager transfer is `MakeTensorFromProto` or the like.
+A launch and the device events that it started share a `correlation_id`, unique per host. A producer (`_pt`, `_p`) and its
+consumers on other threads (`_ct`, `_c`) share a type and an id (openxla/xla `group_events.cc`). Inside a graph a copy is a `_Recv`
+or `_HostRecv`, named after the op whose result it brings (TensorFlow, `graph_partition.cc`).
 """
 
 from __future__ import annotations
@@ -23,7 +16,8 @@ from msgspec import Struct
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, Nesting, nesting, places
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.model import NONE, HostColumns, Recording, kept
+from traceview.trace.columns import NONE, HostColumns
+from traceview.trace.model import Recording, kept
 from traceview.xplane.columns import joined
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass

@@ -19,13 +19,13 @@ from msgspec.structs import replace
 
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.model import NONE, DeviceColumns, Names
+from traceview.trace.columns import NONE, DeviceColumns, Names
+from traceview.xplane.columns import Instruction, Program, ProgramBuffers
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import ActivityClass
-from traceview.xplane.space import Instruction, Program, ProgramBuffers
 
 if TYPE_CHECKING:
-    from traceview.xplane.hlo import Scheduled
+    from traceview.xplane.hlo_module import Scheduled
 
 _MOST_WITH_LIVE: Final = 3
 """Programs of a host of which it is read what is live at their peak: those of most memory."""
@@ -159,7 +159,7 @@ def with_buffered_instructions(
     for program in programs:
         if program.name not in buffers:
             continue
-        from traceview.xplane.hlo import read_schedules
+        from traceview.xplane.hlo_module import read_schedules
 
         try:
             stretches = _Stretches(read_schedules(program))

@@ -15,7 +15,8 @@ from msgspec import Struct
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int64Array
 from traceview.base.text import lazy_pattern
-from traceview.trace.model import NONE, HostColumns, Names, Recording
+from traceview.trace.columns import NONE, HostColumns, Names
+from traceview.trace.model import Recording
 from traceview.trace.windows import Window
 from traceview.xplane.planes import LARGEST_COPY, LARGEST_COUNT
 

@@ -17,9 +17,9 @@ from msgspec.structs import astuple
 from traceview.base.ids import sorted_within, unique_ids, unique_inverse
 from traceview.base.intervals import Int32Array, Int64Array, nesting, places, union
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.device.lines import label_lines
-from traceview.trace.device.op_names import op_labels, op_names
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.columns import NONE, UNKNOWN_BYTES
+from traceview.trace.device.op_names import label_lines, op_labels, op_names
+from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 
 _Span: TypeAlias = slice | Int64Array

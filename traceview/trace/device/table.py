@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,11 @@ from msgspec.structs import replace
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.record import Record, table_columns
-from traceview.trace.model import NONE, Names
+from traceview.base.text import encodable
+from traceview.trace.columns import NONE, Names
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Kind: TypeAlias = Literal["int", "float", "bool", "category", "text"]
 
@@ -168,3 +172,39 @@ def record_columns(
         else:
             columns.append((integers if column.kind == "int" else floats)(name, values))
     return tuple(columns)
+
+
+# DataFrames, for notebooks; nothing else imports pandas
+
+
+def records_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row per record that was made a dictionary, with its keys as columns."""
+    import pandas as pd
+
+    return pd.DataFrame(list(rows))
+
+
+def frame_of(rows: Table) -> pd.DataFrame:
+    """A table as a DataFrame: whole numbers and flags of which some may be missing have pandas' types for that.
+
+    Text columns that are not categories have the type `string`, so that they are text when empty, too.
+    """
+    import pandas as pd
+
+    def series(column: Column) -> Any:
+        values, missing = column.values, column.missing
+        if column.kind == "category":
+            known = category(column.name, values, list(map(encodable, column.labels)))
+            labels = pd.Index(known.labels, dtype=object)
+            return pd.Categorical.from_codes(known.values, categories=labels)
+        if column.kind == "text":
+            # Left to itself pandas makes numbers of an empty column.
+            texts = [None if text is None else encodable(text) for text in values]
+            return pd.array(texts, dtype="string")
+        if column.kind == "int" and missing is not None:
+            return pd.arrays.IntegerArray(values.copy(), missing.copy())
+        if column.kind == "bool" and missing is not None:
+            return pd.arrays.BooleanArray(values.copy(), missing.copy())
+        return values
+
+    return pd.DataFrame({column.name: series(column) for column in rows.columns})

@@ -1,43 +1,15 @@
-"""Finds the gaps of a device, and attributes every picosecond of them to a cause.
-
-A gap is a maximal span without activity inside the window. The next device event e and its launch L on the host
-(same correlation id) divide it into two parts. If several events begin when the gap ends, e is the one launched
-first; events of zero length do not end a gap.
+"""Finds the gaps of a device, and attributes every picosecond of them to a cause (docs/method.md, "Idle causes").
 
     device   ▕ kernel ▏······················ gap ·····················▕ e ▏
                       ┌──────── host late ────────┬────── queued ──────┐
     host              ▕ input ▏▕ FunctionRun ▕ op ▕ L ▏
 
-Host late: L had not begun. Each instant takes its cause from the timeline of a thread (`host_states`): of the thread
-that calls graphs until it handed over the work (`HostStates.handed_over`), then of the thread of L, or of the Python thread
-that L was called from. A launch call
-that takes `LATENCY_PS` or more was blocked itself: the host is late until it returns.
-
-Queued: e was launched and had not begun. The cause is `h2d` if e is a kernel and a host-to-device copy ended when
-the gap began; else `device_wait` while any other device was in a collective. The rest is `dependency`, or `latency` if the
-queued part of the gap is shorter than `LATENCY_PS`. Such a short rest is `launch` if `launch` is the largest cause of
-the host-late part; of equal causes the earlier in `Cause` counts. If e has no recorded launch, the whole gap is
-`unknown`.
-
-A gap at the end of the window has no next event. It is host late as a whole, with the timeline of the thread that
-calls graphs. Replicas have no launches: their gaps are attributed as if the next op were its own launch. A device
-without a kernel in the window is `no_work`. On a host without recorded threads, host-late time is `unknown`.
-
-Gaps are cut at the bounds of steps, which does not change their causes.
-
-Limits. A thread that records no event has a known state only between step markers (`between`), in short holes between
-launches, and before what Python calls (`python`). The trace does not record what holds queued work back, so `dependency` does not name it. The clocks
-of host and device differ by microseconds, which moves that much time between host late and queued.
-
-Finds the host events that show the causes of gaps, and those around a span that nothing shows.
-
-The event that shows a cause is the one that covers most of a span; of nearly equal ones the shortest, then the last begun.
-The thread that was late and the one that calls graphs are searched first, then all other threads of the model.
+Gaps are cut at the bounds of steps, which does not change their causes. The clocks of host and device differ by microseconds,
+which moves that much time between host late and queued.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -46,26 +18,28 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from traceview.base.ids import labels, sorted_unique, unique_first, unique_ids, unique_inverse
+from traceview.base.ids import groups_of, unique_ids
 from traceview.base.intervals import (
     BoolArray,
     Int32Array,
     Int64Array,
     IntervalSet,
-    nesting,
+    difference,
     overlapping,
     union,
 )
-from traceview.base.sweeping import SWEEPS
+from traceview.base.sweeping import SWEEPS, compiled_or_reference
 from traceview.base.units import PS_PER_US
+from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.host_events import ByStart
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import stacked
-from traceview.trace.model import NONE, Trace
+from traceview.trace.model import Recording, Trace
 from traceview.trace.windows import StepBounds, Window
-from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
+
+STATE_SWEEPS: Final = compiled_or_reference("traceview.trace.host.state_sweeps")
+"""The sweeps in use that give each instant of a device its state."""
 
 LATENCY_PS: Final = 20 * PS_PER_US
 """A launch takes 20 to 40 µs from call to kernel (TensorFlow's GPU performance guide)."""
@@ -223,7 +197,7 @@ class _Finder:
             thread[launched] = self._states.thread[line[launch[launched]]]
             handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
             is_short = gap_end - late_end < LATENCY_PS
-            since, cause, piece = SWEEPS.attributed_spans(
+            since, cause, piece = STATE_SWEEPS.attributed_spans(
                 start,
                 end,
                 gap,
@@ -231,7 +205,7 @@ class _Finder:
                 handed_over,
                 *self._lines_of_states(thread, late_end > gap_start),
                 self._queued_causes(before, after, launched, is_short),
-                *astuple(self._trace.collective_peers.of(self._device)),
+                *astuple(self._trace.once(collective_peers).of(self._device)),
                 _YIELDS,
                 Cause.DEVICE_WAIT,
                 Cause.LATENCY,
@@ -264,7 +238,7 @@ class _Finder:
         columns = self._trace.device_columns
         rows = self._rows
         is_copy = (columns.class_[rows] == ActivityClass.H2D).view(np.uint8)
-        gap_start, gap_end, before, after = SWEEPS.gaps_between(
+        gap_start, gap_end, before, after = STATE_SWEEPS.gaps_between(
             columns.start_ps[rows],
             columns.duration_ps[rows],
             is_copy,
@@ -332,180 +306,51 @@ class _Finder:
         return cause
 
 
-_Bits = npt.NDArray[np.uint16]
+class CollectivePeers(Struct, frozen=True, eq=False):
+    """When any device was in a collective, and when a single one was: `device` (sorted), start and end, all `[n]`."""
 
-_SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
-    Cause.INPUT: (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT),
-    Cause.H2D: (HostNameKind.H2D,),
-    Cause.COMPILE: (HostNameKind.COMPILE,),
-    Cause.SYNC: (HostNameKind.SYNC, HostNameKind.D2H),
-    Cause.CHECKPOINT: (HostNameKind.CHECKPOINT,),
-    Cause.LAUNCH: (
-        *(HostNameKind.OP, HostNameKind.OTHER),
-        *(HostNameKind.DISPATCH, HostNameKind.LAUNCH),
-    ),
-    Cause.HOST_OPS: (
-        *(HostNameKind.OP, HostNameKind.OTHER),
-        *(HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
-    ),
-    Cause.DEVICE_WAIT: (HostNameKind.OP,),
-}
-SHOWN_CAUSES: Final = np.array(
-    [
-        sum(1 << cause for cause in Cause if kind in _SHOWN_BY.get(cause, HostNameKind))
-        for kind in HostNameKind
-    ],
-    dtype=np.uint16,
-)
-"""The causes that a kind of name shows, a bit for each; any kind shows those that `_SHOWN_BY` does not list."""
-_LEAST_SHOWN_RATIO: Final = 0.1
-"""Of a span between steps: an event that covers less does not show what the host did."""
-NEARLY: Final = 0.8
-"""An event that covers this share of what the longest one covers shows the same cause, more precisely."""
+    any: IntervalSet
+    alone_device: npt.NDArray[np.integer]
+    alone_start_ps: Int64Array
+    alone_end_ps: Int64Array
+
+    def of(self, device: int) -> IntervalSet:
+        """When devices other than this one were in a collective."""
+        own = slice(*np.searchsorted(self.alone_device, [device, device + 1]).tolist())
+        if own.start == own.stop:
+            return self.any
+        return difference(self.any, union(self.alone_start_ps[own], self.alone_end_ps[own]))
 
 
-class Surroundings(Struct, frozen=True):
-    """What a thread recorded around a span: names of events, None without any; all None without a thread.
-
-    `inside`: the innermost event that was open when the span began; `before`, `after`: the last event that ended by
-    then, and the first that began from its end on, of those that show what the thread does.
-    """
-
-    thread: str | None = None
-    inside: str | None = None
-    before: str | None = None
-    after: str | None = None
+def collective_peers(recording: Recording) -> CollectivePeers:
+    """When other devices than each were in a collective, without comparing every two devices."""
+    columns = recording.device_columns
+    rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
+    return peers_of(columns.device[rows], columns.start_ps[rows], columns.end_ps[rows])
 
 
-def surroundings_of(
-    trace: Trace, states: HostStates, thread: int, start_ps: int, end_ps: int
-) -> Surroundings:
-    """What a thread recorded around a span."""
-    if thread == NONE:
-        return Surroundings()
-    columns = trace.host_columns
-    open_ = states.open_in(thread, start_ps, start_ps + 1)
-    open_ = open_[~states.is_marker(open_)]
-    inside = int(open_[-1]) if open_.size else NONE
-    rows = (inside, states.last_before(thread, start_ps), states.first_after(thread, end_ps))
-    names = (None if row == NONE else trace.names.text(int(columns.name[row])) for row in rows)
-    return Surroundings(trace.lines[thread].name, *names)
-
-
-class ManyEvidence:
-    """The evidence on one host, for many spans at once."""
-
-    def __init__(self, trace: Trace, states: HostStates) -> None:
-        self._trace = trace
-        self._states = states
-
-    def rows(
-        self,
-        cause: npt.NDArray[np.integer],
-        thread: Int32Array,
-        start_ps: Int64Array,
-        end_ps: Int64Array,
-    ) -> Int64Array:
-        """The host row that shows the cause of each span, `NONE` without one."""
-        result = np.full(start_ps.size, NONE, dtype=np.int64)
-        wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
-        states = self._states
-        for number in unique_ids(thread).tolist():
-            chosen = np.flatnonzero(thread == number)
-            spans = start_ps[chosen], end_ps[chosen], wanted[chosen]
-            # The thread and the one that calls graphs are searched first.
-            near = [states.by_start(each) for each in dict.fromkeys((number, states.caller))]
-            result[chosen] = self._found(near, *spans)
-        missing = np.flatnonzero(result == NONE)
-        if missing.size:
-            rest = start_ps[missing], end_ps[missing], wanted[missing]
-            result[missing] = self._found([states.model_by_start], *rest)
-        columns = self._trace.host_columns
-        covered = np.minimum(columns.end_ps[result], end_ps) - np.maximum(
-            columns.start_ps[result], start_ps
-        )
-        # Whatever runs between steps shows that the host is there, and a moment of it shows nothing more.
-        is_short = (cause == Cause.BETWEEN) & (covered < _LEAST_SHOWN_RATIO * (end_ps - start_ps))
-        result[is_short] = NONE
-        return result
-
-    def stacks(self, rows: Int64Array) -> tuple[list[tuple[str, ...]], Int64Array]:
-        """The distinct stacks at some rows, and which one each row has.
-
-        A stack has the names of the events around one on its thread, outermost first, and its own last.
-        """
-        distinct, place_of_row = unique_inverse(rows)
-        names = self._outer_names(distinct)
-        index = labels(*names.T)
-        _, first, _ = unique_first(index)
-        text = self._trace.names.text
-        stacks = [
-            tuple(text(name) or "" for name in names[place].tolist() if name != NONE)
-            for place in first.tolist()
-        ]
-        return stacks, index[place_of_row]
-
-    def _outer_names(self, rows: Int64Array) -> Int32Array:
-        """The names around each row and its own, `NONE` before them, int32 `[rows, depth]`."""
-        columns, states = self._trace.host_columns, self._states
-        chains: list[Int64Array] = []
-        thread = states.thread[columns.line[rows]]
-        for number in unique_ids(thread).tolist():
-            chosen = np.flatnonzero(thread == number)
-            own = sorted_unique(np.concatenate((states.rows_of_thread(number), rows[chosen])))
-            nest = nesting(columns.start_ps[own], columns.end_ps[own])
-            end_ps = columns.end_ps[rows[chosen]]
-            depth = 0
-            above = nest.parent[np.searchsorted(own, rows[chosen])]
-            while (above != NONE).any():
-                if depth == len(chains):
-                    chains.append(np.full(rows.size, NONE, dtype=np.int64))
-                outer = own[above]
-                is_outer = (above != NONE) & (columns.end_ps[outer] >= end_ps)
-                chains[depth][chosen[is_outer]] = outer[is_outer]
-                above = np.where(above == NONE, NONE, nest.parent[above])
-                depth += 1
-        names = np.stack([*reversed(chains), rows], axis=1)
-        return np.where(names == NONE, NONE, columns.name[names])
-
-    def _found(
-        self,
-        searched: Sequence[ByStart],
-        start_ps: Int64Array,
-        end_ps: Int64Array,
-        wanted: _Bits,
-    ) -> Int64Array:
-        """The row that shows what is wanted of each span, of several the first searched; `NONE` without one."""
-        columns, spans = self._trace.host_columns, union(start_ps, end_ps)
-        # What events show is asked for a few gaps out of many.
-        rows = np.concatenate([events.touching(spans.start, spans.end) for events in searched])
-        if len(searched) > 1:
-            rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
-        order = np.argsort(start_ps, kind="stable")
-        end_of_row = columns.end_ps[rows]
-        found = np.empty(order.size, dtype=np.int64)
-        found[order] = SWEEPS.clearest(
-            columns.start_ps[rows],
-            end_of_row,
-            SWEEPS.reaches(end_of_row),
-            self._shown_by(rows),
-            start_ps[order],
-            end_ps[order],
-            wanted[order],
-            NEARLY,
-        )
-        return np.append(rows, NONE)[found]
-
-    def _shown_by(self, rows: Int64Array) -> _Bits:
-        """The causes that each row shows, a bit for each."""
-        states = self._states
-        bits = SHOWN_CAUSES[states.kind_of(rows)]
-        for cause, is_shown in (
-            (Cause.BETWEEN, ~states.is_in_step(rows)),
-            (Cause.PYTHON, ~states.is_spoken(rows)),
-        ):
-            bit = np.uint16(1 << cause)
-            bits = np.where(is_shown, bits | bit, bits & ~bit)
-        has_call = self._trace.host_columns.stat("tf_function_call").has(rows)
-        bits = np.where(has_call, bits | np.uint16(1 << Cause.COMPILE), bits)
-        return np.where(states.is_marker(rows), np.uint16(0), bits)
+def peers_of(
+    device: npt.NDArray[np.integer], start_ps: Int64Array, end_ps: Int64Array
+) -> CollectivePeers:
+    """Made from the collectives of all devices: the device, the start and the end of each, all `[n]`."""
+    spans = [
+        (int(device[rows[0]]), union(start_ps[rows], end_ps[rows])) for rows in groups_of(device)
+    ]
+    if not spans:
+        empty = np.empty(0, dtype=np.int64)
+        return CollectivePeers(union(empty, empty), empty, empty, empty)
+    start = np.concatenate([span.start for _, span in spans])
+    end = np.concatenate([span.end for _, span in spans])
+    of = np.repeat([number for number, _ in spans], [span.start.size for _, span in spans])
+    moments = np.concatenate((start, end))
+    order = np.argsort(moments, kind="stable")
+    opens = np.where(order < start.size, 1, -1)
+    # Of a single device that is open, the sum of the numbers of open devices is its number.
+    number = np.cumsum(opens * np.concatenate((of, of))[order])[:-1]
+    is_alone = np.cumsum(opens)[:-1] == 1
+    alone_on = number[is_alone]
+    by_device = np.argsort(alone_on, kind="stable")
+    begins, finishes = moments[order][:-1][is_alone], moments[order][1:][is_alone]
+    return CollectivePeers(
+        union(start_ps, end_ps), alone_on[by_device], begins[by_device], finishes[by_device]
+    )

@@ -1,56 +1,11 @@
 """Builds a timeline of causes for each thread that devices wait for: what the host did while a device was idle.
 
-The events open on a thread show its state. If it has none and runs a graph, the executor threads of the host show it:
-
     thread that calls     ▕ train ───────────────────────────────▏            ▕ train ──
       its own events      ▕ IteratorGetNext ▏▕ FunctionRun ──────▏            ▕
       executors in a call                    ▕ Process ▕ op ▏▕op▏▏            ▕
       its timeline        │ input            │ launch or host_ops  │ between  │ …
-                                                              outside of markers ↑
 
-The caller is the thread that calls graphs; executors are all other threads. Threads of the input pipeline
-(`tf_data…`) have no state of their own; an iterator op there counts as `input` of the executors if a graph call
-shares its `id`. At each instant the first of these layers that is open gives the cause:
-
-    the caller                                          an executor thread
-    1  strong: input, h2d, compile, sync, checkpoint    strong
-    2  strong on executors, in a graph call; h2d and    launch, then host_ops, pipeline, unlisted
-       sync not while it launches itself
-    3  launch; launch on executors, in a graph call     strong on all executors, then launch
-    4  between: outside of step markers                 host_ops on all executors
-    5  host_ops, pipeline; on executors, in a call      scheduling on all executors
-    6  scheduling; on executors, in a graph call;       holes between two of these
-       unlisted in a graph call
-    7  graph calls, and holes between scheduling,       pipeline on all executors
-       launches and graph calls
-    8  python                                           handover in a graph call, then, on a thread of Python,
-                                                        its own Python and that of other executors; on
-                                                        other threads their events of no known kind;
-                                                        strong of the caller
-
-Strong: events with names of these kinds (`host_names`); a `tf.function` from the start of its tracing to its first
-graph call (compile); the preparation of a graph for its first call, which copies its constants to the device (compile);
-and a copy from a device, from its call to its end, if no event began on the calling thread between the return of the
-call and that end (sync).
-Launch: driver calls that are neither copies nor waits, and ops that make such a call or are shorter than
-`SCHEDULING_OP_PS`; also holes of up to `BACK_TO_BACK_PS` between two of these on one thread, in which Python and C++
-code runs that records no event.
-Host_ops: the other ops.
-Unlisted: events of no known kind, under their own names, that make no driver call and take `SCHEDULING_OP_PS` or more, of
-the caller, which hands on work, more than `HANDOVER_PS`. They count as `host_ops`.
-Pipeline: ops and scheduling of the input pipeline on threads of the model. It counts as `input`.
-Scheduling: dispatches, executor loops and calls of a `tf.function`. It counts as `launch`, and so do graph calls and
-holes of up to `BACK_TO_BACK_PS` (6 and 7).
-Handover: no executor recorded anything for up to `HANDOVER_PS` during a graph call: a thread is being woken up. It
-counts as scheduling.
-Python: a thread recorded nothing until it began an event that Python calls.
-
-On hosts without device planes the replicas are threads themselves. Nothing there is `launch`, and `h2d` only what XLA
-copies, on any thread: the call that asks for a copy does not wait for it. Scheduling
-counts as `host_ops`, and so do ops that no replica owns. The ops of another replica are `device_wait`, which comes
-before `host_ops`.
-
-Gathers what the events of one thread show of it: the spans of each kind of evidence for the cause of idle time.
+The layers of each timeline, and what is evidence of which kind, are defined in docs/method.md, "State of a host thread".
 """
 
 from __future__ import annotations
@@ -67,6 +22,7 @@ from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, places, union
 from traceview.base.sweeping import made_of_each
 from traceview.base.units import PS_PER_US
+from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import HostEvents, among
 from traceview.trace.host.state_timeline import (
@@ -78,7 +34,7 @@ from traceview.trace.host.state_timeline import (
     stacked,
     without_holes,
 )
-from traceview.trace.model import NONE, kept
+from traceview.trace.model import kept
 from traceview.xplane.columns import joined
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass

@@ -1,33 +1,13 @@
-"""Rebuilds the stages of an input pipeline, and their times, from the calls of their iterators.
-
-Every call of a tf.data iterator is a host event `Iterator::Root::Prefetch::…`, named after the path from the root. A
-number in brackets, as in `Interleave[3]`, distinguishes the inputs of one stage. Calls of one iterator share an `id`;
-`parent_id` is the id of the iterator that asked, on whatever thread. Both are compared modulo 2**64, because one id
-may be recorded signed or unsigned (TensorFlow 2.21, measured).
+"""Rebuilds the stages of an input pipeline, and their times, from the calls of their iterators (docs/method.md, "Pipeline stages").
 
     model      ▕ IteratorGetNextOp::DoCompute   ▏
                ▕ Root ▕ Prefetch                ▏▏     self time of Prefetch, all of it waiting
     worker          ▕ Prefetch::Map            ▏       id of Prefetch = parent_id of Map
                     ▕ Map::TFRecord ▏                  the rest is self time of Map
 
-The self time of a call is its duration without the calls nested in it on the same thread. A stage that works ahead
-(`Prefetch`, `ParallelMapV2`) only hands over elements that its own threads made. While a call of one of its inputs
-runs on another thread, its self time is waiting, which is counted separately. The user function of a parallel stage
-is not recorded as a call, so its time is self time of that stage if elements are requested faster than it makes them.
-Iterators of a distributed dataset ask a shard for elements through a function call, without an id. All their self time
-is waiting, for the threads that fill the shards.
-
-A call records the fill of its buffer if the lock is free at its start, and omits a fill of zero.
-
-The model waits in `IteratorGetNext…`. In a custom loop that event is on the thread that calls the step. In a step
-function that takes elements from the iterator itself, as Keras `fit` does, it is on a thread of tf.data and has the
-`id` of the `FunctionRun` that waits for it (TensorFlow 2.21, measured). Other iterators of a distributed dataset run
-in the background and delay nothing.
-
-`GetNextFromShard<i>` only asks for shard i and returns at once, so the wait of a replica is the time of its own
-iterator. The calls of a custom loop follow one another: the first replica waits until the common source has made a
-batch, and the next replica gets its part at once. So a shard is late only by the time it *arrives* after the earliest
-one. The element of a replica arrives at the end of the call that made it.
+A number in brackets, as in `Interleave[3]`, distinguishes the inputs of one stage. One id may be recorded signed or unsigned
+(TensorFlow 2.21, measured). `GetNextFromShard<i>` only asks for shard i and returns at once, so the wait of a replica is the time
+of its own iterator.
 """
 
 from __future__ import annotations
@@ -52,7 +32,8 @@ from traceview.base.record import (
 from traceview.base.stats import median_ps
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
-from traceview.trace.model import NONE, Trace
+from traceview.trace.columns import NONE
+from traceview.trace.model import Trace
 
 SLOW_CALL_PS: Final = 50 * PS_PER_US
 """A longer call of an iterator did more than take an element from a buffer (XProf uses the same threshold)."""
@@ -77,8 +58,6 @@ _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
 _INJECTED: Final = b"inject/prefetch"
 _DEEPEST: Final = 64
 """Stages above each other: more than a pipeline has."""
-_LONGEST_AXIS: Final = 1 << 62
-"""Times of several groups are laid one after the other on one axis, whose sum stays in int64."""
 
 
 class IteratorCalls(Struct, frozen=True, eq=False):
@@ -293,45 +272,28 @@ def _without_nested(trace: Trace, row: Int64Array, enclosing: Int64Array) -> Int
 
 
 def _add_waiting(trace: Trace, host: int, calls: IteratorCalls) -> None:
-    """Add to each call the part of its self time in which one of its inputs ran on another thread.
-
-    All iterators are computed at once: each gets a stretch of one long time axis for its own calls and its inputs'.
-    """
+    """Add to each call the part of its self time in which one of its inputs ran on another thread."""
     from_shard = is_in(calls.iterator, _shard_takers(trace, host, calls))
     calls.waiting_ps[from_shard] = calls.self_ps[from_shard]
-    makers = np.flatnonzero(calls.from_other_thread)
-    asker = calls.above[makers]
-    if makers.size == 0:
-        return
-    nested = np.flatnonzero(calls.enclosing != NONE)
-    every_call = np.arange(calls.row.size)
-    iterator_count = int(max(calls.iterator.max(), calls.above.max())) + 1
     columns = trace.host_columns
     start, end = columns.start_ps[calls.row], columns.end_ps[calls.row]
-    start, end = start - start.min(), end - start.min()
-    stretch = int(end.max()) + 1
-    askers = unique_ids(asker)
-    at_once = max(_LONGEST_AXIS // stretch, 1)
-    for first in range(0, askers.size, at_once):
-        some = askers[first : first + at_once]
-        place = np.full(iterator_count, NONE, dtype=np.int64)
-        place[some] = np.arange(some.size) * stretch
-        by, shift = _placed(place, makers, asker)
-        made = union(start[by] + shift, end[by] + shift)
-        waiting, shift = _placed(place, every_call, calls.iterator)
-        calls.waiting_ps[waiting] += made.within(start[waiting] + shift, end[waiting] + shift)
-        inner, shift = _placed(place, nested, calls.iterator[calls.enclosing[nested]])
+    nested = np.flatnonzero(calls.enclosing != NONE)
+    calls_of = _by_number(np.arange(calls.row.size), calls.iterator)
+    nested_in = _by_number(nested, calls.iterator[calls.enclosing[nested]])
+    makers = np.flatnonzero(calls.from_other_thread)
+    for asker, by in _by_number(makers, calls.above[makers]).items():
+        made = union(start[by], end[by])
+        own = calls_of.get(asker, nested[:0])
+        calls.waiting_ps[own] += made.within(start[own], end[own])
+        inner = nested_in.get(asker, nested[:0])
         outer = calls.enclosing[inner]
         reach = np.minimum(end[inner], end[outer])
-        np.subtract.at(calls.waiting_ps, outer, made.within(start[inner] + shift, reach + shift))
+        np.subtract.at(calls.waiting_ps, outer, made.within(start[inner], reach))
 
 
-def _placed(
-    place: Int64Array, chosen: Int64Array, iterator: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """The `chosen` calls whose `iterator` has a place on the time axis, and their places."""
-    shift = place[iterator]
-    return chosen[shift != NONE], shift[shift != NONE]
+def _by_number(rows: Int64Array, number: Int64Array) -> dict[int, Int64Array]:
+    """Rows by a number of each."""
+    return {int(number[group[0]]): rows[group] for group in groups_of(number)}
 
 
 def _shard_takers(trace: Trace, host: int, calls: IteratorCalls) -> Int64Array:

@@ -4,21 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Protocol
 
-from msgspec.structs import asdict
+import numpy as np
+from msgspec.structs import asdict, replace
 
 from traceview.base.errors import TraceFormatError
+from traceview.base.intervals import Int64Array
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.store.address import location_of
-from traceview.trace.model import MOST_DEVICES, TOO_MANY_DEVICES, Problem, SourceFile, Trace
+from traceview.trace.columns import (
+    NONE,
+    CollectiveCalls,
+    DeviceColumns,
+    HostColumns,
+    HostStat,
+    Names,
+    concatenated,
+    concatenated_hosts,
+)
+from traceview.trace.model import (
+    MOST_DEVICES,
+    TOO_MANY_DEVICES,
+    Host,
+    HostSteps,
+    LineInfo,
+    Problem,
+    Recording,
+    SourceFile,
+    Trace,
+)
 from traceview.trace.reading.locate import RunFiles, choose_run, find_runs, host_of
-from traceview.trace.reading.merge import merged
 from traceview.trace.reading.part import HostFile, Part, read_host
 from traceview.trace.sidecar.hang import Hang, hang_files, read_hang
-from traceview.trace.strategy.clocks import align, on_one_clock, unaligned_clocks
+from traceview.trace.strategy.clocks import align, on_one_clock, shifted_steps, unaligned_clocks
 from traceview.trace.strategy.replicas import with_detected_strategies
+from traceview.xplane.columns import Instruction
+from traceview.xplane.planes import TEXT_STATS
 
 
 class Readers(Protocol):
@@ -151,3 +175,132 @@ def _hangs(run: RunFiles, problems: list[Problem]) -> Iterator[Hang]:
             host = path.name.partition(".")[0]
             text = "a report of a hang is not readable"
             problems.append(Problem("hang-unreadable", text, host, f"{path.name}: {error.reason}"))
+
+
+# From parts to one recording: one table of names, devices and rows numbered over all hosts
+
+
+def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple[HostSteps, ...]]:
+    """The recording of all hosts and the steps of each, on the clock set by the starts of the profiles.
+
+    `parts`: one per host, in the order of hosts, whatever the order in which they were read; the list is emptied. `hosts`: the
+    same with their starts.
+    """
+    recordings, steps_of_parts = [part.recording for part in parts], [part.steps for part in parts]
+    parts.clear()
+    if len(recordings) == 1:
+        return replace(recordings[0], hosts=hosts), tuple(steps_of_parts)
+    first_row = _before(recording.host_columns.count for recording in recordings)
+    first_line = _before(len(recording.lines) for recording in recordings)
+    # Devices with a plane come first, then the replicas of other hosts, each by host.
+    order = sorted(
+        range(len(recordings)),
+        key=lambda host: any(d.kind == "replica" for d in recordings[host].device_list),
+    )
+    counts = (len(recordings[host].device_list) for host in order)
+    first_device = dict(zip(order, _before(counts), strict=False))
+    names = Names()
+    instructions: dict[Instruction, int] = {}
+    events: list[HostColumns] = []
+    devices: dict[int, DeviceColumns] = {}
+    calls: dict[int, CollectiveCalls] = {}
+    lines: list[LineInfo] = []
+    for host, recording in enumerate(recordings):
+        row, line, device = first_row[host], np.int32(first_line[host]), first_device[host]
+        # `NONE` is the last place.
+        name_of = np.append(names.add_all(recording.names), np.int32(NONE))
+        instruction_of = np.array(
+            [
+                *(
+                    instructions.setdefault(each, len(instructions))
+                    for each in recording.instructions
+                ),
+                NONE,
+            ],
+            dtype=np.int32,
+        )
+        of_host, of_devices, of_calls = (
+            recording.host_columns,
+            recording.device_columns,
+            recording.collective_calls,
+        )
+        events.append(
+            replace(
+                of_host,
+                host=np.full(of_host.count, host, dtype=np.int16),
+                line=of_host.line + line,
+                start_ps=of_host.start_ps + hosts[host].start_ps,
+                name=name_of[of_host.name],
+                stats={
+                    key: HostStat(
+                        stat.row + row,
+                        name_of[stat.value].astype(np.int64) if key in TEXT_STATS else stat.value,
+                    )
+                    for key, stat in of_host.stats.items()
+                },
+            )
+        )
+        devices[host] = replace(
+            of_devices,
+            device=of_devices.device + np.int16(device),
+            line=of_devices.line + line,
+            start_ps=of_devices.start_ps + hosts[host].start_ps,
+            launch=_moved(of_devices.launch, row),
+            instruction=instruction_of[of_devices.instruction],
+            name=name_of[of_devices.name],
+            op=name_of[of_devices.op],
+            details=name_of[of_devices.details],
+        )
+        calls[host] = replace(
+            of_calls,
+            op=_moved(of_calls.op, row),
+            call=_moved(of_calls.call, row),
+            arrival=_moved(of_calls.arrival, row),
+        )
+        lines += (
+            replace(each, host=host, device=NONE if each.is_thread else each.device + device)
+            for each in recording.lines
+        )
+    # Of a program that several hosts run the first that is known.
+    buffers = {each.program: each for of in reversed(recordings) for each in of.program_buffers}
+    shared = [of.shared_rows + row for of, row in zip(recordings, first_row, strict=False)]
+    steps = tuple(
+        _steps_of(of, host, first_line[host], hosts[host].start_ps)
+        for host, of in enumerate(steps_of_parts)
+    )
+    return Recording(
+        hosts=hosts,
+        device_list=tuple(
+            replace(device, host=host) for host in order for device in recordings[host].device_list
+        ),
+        lines=tuple(lines),
+        names=names,
+        device_columns=concatenated([devices.pop(host) for host in order]),
+        host_columns=concatenated_hosts(events),
+        shared_rows=np.concatenate(shared),
+        collective_calls=concatenated([calls.pop(host) for host in order]),
+        instructions=tuple(instructions),
+        program_buffers=tuple(buffers.values()),
+    ), steps
+
+
+def _moved(rows: Int64Array, by: int) -> Int64Array:
+    """Rows of the host columns, or `NONE`, where so many are in front of them."""
+    return np.where(rows == NONE, NONE, rows + by)
+
+
+def _before(counts: Iterable[int]) -> list[int]:
+    """How many there are before each part, and in all."""
+    return list(accumulate(counts, initial=0))
+
+
+def _steps_of(steps: HostSteps, host: int, first_line: int, offset_ps: int) -> HostSteps:
+    """The steps of a part as those of a host of the run."""
+    line = NONE if steps.marker_line == NONE else steps.marker_line + first_line
+    moved = shifted_steps(steps, offset_ps)
+    return replace(
+        moved,
+        host=host,
+        marker_line=line,
+        steps=tuple(replace(step, host=host) for step in moved.steps),
+    )

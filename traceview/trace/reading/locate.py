@@ -22,11 +22,11 @@ from traceview.base.location import Location
 from traceview.base.text import lazy_pattern
 from traceview.store.address import is_remote
 from traceview.trace.sidecar.sidecar import SUFFIX as SIDECAR_SUFFIX
+from traceview.xplane.columns import Plane
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.message import Message
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_summary
-from traceview.xplane.space import Plane
 from traceview.xplane.table import stat_of
 
 _LATEST_NS: Final = 1 << 62

@@ -1,19 +1,15 @@
 """Reads what one file says of its host: a part of a run, before the hosts are joined.
 
 All that a host can tell by itself is computed here: its events with their launches and classes, its replicas, its
-memory, its steps. Parts may be read in any order, on other machines too; `merge` joins them.
-
-Columns are collected plane by plane and released as they are joined, so that no more than one column exists twice at
-a time.
+memory, its steps. Parts may be read in any order, on other machines too; `load` joins them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
@@ -23,6 +19,17 @@ from traceview.base.location import Location
 from traceview.base.sweeping import SWEEPS, made_ahead
 from traceview.base.text import enumerated, lazy_pattern
 from traceview.base.timing import stage
+from traceview.trace.columns import (
+    NO_DEVICE_EVENTS,
+    NO_HOST_EVENTS,
+    NONE,
+    DeviceColumns,
+    HostColumns,
+    HostStat,
+    Names,
+    concatenated,
+    concatenated_hosts,
+)
 from traceview.trace.device.classify import activity_of, with_final_classes
 from traceview.trace.device.correlation import find_launches
 from traceview.trace.device.instructions import (
@@ -32,16 +39,11 @@ from traceview.trace.device.instructions import (
 )
 from traceview.trace.model import (
     MOST_DEVICES,
-    NONE,
     TOO_MANY_DEVICES,
     Device,
-    DeviceColumns,
     Host,
-    HostColumns,
-    HostStat,
     HostSteps,
     LineInfo,
-    Names,
     Problem,
     Recording,
 )
@@ -50,138 +52,58 @@ from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.strategy.collectives import find_collective_calls
 from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
 from traceview.trace.strategy.steps import StoredStep, find_steps
-from traceview.xplane.columns import is_repeated, joined
+from traceview.xplane.columns import Line, Plane, Space, Stat
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import RATIO_STATS, STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
-from traceview.xplane.space import Line, Plane, Space, Stat
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
 
-_Columns = dict[str, npt.NDArray[Any]]
 
-_DEVICE_TYPES: Final = {
-    **dict.fromkeys(("device",), np.int16),
-    **dict.fromkeys(("line", "name", "op", "instruction", "details"), np.int32),
-    **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
-    **dict.fromkeys(("correlation_id", "launch", "group"), np.int64),
-    **dict.fromkeys(("class_", "host_memory"), np.uint8),
-    **dict.fromkeys(("has_correlation", "p2p", "opaque", "unknown_direction"), np.bool_),
-}
-_HOST_TYPES: Final = {
-    **dict.fromkeys(("line", "name"), np.int32),
-    **dict.fromkeys(("start_ps", "duration_ps"), np.int64),
-}
-
-_OFTEN_ALIKE: Final = frozenset(
-    (
-        "instruction", "details", "correlation_id", "has_correlation", "bytes", "host_memory", "group", "p2p", "opaque",
-        "unknown_direction",
+def _host_part(table: PlaneTable, first_line: int, first_row: int, names: Names) -> HostColumns:
+    """The events of one host plane, whose lines and rows begin at these of the file, as those of host 0."""
+    name_of = names.add_all(table.names)
+    stats = {}
+    for key in table.keys:
+        if key in TEXT_STATS:
+            texts = table.texts(key)
+            event, value = texts.event, names.add_all(texts.texts).astype(np.int64)[texts.index]
+        else:
+            ints = table.millionths(key) if key in RATIO_STATS else table.ints(key)
+            # A part of the column of all stats would keep all of it.
+            event, value = ints.event, ints.value.copy()
+        stats[key] = HostStat(event + first_row, value)
+    return HostColumns(
+        host=np.zeros(table.count, dtype=np.int16),
+        line=table.line + np.int32(first_line),
+        start_ps=table.start_ps,
+        duration_ps=table.duration_ps,
+        name=name_of[table.name],
+        stats=stats,
     )
-)  # fmt: skip
-"""Columns of device events that mostly hold one value in every row. Times and rows are swept, which takes whole columns."""
-
-_LARGE_BYTES: Final = 1 << 24
-"""Of a file; asking the system takes as long as to arrange a small one."""
-_MANY: Final = 1024
-"""A column of fewer values takes no memory to speak of."""
-
-
-def _taken(parts: Sequence[_Columns], types: Mapping[str, Any]) -> _Columns:
-    """The whole columns of parts; each part loses a column as it is joined."""
-    return {
-        key: _joined(key, [part.pop(key) for part in parts], type_) for key, type_ in types.items()
-    }
-
-
-def _joined(key: str, parts: Sequence[npt.NDArray[Any]], type_: Any) -> npt.NDArray[Any]:
-    """A whole column; where it may hold the same value in every row, and the parts do, it takes no memory either."""
-    values = {part[0] if is_repeated(part) else None for part in parts if part.size}
-    if key in _OFTEN_ALIKE and len(values) == 1 and values != {None}:
-        return np.broadcast_to(type_(*values), sum(part.size for part in parts))
-    return joined(parts, type_)
-
-
-class HostParts:
-    """The events of host planes, to be joined to `HostColumns`."""
-
-    def __init__(self, names: Names) -> None:
-        self._names = names
-        self._columns: list[_Columns] = []
-        self._stats: dict[str, list[HostStat]] = {}
-        self._count = 0
-
-    def add(self, first_line: int, table: PlaneTable) -> None:
-        """Add one plane, whose lines begin at `first_line` of the file."""
-        name_of = self._names.add_all(table.names)
-        self._columns.append(
-            {
-                "line": table.line + np.int32(first_line),
-                "start_ps": table.start_ps,
-                "duration_ps": table.duration_ps,
-                "name": name_of[table.name],
-            }
-        )
-        for key in table.keys:
-            stat = self._text(table, key) if key in TEXT_STATS else self._number(table, key)
-            self._stats.setdefault(key, []).append(stat)
-        self._count += table.count
-
-    def _text(self, table: PlaneTable, key: str) -> HostStat:
-        texts = table.texts(key)
-        name_of = self._names.add_all(texts.texts).astype(np.int64)
-        return HostStat(texts.event + self._count, name_of[texts.index])
-
-    def _number(self, table: PlaneTable, key: str) -> HostStat:
-        ints = table.millionths(key) if key in RATIO_STATS else table.ints(key)
-        # A part of the column of all stats would keep all of it.
-        return HostStat(ints.event + self._count, ints.value.copy())
-
-    def joined(self) -> HostColumns:
-        """All host events of the file, as those of host 0."""
-        return HostColumns(
-            host=_without_repeats(np.zeros(self._count, dtype=np.int16)),
-            **_taken(self._columns, _HOST_TYPES),
-            stats={
-                key: HostStat(
-                    joined([piece.row for piece in pieces], np.int64),
-                    joined([piece.value for piece in pieces], np.int64),
-                )
-                for key, pieces in self._stats.items()
-            },
-        )
 
 
 def _joined_devices(
-    parts: Sequence[_Columns], host_columns: HostColumns, names: Names
+    parts: list[DeviceColumns], host_columns: HostColumns, names: Names
 ) -> DeviceColumns:
     """All device events by device and start, with their launches and final classes."""
-    columns = DeviceColumns(**_taken(parts, _DEVICE_TYPES))
+    columns = concatenated(parts or [NO_DEVICE_EVENTS])
     launch = find_launches(columns.correlation_id, columns.has_correlation, host_columns)
     columns = with_final_classes(replace(columns, launch=launch), host_columns.name, names)
     # Events that begin together have an order of their own, whatever that of the file is.
-    keys = columns.device, columns.start_ps, -columns.end_ps[:], columns.class_
-    order = slice(None) if in_order(*keys) else np.lexsort(keys[::-1])
-    return DeviceColumns(
-        **{
-            key: _without_repeats(column[order]) if key in _OFTEN_ALIKE else column[order]
-            for key, column in asdict(columns).items()
-        }
-    )
-
-
-def _without_repeats(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same column; one that holds the same value in every row, as most flags do, takes no memory."""
-    if is_repeated(column):
-        return column
-    if column.size >= _MANY and (column == column[0]).all():
-        return np.broadcast_to(column[:1].copy(), column.shape)
-    return column
+    keys = columns.device, columns.start_ps, -columns.end_ps, columns.class_
+    if in_order(*keys):
+        return columns
+    order = np.lexsort(keys[::-1])
+    return DeviceColumns(**{key: column[order] for key, column in asdict(columns).items()})
 
 
 _DROPPED = lazy_pattern(rb"(?<!\d)(\d{1,18}) events? dropped")
 _DROP_NOTICE: Final = b"Detected GPU events dropped"
 _NAMED_FIELDS: Final = 5
 """Fields that a line names; more of them are counted."""
+
+_LARGE_BYTES: Final = 1 << 24
+"""Of a file; asking the system takes as long as to arrange a small one."""
 
 _DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
 
@@ -270,8 +192,8 @@ class _PartReader:
         self.device_index: dict[str, int] = {}
         self.lines: list[LineInfo] = []
         self.problems: list[Problem] = []
-        self.device_parts: list[_Columns] = []
-        self.host_parts = HostParts(self.names)
+        self.device_parts: list[DeviceColumns] = []
+        self.host_parts: list[HostColumns] = []
         self.stored_steps: list[StoredStep] = []
 
     def part(self) -> Part:
@@ -287,7 +209,7 @@ class _PartReader:
         return Part(recording, steps, tuple(self.problems), self.space.digest)
 
     def recording(self, host: Host) -> Recording:
-        host_columns = self.host_parts.joined()
+        host_columns = concatenated_hosts(self.host_parts or [NO_HOST_EVENTS])
         # A file may hold its planes twice.
         programs = {program.name: program for program in self.space.programs}.values()
         device_columns = with_buffered_instructions(
@@ -406,11 +328,14 @@ class _PartReader:
             device = self.device(plane)
             first_line = self.add_lines(device, plane, table)
             if table.count:
-                activity = activity_of(table, self.names, self.numbers, device, first_line)
-                self.device_parts.append(asdict(activity))
+                self.device_parts.append(
+                    activity_of(table, self.names, self.numbers, device, first_line)
+                )
                 self.stored_steps += _stored_steps(table)
         elif plane.kind is PlaneKind.HOST:
-            self.host_parts.add(self.add_lines(NONE, plane, table), table)
+            first_line = self.add_lines(NONE, plane, table)
+            first_row = sum(part.count for part in self.host_parts)
+            self.host_parts.append(_host_part(table, first_line, first_row, self.names))
 
     def device(self, plane: Plane) -> int:
         """The device of a plane; planes of one name are one device."""

@@ -1,16 +1,7 @@
 """Reads the sidecar, the file that `traceview capture` writes beside a trace; any of its fields may be missing.
 
-Reads how long threads ran and waited for a core, as `traceview capture` writes it to the group `threads` of the sidecar.
-
-Records of the GPUs as the driver saw them during the profile, as `traceview capture` writes them.
-
-They are the group `outside_view` of the sidecar: samples of NVML for each GPU, by the number that CUDA gives it, which
-is also the number in the name of its plane.
-
-Records of the devices that the graph of each step function asks for, as `traceview capture` writes them.
-
-They are the group `placement` of the sidecar. Device names are those of TensorFlow, such as
-`/job:localhost/replica:0/task:0/device:GPU:0`; `local_device` shortens them.
+Device names are those of TensorFlow, such as `/job:localhost/replica:0/task:0/device:GPU:0`; samples of NVML are by the number that
+CUDA gives a GPU, which is also the number in the name of its plane.
 """
 
 from __future__ import annotations

@@ -1,19 +1,9 @@
-"""Aligns the clocks of several hosts by the collectives that they share.
-
-A profile's start is stamped by the clock of its own host, and the clocks of hosts may be milliseconds apart or more.
-An all-reduce ends at the same time on all its members, within microseconds where NCCL runs it. So the clocks of two
-hosts differ by the median difference between the ends of the collectives that they share:
+"""Aligns the clocks of several hosts by the ends of collectives that they share (docs/method.md, "Clocks of several hosts").
 
     host0   ────▓▓▓▓▓▓│     ────▓▓▓▓│         each ends 7 ms later on the clock of host1:
     host1   ──────────▓▓▓▓▓│──────────▓▓▓│    its times move back by 7 ms
 
-Other kinds of collectives do not end at once: the sender of a broadcast is done before its receivers. On CPUs each
-process records the end when a thread gets round to it. So a clock with a recorded profile start moves only if the
-median difference is much larger than the spread of the differences.
-
-A host moves as a whole, by one number, so that durations and distances within a host stay as recorded. Crystals
-drift by up to 0.1 ms per second. Correcting that would stretch every step of a host by less than the uncertainty of
-the ends in a usual capture. So the drift is measured and reported; the offset holds in the middle of the recording.
+A host moves as a whole, by one number, so that durations and distances within a host stay as recorded.
 """
 
 from __future__ import annotations

@@ -1,31 +1,11 @@
-"""Matches the events of different devices that are one collective.
+"""Matches the events of different devices that are one collective (docs/method.md, "Collectives").
 
-A collective is one event on each device that takes part. The events of one op carry the same group and instance
-key; the same keys may come back in every step. Where the keys are not recorded, events of one name are matched in
-their order. Either way the n-th event on one device matches the n-th on another, unless the profile began or ended
-between the two. So the events of two devices are shifted against each other until the first and the last event of as
-many steps as possible agree:
-
-    GPU:0   a0 a1 │ b0 b1 │ c0 c1        step a was recorded on GPU:0 alone:
-    GPU:1         │ b0 b1 │ c0 c1        GPU:1 is shifted by 2
-
-Counting over the whole recording, not step by step, keeps events matched when a late device runs its event after
-the end of the step. Durations do not depend on the clocks of several hosts; the last device to arrive does.
-
-TensorFlow runs a collective far from the op that asks for it, and records three events on the way
-(`base_collective_executor.cc`, `nccl_manager.cc`). On a replica of a CPU-only run:
-
-    CollectiveOpV2Kernel::Run ─▸ RunClosure … ExecuteAsync ─▸ scope/CollectiveReduceV2:CollectiveReduceV2
-      the replica arrives                                       group_key, instance_key; the data moves
-
-On GPUs the last replica to ask schedules the collective for all, and one launching thread per GPU runs it. The call
-of NCCL around the launch holds the size of the buffer:
+On GPUs the last replica to ask schedules the collective for all, and one launching thread per GPU runs it
+(`base_collective_executor.cc`, `nccl_manager.cc`). The search for the op goes from the launch to the events around it, from
+there to their producers, and on until it meets the keys:
 
     scope/CollectiveReduceV2:… ⊃ Schedule Collective ─▸ Run Collective ⊃ ncclAllReduce ⊃ launch
       group_key, instance_key                             per GPU          buffer_size
-
-So the search for the op goes from the launch to the events around it, from there to their producers, and on until it
-meets the keys.
 """
 
 from __future__ import annotations
@@ -45,20 +25,16 @@ from traceview.base.ids import groups_of, is_in, labels, unique_counts, unique_i
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.stats import median
 from traceview.base.text import lazy_pattern
-from traceview.trace.device.correlation import EventsAround, ProducerConsumerLinks
-from traceview.trace.model import (
+from traceview.trace.columns import (
     NONE,
     UNKNOWN_BYTES,
     CollectiveCalls,
     DeviceColumns,
     HostColumns,
-    HostSteps,
-    LineInfo,
     Names,
-    Recording,
-    Trace,
-    threads,
 )
+from traceview.trace.device.correlation import EventsAround, ProducerConsumerLinks
+from traceview.trace.model import HostSteps, LineInfo, Recording, Trace, threads
 from traceview.trace.strategy.roles import step_groups
 from traceview.trace.windows import step_numbers_at
 from traceview.xplane.planes import ActivityClass

@@ -1,23 +1,4 @@
-"""Detects the training steps of a host, from markers or from other events that repeat once per step.
-
-The first method that applies is used: `marker` (an event with `_r` and `step_num`, or named `train…`, `test…`,
-`TraceContext` with `step_num`), `keras` (`Profiled batch`), `group` (`Steps` lines or `group_id`s that the writer of
-the file stored), `function` (repeated root `FunctionRun`s of one function), `iterator` and `period` (other events that
-repeat once per step), else none.
-
-A step runs from the start of its marker to the start of the next marker. The last step runs to the end of its marker
-or of the last device event linked to it, whichever is later. A marker spans the work of the host. If the host runs
-ahead of the devices, the period of the markers is not the step time; then each step begins at its first linked device
-event instead. Ops of XLA's CPU devices are linked by the number of their run, which the call of the program in the marker has.
-
-`iterator`: the model asks its dataset for an element once per step, or once per step and replica in a burst. Most
-bursts have equally many calls, which are far closer to each other than to the next burst.
-`period`: the kernels of the busiest device repeat. An anchor is a kernel name between whose occurrences the same
-kernels run in the same order. The rarest anchor gives the longest period, which is the step. Other devices that run
-the anchor equally often repeat the same period, some a little earlier, some later; a step begins with the first of
-them. If a device recorded another number of anchors, its part of the first or last step may lie before or after all
-steps. Statistics leave such a step out, because it does not compare devices.
-"""
+"""Detects the training steps of a host, from markers or from other events that repeat once per step (docs/method.md, "Steps")."""
 
 from __future__ import annotations
 
@@ -34,8 +15,9 @@ from traceview.base.ids import sorted_unique, unique_ids
 from traceview.base.intervals import Int64Array
 from traceview.base.stats import median
 from traceview.base.text import enumerated
+from traceview.trace.columns import NONE
 from traceview.trace.device.correlation import Roots, calls_of_runs, innermost_value, steps_of_rows
-from traceview.trace.model import NONE, HostSteps, Recording, Step
+from traceview.trace.model import HostSteps, Recording, Step
 from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass, is_compilation
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from traceview.base.ids import is_in
 from traceview.base.intervals import Int64Array
+from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.correlation import copies_of
 from traceview.trace.device.ops import OpTable
 from traceview.trace.device.table import (
@@ -18,7 +19,7 @@ from traceview.trace.device.table import (
     texts,
     whole,
 )
-from traceview.trace.model import NONE, UNKNOWN_BYTES, Trace
+from traceview.trace.model import Trace
 from traceview.trace.windows import step_numbers_at
 from traceview.xplane.planes import CLASS_KEYS, HostMemory
 

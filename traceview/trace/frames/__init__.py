@@ -1,1 +1,0 @@
-"""The tables of a trace, and the DataFrames made of them."""

@@ -1,0 +1,457 @@
+"""Reads the messages of a compiled XLA program: its computations, and of their instructions shape, scope, line of Python and groups of devices.
+
+The plane `/host:metadata` holds a program per event metadata, as stat `Hlo Proto`. Only the fields that are needed are
+looked at (openxla/xla `xla/service/hlo.proto`, `xla/xla_data.proto`, jaxlib 0.4 to 0.10): an instruction that no event
+ran is passed over once its name is known, so the time is linear in the size of the program.
+
+An instruction names devices by their numbers in the program: as a list, as a reshaped and transposed count, or as the axes of a
+mesh (`xla/hlo/ir/collective_device_list.h`). With several replicas and several partitions the number is
+`replica * partitions + partition`; the program says which device that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from math import prod
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.xplane.columns import Buffer, Groups, Program
+from traceview.xplane.decode_reference import DamageError, read_fields
+from traceview.xplane.hlo_costs import Shape
+from traceview.xplane.message import Message
+
+_CONTENT: Final = 2
+
+MODULE_COMPUTATIONS: Final = 3
+MODULE_ENTRY_ID: Final = 6
+MODULE_SCHEDULE: Final = 7
+MODULE_ASSIGNMENT: Final = 15
+MODULE_FRAMES: Final = 17
+SCHEDULE_SEQUENCES: Final = 1
+SEQUENCE_COMPUTATION, SEQUENCE_VALUE, SEQUENCE_INSTRUCTIONS = 1, 2, 1
+COMPUTATION_INSTRUCTIONS: Final = 2
+COMPUTATION_ID: Final = 5
+COMPUTATION_ROOT_ID: Final = 6
+NAME: Final = 1
+OPCODE: Final = 2
+SHAPE: Final = 3
+METADATA: Final = 7
+PARAMETER_NUMBER: Final = 9
+WINDOW: Final = 15
+CONVOLUTION: Final = 16
+TARGET: Final = 28
+DOT: Final = 30
+ID: Final = 35
+OPERANDS: Final = 36
+CALLED: Final = 38
+BACKEND_CONFIG: Final = 43
+HAS_SIDE_EFFECT: Final = 65
+USES_GLOBAL_IDS: Final = 71
+OP_TYPE: Final = 1
+OP_NAME: Final = 2
+SOURCE_FILE: Final = 3
+SOURCE_LINE: Final = 4
+FRAME_ID: Final = 15
+ELEMENT_TYPE: Final = 2
+DIMENSIONS: Final = 3
+TUPLE_SHAPES: Final = 4
+DOT_CONTRACTED: Final = 1
+WINDOW_DIMENSIONS, WINDOW_SIZE = 1, 1
+FRAME_FILES, FRAME_FUNCTIONS, FRAME_LOCATIONS, FRAME_FRAMES = 1, 2, 3, 4
+LOCATION_FILE, LOCATION_FUNCTION, LOCATION_LINE = 1, 2, 3
+FRAME_LOCATION, FRAME_PARENT = 1, 2
+GROUPS: Final = 49
+PAIRS: Final = 52
+DEVICE_LIST: Final = 87
+COUNTED: Final = 92
+MESH_AXES: Final = 93
+LIST_GROUPS, LIST_COUNTED = 1, 2
+GROUP_IDS: Final = 1
+PAIR_SOURCE, PAIR_TARGET = 1, 2
+COUNTED_GROUPS, COUNTED_DEVICES, COUNTED_SHAPE, COUNTED_ORDER = 1, 2, 3, 4
+AXES_MESH, AXES_AXES = 1, 2
+MESH_AXES_OF, MESH_DEVICES, AXIS_SIZE = 1, 2, 2
+AXIS_INDEX, AXIS_PART = 1, 2
+ASSIGNED_REPLICAS, ASSIGNED_PARTITIONS, ASSIGNED, ASSIGNED_DEVICES = 1, 2, 3, 1
+
+_TUPLE: Final = 13
+DEEPEST: Final = 16
+_MOST_FRAMES: Final = 256
+MOST_DIMENSIONS: Final = 32
+_LIBRARY: Final = ("/site-packages/", "/dist-packages/", "<frozen ")
+_OF_EVERY_OP: Final = "tensorflow/python/framework/ops.py"
+"""Where TensorFlow makes all ops, which its programs give as their line."""
+
+_MOST_DEVICES: Final = 1 << 20
+_MOST_AXES: Final = 32
+
+
+class Scheduled(Struct, frozen=True):
+    """An instruction that has its turn in a computation: its name, its opcode, and its shape as it is written."""
+
+    name: bytes
+    opcode: str
+    shape: bytes
+
+
+class HloInstruction(Struct):
+    """An instruction; `place`, `shape`, `metadata`: where all of it and these are."""
+
+    place: tuple[int, int]
+    name: bytes
+    opcode: str
+    id: int
+    shape: tuple[int, int]
+    metadata: tuple[int, int]
+    operands: list[int]
+    called: list[int]
+    has_side_effect: bool
+
+
+class Computation:
+    """A computation of a program, whose instructions are read when they are asked for."""
+
+    def __init__(self, data: Buffer, fields: Message) -> None:
+        self._data = data
+        self.id = fields.number(COMPUTATION_ID)
+        self.root_id = fields.number(COMPUTATION_ROOT_ID)
+        self.places = fields.places(COMPUTATION_INSTRUCTIONS)
+
+    @cached_property
+    def instructions(self) -> tuple[HloInstruction, ...]:
+        """All of them, in the order of the program."""
+        return tuple(_instruction(self._data, *place) for place in self.places)
+
+    @cached_property
+    def by_id(self) -> dict[int, HloInstruction]:
+        """Its instructions by their ids."""
+        return {each.id: each for each in self.instructions}
+
+
+_NO_COMPUTATION: Final = Computation(b"", Message(b"", 0, 0))
+
+
+class Module:
+    """The messages of one program, which is looked at more than once."""
+
+    def __init__(self, program: Program) -> None:
+        self._data = data = program.data
+        self._module = Message(data, 0, len(data))
+        every = (Computation(data, each) for each in self._module.messages(MODULE_COMPUTATIONS))
+        self._computations = {each.id: each for each in every}
+        self._roots: dict[int, tuple[str, str, str]] = {}
+        self._arrays: dict[bytes, tuple[Shape, ...]] = {}
+
+    def computation(self, id_: int) -> Computation:
+        """A computation by its id, without instructions where there is none."""
+        return self._computations.get(id_, _NO_COMPUTATION)
+
+    @property
+    def entry(self) -> Computation:
+        """The computation that runs the others."""
+        return self.computation(self._module.number(MODULE_ENTRY_ID))
+
+    def named(self, wanted: Collection[bytes]) -> Iterator[tuple[Computation, HloInstruction]]:
+        """The instructions with the names in `wanted`, each with its computation."""
+        for computation in self._computations.values():
+            for begin, end in computation.places:
+                if _name(self._data, begin, end) in wanted:
+                    yield computation, _instruction(self._data, begin, end)
+
+    def fields(self, instruction: HloInstruction) -> Message:
+        """All fields of an instruction."""
+        return Message(self._data, *instruction.place)
+
+    def scopes(self, ids: Collection[int]) -> dict[int, str]:
+        """By id the scope of instructions, else their name."""
+        found = (
+            each
+            for computation in self._computations.values()
+            for each in computation.instructions
+            if each.id in ids
+        )
+        return {
+            each.id: self.said(each)[0] or each.name.decode("utf-8", "replace") for each in found
+        }
+
+    def schedules(self) -> list[list[Scheduled]]:
+        """The instructions of each computation in the order in which a device runs them."""
+        schedules = []
+        for entry in self._module.message(MODULE_SCHEDULE).messages(SCHEDULE_SEQUENCES):
+            by_id = self.computation(entry.number(SEQUENCE_COMPUTATION)).by_id
+            sequences = entry.messages(SEQUENCE_VALUE)
+            ids = [id_ for each in sequences for id_ in each.numbers(SEQUENCE_INSTRUCTIONS)]
+            schedules.append([self._scheduled(by_id[id_]) for id_ in ids if id_ in by_id])
+        return schedules
+
+    def _scheduled(self, instruction: HloInstruction) -> Scheduled:
+        shape = bytes(self._data[slice(*instruction.shape)])
+        return Scheduled(instruction.name, instruction.opcode, shape)
+
+    def said(self, instruction: HloInstruction) -> tuple[str, str, str]:
+        """Scope, type of the op, and line of Python. A fusion that has none is what its root is, else what it holds first."""
+        said = self._metadata(*instruction.metadata)
+        if "/" in said[0] or not instruction.called:
+            return said
+        scope, op_type, line = self._said_inside(instruction.called[0])
+        return (scope, op_type, said[2] or line) if scope else said
+
+    def _said_inside(self, id_: int) -> tuple[str, str, str]:
+        """The same of the root of a computation, else of the first instruction in it that has a scope."""
+        if id_ not in self._roots:
+            computation = self.computation(id_)
+            held = sorted(computation.instructions, key=lambda each: each.id != computation.root_id)
+            said = (self._metadata(*inner.metadata) for inner in held)
+            with_scope = (each for each in said if "/" in each[0])
+            self._roots[id_] = next(with_scope, ("", "", ""))
+        return self._roots[id_]
+
+    def arrays(self, bounds: tuple[int, int]) -> tuple[Shape, ...]:
+        """The arrays of a shape; most instructions have the same few shapes."""
+        content = bytes(self._data[slice(*bounds)])
+        if content not in self._arrays:
+            self._arrays[content] = tuple(_arrays(Message(self._data, *bounds), DEEPEST))
+        return self._arrays[content]
+
+    def groups(self, instruction: HloInstruction) -> Groups:
+        """The devices that exchange with each other in an instruction; none where that is not known."""
+        fields = self.fields(instruction)
+        return _read_groups(
+            fields, self._assignment, is_global=bool(fields.number(USES_GLOBAL_IDS))
+        )
+
+    @cached_property
+    def _assignment(self) -> _Assignment:
+        return _read_assignment(self._module.message(MODULE_ASSIGNMENT))
+
+    def _metadata(self, begin: int, end: int) -> tuple[str, str, str]:
+        of = Message(self._data, begin, end)
+        line = _line(of.text(SOURCE_FILE), of.number(SOURCE_LINE), "")
+        return of.text(OP_NAME), of.text(OP_TYPE), self._frames.line(of.number(FRAME_ID)) or line
+
+    @cached_property
+    def _frames(self) -> _Frames:
+        return _Frames(self._module.message(MODULE_FRAMES))
+
+
+_OPEN: Final[WeakKeyDictionary[Program, Module]] = WeakKeyDictionary()
+"""Programs that are looked at more than once, as long as the file is read."""
+
+
+def opened(program: Program) -> Module:
+    """The messages of a program."""
+    known = _OPEN.get(program)
+    if known is None:
+        known = _OPEN[program] = Module(program)
+    return known
+
+
+def read_schedules(program: Program) -> list[list[Scheduled]]:
+    """The instructions of each computation in the order in which a device runs them; none of programs that do not say it.
+
+    Raises `DamageError` with the offset in the file.
+    """
+    try:
+        return opened(program).schedules()
+    except DamageError as error:
+        raise error.moved(program.offset) from None
+
+
+def read_scopes(program: Program, ids: Collection[int]) -> dict[int, str]:
+    """By id the scope of instructions, else their name; those that the program does not have are not there.
+
+    Raises `DamageError` with the offset in the file.
+    """
+    try:
+        return opened(program).scopes(frozenset(ids))
+    except DamageError as error:
+        raise error.moved(program.offset) from None
+
+
+class _Frames:
+    """The lines of Python of a program; everything is numbered from 1."""
+
+    def __init__(self, frames: Message) -> None:
+        self._files, self._functions = frames.texts(FRAME_FILES), frames.texts(FRAME_FUNCTIONS)
+        self._locations = list(frames.messages(FRAME_LOCATIONS))
+        self._frames = list(frames.messages(FRAME_FRAMES))
+        self._known: dict[int, str] = {}
+
+    def line(self, frame: int) -> str:
+        """The innermost line of a frame that is in no installed package; else the innermost; "" where there is none."""
+        if frame not in self._known:
+            stack = [line for line in self._stack(frame) if line[0]]
+            own = (line for line in stack if not any(part in line[0] for part in _LIBRARY))
+            chosen = next(own, stack[0] if stack else ("", 0, ""))
+            self._known[frame] = _line(*chosen)
+        return self._known[frame]
+
+    def _stack(self, frame: int) -> Iterator[tuple[str, int, str]]:
+        for _ in range(_MOST_FRAMES):
+            if not 0 < frame <= len(self._frames):
+                return
+            of_frame = self._frames[frame - 1]
+            place = of_frame.number(FRAME_LOCATION)
+            if 0 < place <= len(self._locations):
+                location = self._locations[place - 1]
+                yield (
+                    _numbered(self._files, location.number(LOCATION_FILE)),
+                    location.number(LOCATION_LINE),
+                    _numbered(self._functions, location.number(LOCATION_FUNCTION)),
+                )
+            frame = of_frame.number(FRAME_PARENT)
+
+
+def _numbered(texts: list[str], number: int) -> str:
+    return texts[number - 1] if 0 < number <= len(texts) else ""
+
+
+def _line(file: str, number: int, function: str) -> str:
+    """`model.py:42 in call`."""
+    path = file.replace(chr(92), "/")
+    if not path or not 0 < number < 1 << 31 or path.endswith(_OF_EVERY_OP):
+        return ""
+    place = f"{path.rpartition('/')[2]}:{number}"
+    inner = function.rpartition(".")[2]
+    return f"{place} in {inner}" if inner.isidentifier() else place
+
+
+# Fields
+
+
+def _name(data: Buffer, begin: int, end: int) -> bytes:
+    """The name of an instruction, which writers put first."""
+    for field in read_fields(data, begin, end):
+        if field.number == NAME and field.wire_type == _CONTENT:
+            return bytes(data[field.begin : field.end])
+    return b""
+
+
+def _instruction(data: Buffer, begin: int, end: int) -> HloInstruction:
+    of = Message(data, begin, end)
+    return HloInstruction(
+        place=(begin, end),
+        name=of.content(NAME),
+        opcode=of.text(OPCODE),
+        id=of.number(ID),
+        shape=of.place(SHAPE),
+        metadata=of.place(METADATA),
+        operands=of.numbers(OPERANDS),
+        called=of.numbers(CALLED),
+        has_side_effect=bool(of.number(HAS_SIDE_EFFECT)),
+    )
+
+
+def _arrays(shape: Message, depth: int) -> Iterator[Shape]:
+    """The arrays of a shape, those of a tuple in its order; a type that is not known where it is too deep."""
+    element = shape.number(ELEMENT_TYPE)
+    if element != _TUPLE:
+        yield Shape(element, tuple(shape.numbers(DIMENSIONS, MOST_DIMENSIONS + 1)))
+    elif depth:
+        for inner in shape.messages(TUPLE_SHAPES):
+            yield from _arrays(inner, depth - 1)
+    else:
+        yield Shape(0, ())
+
+
+# Devices that exchange with each other
+
+
+class _Assignment(Struct, frozen=True):
+    """The devices of a program by partition and replica, none where it does not say them."""
+
+    replicas: int = 1
+    partitions: int = 1
+    devices: tuple[tuple[int, ...], ...] = ()
+
+    def device(self, number: int) -> int:
+        """The device that has a number in the program."""
+        replica, partition = divmod(number, max(self.partitions, 1))
+        try:
+            return self.devices[partition][replica]
+        except IndexError:
+            return number
+
+
+def _read_assignment(of: Message) -> _Assignment:
+    """The device of each replica and partition."""
+    return _Assignment(
+        of.number(ASSIGNED_REPLICAS, 1),
+        of.number(ASSIGNED_PARTITIONS, 1),
+        tuple(tuple(each.numbers(ASSIGNED_DEVICES)) for each in of.messages(ASSIGNED)),
+    )
+
+
+def _read_groups(instruction: Message, assignment: _Assignment, *, is_global: bool) -> Groups:
+    """The devices that exchange with each other in an instruction; none where that is not known.
+
+    `is_global`: the numbers are of replicas and partitions together.
+    """
+    if not is_global and assignment.replicas > 1 and assignment.partitions > 1:
+        return ()
+    groups: list[Sequence[int]] = [of.numbers(GROUP_IDS) for of in instruction.messages(GROUPS)]
+    for listed in instruction.messages(DEVICE_LIST):
+        groups += [of.numbers(GROUP_IDS) for of in listed.messages(LIST_GROUPS)]
+        groups += [group for of in listed.messages(LIST_COUNTED) for group in _counted(of)]
+    groups += [group for of in instruction.messages(COUNTED) for group in _counted(of)]
+    groups += [group for of in instruction.messages(MESH_AXES) for group in _along_axes(of)]
+    pairs = instruction.messages(PAIRS)
+    groups += _joined((of.number(PAIR_SOURCE), of.number(PAIR_TARGET)) for of in pairs)
+    return tuple(tuple(map(assignment.device, group)) for group in groups if group)
+
+
+def _counted(of: Message) -> Sequence[Sequence[int]]:
+    """All numbers in order, reshaped, transposed, and divided into groups."""
+    count, each = of.number(COUNTED_GROUPS), of.number(COUNTED_DEVICES)
+    if not 0 < count * each <= _MOST_DEVICES:
+        return ()
+    shape, order = (of.numbers(field, _MOST_AXES + 1) for field in (COUNTED_SHAPE, COUNTED_ORDER))
+    shape = shape or [count * each]
+    return _divided(list(range(count * each)), shape, order or list(range(len(shape))), each)
+
+
+def _along_axes(of: Message) -> Sequence[Sequence[int]]:
+    """The devices of a mesh that differ in the place on some axes only."""
+    mesh, axes = list(of.messages(AXES_MESH)), list(of.messages(AXES_AXES))
+    sizes = [axis.number(AXIS_SIZE, 1) for each in mesh for axis in each.messages(MESH_AXES_OF)]
+    devices = [device for each in mesh for device in each.numbers(MESH_DEVICES)]
+    chosen = [axis.number(AXIS_INDEX) for axis in axes]
+    if any(AXIS_PART in axis for axis in axes) or not all(
+        0 <= axis < len(sizes) for axis in chosen
+    ):
+        return ()
+    if len(sizes) > _MOST_AXES or not 0 < prod(sizes) <= _MOST_DEVICES:
+        return ()
+    rest = [axis for axis in range(len(sizes)) if axis not in chosen]
+    each = prod(sizes[axis] for axis in chosen)
+    return _divided(devices or list(range(prod(sizes))), sizes, rest + chosen, each)
+
+
+def _divided(
+    numbers: Sequence[int], shape: list[int], order: list[int], each: int
+) -> Sequence[tuple[int, ...]]:
+    """Numbers of this shape, with their axes in this order, in groups of `each`; none where these do not fit."""
+    is_shape = 0 < len(shape) <= _MOST_AXES and sorted(order) == list(range(len(shape)))
+    if not is_shape or prod(shape) != len(numbers) or each < 1 or len(numbers) % each:
+        return ()
+    place = np.arange(len(numbers)).reshape(shape).transpose(order).reshape(-1, each)
+    return [tuple(numbers[at] for at in group) for group in place.tolist()]
+
+
+def _joined(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """The numbers that pairs connect."""
+    group_of: dict[int, set[int]] = {}
+    for pair in pairs:
+        first, second = (group_of.setdefault(number, {number}) for number in pair)
+        if first is not second:
+            small, large = sorted((first, second), key=len)
+            large |= small
+            group_of.update(dict.fromkeys(small, large))
+    return [
+        tuple(sorted(group)) for group in {id(each): each for each in group_of.values()}.values()
+    ]
