@@ -16,7 +16,7 @@ from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import lost_ps
 from tests.sidecars import graph, write_sidecar
-from traceview.analysis.gpu_time.host_wait_rules import RULES
+from traceview.analysis.gpu_time.idle import RULES
 from traceview.analysis.rules.finding import Finding, Severity
 
 CODES = {rule.code for rule in RULES}

@@ -11,13 +11,13 @@ from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
 
-_METRICS: Final = {
+METRICS: Final = {
     "longest_gap_ps": "longest gap",
     "host_event": "host event in it",
     "python_line": "line of Python",
 }
 
-_SOME_STEPS: Final = {"some": "It occurs in {affected} of {used}, {each} each."}
+SOME_STEPS: Final = {"some": "It occurs in {affected} of {used}, {each} each."}
 """Where most steps have none of it."""
 
 _NO_PYTHON: Final = {
@@ -132,14 +132,14 @@ D2H_SYNC: Final = Rule(
     },
     limits={"late_row_ps": 1_000_000_000, "late_ratio": 0.50},
     notes={
-        **_SOME_STEPS,
+        **SOME_STEPS,
         "late": (
             "For {late} of that time no device of the host has work: the call returns late. Blocking less often saves the "
             "time; why the runtime is late was not recorded."
         ),
     },
     metrics={
-        **_METRICS,
+        **METRICS,
         "late_ratio": "share of that time in which no device of the host has work",
     },
     example="GPU:0 waits 7.10 of 61.3 ms (12%) while the host reads a value in train_step, train.py:41",
@@ -200,7 +200,7 @@ LAUNCH_BOUND: Final = Rule(
         ),
     },
     notes={
-        **_SOME_STEPS,
+        **SOME_STEPS,
         "kernels": (
             "Kernels so short take little longer than their launch, also where a graph launches them. Bars and findings count them "
             "as launches, the table of devices as compute."
@@ -212,7 +212,7 @@ LAUNCH_BOUND: Final = Rule(
     limit=0.08,
     # A choice of ours: one or two conditions take no time to speak of.
     limits={"asked_count": 8},
-    metrics=_METRICS,
+    metrics=METRICS,
     example="GPU:0 waits 30.0 of 61.3 ms (49%) for kernel launches",
 )
 
@@ -265,7 +265,7 @@ CPU_HEAVY_OP: Final = Rule(
         ),
     },
     notes={
-        **_SOME_STEPS,
+        **SOME_STEPS,
         "copies": (
             "Tensors of the device are copied to these ops, and their results back. Both are part of the loss, and so are launches "
             "between the same two kernels, for behind such an op nothing is launched ahead."
@@ -273,7 +273,7 @@ CPU_HEAVY_OP: Final = Rule(
         "asked": "Launches between the same two kernels are part of the loss, for nothing is launched ahead.",
         "event": "The framework records it under this name before it launches.",
     },
-    metrics={**_METRICS, "op": "op"},
+    metrics={**METRICS, "op": "op"},
     example="GPU:0 waits 13.3 of 61.3 ms (22%) for CPU op PyFunc",
 )
 
@@ -292,7 +292,7 @@ HOST_BOUND: Final = Rule(
         "while the devices have nothing to do."
     ),
     notes={
-        **_SOME_STEPS,
+        **SOME_STEPS,
         "gpu": "No single op on the CPU takes most of that.",
         "eager": (
             "Python calls each of them by itself, most often {types}. On CPU devices the trace does not say for which "
@@ -361,7 +361,7 @@ HOST_BOUND: Final = Rule(
         "between": "no op is counted longer than it needs",
         "cores": "the dispatch of ops shares the cores with the ops of CPU devices",
     },
-    metrics={**_METRICS, "eager_ops_per_step": "ops per step outside of any graph"},
+    metrics={**METRICS, "eager_ops_per_step": "ops per step outside of any graph"},
     example="Both replicas wait 8.00 of 61.3 ms (13%) for host ops",
 )
 
@@ -409,14 +409,14 @@ CALLBACK_STALL: Final = Rule(
         ),
     },
     notes={
-        **_SOME_STEPS,
+        **SOME_STEPS,
         **_NO_PYTHON,
         "ops": (
             "There Python runs {count} per step one by one, outside of any `tf.function`, most often {types}. That takes "
             "{running}, of which the ops themselves take {own}."
         ),
     },
-    metrics={**_METRICS, "eager_ops_per_step": "ops per step between steps"},
+    metrics={**METRICS, "eager_ops_per_step": "ops per step between steps"},
     example="Both replicas wait 13.7 of 61.3 ms (22%) for Python between steps in on_train_batch_end, train.py:87",
 )
 
@@ -440,8 +440,8 @@ CHECKPOINT_STALL: Final = Rule(
             "",
         )
     },
-    notes=_SOME_STEPS,
-    metrics=_METRICS,
+    notes=SOME_STEPS,
+    metrics=METRICS,
     example="GPU:0 waits 11.9 of 61.3 ms (19%) for checkpoints",
 )
 
@@ -459,152 +459,9 @@ VALIDATION_STALL: Final = Rule(
         "`Model.fit` has `validation_freq` and `validation_steps`. To look at training alone, capture steps without an evaluation: "
         "`traceview capture --steps 100:110`."
     ),
-    notes=_SOME_STEPS,
-    metrics=_METRICS,
+    notes=SOME_STEPS,
+    metrics=METRICS,
     example="Both replicas spend 65.3 of 82.6 ms (79%) in an evaluation between steps",
-)
-
-_PAD: Final = "Give all batches one shape, or few: pad them, or drop a smaller last one, batch(n, drop_remainder=True)."
-
-RETRACING: Final = Rule(
-    code="retracing",
-    states=(State.COMPILE,),
-    title="{functions} traced {times} after the first step: {who:waits/wait} {loss}",
-    titles={
-        "argument": "{functions} compiled again {times} as {argument:changes/change}: {who:waits/wait} {loss}",
-        "function": "{functions} made and compiled anew {times}: {who:waits/wait} {loss}",
-    },
-    meaning=(
-        "A compiled function is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
-        "in Python and takes as long as many steps; nothing is launched meanwhile."
-    ),
-    starts_at=(
-        "{limit} of the GPU time idle for tracing and compilation, and a tf.function traced again after the first recorded "
-        "step, or a function of JAX is compiled again (sidecar); a first trace is compile-in-window"
-    ),
-    action="Give it one signature: `@tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3])])`.",
-    advice=(
-        "One graph then serves every size of the batch, and every Python number, which becomes a tensor. Without it, pass "
-        "`tf.constant(number)` instead of a Python number; where shapes change, `reduce_retracing=True`, or "
-        "`dataset.batch(n, drop_remainder=True)`."
-    ),
-    actions={
-        "python": (
-            "Pass a tensor instead of a Python number: `tf.constant(number)`, or a `tf.Variable` that the loop assigns.",
-            "One graph then serves every value. `reduce_retracing=True` does not help here.",
-        ),
-        "shape": (
-            "Let one graph serve every shape: `reduce_retracing=True`, or an `input_signature` with None for sizes that change.",
-            (
-                "Or give all batches one shape: `dataset.batch(n, drop_remainder=True)` if only the last one is smaller, else "
-                "padding to few lengths."
-            ),
-        ),
-        "xla": (
-            _PAD,
-            "No signature helps: XLA compiles each shape, also of a graph that serves all of them.",
-        ),
-        "jax": (
-            "Give each call the same shapes, dtypes and static arguments.",
-            "`JAX_EXPLAIN_CACHE_MISSES=1` says why a function was traced again.",
-        ),
-        "jax-shape": (
-            "Give {argument} one shape, or few: pad to few lengths, or drop a smaller last batch.",
-            "Each new shape compiles the whole function.",
-        ),
-        "jax-dtype": (
-            "Give {argument} one dtype in all calls: `jnp.asarray(value, jnp.float32)`.",
-            "A Python number is weakly typed, `~float32[]`, which an array is not.",
-        ),
-        "jax-static": (
-            "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
-            "Each value of a static argument compiles the function anew. One program serves all values of an array, or of a number.",
-        ),
-        "jax-sharding": (
-            "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
-            "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
-        ),
-        "jax-function": (
-            "Make the function and its `jax.jit` once, before the loop.",
-            "A lambda, a `partial` or a function that is defined in the loop is a new one to `jax.jit` each time.",
-        ),
-    },
-    notes={
-        **_SOME_STEPS,
-        "python": "Its graphs differ in a value of Python, such as a number.",
-        "shape": "Its graphs differ in the shape of a tensor.",
-    },
-    metrics={
-        **_METRICS,
-        "traced_call_count": "calls that traced",
-        "changed_argument": "argument",
-        "new_function": "made anew",
-    },
-    example="train_step traced 3 times after the first step: GPU:0 waits 7.50 of 50.0 ms (15%)",
-)
-
-COMPILE_IN_WINDOW: Final = Rule(
-    code="compile-in-window",
-    states=(State.COMPILE,),
-    title="{who:waits/wait} {loss} for tracing and compilation[ in {line}]",
-    meaning="A function is traced, XLA compiles, kernels are tuned or modules are loaded inside the window.",
-    starts_at=(
-        "{limit} of the GPU time idle for tracing, XLA compilation, autotuning or module loading on the launching thread; "
-        "not where it is retracing or first-call. It recurs in {again_ratio} of the used steps or more, or in several of them "
-        "that are not the first ones"
-    ),
-    limits={"again_ratio": 0.50},
-    action="Capture later, when everything is compiled: `traceview capture --steps 100:110`.",
-    actions={
-        "again": (
-            "Make each `tf.function` once, before the loop, and call it with the same shapes in each step.",
-            "A function that is made in the loop is traced each time. `dataset.batch(n, drop_remainder=True)` gives equal shapes.",
-        ),
-        "jax-again": (
-            "Make each `jax.jit` once, before the loop; give each call the same shapes, dtypes and static arguments.",
-            "`JAX_LOG_COMPILES=1` names what is compiled, and `JAX_EXPLAIN_CACHE_MISSES=1` says why.",
-        ),
-        "jax": (
-            "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
-            (
-                "If it recurs, give each call the same shapes; `JAX_LOG_COMPILES=1` names what is compiled."
-            ),
-        ),
-    },
-    notes=_SOME_STEPS,
-    metrics=_METRICS,
-    example="GPU:0 waits 10.0 of 50.0 ms (20%) for tracing and compilation",
-)
-
-FIRST_CALL: Final = Rule(
-    code="first-call",
-    states=(State.COMPILE,),
-    severity="critical",
-    limit=0.50,
-    title="{who:waits/wait} {loss} for the first call of a function",
-    meaning=(
-        "The window holds the first call of a function. Its graph is optimized and its kernels are made, which takes "
-        "longer than many steps. These steps say nothing of later training. The host copied {copies} of the graph to "
-        "devices meanwhile, as only the preparation of a graph does."
-    ),
-    starts_at=(
-        "devices idle for tracing and compilation for {limit} of their steps, and copies of constants (MakeTensorFromProto) to devices, "
-        "which only the preparation of a graph makes"
-    ),
-    action="Capture later, after the first steps: `traceview capture --steps 100:110`.",
-    actions={
-        "jax": (
-            "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
-            "",
-        )
-    },
-    explains=("unused-gpu", "few-steps"),
-    reasons={"constants": "only the preparation of a graph copies its constants"},
-    metrics={
-        **_METRICS,
-        "constant_copy_count": "copies of constants",
-    },
-    example="GPU:0 waits 596 of 669 ms (89%) for the first call of a function",
 )
 
 PYTHON_STALL: Final = Rule(
@@ -636,11 +493,11 @@ PYTHON_STALL: Final = Rule(
             "The thread copies ahead, too, with `jax.device_put`. On the CPU `jax.numpy.sort` and its like are slower than NumPy's.",
         ),
     },
-    notes={**_SOME_STEPS, **_NO_PYTHON},
+    notes={**SOME_STEPS, **_NO_PYTHON},
     reasons={
         "native": "samples show the inside of a call of the framework, and no Python of the script"
     },
-    metrics=_METRICS,
+    metrics=METRICS,
     example="GPU:0 waits 13.7 of 61.3 ms (22%) for Python in the step in train_step, train.py:41",
 )
 
@@ -668,10 +525,10 @@ BETWEEN_CALLS: Final = Rule(
             _BEFORE_AND_AFTER,
         )
     },
-    notes=_SOME_STEPS,
+    notes=SOME_STEPS,
     reasons={"unseen": "no sample of a stack and no frame of Python shows what ran"},
     metrics={
-        **_METRICS,
+        **METRICS,
         "previous_event": "recorded last before the longest gap",
         "next_event": "recorded next",
     },
@@ -741,7 +598,7 @@ GARBAGE_COLLECTION: Final = Rule(
     starts_at="{limit} of the GPU time idle for dispatch, launches and Python while Python collects garbage",
     action="Call `gc.freeze()` once before the loop: collections then skip all that exists by then.",
     advice="Do not call `gc.collect()` in every step. Objects that are kept, such as logs of each step, make collections more frequent.",
-    notes=_SOME_STEPS,
+    notes=SOME_STEPS,
     reasons={"": "Python recorded its collections"},
     example="GPU:0 waits 14.5 of 57.5 ms (25%) for Python's garbage collector",
 )
@@ -754,11 +611,8 @@ RULES: Final = (
     CALLBACK_STALL,
     CHECKPOINT_STALL,
     VALIDATION_STALL,
-    RETRACING,
-    COMPILE_IN_WINDOW,
     PYTHON_STALL,
     BETWEEN_CALLS,
-    FIRST_CALL,
     PYTHON_THREAD,
     GARBAGE_COLLECTION,
 )

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from traceview.analysis.gpu_time.host_wait_rules import RULES
+from traceview.analysis.gpu_time import host_wait_rules, tracing
 from traceview.analysis.gpu_time.host_waits import diagnose, diagnose_without_devices
 from traceview.analysis.measures.context import Analysis, View, has_time
 from traceview.analysis.measures.idle_report import (
@@ -29,6 +29,8 @@ from traceview.trace.device.event_tables import device_keys
 from traceview.trace.device.table import Table
 
 TITLE: Final = "Longest gaps"
+
+RULES: Final = (*host_wait_rules.RULES, *tracing.RULES)
 
 
 class _Row(Struct, frozen=True):

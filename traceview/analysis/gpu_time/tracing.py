@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.selection import Selection, step_bounds
-from traceview.analysis.gpu_time import host_wait_rules as rules
+from traceview.analysis.gpu_time.host_wait_rules import METRICS, SOME_STEPS
 from traceview.analysis.gpu_time.waits import (
     FEWEST_TO_COMPARE,
     Waits,
@@ -21,6 +21,7 @@ from traceview.analysis.gpu_time.waits import (
 )
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
+    Rule,
     devices_argument,
     finding_loss,
     lost_argument,
@@ -40,6 +41,157 @@ _LISTED_CALLS: Final = 4
 _NAMED_ARGUMENTS: Final = 3
 
 
+# The rules
+
+_PAD: Final = "Give all batches one shape, or few: pad them, or drop a smaller last one, batch(n, drop_remainder=True)."
+
+RETRACING: Final = Rule(
+    code="retracing",
+    states=(State.COMPILE,),
+    title="{functions} traced {times} after the first step: {who:waits/wait} {loss}",
+    titles={
+        "argument": "{functions} compiled again {times} as {argument:changes/change}: {who:waits/wait} {loss}",
+        "function": "{functions} made and compiled anew {times}: {who:waits/wait} {loss}",
+    },
+    meaning=(
+        "A compiled function is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
+        "in Python and takes as long as many steps; nothing is launched meanwhile."
+    ),
+    starts_at=(
+        "{limit} of the GPU time idle for tracing and compilation, and a tf.function traced again after the first recorded "
+        "step, or a function of JAX is compiled again (sidecar); a first trace is compile-in-window"
+    ),
+    action="Give it one signature: `@tf.function(input_signature=[tf.TensorSpec([None, 224, 224, 3])])`.",
+    advice=(
+        "One graph then serves every size of the batch, and every Python number, which becomes a tensor. Without it, pass "
+        "`tf.constant(number)` instead of a Python number; where shapes change, `reduce_retracing=True`, or "
+        "`dataset.batch(n, drop_remainder=True)`."
+    ),
+    actions={
+        "python": (
+            "Pass a tensor instead of a Python number: `tf.constant(number)`, or a `tf.Variable` that the loop assigns.",
+            "One graph then serves every value. `reduce_retracing=True` does not help here.",
+        ),
+        "shape": (
+            "Let one graph serve every shape: `reduce_retracing=True`, or an `input_signature` with None for sizes that change.",
+            (
+                "Or give all batches one shape: `dataset.batch(n, drop_remainder=True)` if only the last one is smaller, else "
+                "padding to few lengths."
+            ),
+        ),
+        "xla": (
+            _PAD,
+            "No signature helps: XLA compiles each shape, also of a graph that serves all of them.",
+        ),
+        "jax": (
+            "Give each call the same shapes, dtypes and static arguments.",
+            "`JAX_EXPLAIN_CACHE_MISSES=1` says why a function was traced again.",
+        ),
+        "jax-shape": (
+            "Give {argument} one shape, or few: pad to few lengths, or drop a smaller last batch.",
+            "Each new shape compiles the whole function.",
+        ),
+        "jax-dtype": (
+            "Give {argument} one dtype in all calls: `jnp.asarray(value, jnp.float32)`.",
+            "A Python number is weakly typed, `~float32[]`, which an array is not.",
+        ),
+        "jax-static": (
+            "Pass {argument} as an array: leave it out of `static_argnums` and `static_argnames`.",
+            "Each value of a static argument compiles the function anew. One program serves all values of an array, or of a number.",
+        ),
+        "jax-sharding": (
+            "Give {argument} one sharding in all calls: `jax.device_put(batch, sharding)`.",
+            "`out_shardings` of `jax.jit` sets that of results that the next step is given.",
+        ),
+        "jax-function": (
+            "Make the function and its `jax.jit` once, before the loop.",
+            "A lambda, a `partial` or a function that is defined in the loop is a new one to `jax.jit` each time.",
+        ),
+    },
+    notes={
+        **SOME_STEPS,
+        "python": "Its graphs differ in a value of Python, such as a number.",
+        "shape": "Its graphs differ in the shape of a tensor.",
+    },
+    metrics={
+        **METRICS,
+        "traced_call_count": "calls that traced",
+        "changed_argument": "argument",
+        "new_function": "made anew",
+    },
+    example="train_step traced 3 times after the first step: GPU:0 waits 7.50 of 50.0 ms (15%)",
+)
+
+COMPILE_IN_WINDOW: Final = Rule(
+    code="compile-in-window",
+    states=(State.COMPILE,),
+    title="{who:waits/wait} {loss} for tracing and compilation[ in {line}]",
+    meaning="A function is traced, XLA compiles, kernels are tuned or modules are loaded inside the window.",
+    starts_at=(
+        "{limit} of the GPU time idle for tracing, XLA compilation, autotuning or module loading on the launching thread; "
+        "not where it is retracing or first-call. It recurs in {again_ratio} of the used steps or more, or in several of them "
+        "that are not the first ones"
+    ),
+    limits={"again_ratio": 0.50},
+    action="Capture later, when everything is compiled: `traceview capture --steps 100:110`.",
+    actions={
+        "again": (
+            "Make each `tf.function` once, before the loop, and call it with the same shapes in each step.",
+            "A function that is made in the loop is traced each time. `dataset.batch(n, drop_remainder=True)` gives equal shapes.",
+        ),
+        "jax-again": (
+            "Make each `jax.jit` once, before the loop; give each call the same shapes, dtypes and static arguments.",
+            "`JAX_LOG_COMPILES=1` names what is compiled, and `JAX_EXPLAIN_CACHE_MISSES=1` says why.",
+        ),
+        "jax": (
+            "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
+            (
+                "If it recurs, give each call the same shapes; `JAX_LOG_COMPILES=1` names what is compiled."
+            ),
+        ),
+    },
+    notes=SOME_STEPS,
+    metrics=METRICS,
+    example="GPU:0 waits 10.0 of 50.0 ms (20%) for tracing and compilation",
+)
+
+FIRST_CALL: Final = Rule(
+    code="first-call",
+    states=(State.COMPILE,),
+    severity="critical",
+    limit=0.50,
+    title="{who:waits/wait} {loss} for the first call of a function",
+    meaning=(
+        "The window holds the first call of a function. Its graph is optimized and its kernels are made, which takes "
+        "longer than many steps. These steps say nothing of later training. The host copied {copies} of the graph to "
+        "devices meanwhile, as only the preparation of a graph does."
+    ),
+    starts_at=(
+        "devices idle for tracing and compilation for {limit} of their steps, and copies of constants (MakeTensorFromProto) to devices, "
+        "which only the preparation of a graph makes"
+    ),
+    action="Capture later, after the first steps: `traceview capture --steps 100:110`.",
+    actions={
+        "jax": (
+            "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
+            "",
+        )
+    },
+    explains=("unused-gpu", "few-steps"),
+    reasons={"constants": "only the preparation of a graph copies its constants"},
+    metrics={
+        **METRICS,
+        "constant_copy_count": "copies of constants",
+    },
+    example="GPU:0 waits 596 of 669 ms (89%) for the first call of a function",
+)
+
+RULES: Final = (RETRACING, COMPILE_IN_WINDOW, FIRST_CALL)
+
+
+# What was traced or compiled
+
+
 def compilation(waits: Waits) -> Finding | None:
     """One finding: functions traced again, the first call of a function, or what else is compiled."""
     context = waits.context
@@ -49,7 +201,7 @@ def compilation(waits: Waits) -> Finding | None:
     ]
     copies = constant_copies(trace, context.idle.states[waits.host], selection, waits.host)
     # A graph that is made again is prepared as at the first call.
-    if not retraced and copies and waits.loss.named_share >= rules.FIRST_CALL.limit:
+    if not retraced and copies and waits.loss.named_share >= FIRST_CALL.limit:
         return _first_call(waits, copies)
     hosts = (recompilations(trace, selection, host) for host in selection.windows)
     # The processes of a job compile the same.
@@ -61,14 +213,14 @@ def compilation(waits: Waits) -> Finding | None:
         recurs = (
             used >= FEWEST_TO_COMPARE
             and (
-                times >= rules.COMPILE_IN_WINDOW.limits["again_ratio"] * used
+                times >= COMPILE_IN_WINDOW.limits["again_ratio"] * used
                 # The warm-up is at the beginning.
                 or (times > 1 and not waits.is_affected[:times].all())
             )
         )
         arguments = line_argument(waits.python(State.COMPILE))
         action = "again" if recurs else ""
-        return waits.finding(rules.COMPILE_IN_WINDOW, arguments=arguments, action=action)
+        return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, action=action)
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause
@@ -77,7 +229,7 @@ def compilation(waits: Waits) -> Finding | None:
     compiles = bool(trace.names.where(called, is_compilation).any())
     functions = tuple(dict.fromkeys(call.function for call in retraced))
     return waits.finding(
-        rules.RETRACING,
+        RETRACING,
         arguments={
             "functions": Names(functions, "function"),
             "times": Number(sum(call.count for call in retraced), "time"),
@@ -114,7 +266,7 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
     ]
     functions = tuple(dict.fromkeys(call.function for call in calls))
     return waits.finding(
-        rules.RETRACING,
+        RETRACING,
         arguments={
             "functions": Names(functions, "function"),
             "times": Number(len(calls), "time"),
@@ -129,8 +281,8 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
 def _first_call(waits: Waits, copies: int) -> Finding:
     """It is sure however few steps there are: nothing in the recording says how training runs."""
     context, lost = waits.context, waits.loss
-    loss = finding_loss(lost, context.ledger.bound_ps(waits.rows), rules.FIRST_CALL.states)
-    return rules.FIRST_CALL.finding(
+    loss = finding_loss(lost, context.ledger.bound_ps(waits.rows), FIRST_CALL.states)
+    return FIRST_CALL.finding(
         arguments={
             "who": devices_argument(context, lost.devices),
             "loss": lost_argument(loss),
