@@ -110,12 +110,13 @@ def compute_precision(context: Context) -> Precision | Skipped:
     computing = [gpu for gpu in gpus if gpu in of_device and of_device[gpu].total]
     if not computing:
         return Skipped("no GPU ran a kernel" if gpus else "not applicable: there is no GPU")
-    rows = tuple(_precision_of(context, gpu) for gpu in computing)
+    is_compute = context.ledger.rows(states=(State.COMPUTE,))
+    rows = tuple(_precision_of(context, gpu, is_compute) for gpu in computing)
     whole = sum(row.compute_ps for row in rows)
     return Precision(sum(row.tensor_core_ps for row in rows) / whole, rows)
 
 
-def _precision_of(context: Context, device: int) -> DevicePrecision:
+def _precision_of(context: Context, device: int, is_compute: BoolArray) -> DevicePrecision:
     trace, columns, own = context.trace, context.ledger.columns, context.ledger.rows_of(device)
     by_label, kernels = context.once(time_by_label)[device], trace.once(label_kernels)
     compute_ps = by_label.total
@@ -124,8 +125,7 @@ def _precision_of(context: Context, device: int) -> DevicePrecision:
         for name in PRECISIONS
     }
     tensor_core_ps = by_label.where(kernels.tensor_core).total
-    is_compute = context.ledger.rows(states=(State.COMPUTE,))[own]
-    events = unique_ids(columns.event[own][is_compute])
+    events = unique_ids(columns.event[own][is_compute[own]])
     return DevicePrecision(
         *trace.identity(device),
         compute_ps=compute_ps,
