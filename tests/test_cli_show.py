@@ -197,7 +197,8 @@ def test_rows_that_agree_are_added_up(
         rows = every.loc[[key]]
         assert int(group["rows"]) == len(rows)
         for column in groups.columns[len(by) + 1 :]:
-            assert int(group[column]) == sum(int(cell or 0) for cell in rows[column])
+            known = [int(cell) for cell in rows[column] if cell]
+            assert group[column] == (str(sum(known)) if known else "")
     first = TABLES[table].sums[0]
     assert list(groups[first].astype(int)) == sorted(groups[first].astype(int), reverse=True)
     shown = command("show", table, logs, "--by", ",".join(by), "--top", "1", "--width", "200").out
@@ -211,6 +212,17 @@ def test_short_rows_are_left_out_before_rows_are_added_up(command: Command, wait
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("traceview: error: --by durations: no such choice")
     assert command("show", "efficiency", waiting, "--by", "device").code == 2
+
+
+def test_a_key_that_is_not_recorded_stays_and_no_group_is_no_error(
+    command: Command, waiting: str
+) -> None:
+    shown = command("show", "gaps", waiting, "--by", "python", "--width", "40").out.splitlines()
+    assert [line.split()[0] for line in shown[-2:]] == ["python", "–"]
+    assert "duration" in shown[-2]
+    for table, *options in (("gaps", "--min", "1s"), ("collectives",)):
+        done = command("show", table, waiting, "--by", "device", *options)
+        assert (done.code, "0 rows" in done.out) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ MS = 1_000_000
 
 def calls(*steps: tuple[float, float]) -> list[RecordedCall]:
     """Calls whose steps last so many milliseconds, of which they wait so many for input, and one more."""
-    begun = [0.0]
+    begun = [1.0]
     for ms, _ in steps:
         begun.append(begun[-1] + ms)
     rows = zip(pairwise(begun), (wait for _, wait in steps), strict=True)
@@ -37,6 +37,13 @@ def test_an_overhead_beyond_the_spread_is_that_of_all_but_the_wait_for_input(wai
         f"overhead: {3 / (10 + wait):+.0%} per step. Median step without its wait for input: 10.00 ms (quartiles 10.00 to "
         "10.00, 5 calls) without the profiler, 13.00 ms (quartiles 13.00 to 13.00, 5 calls) with it"
     )
+
+
+def test_a_call_whose_beginning_was_not_seen_says_no_time() -> None:
+    before = calls(*[(10, 0)] * 9)
+    before[4].begun_ns = 0
+    assert StepTimes.of(before, []).unprofiled == [10 * MS] * 7
+    assert StepTimes.of(before, []).step_ns == 10 * MS
 
 
 def test_an_overhead_that_may_be_chance() -> None:

@@ -18,7 +18,15 @@ from traceview.analysis.measures.device_report import MOST_ROWS, outlier_devices
 from traceview.analysis.rules.finding import Skipped
 from traceview.base.errors import TraceFormatError
 from traceview.base.location import Location
-from traceview.cli.table import TABLES, Answer, Choice, TableKind, arranged, grouped
+from traceview.cli.table import (
+    TABLES,
+    Answer,
+    Choice,
+    TableKind,
+    arranged,
+    grouped,
+    section_of_groups,
+)
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
@@ -106,11 +114,20 @@ def answer_of(name: str, request: Request) -> Answer:
     about, head = _about(request.context), tuple(_head(request.context))
     if choice.by:
         every = arranged(every, kind, Choice(least_ps=choice.least_ps), None)
-        groups = grouped(every, kind.sums, choice.by, with_zeros=not choice.is_terminal)
+        # A column that is asked for has to be there.
+        is_short = choice.is_terminal and not choice.sort
+        groups = grouped(every, kind.sums, choice.by, with_zeros=not is_short)
         largest_first = TableKind("", sort=kind.sums[0])
         rows = arranged(groups, largest_first, choice, choice.top_or(kind.top))
-        left_out_count = groups.count - rows.count
-        return Answer(rows, None, left_out_count, "", made.remark, about, head)
+        return replace(
+            made,
+            rows=rows,
+            sections=lambda shown: [section_of_groups(shown, len(choice.by))],
+            left_out_count=groups.count - rows.count,
+            order="" if choice.sort else "sums of all rows, largest first",
+            about=about,
+            head=head,
+        )
     # Unsorted steps are shown from both ends.
     has_ends = name == "steps" and not choice.sort and not choice.top
     rows = chosen = arranged(every, kind, choice, None if has_ends else choice.top_or(kind.top))

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceview.base.errors import UsageError
+from traceview.base.intervals import Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
@@ -91,7 +93,7 @@ def grouped(
 ) -> Table:
     """A row for each combination of cells in the columns `by`, with the number of its `rows` and the sums of other columns.
 
-    `with_zeros`: with sums that are zero in all groups.
+    A sum of cells that are all missing is missing. `with_zeros`: with sums that are zero in all groups, but for the first.
     """
     columns = [_column_called("--by", rows, name) for name in by]
     places: dict[tuple[Any, ...], int] = {}
@@ -102,18 +104,49 @@ def grouped(
             places[cells] = len(first)
             first.append(at)
         number[at] = places[cells]
-    summed = [each for each in rows.columns if each.name in sums and each not in columns]
-    if not with_zeros:
-        summed = [column for column in summed if column.values.any()]
-    known = (True if column.missing is None else ~column.missing for column in summed)
-    values = [column.values * is_known for column, is_known in zip(summed, known, strict=True)]
-    totals = [SWEEPS.totals(number, each, len(first)) for each in values]
     return table(
         rows.name,
         *(column.at(np.array(first, dtype=np.int64)) for column in columns),
         whole("rows", np.bincount(number, minlength=len(first))),
-        *(whole(column.name, total) for column, total in zip(summed, totals, strict=True)),
+        *(
+            _sum(column, number, len(first))
+            for column in rows.columns
+            if column.name in sums
+            and column not in columns
+            and (with_zeros or column.name == sums[0] or column.values.any())
+        ),
     )
+
+
+def _sum(column: Column, number: Int64Array, count: int) -> Column:
+    """The sums of the cells that are known, by the number of their group."""
+    if column.missing is None:
+        return whole(column.name, SWEEPS.totals(number, column.values, count))
+    known = ~column.missing
+    total = SWEEPS.totals(number[known], column.values[known], count)
+    return whole(column.name, total, np.bincount(number[known], minlength=count) == 0)
+
+
+def section_of_groups(rows: Table, by_count: int) -> Section:
+    """A table of groups. Where room is short the number of their rows goes first, then the last sums; the first stays."""
+    from traceview.document import model as doc
+    from traceview.document.columns import columns
+
+    title = rows.name.replace("_", " ").capitalize()
+    keys, (count, *sums) = rows.columns[:by_count], rows.columns[by_count:]
+    shown = (
+        *(_known(_shown(column, 0)) for column in keys),
+        _shown(count, len(sums)),
+        *(_shown(column, place) for place, column in enumerate(sums)),
+    )
+    return doc.Section(rows.name, title, doc.table(title, columns(list(rows.rows()), shown)))
+
+
+def _known(shown: Shown) -> Shown:
+    """The column with a dash where nothing was recorded: a key that is empty in all groups stays."""
+    cell = shown.cell
+    assert callable(cell)
+    return replace(shown, cell=lambda row: "–" if (value := cell(row)) is None else value)
 
 
 def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
@@ -248,7 +281,7 @@ def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[
 
 
 _OF_DEVICES: Final = (
-    *("busy_ps", "idle_ps", "compute_exposed_ps", "collective_exposed_ps"),
+    *("busy_ps", "idle_ps", "compute_exposed_ps", "collective_exposed_ps", "memset_exposed_ps"),
     *(f"{way}_{what}" for way in ("h2d", "d2h", "d2d") for what in ("bytes", "exposed_ps")),
 )
 
@@ -276,7 +309,7 @@ TABLES: Final = {
         sort="total_ps",
         within="device",
         top=50,
-        sums=("total_ps", "self_ps", "count"),
+        sums=("total_ps", "self_ps", "count", "bytes"),
     ),
     "layers": TableKind(
         "which layers and lines take the compute",
@@ -292,13 +325,13 @@ TABLES: Final = {
         sort="bytes",
         within="device",
         top=50,
-        sums=("bytes",),
+        sums=("bytes", "count"),
     ),
     "input": TableKind(
         "the stages of tf.data",
         length="self_ps",
         has_devices=False,
-        sums=("self_ps", "waiting_ps", "calls"),
+        sums=("self_ps", "waiting_ps", "calls", "slow_count"),
     ),
     "copies": TableKind(
         "what issues copies between host and GPUs",

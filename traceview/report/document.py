@@ -462,7 +462,9 @@ class _Commands(Struct, frozen=True):
 
     def about(self, finding: Finding) -> str:
         """The command that shows the evidence of a finding."""
-        state = BY_KEY.get(finding.loss.states[0]) if finding.loss and finding.loss.states else None
+        states, ledger = finding.loss.states if finding.loss else (), self.report.results.ledger
+        most = (key for key in (ledger.by_state if ledger else states) if key in states)
+        state = BY_KEY.get(next(most, ""))
         # Gaps are of devices, which a run of ops outside of graphs has not.
         if state is None or not finding.devices:
             return f"traceview explain {finding.code}"

@@ -423,7 +423,7 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
 def _by_op(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
     """The cost of each op, where there are several or it is known what one exchanges."""
     if len(result.ops) > 1 or any(op.layers for op in result.ops):
-        rest = view.command("show collectives")
+        rest = f"{view.command('show collectives')} --by op"
         yield from table("Ops", result.ops, _OP_COLUMNS, most_rows=view.most_rows, rest=rest)
 
 

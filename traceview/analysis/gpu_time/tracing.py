@@ -133,7 +133,7 @@ COMPILE_IN_WINDOW: Final = Rule(
         "that are not the first ones"
     ),
     limits={"again_ratio": 0.50},
-    action="Capture later, when everything is compiled: `traceview capture --steps 100:110`.",
+    action="Capture later, when everything is compiled, with `--steps 100:110`.",
     actions={
         "again": (
             "Make each `tf.function` once, before the loop, and call it with the same shapes in each step.",
@@ -170,7 +170,7 @@ FIRST_CALL: Final = Rule(
         "devices idle for tracing and compilation for {limit} of their steps, and copies of constants (MakeTensorFromProto) to devices, "
         "which only the preparation of a graph makes"
     ),
-    action="Capture later, after the first steps: `traceview capture --steps 100:110`.",
+    action="Capture later, after the first steps, with `--steps 100:110`.",
     actions={
         "jax": (
             "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",

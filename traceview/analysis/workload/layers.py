@@ -336,7 +336,7 @@ def section(view: View, result: Layers) -> doc.Section:
             *columns(rows, _shown_columns(result.rows)),
         ),
         row_count=result.row_count,
-        rest=view.command("show layers"),
+        rest=f"{view.command('show layers')} -o layers.csv",
     )
     per = "step" if result.step_count else "window"
     mean = f"Times are per {per} and device, of a layer with those inside of it."

@@ -241,7 +241,7 @@ def _holder(row: HeldMemory) -> Sentence:
 
 def section(view: View, result: Memory) -> doc.Section:
     """A row per GPU, and what is in use at the peak of the fullest, if it is one of those that were chosen."""
-    shown = view.command("show memory")
+    shown = f"{view.command('show memory')} -o memory.csv"
     fullest = next((row for row in result.devices if row.device == result.fullest), None)
     layers = result.layers[: view.most_rows] if fullest else ()
     unrecorded = ", ".join(

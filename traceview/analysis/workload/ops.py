@@ -175,7 +175,8 @@ def section(view: View, result: TopOps) -> doc.Section | None:
         blocks += doc.remarks(SHARE_ABOVE_ALL)
     if hidden_count := result.row_count - len(shown):
         of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
-        blocks.append(doc.Remark(f"{of_all} are not shown; all of them:", view.command("show ops")))
+        command = f"{view.command('show ops')} -o ops.csv"
+        blocks.append(doc.Remark(f"{of_all} are not shown; all of them:", command))
     return doc.Section("ops", TITLE, tuple(blocks), lead=_LEAD)
 
 

@@ -79,7 +79,7 @@ class StepRange:
 
 @dataclass
 class RecordedCall:
-    """A call in the profile: `count` steps from `number` on; `begun_ns` by the monotonic clock.
+    """A call in the profile: `count` steps from `number` on; `begun_ns` by the monotonic clock, 0 where that was not seen.
 
     `input_ns`: from asking for the input to the call, 0 where the call itself asks. `is_edge`: it is no requested step, or
     no step followed it in time. `error`: the class of the exception by which it ended.
@@ -154,8 +154,8 @@ class StepTimes:
 
 
 def _followed(calls: Sequence[RecordedCall]) -> list[tuple[RecordedCall, int]]:
-    """The calls that another one follows, without those that traced, and the nanoseconds between their beginnings."""
-    pairs = pairwise(calls)
+    """The calls that another one follows, without those that traced, and the nanoseconds between their beginnings, if both are known."""
+    pairs = ((one, after) for one, after in pairwise(calls) if one.begun_ns and after.begun_ns)
     return [(call, after.begun_ns - call.begun_ns) for call, after in pairs if not call.is_traced]
 
 
@@ -339,7 +339,7 @@ class StepWindow:
             "traced_steps": [call.number for call in self.calls if call.is_traced],
             "cut_steps": [call.number for call in self.calls if call.error],
             "steps_per_call": sorted({call.count for call in self.calls}),
-            "calls": [asdict(call) for call in self.calls],
+            "calls": [asdict(call) | {"begun_ns": call.begun_ns or None} for call in self.calls],
             "evaluations": [asdict(evaluation) for evaluation in self.evaluations],
         }
 

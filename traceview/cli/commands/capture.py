@@ -90,7 +90,7 @@ def capture(
     """Run a training script and record some of its steps.
 
     Each Python process of the script or command that trains captures itself. The last line of the output names the run.
-    --check runs nothing, and exits with 8 if a check failed.
+    --check runs no script, and exits with 8 if a check failed.
 
     Example: traceview capture --steps 100:110 --out logs train.py --epochs 3
     """
