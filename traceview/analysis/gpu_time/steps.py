@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.environment import Environment
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
     SLOW_SPREADS,
@@ -221,6 +222,7 @@ def _arguments(result: Steps, slow: SlowSteps, state: State, worst: int) -> dict
 
 TITLE: Final = "Steps"
 
+_PARAMETER_SERVER: Final = "ParameterServerStrategy"
 _WIDEST_NAME: Final = 40
 _MOST_NAMED: Final = 6
 
@@ -248,6 +250,7 @@ def steps_section(view: View, result: Steps) -> doc.Section | None:
             *doc.notes(
                 _times(result) if result.median_ps is not None else None,
                 *_bound_notes(result),
+                *_coordinator_notes(view, result),
                 *_longer_steps(result),
             ),
             *step_blocks(view, step_table(result.steps, devices), view.few_rows),
@@ -287,6 +290,15 @@ def _bound_notes(result: Steps) -> Iterator[str]:
             f"A loop in the graph runs {result.loop_iterations} times in each step. If it is the training loop, one "
             "step here is that many training steps, and numbers per step are of all of them."
         )
+
+
+def _coordinator_notes(view: View, result: Steps) -> Iterator[str]:
+    """Which steps of parameter server training are counted: a coordinator hands them out in a thread for each worker."""
+    environment = view.record("environment", Environment)
+    classes = [] if environment is None else [host.strategy.class_ for host in environment.hosts]
+    is_coordinated = any((class_ or "").startswith(_PARAMETER_SERVER) for class_ in classes)
+    if is_coordinated and result.method == "marker":
+        yield "The steps here are those of one worker of ClusterCoordinator; others run more in this time."
 
 
 def _longer_steps(result: Steps) -> Iterator[str]:

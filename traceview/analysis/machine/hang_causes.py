@@ -99,6 +99,18 @@ _OF_INPUT: Final = lazy_pattern(
 """Code below which `tf.data` and Keras run the Python of an input pipeline."""
 _OF_AN_OP: Final = lazy_pattern(r"(?:.*/)?ops/script_ops\.py:\d+ in .*", re.DOTALL)
 """Code below which TensorFlow runs `tf.py_function`, of the input or of the step."""
+_WAITING_FILES: Final[Mapping[Wait, tuple[str, ...]]] = {
+    "lock": (
+        "threading.py",
+        "queue.py",
+        "multiprocessing/synchronize.py",
+        "multiprocessing/queues.py",
+    ),
+    "read": ("socket.py", "ssl.py", "http/client.py", "multiprocessing/connection.py"),
+    "poll": ("selectors.py", "select.py"),
+    "child": ("subprocess.py", "multiprocessing/popen_fork.py"),
+}
+"""Files of Python in which a thread waits, and for what: the kernel does not say it in every container."""
 
 
 class Waits(Struct, frozen=True):
@@ -167,6 +179,12 @@ def phase_of(hang: Hang, main: HangThread) -> Phase:
             if place.fullmatch(line) and (phase != "import" or is_below_user):
                 return phase
     return "step" if hang.step_function is not None else "python"
+
+
+def wait_of(thread: HangThread) -> Wait | None:
+    """What a thread does, or where that could not be asked what its innermost line shows."""
+    file = (thread.frames[0] if thread.frames else "").partition(":")[0]
+    return thread.wait or next((w for w, files in _WAITING_FILES.items() if file in files), None)
 
 
 def absent_workers(hang: Hang) -> list[HangWorker]:
@@ -392,7 +410,7 @@ def _of_thread(
 ) -> tuple[list[str], tuple[Confidence, str], list[Evidence]]:
     """Of a thread that does not go on the keys of notes, how sure it is, and the evidence."""
     thread = waits.thread
-    wait = thread.wait if thread else None
+    wait = wait_of(thread) if thread else None
     notes = [
         *(["inner"] if "inner" in arguments else []),
         *([wait] if wait else []),
