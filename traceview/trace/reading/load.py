@@ -16,6 +16,8 @@ from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.store.address import location_of
 from traceview.trace.columns import (
+    NO_DEVICE_EVENTS,
+    NO_HOST_EVENTS,
     NONE,
     CollectiveCalls,
     DeviceColumns,
@@ -260,6 +262,10 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
         lines += (
             replace(each, host=host, device=NONE if each.is_thread else each.device + device)
             for each in recording.lines
+        )
+        # What is renumbered is let go of: events are most of the memory.
+        recordings[host] = replace(
+            recording, host_columns=NO_HOST_EVENTS, device_columns=NO_DEVICE_EVENTS
         )
     # Of a program that several hosts run the first that is known.
     buffers = {each.program: each for of in reversed(recordings) for each in of.program_buffers}
