@@ -115,7 +115,10 @@ def detour_rows(context: Run) -> BoolArray:
     asked = down & stretches.within_steps
     if not (up | asked).any() or ledger.loss(of_sums).share >= LIMIT:
         return nothing
-    rows = up | down | ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
+    by_op = ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
+    # The host also runs events that are no ops, such as what hands on the results of a graph.
+    by_op[by_op] = trace.names.where(columns.by[by_op], op_type)
+    rows = up | down | by_op
     # A launch that takes longer than what is between two kernels does not wait for that.
     held_up = stretches.of(asked) | stretches.of(rows, LATENCY_PS)
     rows |= ledger.rows(states=_LATE) & ~of_sums & held_up
