@@ -300,7 +300,8 @@ def _computed_ps(ledger: Ledger, device: int, events: Int64Array) -> Int64Array:
     computes = columns.state[rows] == State.COMPUTE
     event, duration_ps = columns.event[rows][computes], columns.duration_ps[rows][computes]
     total = totals(event - own.start, duration_ps, own.stop - own.start)
-    return total.take(events - own.start)
+    result: Int64Array = total[events - own.start]
+    return result
 
 
 def _unnumbered(trace: Trace, name: int) -> str:
