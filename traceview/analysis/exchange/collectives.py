@@ -22,10 +22,11 @@ from traceview.analysis.exchange.gradient_sums import LEAST_SUMMED, reduction_ro
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
 from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.op_work import line_of_rows
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Names, Number, Rate, Time
-from traceview.base.ids import is_in, unique_ids
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Rate, Time
+from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
@@ -57,10 +58,15 @@ EXPOSED: Final = Rule(
     states=(State.COMMUNICATION,),
     # Some of it is there in every healthy run.
     limit=0.10,
+    # A choice of ours: as often an op of a loop runs in a step.
+    limits={"turn_count": 4},
     starts_at=(
-        "{limit} of the GPU time in transfers of collectives, and in what all devices wait in those of a step, while nothing computes"
+        "{limit} of the GPU time in transfers of collectives, and in what all devices wait in those of a step, while nothing computes. A loop is named where most are of ops that run {turn_count} times in a step or more"
     ),
     title="{who:spends/spend} {loss} in exposed communication",
+    titles={
+        "loop": "{who:spends/spend} {loss} in exchanges inside of a loop, {count} per step[, {line}]"
+    },
     meaning=(
         "Devices exchange data while they compute nothing. Two things count: transfers, which are the shortest time that any "
         "device is in each collective, and the waits that all devices have in the collectives of a step, which one meeting per "
@@ -87,6 +93,14 @@ EXPOSED: Final = Rule(
             _MORE,
         ),
         "packed": (_CHEAPER, _OTHER_CALLS),
+        "loop": (
+            "If the loop only adds up gradients, exchange their sum once behind it.",
+            "",
+        ),
+        "jax-loop": (
+            "If the loop only adds up gradients, exchange their sum once behind it: `jax.lax.pmean` after the `scan`.",
+            "",
+        ),
         "jax": (
             "Exchange less often: a larger batch per device.",
             "Check the shardings: an array that two ops want in different shardings is exchanged between them.",
@@ -276,15 +290,36 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
         "bus_bytes_per_second": result.bus_bytes_per_second,
         "overlap_ratio": result.overlap_ratio,
     }
+    key = _action(context, result)
+    if in_loop := _per_step_in_loop(context):
+        key = "loop"
+        arguments["count"] = Number(in_loop, "collective")
+        if line := line_of_rows(context, rows):
+            arguments["line"] = Line(line)
     return EXPOSED.of_rows(
         context,
         rows,
         arguments=arguments,
         confidence=_confidence(context, result),
         evidence=[Evidence(key, of, None, "") for key, of in evidence.items() if of is not None],
-        action=_action(context, result),
+        title=key if in_loop else "",
+        action=key,
         notes=notes,
     )
+
+
+def _per_step_in_loop(context: Context) -> int:
+    """How often a step exchanges by the ops that it runs several times, if by these it exchanges most; else 0."""
+    collectives, steps = context.collectives, used_steps(context)
+    # Kernels of NCCL have one name for all; on CPU devices of XLA the name is the instruction.
+    op = np.where(collectives.op == NONE, collectives.name, collectives.op).astype(np.int64)
+    known = (collectives.op != NONE) | _is_on_cpu(context)
+    of_step = labels(op, collectives.device, collectives.step)
+    in_loop: BoolArray = known & (np.bincount(of_step)[of_step] >= EXPOSED.limits["turn_count"])
+    time_ps = collectives.duration_ps
+    if 2 * int(time_ps[in_loop].sum()) <= int(time_ps.sum()):
+        return 0
+    return per_step(collectives, in_loop, steps)
 
 
 def _confidence(context: Context, result: CollectiveResult) -> tuple[Confidence, str]:

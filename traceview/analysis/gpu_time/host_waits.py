@@ -30,7 +30,7 @@ from traceview.analysis.gpu_time.waits import (
 )
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
-from traceview.analysis.measures.op_work import line_of
+from traceview.analysis.measures.op_work import line_of_rows
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
@@ -48,7 +48,7 @@ from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import OF_CAUSE, State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
-from traceview.trace.device.op_names import SideWork, graph_lines, op_labels, side_work_of
+from traceview.trace.device.op_names import SideWork, graph_lines, side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
@@ -195,11 +195,7 @@ def _conditions_per_step(waits: Waits) -> int:
 
 
 def _line_of_ops(context: Context, rows: BoolArray) -> dict[str, Argument]:
-    """The line of Python that made most of the ops that run, or begin, after these rows of the ledger."""
-    columns, labels = context.ledger.columns, context.trace.once(op_labels)
-    known = rows & (columns.event != NONE)
-    of_row = labels.of_row[columns.event[known]]
-    line = line_of(context, totals(of_row, columns.duration_ps[known], labels.row.size))
+    line = line_of_rows(context, rows)
     return {"line": Line(line)} if line else {}
 
 

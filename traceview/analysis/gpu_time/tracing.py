@@ -107,11 +107,16 @@ RETRACING: Final = Rule(
             "Make the function and its `jax.jit` once, before the loop.",
             "A lambda, a `partial` or a function that is defined in the loop is a new one to `jax.jit` each time.",
         ),
+        "jax-field": (
+            "Make what changes an array: leave it out of the static fields of the arguments, `meta_fields` or `static=True`.",
+            "`JAX_EXPLAIN_CACHE_MISSES=1` says which field it is.",
+        ),
     },
     notes={
         **SOME_STEPS,
         "python": "Its graphs differ in a value of Python, such as a number.",
         "shape": "Its graphs differ in the shape of a tensor.",
+        "field": "No argument has another shape, dtype, sharding or static value: a field of one changes that is no array, or a setting of JAX.",
     },
     metrics={
         **METRICS,
@@ -274,7 +279,8 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
         },
         evidence=evidence[:_LISTED_CALLS],
         title="argument" if names else kind,
-        action=kind if names or kind == "function" else "",
+        action=kind if names or kind == "function" else "" if kinds else "field",
+        notes=() if kinds else ("field",),
     )
 
 

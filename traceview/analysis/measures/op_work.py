@@ -26,6 +26,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
+from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import label_lines, op_labels
 from traceview.trace.model import Recording, Trace
@@ -107,6 +108,14 @@ def line_of(context: Context, by_label: Int64Array) -> str | None:
         ps_of[lines[label]] = ps_of.get(lines[label], 0) + int(by_label[label])
     line = max(ps_of, key=lambda line: ps_of[line], default="")
     return line if line and 2 * ps_of[line] > sum(ps_of.values()) else None
+
+
+def line_of_rows(context: Context, rows: BoolArray) -> str | None:
+    """The line of Python that made most of the ops that run in these rows of the ledger, or begin after them."""
+    columns, labels = context.ledger.columns, context.trace.once(op_labels)
+    known = rows & (columns.event != NONE)
+    of_row = labels.of_row[columns.event[known]]
+    return line_of(context, totals(of_row, columns.duration_ps[known], labels.row.size))
 
 
 def counted_events(context: Context, device: int) -> Int64Array:
