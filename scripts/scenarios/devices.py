@@ -5,7 +5,6 @@ from __future__ import annotations
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, U64, CudaTrace, Line, Ref, Stats
 from scripts.scenarios.model import (
     ORIGIN_PS,
-    Builder,
     Scenario,
     Step,
     Truth,
@@ -77,7 +76,7 @@ def eight_balanced() -> Scenario:
             ["unused-gpu", "marginal-gpu", "straggler-gpu", "serial-gpus", "collective-exposed"],
         ),
     )
-    return Scenario("eight_balanced", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def serial_gpus() -> Scenario:
@@ -96,7 +95,7 @@ def serial_gpus() -> Scenario:
         },
         findings=findings_truth(["serial-gpus"], ["unused-gpu", "marginal-gpu", "straggler-gpu"]),
     )
-    return Scenario("serial_gpus", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def slower_gpu() -> Scenario:
@@ -128,7 +127,7 @@ def slower_gpu() -> Scenario:
         },
         findings=findings_truth(["straggler-gpu"], ["marginal-gpu"]),
     )
-    return Scenario("slower_gpu", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def copy_only() -> Scenario:
@@ -143,7 +142,7 @@ def copy_only() -> Scenario:
         idle={"GPU:1": idle_truth(states={"no_work": 195.9})},
         findings=findings_truth(["unused-gpu"], ["marginal-gpu"]),
     )
-    return Scenario("copy_only", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def memory_only() -> Scenario:
@@ -173,7 +172,7 @@ def memory_only() -> Scenario:
         idle={"GPU:1": idle_truth(states={"no_work": 199.9})},
         findings=findings_truth(["unused-gpu"]),
     )
-    return Scenario("memory_only", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def two_hosts() -> Scenario:
@@ -197,7 +196,7 @@ def two_hosts() -> Scenario:
         "balance": {"concurrency_ratio": None, "is_serial": None},
         "findings": findings_truth([], ["unused-gpu", "serial-gpus"]),
     }
-    return Scenario("two_hosts", traces, truth)
+    return Scenario(traces, truth)
 
 
 def pageable_copies() -> Scenario:
@@ -223,7 +222,7 @@ def pageable_copies() -> Scenario:
         transfers={"GPU:0": {"h2d": h2d}},
         findings=findings_truth(["h2d-exposed"], []),
     )
-    return Scenario("pageable_copies", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def hidden_transfers() -> Scenario:
@@ -271,7 +270,7 @@ def hidden_transfers() -> Scenario:
         "d2d": {"bytes": 44, "busy_ps": ms(12), "exposed_ps": ms(8)},
     }
     truth = _truth({"GPU:0": device}, transfers={"GPU:0": transfers})
-    return Scenario("hidden_transfers", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def _rocm_copy(step: Step, thread: Line, call: str, start_ms: float, end_ms: float) -> None:
@@ -327,7 +326,7 @@ def rocm() -> Scenario:
         d2d_bytes=None,
     )
     device["unknown_direction_count"] = 4
-    return Scenario("rocm", {"host0": trace}, _truth({"GPU:0": device}))
+    return Scenario({"host0": trace}, _truth({"GPU:0": device}))
 
 
 def opaque_graph() -> Scenario:
@@ -350,7 +349,7 @@ def opaque_graph() -> Scenario:
         precision={"GPU:0": {"unknown": ms(160)}, "tensor_core_ratio": 0.0},
         findings=findings_truth(["opaque-cuda-graph"], ["low-precision-unused"]),
     )
-    return Scenario("opaque_graph", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def graph_nodes() -> Scenario:
@@ -369,7 +368,7 @@ def graph_nodes() -> Scenario:
         {"GPU:0": device},
         findings=findings_truth([], ["opaque-cuda-graph"]),
     )
-    return Scenario("graph_nodes", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def no_gpu_plane() -> Scenario:
@@ -380,7 +379,7 @@ def no_gpu_plane() -> Scenario:
         step.host("ExecutorState::Process", 1, 40, {"id": 5, "iter_num": 0}, thread=thread)
         step.host("replica_1/model/dense/MatMul:MatMul", 2, 10, thread=thread)
     truth = _truth({}, findings=findings_truth(["no-gpu-plane"], ["unused-gpu"]))
-    return Scenario("no_gpu_plane", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def gpu_planes_empty() -> Scenario:
@@ -396,24 +395,4 @@ def gpu_planes_empty() -> Scenario:
         {"GPU:0": unknown, "GPU:1": unknown},
         findings=findings_truth(["no-gpu-plane"], ["unused-gpu"]),
     )
-    return Scenario("gpu_planes_empty", {"host0": trace}, truth)
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build
-    for build in (
-        eight_balanced,
-        serial_gpus,
-        slower_gpu,
-        copy_only,
-        memory_only,
-        two_hosts,
-        pageable_copies,
-        hidden_transfers,
-        rocm,
-        opaque_graph,
-        graph_nodes,
-        no_gpu_plane,
-        gpu_planes_empty,
-    )
-}
+    return Scenario({"host0": trace}, truth)

@@ -13,7 +13,6 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import (
     ORIGIN_PS,
-    Builder,
     Scenario,
     Truth,
     device_truth,
@@ -110,7 +109,7 @@ def skewed_clocks() -> Scenario:
         "collectives": {"count": 4, "last_count": dict.fromkeys(devices, 0)},
         "findings": findings_truth([], _QUIET),
     }
-    return Scenario("skewed_clocks", traces, truth)
+    return Scenario(traces, truth)
 
 
 def sixteen_skewed_clocks() -> Scenario:
@@ -139,7 +138,7 @@ def sixteen_skewed_clocks() -> Scenario:
         "collectives": {"count": 5, "last_count": dict.fromkeys(devices, 0)},
         "findings": findings_truth([], _QUIET),
     }
-    return Scenario("sixteen_skewed_clocks", traces, truth)
+    return Scenario(traces, truth)
 
 
 def drifting_clock() -> Scenario:
@@ -169,7 +168,7 @@ def drifting_clock() -> Scenario:
         "collectives": {"count": 11, "last_count": {"host0/GPU:0": 0, "host1/GPU:0": 0}},
         "findings": findings_truth([], _QUIET),
     }
-    return Scenario("drifting_clock", traces, truth)
+    return Scenario(traces, truth)
 
 
 def clocks_without_collectives() -> Scenario:
@@ -188,7 +187,7 @@ def clocks_without_collectives() -> Scenario:
         "device_time": dict.fromkeys(("host0/GPU:0", "host1/GPU:0"), device),
         "findings": findings_truth([], _QUIET),
     }
-    return Scenario("clocks_without_collectives", traces, truth)
+    return Scenario(traces, truth)
 
 
 def _task(role: str, index: int, sizes: Mapping[str, int]) -> Mapping[str, Any]:
@@ -237,7 +236,7 @@ def missing_worker() -> Scenario:
         ),
     }
     sidecars = {host: _task("worker", int(host[-1]), {"worker": 4}) for host in traces}
-    return Scenario("missing_worker", traces, truth, sidecars)
+    return Scenario(traces, truth, sidecars)
 
 
 def parameter_servers() -> Scenario:
@@ -272,7 +271,7 @@ def parameter_servers() -> Scenario:
         "device_time": rows,
         "findings": findings_truth([], [*_QUIET, "marginal-gpu"]),
     }
-    return Scenario("parameter_servers", traces, truth, sidecars)
+    return Scenario(traces, truth, sidecars)
 
 
 def sixteen_hosts_of_eight() -> Scenario:
@@ -321,18 +320,4 @@ def sixteen_hosts_of_eight() -> Scenario:
         },
         "findings": findings_truth(["straggler-gpu", "unused-gpu"]),
     }
-    return Scenario("sixteen_hosts_of_eight", traces, truth)
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build
-    for build in (
-        skewed_clocks,
-        sixteen_skewed_clocks,
-        drifting_clock,
-        clocks_without_collectives,
-        missing_worker,
-        parameter_servers,
-        sixteen_hosts_of_eight,
-    )
-}
+    return Scenario(traces, truth)

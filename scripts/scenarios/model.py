@@ -14,8 +14,8 @@ plain nested data in the words of METRICS.md, below the key it would have in the
     clocks       {host: {method, reference, offset_ps, residual_ps, …, role, missing_steps}}
     findings     {"must": codes that have to be reported, "must_not": codes that would be wrong}
 
-What a truth does not mention is not decided by it. Ratios are floats to three digits; everything
-else is exact.
+What a truth does not mention is not decided by it: the oracle recomputes windows, steps and times of devices of all
+scenarios. Ratios are floats to three digits; everything else is exact.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from scripts.cuda_trace import BASE_NS, MS, PROFILE_START_NS, CudaTrace, Line
@@ -38,7 +39,6 @@ CLASSES = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
 class Scenario:
     """The traces of one run and any sidecars, by the host name in their file's name, and what is true of them."""
 
-    name: str
     traces: Mapping[str, CudaTrace]
     truth: Truth = field(repr=False)
     sidecars: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
@@ -56,6 +56,16 @@ class Scenario:
 
 
 Builder = Callable[[], Scenario]
+
+
+def builders(module: ModuleType) -> dict[str, Builder]:
+    """The scenarios of a module by name: its functions that take nothing and return one."""
+    return {
+        name: function
+        for name, function in vars(module).items()
+        if getattr(function, "__module__", None) == module.__name__
+        and getattr(function, "__annotations__", None) == {"return": "Scenario"}
+    }
 
 
 def ms(value: float) -> int:
@@ -233,6 +243,20 @@ def idle_truth(
     if longest is not None:
         truth["longest_gap_ps"] = ms(longest)
     return truth
+
+
+def scenario(
+    trace: CudaTrace,
+    must: Sequence[str] = (),
+    must_not: Sequence[str] = (),
+    *,
+    sidecar: Mapping[str, Any] | None = None,
+    **truth: Truth,
+) -> Scenario:
+    """A run of one host; `must`, `must_not`: its findings."""
+    findings = findings_truth(must, must_not)
+    sidecars = {} if sidecar is None else {"host0": sidecar}
+    return Scenario({"host0": trace}, {"findings": findings, **truth}, sidecars)
 
 
 def findings_truth(must: Sequence[str] = (), must_not: Sequence[str] = ()) -> Truth:
