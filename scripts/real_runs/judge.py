@@ -42,7 +42,6 @@ class Judgement(Struct, frozen=True):
         warnings: Codes of the findings that are no mere information.
         is_first_right: Whether the verdict names the slowdown, and the next finding the second one, if there is one; of a
             healthy run, whether there is no warning but of what it spends as measured, and that its steps are small.
-        is_state_right: Whether one of the states is one of the slowdown's.
         is_advice_known: Whether the advice on it is what the advised runs of the program follow; null if none of them does.
     """
 
@@ -55,7 +54,6 @@ class Judgement(Struct, frozen=True):
     undisturbed: TrueCost | None
     warnings: tuple[str, ...]
     is_first_right: bool
-    is_state_right: bool
     is_advice_known: bool | None = None
 
     @property
@@ -100,7 +98,6 @@ def judge_slow(
         warnings=warnings_of(report),
         is_first_right=verdict.finding in program.findings
         and (not program.second or not {*ranked[1:2]}.isdisjoint(program.second)),
-        is_state_right=not set(states).isdisjoint(program.states),
         is_advice_known=leading.action.startswith(program.advice)
         if leading and program.advice
         else None,
@@ -117,7 +114,6 @@ def judge_healthy(
     verdict, leading, warnings = report.verdict, report.leading, warnings_of(report)
     is_small = leading is not None and "small" in leading.sentences
     wrong = set(warnings) - _present(report, {**program.present, **recounted})
-    is_right = wrong <= SMALL and (not wrong or is_small)
     return Judgement(
         name=f"{program.name}/{recording}",
         headline=verdict.headline,
@@ -127,8 +123,7 @@ def judge_healthy(
         truth=None,
         undisturbed=None,
         warnings=warnings,
-        is_first_right=is_right,
-        is_state_right=is_right,
+        is_first_right=wrong <= SMALL and (not wrong or is_small),
     )
 
 
@@ -175,7 +170,6 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     yield f"right finding first: {_count(slow, (row.is_first_right for row in slow))}"
     advised = [row.is_advice_known for row in slow if row.is_advice_known is not None]
     yield f"advice as measured: {_count(advised, advised)}"
-    yield f"right state: {_count(slow, (row.is_state_right for row in slow))}"
     within = f"cost within {WITHIN:.0%}"
     yield f"{within}: {_count(slow, (row.is_cost_right for row in slow))}"
     yield f"the same where the true cost is sure: {_count(sure, (row.is_cost_right for row in sure))}"
@@ -214,7 +208,6 @@ def line(row: Judgement) -> str:
     """One row of the table, and the headline below it."""
     marks = "first" if row.is_first_right else "WRONG"
     if row.truth is not None:
-        marks += " state" if row.is_state_right else " -    "
         marks += " cost" if row.is_cost_right else " -   "
     true_share = " without the profiler ".join(
         f"{truth.share:6.1%} ± {truth.spread / 2:.0%}"
@@ -224,6 +217,6 @@ def line(row: Judgement) -> str:
     share = "" if row.share is None else f"{row.share:.1%}"
     said = f"{row.finding or '-'} ({', '.join(row.states) or '-'})"
     return (
-        f"{row.name:32} {marks:17} {said:36} {share:>7} {true_share:>46}  {' '.join(row.warnings)}"
+        f"{row.name:32} {marks:11} {said:36} {share:>7} {true_share:>46}  {' '.join(row.warnings)}"
         f"\n    {row.headline}"
     )
