@@ -38,8 +38,6 @@ NEVER_BUSY_TYPES = {
     "Generic",
 }
 UNIFIED_MEMORY_IDS = range(0x10000000, 0x10000100)
-HOST_KINDS = {"pageable", "pinned"}
-DEVICE_KINDS = {"device", "array", "device_static"}
 
 
 @dataclass(eq=False)
@@ -134,20 +132,6 @@ def parse_details(text: str) -> dict[str, str]:
     return {part[0]: part[1] for part in parts if len(part) == 2}
 
 
-def direction_of_details(details: dict[str, str]) -> str | None:
-    source = details.get("kind_src", "").lower()
-    target = details.get("kind_dst", "").lower()
-    if source in HOST_KINDS and target in DEVICE_KINDS:
-        return "h2d"
-    if source in DEVICE_KINDS and target in HOST_KINDS:
-        return "d2h"
-    if source in DEVICE_KINDS and target in DEVICE_KINDS:
-        return "d2d"
-    return direction_of_name(details.get("kind", "")) or direction_of_name(
-        details.get("direction", "")
-    )
-
-
 def copied_bytes(event: Event, key: str, details: dict[str, str]) -> int | None:
     """`size:0` of an event that took time is unknown, not zero (docs/xplane.md, "Device events")."""
     text = details.get(key, "")
@@ -199,8 +183,8 @@ def classify(event: Event, calls: list[Event]) -> Activity | None:
         )
     if is_copy_name(name):
         details = parse_details(event.text("memcpy_details"))
-        direction = direction_of_name(name) or direction_of_details(details)
-        # A neutral name without kinds counts like a neutral ROCm copy: d2d with unknown direction.
+        direction = direction_of_name(name)
+        # A neutral name counts like a neutral ROCm copy: d2d with unknown direction.
         size = copied_bytes(event, "size", details)
         return Activity(
             event, direction or "d2d", name, op, op_type, size, unknown_direction=not direction
