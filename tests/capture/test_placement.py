@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from traceview.capture.steps.graphs import count_ops, training_loop
-
-GPU_0, GPU_1 = "/device:GPU:0", "/device:GPU:1"
+from traceview.capture.steps.graphs import training_loop
 
 
 @dataclass
@@ -33,20 +31,6 @@ class Graph:
 
     def _get_function(self, name: str) -> Any:
         return SimpleNamespace(graph=self.functions[name])
-
-
-def test_ops_are_counted_with_those_of_the_functions_that_are_called() -> None:
-    branch = SimpleNamespace(name="branch")
-    inner = Graph([Op("MatMul"), Op("Add", GPU_1)])
-    outer = Graph(
-        [
-            Op("Const"),
-            Op("If", GPU_0, {"then_branch": branch, "else_branch": branch}),
-            Op("Case", "", {"branches": [branch]}),
-        ],
-        {"branch": inner},
-    )
-    assert count_ops(outer) == {GPU_0: 3, GPU_1: 3, "": 3}
 
 
 UPDATE, GRADIENT = Op("AssignSubVariableOp"), Op("MatMul", name="replica_1/gradient_tape/MatMul")
@@ -78,10 +62,3 @@ def test_a_training_loop_is_one_that_updates_variables_from_gradients(
     functions = {"body": Graph(body), "cond": Graph([]), "step": Graph([UPDATE, GRADIENT])}
     functions["body"].functions = functions
     assert training_loop(Graph(ops, functions)) == loop
-
-
-def test_a_recursive_function_is_counted_once() -> None:
-    itself = SimpleNamespace(name="itself")
-    graph = Graph([Op("PartitionedCall", "", {"f": itself}), Op("Add", GPU_0)])
-    graph.functions["itself"] = graph
-    assert count_ops(graph) == {GPU_0: 2, "": 2}
