@@ -54,28 +54,6 @@ def more_work() -> Scenario:
     )
 
 
-def late_start() -> Scenario:
-    """GPU 1 of three computes as long as the others and begins 8 ms later; they wait in the all-reduce."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(3):
-            late_ms = 8 if ordinal == 1 else 0
-            step.kernel(ordinal, 2 + late_ms, 32 + late_ms, launch_ms=1.9 + late_ms)
-            _all_reduce(step, ordinal, 32 + late_ms, 44)
-    return scenario(
-        trace,
-        ["straggler-gpu"],
-        ["serial-gpus"],
-        balance={
-            "straggler": {"device": "GPU:1", "reason": "start", "share": 1.0},
-            "devices": {
-                "GPU:0": {"waits_ps_per_step": ms(8)},
-                "GPU:1": {"waits_ps_per_step": 0, "waited_for_ps_per_step": ms(8)},
-            },
-        },
-    )
-
-
 def late_batch() -> Scenario:
     """The thread of GPU 1 gets its batch 10 ms into each step, so that GPU 0 waits 10 ms in the all-reduce."""
     trace = new_trace()
@@ -187,22 +165,6 @@ def empty_last_batch() -> Scenario:
     )
 
 
-def uneven_last_batch() -> Scenario:
-    """Of the last, short batch GPU 0 gets its whole part, and GPU 1 nothing."""
-    trace = new_trace()
-    for index, step in enumerate(marked_steps(trace)):
-        for ordinal in range(2):
-            if index < 3 or ordinal == 0:
-                step.kernel(ordinal, 2, 42)
-    return scenario(
-        trace,
-        balance={
-            "straggler": None,
-        },
-        must_not=["straggler-gpu", "serial-gpus", "marginal-gpu"],
-    )
-
-
 def _training(step: Step, ordinal: int, phases: str) -> None:
     """10 ms of forward, 20 of backward and 5 of the optimizer; `phases` holds their first letters."""
     if "f" in phases:
@@ -228,22 +190,4 @@ def gradients_on_one() -> Scenario:
             "is_single": True,
             "reasons": (),
         },
-    )
-
-
-def data_parallel() -> Scenario:
-    """Two GPUs train alike, forward, backward and optimizer: nothing to complain about."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(2):
-            _training(step, ordinal, "fbo")
-            _all_reduce(step, ordinal, 37, 40)
-    return scenario(
-        trace,
-        balance={"straggler": None},
-        gradients={
-            "computed": ("GPU:0", "GPU:1"),
-            "is_single": False,
-        },
-        must_not=["single-gpu-gradients", "straggler-gpu"],
     )

@@ -78,35 +78,6 @@ def all_reduce(
         )  # fmt: skip
 
 
-def exposed_collectives() -> Scenario:
-    """Four GPUs sum 100 MB in 12 of 50 ms, and compute nothing meanwhile."""
-    trace = new_trace()
-    for index, step in enumerate(marked_steps(trace)):
-        for ordinal in range(4):
-            step.kernel(ordinal, 0.1, 28)
-        all_reduce(step, [(28, 40)] * 4, instance=100 + index, asked_ms=0.5)
-    return _scenario(
-        trace,
-        {
-            "count": 4,
-            "count_per_step": 1,
-            "matched_by": "keys",
-            "transfer_ps": ms(48),
-            "transfer_per_step_ps": ms(12),
-            "wait_ps": _for(4, 0),
-            "exposed_ps": _for(4, 48),
-            "communication_per_step_ps": _for(4, 12),
-            "communication_ps": _for(4, 48),
-            "overlap_ratio": 0.0,
-            "last_count": _for(4, 0),
-            "bytes": 400_000_000,
-            # Of four devices each link carries 2 · 3/4 times the bytes.
-            "bus_bytes_per_second": 12_500_000_000,
-        },
-        ["collective-exposed"],
-    )
-
-
 def layer_step(
     step: Step, first_instance: int, *, length_ms: float = 1, layer: str = "batch_normalization"
 ) -> None:

@@ -79,25 +79,6 @@ def eight_balanced() -> Scenario:
     return Scenario({"host0": trace}, truth)
 
 
-def serial_gpus() -> Scenario:
-    """Two GPUs take turns: each waits while the other computes."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 22)
-        step.kernel(1, 22, 42)
-    device = device_truth(WINDOW_MS, compute=80, idle=119.9, kernels=4)
-    truth = _truth(
-        {"GPU:0": device, "GPU:1": device},
-        balance={
-            "concurrency_ratio": 0.0,
-            "is_serial": True,
-            "straggler": None,
-        },
-        findings=findings_truth(["serial-gpus"], ["unused-gpu", "marginal-gpu", "straggler-gpu"]),
-    )
-    return Scenario({"host0": trace}, truth)
-
-
 def slower_gpu() -> Scenario:
     """GPU 2 of four needs 36 ms for what takes the others 30; they wait in the all-reduce."""
     trace = new_trace()
@@ -197,32 +178,6 @@ def two_hosts() -> Scenario:
         "findings": findings_truth([], ["unused-gpu", "serial-gpus"]),
     }
     return Scenario(traces, truth)
-
-
-def pageable_copies() -> Scenario:
-    """Half of each step copies from pageable memory before the kernel may start."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.copy(0, "H2D", 1, 21, size=80_000_000, host_kind="pageable")
-        step.kernel(0, 21, 46)
-    device = device_truth(
-        WINDOW_MS, compute=100, h2d=80, idle=19.9, kernels=4, copies=4, h2d_bytes=320_000_000
-    )
-    h2d = {
-        "bytes": 320_000_000,
-        "count": 4,
-        "busy_ps": ms(80),
-        "exposed_ps": ms(80),
-        "exposed_ratio": 0.4,
-        "bytes_per_second": 4_000_000_000,
-        "small_count": 0,
-    }
-    truth = _truth(
-        {"GPU:0": device},
-        transfers={"GPU:0": {"h2d": h2d}},
-        findings=findings_truth(["h2d-exposed"], []),
-    )
-    return Scenario({"host0": trace}, truth)
 
 
 def hidden_transfers() -> Scenario:

@@ -241,15 +241,6 @@ def eager_training() -> Scenario:
     return _scenario(trace, {"computed": (), "is_single": False})
 
 
-def inference() -> Scenario:
-    """Two GPUs that only predict."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(2):
-            train(step, ordinal, "f")
-    return _scenario(trace, {"computed": (), "is_single": False})
-
-
 def healthy_strategy() -> Scenario:
     """Four GPUs train alike under a strategy whose sidecar shows nothing wrong."""
     trace = new_trace()

@@ -15,7 +15,6 @@ from scripts.scenarios.model import (
     ORIGIN_PS,
     Scenario,
     Step,
-    Truth,
     device_truth,
     findings_truth,
     idle_truth,
@@ -137,35 +136,6 @@ def computes_in_float64() -> Scenario:
 # GPUs that compute nothing
 
 
-def one_of_four_copies() -> Scenario:
-    """GPU 1 of four receives 1 ms of data in each step of 50 and computes nothing; the others train."""
-    trace = new_trace()
-    for step in _steps(trace):
-        _healthy_step(step, (0, 2, 3))
-        step.copy(1, "H2D", 2, 3, size=10_000_000)
-    return scenario(
-        trace,
-        must=["unused-gpu"],
-        must_not=["marginal-gpu"],
-        idle={"GPU:1": idle_truth(states={"no_work": 196})},
-    )
-
-
-def one_of_four_unused() -> Scenario:
-    """GPU 3 of four is visible and has no event; the others train."""
-    trace = new_trace()
-    for ordinal in range(4):
-        trace.gpu(ordinal)
-    for step in _steps(trace):
-        _healthy_step(step, range(3))
-    return scenario(
-        trace,
-        must=["unused-gpu"],
-        must_not=["marginal-gpu"],
-        idle={"GPU:3": idle_truth(states={"no_work": 200})},
-    )
-
-
 def seven_unused_hold_memory() -> Scenario:
     """One GPU of eight trains; the process holds 14.4 GB on each of the seven others and runs nothing there."""
     trace = new_trace()
@@ -202,28 +172,6 @@ def four_launched_in_turn() -> Scenario:
             step.kernel(number // 140, begin_ms, end_ms, launch_ms=begin_ms - 0.005)
     # While the thread launches for one GPU the others wait for its launches.
     return scenario(trace, ["serial-gpus"], ["marginal-gpu", "straggler-gpu"])
-
-
-def waits_by_turns() -> Scenario:
-    """Another GPU of four computes 38 instead of 30 ms in each step, and the other three wait in the all-reduce."""
-    trace = new_trace(length_ms=400)
-    for index, step in enumerate(_steps(trace, count=8, period_ms=40)):
-        for ordinal in range(4):
-            end_ms = 38.1 if ordinal == index % 4 else 30.1
-            step.kernel(ordinal, 0.1, end_ms)
-            _all_reduce(step, ordinal, end_ms, 40)
-    devices = [f"GPU:{ordinal}" for ordinal in range(4)]
-    return scenario(
-        trace,
-        must=["late-by-turns"],
-        must_not=["straggler-gpu", "serial-gpus"],
-        collectives={
-            "count": 8,
-            "transfer_ps": ms(15.2),
-            "wait_ps": dict.fromkeys(devices, ms(48)),
-            "last_count": dict.fromkeys(devices, 2),
-        },
-    )
 
 
 def one_late_gpu() -> Scenario:
@@ -371,25 +319,6 @@ def slow_profiler() -> Scenario:
 # Many GPUs, and healthy ones
 
 
-def sixty_four_wait_for_input() -> Scenario:
-    """Eight hosts of eight GPUs wait alike for input in the first 20.4 of 45.6 ms; the all-reduce is hidden."""
-    traces = {f"host{number}": new_trace(f"host{number}") for number in range(8)}
-    for trace in traces.values():
-        for index, step in enumerate(_steps(trace, period_ms=45.6)):
-            step.host("IteratorGetNext:IteratorGetNext", 0, 20.4)
-            for ordinal in range(8):
-                step.kernel(ordinal, 20.41, 45.6, launch_ms=20.4 + 0.001 * ordinal)
-            all_reduce(step, [(44, 45.5)] * 8, instance=100 + index, asked_ms=20.45)
-    devices = [f"{host}/GPU:{ordinal}" for host in traces for ordinal in range(8)]
-    truth: Truth = {
-        "idle": dict.fromkeys(devices, idle_truth(states={"input": 81.6})),
-        "findings": findings_truth(
-            ["input-bound"], ["straggler-gpu", "serial-gpus", "missing-host"]
-        ),
-    }
-    return Scenario(traces, truth)
-
-
 def sixty_four_healthy() -> Scenario:
     """Eight hosts of eight GPUs train alike and compute 98 % of the time: nothing to complain about."""
     traces = {f"host{number}": new_trace(f"host{number}") for number in range(8)}
@@ -445,14 +374,11 @@ SHARES: Final[Mapping[str, tuple[int, int]]] = {
     "D": (7 * ms(199.9), 8 * ms(199.9)),
     "memory_only": (ms(199.9), 2 * ms(199.9)),
     "two_of_eight": (6 * ms(199.9), 8 * ms(199.9)),
-    "one_of_four_copies": (4 * ms(50), 4 * 4 * ms(50)),
-    "one_of_four_unused": (4 * ms(50), 4 * 4 * ms(50)),
     "seven_unused_hold_memory": (7 * 4 * ms(50), 8 * 4 * ms(50)),
     # Another device's turn: the compute of the three others.
     "four_serial_gpus": (4 * 4 * 3 * ms(11.06), 4 * 4 * ms(44.3)),
     "four_launched_in_turn": (4 * 4 * 3 * ms(11.06), 4 * 4 * ms(44.3)),
     # Waiting for a device: three GPUs, each until the last one arrives.
-    "waits_by_turns": (8 * 3 * ms(8), 4 * 8 * ms(40)),
     "one_late_gpu": (4 * 3 * 2 * ms(5), 4 * 4 * ms(40)),
     # Evaluation: all of it, from the end of one marker to the start of the next.
     "evaluation_between_steps": (2 * ms(60), 2 * ms(220)),
@@ -463,7 +389,6 @@ SHARES: Final[Mapping[str, tuple[int, int]]] = {
     # Input.
     "G": (2 * 4 * ms(30), 2 * ms(199.9)),
     "replicas_wait_for_input": (2 * 4 * ms(12), 2 * 4 * ms(40)),
-    "sixty_four_wait_for_input": (64 * 4 * ms(20.4), 64 * 4 * ms(45.6)),
     # Host ops.
     "slow_profiler": (2 * 8 * ms(0.8), 2 * 8 * ms(10)),
     "the_next_batch_is_prepared": (4 * ms(20), 4 * ms(50)),
