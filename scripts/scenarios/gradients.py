@@ -20,7 +20,7 @@ from scripts.scenarios.model import (
 FORWARD = "{scope}model/dense/MatMul:MatMul"
 BACKWARD = "gradient_tape/{scope}model/dense/MatMul/MatMul_1:MatMul"
 OPTIMIZER = "Adam/Adam/update_{replica}/ResourceApplyAdam:ResourceApplyAdam"
-DEVICE = "/job:localhost/replica:0/task:0/device:"
+LOCAL = "/job:localhost/replica:0/task:0/device:"
 GPU_BYTES = 16_000_000_000
 
 Sidecar = Mapping[str, Any]
@@ -37,9 +37,9 @@ def train(step: Step, ordinal: int, phases: str = "fbo") -> None:
         step.kernel(ordinal, 32, 37, op=OPTIMIZER.format(replica=ordinal))
 
 
-def strategy(*gpus: int, found_by: str = "variables") -> Sidecar:
-    """The group of a MirroredStrategy over these GPUs."""
-    names = [f"{DEVICE}GPU:{ordinal}" for ordinal in gpus]
+def mirrored(*devices: str, found_by: str = "variables") -> dict[str, Any]:
+    """The group `strategy` of a MirroredStrategy on local devices such as `GPU:0`."""
+    names = [f"{LOCAL}{device}" for device in devices]
     return {
         "class": "MirroredStrategy",
         "found_by": found_by,
@@ -49,18 +49,19 @@ def strategy(*gpus: int, found_by: str = "variables") -> Sidecar:
     }
 
 
-def graph(ops: Mapping[str, int], *, alone: int = 0) -> Sidecar:
-    """The group `placement` of a step whose graph asks for so many ops of each device; `alone`: not mirrored."""
+def graph(
+    ops: Mapping[str, int], *, name: str = "train", without_device: int = 0, alone: int = 0
+) -> dict[str, Any]:
+    """One function of the group `placement`. `alone`: trainable variables that are not mirrored."""
     return {
-        "functions": [
-            {
-                "step": "train",
-                "name": "train",
-                "op_count": sum(ops.values()),
-                "ops_per_device": {f"{DEVICE}{device}": count for device, count in ops.items()},
-                "not_mirrored": alone,
-            }
-        ]
+        "step": name,
+        "name": name,
+        "op_count": sum(ops.values()) + without_device,
+        "ops_per_device": {
+            (device if device.startswith("/") else f"{LOCAL}{device}"): count
+            for device, count in ops.items()
+        },
+        "not_mirrored": alone,
     }
 
 
@@ -99,28 +100,31 @@ def _one_of_two(sidecar: Sidecar, *reasons: str) -> Scenario:
 
 def strategy_not_used() -> Scenario:
     """The script has a strategy, and trains a model without it."""
-    sidecar = {"strategy": strategy(0, 1, found_by="memory")}
+    sidecar = {"strategy": mirrored("GPU:0", "GPU:1", found_by="memory")}
     return _one_of_two(sidecar, "unused_strategy")
 
 
 def built_outside_the_scope() -> Scenario:
     """The strategy is used, and six variables of the model were made before its scope was entered."""
     sidecar = {
-        "strategy": strategy(0, 1),
-        "placement": graph({"GPU:0": 90, "GPU:1": 60}, alone=6),
+        "strategy": mirrored("GPU:0", "GPU:1"),
+        "placement": {"functions": [graph({"GPU:0": 90, "GPU:1": 60}, alone=6)]},
     }
     return _one_of_two(sidecar, "outside_scope")
 
 
 def pinned_to_one_gpu() -> Scenario:
     """Nine in ten ops of the step ask for GPU 0, as below tf.device, and none for GPU 1."""
-    sidecar = {"strategy": strategy(0, 1), "placement": graph({"GPU:0": 90, "CPU:0": 10})}
+    sidecar = {
+        "strategy": mirrored("GPU:0", "GPU:1"),
+        "placement": {"functions": [graph({"GPU:0": 90, "CPU:0": 10})]},
+    }
     return _one_of_two(sidecar, "pinned_ops")
 
 
 def strategy_of_one_replica() -> Scenario:
     """The strategy was given the first of two GPUs."""
-    sidecar = {"strategy": strategy(0), "devices": _physical(2)}
+    sidecar = {"strategy": mirrored("GPU:0"), "devices": _physical(2)}
     return _one_of_two(sidecar, "one_replica")
 
 
@@ -130,7 +134,7 @@ def hidden_gpus() -> Scenario:
     for step in marked_steps(trace):
         train(step, 0)
     sidecar = {
-        "strategy": strategy(0),
+        "strategy": mirrored("GPU:0"),
         "variables": {"CUDA_VISIBLE_DEVICES": "2"},
         "devices": _physical(1),
         "links": {"gpus": [{"name": f"GPU {number}"} for number in range(4)]},
@@ -172,7 +176,10 @@ def batch_of_one() -> Scenario:
         trace,
         {"computed": ("GPU:0",), "is_single": True, "reasons": ("small_batch",)},
         ["single-gpu-gradients"],
-        sidecar={"strategy": strategy(0, 1), "batch": {"global": 1, "found_by": "arguments"}},
+        sidecar={
+            "strategy": mirrored("GPU:0", "GPU:1"),
+            "batch": {"global": 1, "found_by": "arguments"},
+        },
     )
 
 
@@ -253,10 +260,10 @@ def healthy_strategy() -> Scenario:
         trace,
         {"computed": tuple(gpus), "is_single": False, "reasons": ()},
         sidecar={
-            "strategy": strategy(0, 1, 2, 3),
+            "strategy": mirrored("GPU:0", "GPU:1", "GPU:2", "GPU:3"),
             "devices": _physical(4),
             "batch": {"global": 256, "per_replica": 64, "found_by": "arguments"},
-            "placement": graph(dict.fromkeys(gpus, 60)),
+            "placement": {"functions": [graph(dict.fromkeys(gpus, 60))]},
         },
     )
 
