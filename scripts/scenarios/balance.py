@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, V100_STATS
+from scripts.cuda_trace import PROFILE_START_NS, V100_STATS
 from scripts.scenarios.devices import slower_gpu
 from scripts.scenarios.model import (
     Scenario,
@@ -15,12 +15,7 @@ from scripts.scenarios.model import (
     scenario,
 )
 
-ALL_REDUCE_OP = "CollectiveReduceV2:CollectiveReduceV2"
 T4_STATS = {**V100_STATS, "gpu_device_name": "Tesla T4", "clock_rate": 1_590_000, "core_count": 40}
-
-
-def _all_reduce(step: Step, ordinal: int, start_ms: float, end_ms: float) -> None:
-    step.kernel(ordinal, start_ms, end_ms, name=NCCL_NAME, op=ALL_REDUCE_OP, stream=22)
 
 
 def more_work() -> Scenario:
@@ -30,8 +25,8 @@ def more_work() -> Scenario:
         for ordinal in range(2):
             step.kernel(ordinal, 2, 32)
         step.kernel(1, 32, 42, name="reduce_kernel")
-        _all_reduce(step, 0, 32, 46)
-        _all_reduce(step, 1, 42, 46)
+        step.all_reduce(0, 32, 46)
+        step.all_reduce(1, 42, 46)
     return scenario(
         trace,
         ["straggler-gpu"],
@@ -62,8 +57,8 @@ def late_batch() -> Scenario:
         step.host("IteratorGetNext:IteratorGetNext", 0.1, 11.9, thread=thread)
         step.kernel(0, 2, 32, launch_ms=1.9)
         step.kernel(1, 12, 42, launch_ms=11.95, launch_thread=thread)
-        _all_reduce(step, 0, 32, 46)
-        _all_reduce(step, 1, 42, 46)
+        step.all_reduce(0, 32, 46)
+        step.all_reduce(1, 42, 46)
     return scenario(
         trace,
         ["input-bound"],
@@ -105,8 +100,8 @@ def mixed_models() -> Scenario:
     for step in marked_steps(trace):
         step.kernel(0, 2, 22)
         step.kernel(1, 2, 42)
-        _all_reduce(step, 0, 22, 46)
-        _all_reduce(step, 1, 42, 46)
+        step.all_reduce(0, 22, 46)
+        step.all_reduce(1, 42, 46)
     return scenario(
         trace,
         ["straggler-gpu"],

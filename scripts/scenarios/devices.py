@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, U64, CudaTrace, Line, Ref, Stats
+from scripts.cuda_trace import PROFILE_START_NS, U64, CudaTrace, Line, Ref, Stats
 from scripts.scenarios.model import (
     ORIGIN_PS,
     Scenario,
@@ -19,7 +19,6 @@ from scripts.scenarios.model import (
 )
 
 WINDOW_MS = 199.9
-ALL_REDUCE_OP = "CollectiveReduceV2:CollectiveReduceV2"
 AMD_STATS: Stats = {
     "device_vendor": "AMD",
     "clock_rate": 2_100_000,
@@ -40,17 +39,13 @@ def _truth(devices: Truth, **others: Truth) -> Truth:
     }
 
 
-def _all_reduce(step: Step, ordinal: int, start_ms: float, end_ms: float) -> None:
-    step.kernel(ordinal, start_ms, end_ms, name=NCCL_NAME, op=ALL_REDUCE_OP, stream=22)
-
-
 def eight_balanced() -> Scenario:
     """Eight GPUs train alike and hide half of each all-reduce: nothing to complain about."""
     trace = new_trace()
     for step in marked_steps(trace):
         for ordinal in range(8):
             step.kernel(ordinal, 0.1, 45)
-            _all_reduce(step, ordinal, 42, 48)
+            step.all_reduce(ordinal, 42, 48)
     device = device_truth(
         WINDOW_MS,
         compute=179.6,
@@ -86,7 +81,7 @@ def slower_gpu() -> Scenario:
         for ordinal in range(4):
             end_ms = 38 if ordinal == 2 else 32
             step.kernel(ordinal, 2, end_ms)
-            _all_reduce(step, ordinal, end_ms, 40)
+            step.all_reduce(ordinal, end_ms, 40)
     fast = device_truth(WINDOW_MS, compute=120, collective=32, idle=47.9, kernels=4, collectives=4)
     slow = device_truth(WINDOW_MS, compute=144, collective=8, idle=47.9, kernels=4, collectives=4)
     devices = {f"GPU:{ordinal}": slow if ordinal == 2 else fast for ordinal in range(4)}
@@ -192,7 +187,7 @@ def hidden_transfers() -> Scenario:
         step.kernel(0, 2, 20)
         step.kernel(0, 15, 30)
         step.kernel(0, 10, 38, stream=30)
-        _all_reduce(step, 0, 36, 40)
+        step.all_reduce(0, 36, 40)
         step.copy(0, "H2D", 39, 42, size=1000)
         step.copy(0, "D2H", 41, 43, size=100, stream=23)
         step.copy(0, "D2D", 42, 44, size=10, stream=24)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from scripts.cuda_trace import NCCL_NAME, CudaTrace, Plane, Stats
+from scripts.cuda_trace import CudaTrace, Plane, Stats
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import (
     ORIGIN_PS,
@@ -24,7 +24,6 @@ from scripts.scenarios.model import (
     scenario,
 )
 
-ALL_REDUCE_OP: Final = "CollectiveReduceV2:CollectiveReduceV2"
 REPLICA_OPS: Final = ("model/dense/MatMul:MatMul", "replica_1/model/dense/MatMul:MatMul")
 HOST_OPS: Final = (
     *("Shape", "StridedSlice", "Pack", "Range", "Cast", "Size", "Prod", "Maximum"),
@@ -40,15 +39,11 @@ def _steps(trace: CudaTrace, count: int = 4, period_ms: float = PERIOD_MS) -> li
     return marked_steps(trace, count=count, period_ms=period_ms, marker_ms=period_ms)
 
 
-def _all_reduce(step: Step, ordinal: int, start_ms: float, end_ms: float) -> None:
-    step.kernel(ordinal, start_ms, end_ms, name=NCCL_NAME, op=ALL_REDUCE_OP, stream=22)
-
-
 def _healthy_step(step: Step, ordinals: Iterable[int], period_ms: float = PERIOD_MS) -> None:
     """Compute from 0.1 ms on, and an all-reduce in the last 0.9 ms: of 50 ms, 98 % compute."""
     for ordinal in ordinals:
         step.kernel(ordinal, 0.1, period_ms - 0.9)
-        _all_reduce(step, ordinal, period_ms - 0.9, period_ms)
+        step.all_reduce(ordinal, period_ms - 0.9, period_ms)
 
 
 # A TPU that waits for its memory
@@ -182,7 +177,7 @@ def one_late_gpu() -> Scenario:
             busy_ms = 19 if ordinal == 1 else 14
             for begin_ms, end_ms in ((0.1, 20.05), (20.05, 40.0)):
                 step.kernel(ordinal, begin_ms, begin_ms + busy_ms)
-                _all_reduce(step, ordinal, begin_ms + busy_ms, end_ms)
+                step.all_reduce(ordinal, begin_ms + busy_ms, end_ms)
     devices = [f"GPU:{ordinal}" for ordinal in range(4)]
     return scenario(
         trace,

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from scripts.cuda_trace import BASE_NS, MS, PROFILE_START_NS, CudaTrace, Line
+from scripts.cuda_trace import BASE_NS, MS, NCCL_NAME, PROFILE_START_NS, CudaTrace, Line
 
 Truth = dict[str, Any]
 
@@ -128,6 +128,11 @@ class Step:
         chosen = self._launch(options)
         del chosen["launch_thread"]
         return self.trace.copy(ordinal, direction, self.at(start_ms), self.at(end_ms), **chosen)
+
+    def all_reduce(self, ordinal: int, start_ms: float, end_ms: float) -> None:
+        """The part of one GPU in an all-reduce, without what hosts record of it."""
+        op = "CollectiveReduceV2:CollectiveReduceV2"
+        self.kernel(ordinal, start_ms, end_ms, name=NCCL_NAME, op=op, stream=22)
 
     def host(self, name: Any, start_ms: float, end_ms: float, *args: Any, **options: Any) -> None:
         """A host event, as `CudaTrace.host_event`."""
