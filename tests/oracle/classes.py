@@ -1,6 +1,6 @@
-"""Selects the device events that count, and gives each its class.
+"""Selects the device events that count, gives each its class, and tells side work in a step by the names of its ops.
 
-docs/method.md, "Activity classes"; docs/xplane.md, "What counts as activity".
+docs/method.md, "Activity classes", "Step ops"; docs/xplane.md, "What counts as activity".
 """
 
 from __future__ import annotations
@@ -235,3 +235,22 @@ def is_loop_of_ops(event: Event, others: list[Event]) -> bool:
     if not re.match(r"%?(while|conditional|call)\b", event.name):
         return False
     return sum(event.start <= other.start < event.end for other in others) > 1
+
+
+CALLBACKS = re.compile(r"((pure|io|debug)_callback|debug_print)(\..*)?")
+SCOPES = re.compile(r"(write_summary|StringSplit)(_\d+)?")
+TYPES = re.compile(
+    "PyFunc|PyFuncStateless|EagerPyFunc|CheckNumerics(V2)?|DebugNumericSummary(V2)?|.*Summary.*"
+    "|StringFormat|Print(V2)?|StaticRegex.+|Regex.+|String.+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode.+",
+    re.ASCII,
+)
+
+
+def is_side_work(activity: Activity) -> bool:
+    """Python, printing, summaries, checks and text inside the step."""
+    if activity.cls != "compute":
+        return False
+    if not activity.op_type:
+        return CALLBACKS.fullmatch(activity.op or "") is not None
+    *scopes, _ = (activity.op or "").split("/")
+    return TYPES.fullmatch(activity.op_type) is not None or any(map(SCOPES.fullmatch, scopes))
