@@ -17,6 +17,8 @@ from pathlib import Path
 
 KERNEL_NAME_COUNT = 240
 ALLOCATION_EVERY = 6
+POOL_THREADS = 4
+"""Workers of the input pipeline."""
 INPUT_STAGES = ("Prefetch", "Prefetch::BatchV2", "Prefetch::BatchV2::ParallelMapV2")
 
 US = 10**6
@@ -33,22 +35,15 @@ MASK = 2**64 - 1
 class Shape:
     """What one host records.
 
-    `ops` of a step on each GPU, with `kernels` of about `kernel_us` each, dealt out to `streams`. `pool_threads`: workers of
-    the input pipeline. `has_markers`: of steps. `is_eager`: ops are called from Python one by one. `is_jax`: kernels are of
-    XLA programs, called from JAX. `host`: its number, by which runs of several hosts tell files apart.
+    `ops` of a step on each GPU, with `kernels` of about 26 µs each. `host`: its number, by which runs of several hosts tell
+    files apart.
     """
 
     steps: int = 51
     gpus: int = 8
     ops: int = 650
     kernels: int = 2
-    kernel_us: float = 26
     collectives: int = 8
-    streams: int = 1
-    pool_threads: int = 4
-    has_markers: bool = True
-    is_eager: bool = False
-    is_jax: bool = False
     host: int = 0
 
     @property
@@ -194,7 +189,7 @@ class _Replica:
         self.shape = shape
         self.plane = PlaneBytes(f"/device:GPU:{ordinal}", ordinal)
         self.host_events: list[Timed] = []
-        self.kernels: list[list[Timed]] = [[] for _ in range(shape.streams)]
+        self.kernels: list[Timed] = []
         self.copies: list[Timed] = []
         self.collectives: list[Timed] = []
         self._rng = random.Random(ordinal)
@@ -232,10 +227,7 @@ class _Replica:
             + plane.int64("occupancy_min_grid_size", 160)
             + plane.int64("occupancy_suggested_block_size", threads)
         )
-        if self.shape.is_jax:
-            stats += plane.ref("hlo_op", f"fusion.{number}") + plane.ref("hlo_module", "jit_step")
-        else:
-            stats += plane.ref("tf_op", prefix + op.scope) + plane.text("shape", op.shape)
+        stats += plane.ref("tf_op", prefix + op.scope) + plane.text("shape", op.shape)
         return _number(self.host, name), _number(plane, name), stats
 
     def _link(self, head: bytes) -> bytes:
@@ -311,11 +303,8 @@ class _Replica:
                 link = self._launch(launch, call_ps)
                 free_ps = max(call_ps + 9 * US, free_ps + US)
                 duration_ps = 8 * US + rng.randrange(36_000) * 1000
-                duration_ps = int(duration_ps * self.shape.kernel_us / 26)
-                stream = self.kernels[number % self.shape.streams]
-                stream.append(event(kernel, free_ps, duration_ps, link + kernel_stats))
-                # Streams beside each other overlap.
-                free_ps += duration_ps // self.shape.streams
+                self.kernels.append(event(kernel, free_ps, duration_ps, link + kernel_stats))
+                free_ps += duration_ps
             at_ps += OP_PS
         for position in range(self.shape.collectives):
             free_ps = self._all_reduce(at_ps + (2 + position * 50) * US, free_ps, position + 1)
@@ -335,9 +324,7 @@ class _Replica:
         thread_id = 5_000_000_000_000 + self.ordinal
         name = f"tf_gpu_private_{self.ordinal}/{thread_id}"
         self.host.add_line(thread_id, name, self.host_events)
-        for stream, kernels in enumerate(self.kernels):
-            number = 20 if not stream else 22 + stream
-            plane.add_line(number, f"Stream #{number}(Compute)", kernels)
+        plane.add_line(20, "Stream #20(Compute)", self.kernels)
         plane.add_line(21, "Stream #21(MemcpyH2D)", self.copies)
         plane.add_line(22, "Stream #22(Compute)", self.collectives)
         for stat in _gpu_stats(plane):
@@ -368,16 +355,8 @@ def _python_thread(host: PlaneBytes, shape: Shape) -> list[Timed]:
     step_ps = shape.step_ps
     for index in range(shape.steps):
         start_ps = index * step_ps
-        if shape.has_markers:
-            marker = host.int64("_r", 1) + host.int64("step_num", index)
-            events.append(event(_number(host, "train"), start_ps, step_ps - 200 * US, marker))
-        if shape.is_eager:
-            events += _eager_ops(host, start_ps, shape)
-            continue
-        if shape.is_jax:
-            name = _number(host, "PjitFunction(step)")
-            events.append(event(name, start_ps + 40 * US, step_ps - 300 * US, b""))
-            continue
+        marker = host.int64("_r", 1) + host.int64("step_num", index)
+        events.append(event(_number(host, "train"), start_ps, step_ps - 200 * US, marker))
         call = host.text("tf_function_call", "notTraced-nonXla") + host.int64("tracing_count", 1)
         name = _number(host, "distributed_train_step")
         events.append(event(name, start_ps + 40 * US, step_ps - 300 * US, call))
@@ -390,19 +369,6 @@ def _python_thread(host: PlaneBytes, shape: Shape) -> list[Timed]:
             )
             at_ps = start_ps + (120 + ordinal * 14) * US
             events.append(event(_number(host, "FunctionRun"), at_ps, 9 * US, run))
-    return events
-
-
-def _eager_ops(host: PlaneBytes, start_ps: int, shape: Shape) -> list[Timed]:
-    """The ops of a step, each called from Python: three events inside each other."""
-    events = []
-    for number in range(shape.ops):
-        at_ps = start_ps + 100 * US + number * OP_PS
-        for inside, name in enumerate(("EagerExecute: MatMul", "EagerLocalExecute: MatMul")):
-            length_ps = OP_PS - (5 + 4 * inside) * US
-            events.append(event(_number(host, name), at_ps + inside * US, length_ps, b""))
-        kernel = _number(host, "EagerKernelExecute")
-        events.append(event(kernel, at_ps + 3 * US, OP_PS - 20 * US, b""))
     return events
 
 
@@ -456,7 +422,7 @@ def _host_threads(host: PlaneBytes, shape: Shape) -> None:
         number = 6_000_000_000_000 + ordinal
         events = _input_thread(host, shape, ordinal)
         host.add_line(number, f"tf_data_iterator_get_next_as_optional/{number}", events)
-    for thread in range(shape.pool_threads):
+    for thread in range(POOL_THREADS):
         number = 6_100_000_000_000 + thread
         events = _map_thread(host, shape, thread)
         host.add_line(number, f"tf_data_private_threadpool/{number}", events)

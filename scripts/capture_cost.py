@@ -36,6 +36,7 @@ from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from traceview.capture.steps.graphs import describe_values
 from traceview.capture.steps.hooks import DATASET_NEXT, DISTRIBUTED_NEXT, FUNCTION_CALL, Hooks
 from traceview.capture.steps.observer import Observer
 from traceview.capture.window.step_window import StepRange, StepWindow
@@ -144,21 +145,14 @@ def loops(tf: Any) -> dict[str, tuple[Step, Step]]:
     model = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1)])
     model.compile(optimizer="sgd", loss="mse")
     pairs = iter(tf.data.Dataset.from_tensors((batch, tf.ones([4, 1]))).repeat())
-    is_keras_3 = getattr(find_spec("keras.src.backend"), "submodule_search_locations", None)
-    # `make_train_function` is looked up when it is called, because the hooks replace it.
-    return {
+    found: dict[str, tuple[Step, Step]] = {
         "tf.function": (lambda: None, lambda: plain(next(batches))),
         "MirroredStrategy, 2 replicas": (lambda: None, lambda: replicated(next(distributed))),
-        "Keras train function": (
-            lambda: model.make_train_function(),
-            lambda: model.train_function(pairs),
-        ),
-        **(
-            {"Keras fit": (lambda: model.make_train_function(), fit_step(model, pairs))}
-            if is_keras_3
-            else {}
-        ),
     }
+    if getattr(find_spec("keras.src.backend"), "submodule_search_locations", None):  # Keras 3
+        # `make_train_function` is looked up when it is called, because the hooks replace it.
+        found["Keras fit"] = lambda: model.make_train_function(), fit_step(model, pairs)
+    return found
 
 
 def fit_step(model: Any, pairs: Any) -> Step:
@@ -231,13 +225,12 @@ model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(1)])
 model.compile("adam", "mse")
 data = tf.data.Dataset.from_tensors((tf.ones([32, 64]), tf.ones([32, 1]))).repeat(60)
 model.fit(data, callbacks=[Marks()], verbose=0)
-closing = [after - before for before, after in zip(marks[30], marks[31])]
-print(json.dumps([marks[0][0], marks[0][1] - float(os.environ["BEGUN"]), *closing]))
+print(json.dumps([marks[0][0], marks[0][1] - float(os.environ["BEGUN"]), marks[31][1] - marks[30][1]]))
 """
 
 
 def ran(folder: Path, *options: str) -> list[float]:
-    """Seconds up to the first step, and of the step after step 30: of processor time and of the clock, each."""
+    """Seconds up to the first step, of processor time and by the clock, and of the step after step 30."""
     begun = str(time())
     done = subprocess.run(
         [sys.executable, *options, "train.py"],
@@ -257,36 +250,31 @@ def ran(folder: Path, *options: str) -> list[float]:
 
 
 def start(rounds: int) -> list[float]:
-    """The start, the step in which the window closes, and the sampling thread in windows of ten steps and of two."""
+    """The start, the step in which a window of ten steps closes, and the sampling thread in it."""
     added: list[list[float]] = []
-    shares: dict[str, list[float]] = {"20:30": [], "28:30": []}
+    shares: list[float] = []
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "train.py").write_text(SCRIPT, encoding="utf-8")
         for number in range(rounds):
-            alone = ran(folder)
-            for steps, share in shares.items():
-                out = f"{number}-{steps[:2]}"
-                with_capture = ran(
-                    folder, "-m", "traceview", "capture", "--steps", steps, "--out", out
-                )
-                if steps == "20:30":
-                    added.append([a - b for a, b in zip(with_capture, alone, strict=True)])
-                (sidecar,) = (folder / out).rglob("*.traceview.json")
-                python = json.loads(sidecar.read_text("utf-8"))["python"]
-                share.append(100 * python["cost_ns"] / python["window_ns"])
-    processor, clock, closing, closing_clock = (list(column) for column in zip(*added, strict=True))
+            alone, out = ran(folder), str(number)
+            with_capture = ran(
+                folder, "-m", "traceview", "capture", "--steps", "20:30", "--out", out
+            )
+            added.append([a - b for a, b in zip(with_capture, alone, strict=True)])
+            (sidecar,) = (folder / out).rglob("*.traceview.json")
+            python = json.loads(sidecar.read_text("utf-8"))["python"]
+            shares.append(100 * python["cost_ns"] / python["window_ns"])
+    processor, clock, closing = (list(column) for column in zip(*added, strict=True))
     row("start to the first step", processor, "s", "processor time of the main thread")
     row("start to the first step", clock, "s", "by the clock")
-    row("close of a window of 10 steps", closing, "s", "processor time of the main thread")
-    row("close of a window of 10 steps", closing_clock, "s", "by the clock")
-    row("sampling thread, window of 10 steps", shares["20:30"], "% of a core")
-    row("sampling thread, window of 2 steps", shares["28:30"], "% of a core")
+    row("close of a window of 10 steps", closing, "s", "by the clock")
+    row("sampling thread, window of 10 steps", shares, "% of a core")
     return []
 
 
 def graphs(rounds: int) -> list[float]:
-    """What is read off the graph of a large Keras model: values, lines of ops, and operations of products."""
+    """What is read off the graph of a large Keras model."""
     tf = import_module("tensorflow")
     inputs = tf.keras.layers.Input((64,))
     x = inputs
@@ -305,23 +293,15 @@ def graphs(rounds: int) -> list[float]:
     traced = (
         tf.function(train_step).get_concrete_function(tf.ones([32, 64]), tf.ones([32, 1])).graph
     )
-    described = {
-        "values of a graph": ("graphs", "describe_values", ()),
-        "lines of its ops": ("placement", "describe_lines", ()),
-        "operations of its products": ("graphs", "describe_flops", (32,)),
-    }
-    count = f"{len(traced.get_operations()):,} ops"
-    for what, (module, function, rest) in described.items():
-        describe = getattr(import_module(f"traceview.capture.steps.{module}"), function)
-        seconds = []
-        for _ in range(rounds):
-            gc.collect()
-            gc.disable()
-            begun = thread_time_ns()
-            describe([traced], *rest)
-            seconds.append((thread_time_ns() - begun) / 1e9)
-            gc.enable()
-        row(what, seconds, "s", count)
+    seconds = []
+    for _ in range(rounds):
+        gc.collect()
+        gc.disable()
+        begun = thread_time_ns()
+        describe_values([traced])
+        seconds.append((thread_time_ns() - begun) / 1e9)
+        gc.enable()
+    row("values of a graph", seconds, "s", f"{len(traced.get_operations()):,} ops")
     return []
 
 

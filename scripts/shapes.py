@@ -1,4 +1,4 @@
-"""Lists the shapes of traces that the speed is measured on: along steps, GPUs, hosts and events, and unusual ones."""
+"""Lists the shapes of traces that the speed is measured on: along steps, GPUs, hosts and events."""
 
 from __future__ import annotations
 
@@ -92,14 +92,6 @@ def _made(axis: str, number: int, write: Callable[[Path, int], Path]) -> Row:
 
 _STEP: Final = Shape(gpus=4, ops=90)
 _TINY_STEP: Final = Shape(gpus=1, ops=4, kernels=1, collectives=0)
-_UNUSUAL: Final = {
-    "tiny kernels": Shape(steps=40, ops=120, kernels=8, kernel_us=2),
-    "8 streams": Shape(steps=40, ops=240, streams=8),
-    "1,000 threads": Shape(steps=4, ops=240, pool_threads=1000),
-    "no markers": Shape(steps=40, ops=240, has_markers=False),
-    "eager": Shape(steps=40, gpus=1, ops=2000, is_eager=True),
-    "JAX": Shape(steps=40, ops=240, is_jax=True),
-}
 
 ROWS: Final = (
     *(_row("events", steps, Shape(steps=steps)) for steps in (1, 10, 51, 204, 900)),
@@ -112,5 +104,4 @@ ROWS: Final = (
     *(_made("hosts of 25 kB", count, write_hosts) for count in (1, 16, 64, 256, 1000)),
     *(_made("hosts of one kernel", count, write_small_hosts) for count in (250, 1000)),
     *(_made("lines of one id", count, write_lines) for count in (10_000, 40_000)),
-    *(_row(name, 1, shape) for name, shape in _UNUSUAL.items()),
 )

@@ -23,7 +23,7 @@ from scripts.real_runs.truth import (
 from scripts.xspace import XSpace
 
 SLOW_INPUT = Path(__file__).parent.parent / "fixtures" / "slow-input-2"
-INPUT = Program("any", "its input", ("input-bound",), ("input",))
+INPUT = Program("any", "its input", ("input-bound",))
 MILLISECOND_NS = 10**6
 
 
@@ -82,7 +82,6 @@ def test_the_slow_run_of_a_fixture(slow_input: traceview.Report) -> None:
 
     assert (judgement.finding, judgement.states) == ("input-bound", ("input",))
     assert judgement.is_first_right
-    assert judgement.is_state_right
     assert judgement.share == pytest.approx(share)
     assert judgement.is_cost_right
     assert not judgement.is_undisturbed_cost_right
@@ -99,7 +98,7 @@ def test_no_more_than_what_healthy_steps_spend_as_measured_is_right(
     assert loss is not None
     present = {"input-bound": loss.ratio * factor}
     judgement = judge.judge_healthy(INPUT, slow_input, present=present)
-    assert (judgement.is_first_right, judgement.is_state_right) == (is_there, is_right)
+    assert (judgement.is_first_right, judgement.is_cost_no_higher) == (is_there, is_right)
     assert not judge.judge_healthy(INPUT, slow_input).is_first_right
 
 

@@ -45,9 +45,8 @@ class Judgement(Struct, frozen=True):
         warnings: Codes of the findings that are no mere information.
         is_first_right: Whether the verdict names the slowdown, and the next finding the second one, if there is one; of a
             healthy run, whether there is no warning but of causes that are there, and that its steps are small.
-        is_state_right: Whether one of the states is one of the slowdown's; of a healthy run, whether nothing is said to cost
-            more than measured.
         is_advice_known: Whether the advice on it is what the advised runs of the program follow; null if none of them does.
+        is_cost_no_higher: Of a healthy run, whether nothing is said to cost more than measured.
     """
 
     name: str
@@ -59,8 +58,8 @@ class Judgement(Struct, frozen=True):
     undisturbed: TrueCost | None
     warnings: tuple[str, ...]
     is_first_right: bool
-    is_state_right: bool
     is_advice_known: bool | None = None
+    is_cost_no_higher: bool = True
 
     @property
     def is_cost_right(self) -> bool:
@@ -104,7 +103,6 @@ def judge_slow(
         warnings=warnings_of(report),
         is_first_right=verdict.finding in program.findings
         and (not program.second or not {*ranked[1:2]}.isdisjoint(program.second)),
-        is_state_right=not set(states).isdisjoint(program.states),
         is_advice_known=leading.action.startswith(program.advice)
         if leading and program.advice
         else None,
@@ -141,7 +139,7 @@ def judge_healthy(
         undisturbed=None,
         warnings=warnings,
         is_first_right=is_right(IS_THERE),
-        is_state_right=is_right(WITHIN),
+        is_cost_no_higher=is_right(WITHIN),
     )
 
 
@@ -187,7 +185,6 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     yield f"right finding first: {_count(slow, (row.is_first_right for row in slow))}"
     advised = [row.is_advice_known for row in slow if row.is_advice_known is not None]
     yield f"advice as measured: {_count(advised, advised)}"
-    yield f"right state: {_count(slow, (row.is_state_right for row in slow))}"
     within = f"cost within {WITHIN:.0%}"
     yield f"{within}: {_count(slow, (row.is_cost_right for row in slow))}"
     yield f"the same where the true cost is sure: {_count(sure, (row.is_cost_right for row in sure))}"
@@ -197,7 +194,7 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     undisturbed = (row.is_undisturbed_cost_right for row in slow)
     yield f"{within} of that without the profiler: {_count(slow, undisturbed)}"
     yield f"healthy told no cause that is not there: {_count(healthy, (row.is_first_right for row in healthy))}"
-    yield f"the same, and at no higher cost: {_count(healthy, (row.is_state_right for row in healthy))}"
+    yield f"the same, and at no higher cost: {_count(healthy, (row.is_cost_no_higher for row in healthy))}"
     programs = {row.name.partition("/")[0] for row in healthy}
     warned = {row.name.partition("/")[0] for row in healthy if not row.is_first_right}
     are_healthy = (program not in warned for program in programs)
@@ -226,10 +223,9 @@ def _count(rows: Sized, are_right: Iterable[bool]) -> str:
 def line(row: Judgement) -> str:
     """One row of the table, and the headline below it."""
     marks = "first" if row.is_first_right else "WRONG"
-    if row.truth is None and not row.is_state_right:
+    if not row.is_cost_no_higher:
         marks += " cost too high"
     if row.truth is not None:
-        marks += " state" if row.is_state_right else " -    "
         marks += " cost" if row.is_cost_right else " -   "
     true_share = " without the profiler ".join(
         f"{truth.share:6.1%} ± {truth.spread / 2:.0%}"
@@ -239,6 +235,6 @@ def line(row: Judgement) -> str:
     share = "" if row.share is None else f"{row.share:.1%}"
     said = f"{row.finding or '-'} ({', '.join(row.states) or '-'})"
     return (
-        f"{row.name:32} {marks:17} {said:36} {share:>7} {true_share:>46}  {' '.join(row.warnings)}"
+        f"{row.name:32} {marks:19} {said:36} {share:>7} {true_share:>46}  {' '.join(row.warnings)}"
         f"\n    {row.headline}"
     )

@@ -20,25 +20,26 @@ from scripts.scenarios import (
     step_ops,
     steps,
 )
-from scripts.scenarios.model import Builder, Scenario
+from scripts.scenarios.model import Builder, Scenario, builders
 
-SCENARIOS: dict[str, Builder] = {
-    **peers.CASES,
-    **plain.CASES,
-    **devices.CASES,
-    **steps.CASES,
-    **idle.CASES,
-    **copies.CASES,
-    **collectives.CASES,
-    **balance.CASES,
-    **gradients.CASES,
-    **hosts.CASES,
-    **input_pipelines.CASES,
-    **step_ops.CASES,
-    **headlines.CASES,
-    **dependencies.CASES,
-    **memory.CASES,
-    **efficiency.CASES,
-}
+SCENARIOS: dict[str, Builder] = dict(peers.CASES)
+for _module in (
+    plain,
+    devices,
+    steps,
+    idle,
+    copies,
+    collectives,
+    balance,
+    gradients,
+    hosts,
+    input_pipelines,
+    step_ops,
+    headlines,
+    dependencies,
+    memory,
+    efficiency,
+):
+    SCENARIOS |= builders(_module)
 
 __all__ = ["SCENARIOS", "Scenario"]

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace, Ref, Stats
 from scripts.scenarios.model import (
-    ORIGIN_PS,
-    Builder,
     Scenario,
     Step,
     Truth,
-    device_truth,
     findings_truth,
     marked_steps,
     ms,
     new_trace,
-    steps_truth,
-    window_truth,
+    scenario,
 )
 
-WINDOW_MS = 199.9
 NCCL_GATHER_NAME = "ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
 OLD_NCCL_NAME = "ncclAllReduceRingLLKernel_sum_f32(ncclColl)"
 RCCL_NAME = "void rcclGenericKernel<1, false>(ncclDevComm*, unsigned long, ncclWork*)"
@@ -31,15 +27,15 @@ GRADIENT_BYTES = 25_000_000
 Span = tuple[float, float]
 
 
-def _truth(devices: Truth, collectives: Truth, must: Sequence[str] = (), **others: Truth) -> Truth:
-    return {
-        "windows": window_truth(WINDOW_MS),
-        "steps": steps_truth([50, 50, 50, 49.9], 50),
-        "device_time": devices,
-        "collectives": collectives,
-        "findings": findings_truth(must, ["unused-gpu", "marginal-gpu"]),
-        **others,
-    }
+def _scenario(
+    trace: CudaTrace,
+    collectives: Truth,
+    must: Sequence[str] = (),
+    *,
+    sidecar: Mapping[str, Any] | None = None,
+) -> Scenario:
+    never = ["unused-gpu", "marginal-gpu"]
+    return scenario(trace, must, never, sidecar=sidecar, collectives=collectives)
 
 
 def _for(count: int, value: float) -> Truth:
@@ -82,37 +78,6 @@ def all_reduce(
         )  # fmt: skip
 
 
-def exposed_collectives() -> Scenario:
-    """Four GPUs sum 100 MB in 12 of 50 ms, and compute nothing meanwhile."""
-    trace = new_trace()
-    for index, step in enumerate(marked_steps(trace)):
-        for ordinal in range(4):
-            step.kernel(ordinal, 0.1, 28)
-        all_reduce(step, [(28, 40)] * 4, instance=100 + index, asked_ms=0.5)
-    device = device_truth(
-        WINDOW_MS, compute=111.6, collective=48, idle=40.3, kernels=4, collectives=4
-    )
-    collectives: Truth = {
-        "count": 4,
-        "count_per_step": 1,
-        "matched_by": "keys",
-        "transfer_ps": ms(48),
-        "transfer_per_step_ps": ms(12),
-        "wait_ps": _for(4, 0),
-        "exposed_ps": _for(4, 48),
-        "communication_per_step_ps": _for(4, 12),
-        "communication_ps": _for(4, 48),
-        "overlap_ratio": 0.0,
-        "last_count": _for(4, 0),
-        "bytes": 400_000_000,
-        # Of four devices each link carries 2 · 3/4 times the bytes.
-        "bus_bytes_per_second": 12_500_000_000,
-    }
-    devices = [f"GPU:{ordinal}" for ordinal in range(4)]
-    truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-exposed"])
-    return Scenario("exposed_collectives", {"host0": trace}, truth)
-
-
 def layer_step(
     step: Step, first_instance: int, *, length_ms: float = 1, layer: str = "batch_normalization"
 ) -> None:
@@ -149,21 +114,19 @@ def layer_collectives() -> Scenario:
     trace = new_trace()
     for index, step in enumerate(marked_steps(trace)):
         layer_step(step, 100 * index)
-    device = device_truth(
-        WINDOW_MS, compute=88, collective=36, idle=75.9, kernels=40, collectives=36
+    return _scenario(
+        trace,
+        {
+            "count": 36,
+            "count_per_step": 9,
+            "matched_by": "keys",
+            "transfer_ps": ms(36),
+            "transfer_per_step_ps": ms(9),
+            "wait_ps": _for(2, 0),
+            "exposed_ps": _for(2, 36),
+        },
+        ["small-collectives"],
     )
-    collectives: Truth = {
-        "count": 36,
-        "count_per_step": 9,
-        "matched_by": "keys",
-        "transfer_ps": ms(36),
-        "transfer_per_step_ps": ms(9),
-        "wait_ps": _for(2, 0),
-        "exposed_ps": _for(2, 36),
-    }
-    devices = [f"GPU:{ordinal}" for ordinal in range(2)]
-    truth = _truth(dict.fromkeys(devices, device), collectives, ["small-collectives"])
-    return Scenario("layer_collectives", {"host0": trace}, truth)
 
 
 def overlapped_collectives() -> Scenario:
@@ -173,19 +136,16 @@ def overlapped_collectives() -> Scenario:
         for ordinal in range(4):
             step.kernel(ordinal, 0.1, 46)
         all_reduce(step, [(20, 32)] * 4, instance=100 + index, asked_ms=0.5)
-    device = device_truth(
-        WINDOW_MS, compute=183.6, totals={"collective": 48}, idle=16.3, kernels=4, collectives=4
+    return _scenario(
+        trace,
+        {
+            "count": 4,
+            "transfer_ps": ms(48),
+            "wait_ps": _for(4, 0),
+            "exposed_ps": _for(4, 0),
+            "overlap_ratio": 1.0,
+        },
     )
-    collectives: Truth = {
-        "count": 4,
-        "transfer_ps": ms(48),
-        "wait_ps": _for(4, 0),
-        "exposed_ps": _for(4, 0),
-        "overlap_ratio": 1.0,
-    }
-    devices = [f"GPU:{ordinal}" for ordinal in range(4)]
-    truth = _truth(dict.fromkeys(devices, device), collectives)
-    return Scenario("overlapped_collectives", {"host0": trace}, truth)
 
 
 def mixed_collectives() -> Scenario:
@@ -196,28 +156,20 @@ def mixed_collectives() -> Scenario:
             step.kernel(ordinal, 0.1, 43)
         all_reduce(step, [(10, 16)] * 2, instance=7, asked_ms=0.5)
         all_reduce(step, [(40, 46)] * 2, instance=8, asked_ms=1.5)
-    device = device_truth(
-        WINDOW_MS,
-        compute=171.6,
-        collective=12,
-        totals={"collective": 48},
-        idle=16.3,
-        kernels=4,
-        collectives=8,
+    return _scenario(
+        trace,
+        {
+            "count": 8,
+            "count_per_step": 2,
+            "matched_by": "keys",
+            "transfer_ps": ms(48),
+            "transfer_per_step_ps": ms(12),
+            "exposed_ps": _for(2, 12),
+            "communication_per_step_ps": _for(2, 3),
+            "overlap_ratio": 0.75,
+            "bus_bytes_per_second": 800_000_000_000 // 48,
+        },
     )
-    collectives: Truth = {
-        "count": 8,
-        "count_per_step": 2,
-        "matched_by": "keys",
-        "transfer_ps": ms(48),
-        "transfer_per_step_ps": ms(12),
-        "exposed_ps": _for(2, 12),
-        "communication_per_step_ps": _for(2, 3),
-        "overlap_ratio": 0.75,
-        "bus_bytes_per_second": 800_000_000_000 // 48,
-    }
-    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
-    return Scenario("mixed_collectives", {"host0": trace}, truth)
 
 
 def late_by_turns() -> Scenario:
@@ -231,22 +183,20 @@ def late_by_turns() -> Scenario:
             spans.append((end_ms, 40.0))
         all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
     # In three steps 8 ms in the collective, of which 6 are waiting; in the fourth 2.
-    device = device_truth(
-        WINDOW_MS, compute=120, collective=26, idle=53.9, kernels=4, collectives=4
+    return _scenario(
+        trace,
+        {
+            "count": 4,
+            "transfer_ps": ms(8),
+            "wait_ps": _for(4, 18),
+            "exposed_ps": _for(4, 26),
+            "communication_ps": _for(4, 8),
+            "communication_per_step_ps": _for(4, 2),
+            "device_wait_per_step_ps": _for(4, 4.5),
+            "last_count": {f"GPU:{ordinal}": 1 for ordinal in range(4)},
+        },
+        ["late-by-turns"],
     )
-    collectives: Truth = {
-        "count": 4,
-        "transfer_ps": ms(8),
-        "wait_ps": _for(4, 18),
-        "exposed_ps": _for(4, 26),
-        "communication_ps": _for(4, 8),
-        "communication_per_step_ps": _for(4, 2),
-        "device_wait_per_step_ps": _for(4, 4.5),
-        "last_count": {f"GPU:{ordinal}": 1 for ordinal in range(4)},
-    }
-    devices = [f"GPU:{ordinal}" for ordinal in range(4)]
-    truth = _truth(dict.fromkeys(devices, device), collectives, ["late-by-turns"])
-    return Scenario("late_by_turns", {"host0": trace}, truth)
 
 
 def cut_collectives() -> Scenario:
@@ -266,31 +216,22 @@ def cut_collectives() -> Scenario:
                     ordinal, start_ms + late_ms, end_ms, name=OLD_NCCL_NAME,
                     op="allreduce/NcclAllReduce:NcclAllReduce", stream=22,
                 )  # fmt: skip
-    gpus = {
-        f"GPU:{ordinal}": device_truth(
-            WINDOW_MS,
-            compute=175.6,
-            totals={"collective": total},
-            idle=24.3,
-            kernels=4,
-            collectives=count,
-        )
-        for ordinal, total, count in ((0, 28, 8), (1, 22, 7))
-    }
-    collectives: Truth = {
-        "count": 8,
-        "incomplete_count": 1,
-        "count_per_step": 2,
-        "matched_by": "order",
-        # Three times 2 ms, four times 4.
-        "transfer_ps": ms(22),
-        "wait_ps": {"GPU:0": ms(4), "GPU:1": 0},
-        "last_count": {"GPU:0": 0, "GPU:1": 4},
-        "overlap_ratio": 1.0,
-        "bytes": None,
-        "bus_bytes_per_second": None,
-    }
-    return Scenario("cut_collectives", {"host0": trace}, _truth(gpus, collectives))
+    return _scenario(
+        trace,
+        {
+            "count": 8,
+            "incomplete_count": 1,
+            "count_per_step": 2,
+            "matched_by": "order",
+            # Three times 2 ms, four times 4.
+            "transfer_ps": ms(22),
+            "wait_ps": {"GPU:0": ms(4), "GPU:1": 0},
+            "last_count": {"GPU:0": 0, "GPU:1": 4},
+            "overlap_ratio": 1.0,
+            "bytes": None,
+            "bus_bytes_per_second": None,
+        },
+    )
 
 
 def rccl() -> Scenario:
@@ -300,24 +241,16 @@ def rccl() -> Scenario:
         for ordinal in range(2):
             step.kernel(ordinal, 0.1, 40)
             step.kernel(ordinal, 36, 42, name=RCCL_NAME, op=REDUCE_OP, stream=22)
-    device = device_truth(
-        WINDOW_MS,
-        compute=159.6,
-        collective=8,
-        totals={"collective": 24},
-        idle=32.3,
-        kernels=4,
-        collectives=4,
+    return _scenario(
+        trace,
+        {
+            "count": 4,
+            "matched_by": "order",
+            "transfer_ps": ms(24),
+            "exposed_ps": _for(2, 8),
+            "overlap_ratio": 0.667,
+        },
     )
-    collectives: Truth = {
-        "count": 4,
-        "matched_by": "order",
-        "transfer_ps": ms(24),
-        "exposed_ps": _for(2, 8),
-        "overlap_ratio": 0.667,
-    }
-    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
-    return Scenario("rccl", {"host0": trace}, truth)
 
 
 # Ways without NCCL
@@ -351,25 +284,12 @@ def hierarchical_copy() -> Scenario:
         _p2p(step, 0, 2, 43.1, 44.1, GRADIENT_BYTES)
         for source, target in ((0, 1), (2, 3)):
             _p2p(step, source, target, 44.2, 45.2, GRADIENT_BYTES)
-    # Compute of GPU 0: 39.9 + 0.2 + 0.2 + 0.2; its copies: to GPU 2 and GPU 1.
-    parts = {0: (162, 8, 5), 1: (160.4, 4, 2), 2: (161.2, 8, 3), 3: (160.4, 4, 2)}
-    kernels = {0: 4, 1: 2, 2: 3, 3: 2}
-    gpus = {
-        f"GPU:{ordinal}": device_truth(
-            WINDOW_MS,
-            compute=compute,
-            d2d=copied,
-            idle=WINDOW_MS - compute - copied,
-            kernels=4 * kernels[ordinal],
-            copies=copied,
-            d2d_bytes=copied * GRADIENT_BYTES,
-        )
-        for ordinal, (compute, copied, _) in parts.items()
-    }
-    collectives: Truth = {
-        **_NO_TIMES,
-    }
-    return Scenario("hierarchical_copy", {"host0": trace}, _truth(gpus, collectives))
+    return _scenario(
+        trace,
+        {
+            **_NO_TIMES,
+        },
+    )
 
 
 def one_device() -> Scenario:
@@ -383,18 +303,7 @@ def one_device() -> Scenario:
         _sum(step, 0, 42.2, 42.7, "sgd/AddN")
         for place, target in enumerate((1, 2, 3)):
             _p2p(step, 0, target, 42.8 + 2 * place, 44.8 + 2 * place, GRADIENT_BYTES)
-    root = device_truth(
-        WINDOW_MS, compute=161.6, d2d=24, idle=14.3, kernels=8, copies=12,
-        d2d_bytes=12 * GRADIENT_BYTES,
-    )  # fmt: skip
-    other = device_truth(
-        WINDOW_MS, compute=159.6, d2d=8, idle=32.3, kernels=4, copies=4,
-        d2d_bytes=4 * GRADIENT_BYTES,
-    )  # fmt: skip
-    gpus = {"GPU:0": root, **dict.fromkeys(["GPU:1", "GPU:2", "GPU:3"], other)}
-    collectives: Truth = _NO_TIMES
-    truth = _truth(gpus, collectives, ["reduction-off-gpu"])
-    return Scenario("one_device", {"host0": trace}, truth)
+    return _scenario(trace, _NO_TIMES, ["reduction-off-gpu"])
 
 
 def cpu_bounce() -> Scenario:
@@ -412,22 +321,13 @@ def cpu_bounce() -> Scenario:
                 ordinal, "H2D", 43.7, 44.7, size=GRADIENT_BYTES, stats=summed, launch_ms=43.65
             )
             step.kernel(ordinal, 44.8, 46, op="sgd/update:ResourceApplyGradientDescent")
-    device = device_truth(
-        WINDOW_MS,
-        compute=172.4,
-        h2d=4,
-        d2h=4,
-        idle=19.5,
-        kernels=8,
-        copies=8,
-        h2d_bytes=4 * GRADIENT_BYTES,
-        d2h_bytes=4 * GRADIENT_BYTES,
+    return _scenario(
+        trace,
+        {
+            **_NO_TIMES,
+        },
+        ["reduction-off-gpu"],
     )
-    collectives: Truth = {
-        **_NO_TIMES,
-    }
-    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives, ["reduction-off-gpu"])
-    return Scenario("cpu_bounce", {"host0": trace}, truth)
 
 
 def scalar_loss() -> Scenario:
@@ -441,16 +341,7 @@ def scalar_loss() -> Scenario:
         _sum(step, 0, 42.2, 42.21, "AddN")
         step.copy(0, "D2H", 42.3, 42.31, size=4, stream=23)
         step.host("Sum_1/AddN:AddN", 42.4, 42.41, thread=executor)
-    gpus = {
-        "GPU:0": device_truth(
-            WINDOW_MS, compute=167.64, d2h=0.04, idle=32.22, kernels=8, copies=4, d2h_bytes=16
-        ),
-        "GPU:1": device_truth(
-            WINDOW_MS, compute=167.6, d2d=0.04, idle=32.26, kernels=4, copies=4, d2d_bytes=16
-        ),
-    }
-    collectives: Truth = _NO_TIMES
-    return Scenario("scalar_loss", {"host0": trace}, _truth(gpus, collectives))
+    return _scenario(trace, _NO_TIMES)
 
 
 def collective_ring() -> Scenario:
@@ -463,15 +354,12 @@ def collective_ring() -> Scenario:
         for ordinal in range(2):
             step.kernel(ordinal, 0.1, 40)
             _p2p(step, ordinal, 1 - ordinal, 40.1, 42.1, GRADIENT_BYTES)
-    device = device_truth(
-        WINDOW_MS, compute=159.6, d2d=8, idle=32.3, kernels=4, copies=4,
-        d2d_bytes=4 * GRADIENT_BYTES,
-    )  # fmt: skip
-    collectives: Truth = {
-        **_NO_TIMES,
-    }
-    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
-    return Scenario("collective_ring", {"host0": trace}, truth)
+    return _scenario(
+        trace,
+        {
+            **_NO_TIMES,
+        },
+    )
 
 
 def embedding() -> Scenario:
@@ -484,23 +372,21 @@ def embedding() -> Scenario:
                 op = f"adam/Collective{kind}V2:Collective{kind}V2"
                 name = NCCL_NAME if kind == "Reduce" else NCCL_GATHER_NAME
                 step.kernel(ordinal, start_ms, start_ms + 1, name=name, op=op, stream=22)
-    device = device_truth(
-        WINDOW_MS, compute=183.6, totals={"collective": 12}, idle=16.3, kernels=4, collectives=12
+    return _scenario(
+        trace,
+        {
+            "count": 12,
+            "count_per_step": 3,
+            "transfer_ps": ms(12),
+        },
     )
-    collectives: Truth = {
-        "count": 12,
-        "count_per_step": 3,
-        "transfer_ps": ms(12),
-    }
-    truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
-    return Scenario("embedding", {"host0": trace}, truth)
 
 
 def cpu_variables() -> Scenario:
     """As `cpu_bounce`, and the sidecar says that the strategy keeps its variables on the CPU."""
     bounced = cpu_bounce()
     sidecar = {"strategy": {"parameter_devices": ["/job:localhost/device:CPU:0"]}}
-    return Scenario("cpu_variables", bounced.traces, bounced.truth, {"host0": sidecar})
+    return Scenario(bounced.traces, bounced.truth, {"host0": sidecar})
 
 
 def several_packs() -> Scenario:
@@ -513,9 +399,6 @@ def several_packs() -> Scenario:
                 step.kernel(
                     ordinal, start_ms, start_ms + 2, name=NCCL_NAME, op=REDUCE_OP, stream=22
                 )
-    device = device_truth(
-        WINDOW_MS, compute=119.6, collective=32, idle=48.3, kernels=4, collectives=16
-    )
     collectives: Truth = {
         "count": 16,
         "count_per_step": 4,
@@ -524,13 +407,11 @@ def several_packs() -> Scenario:
         # 100 MB in 8 ms; each device sends 2 · 3/4 of them.
         "bus_bytes_per_second": 18_750_000_000,
     }
-    devices = [f"GPU:{ordinal}" for ordinal in range(4)]
-    truth = _truth(dict.fromkeys(devices, device), collectives, ["collective-exposed"])
     sidecar = {
         "training": {"gradient_bytes": BUFFER_BYTES},
         "strategy": {"class": "MirroredStrategy", "packs": 1},
     }
-    return Scenario("several_packs", {"host0": trace}, truth, {"host0": sidecar})
+    return _scenario(trace, collectives, ["collective-exposed"], sidecar=sidecar)
 
 
 # Several hosts
@@ -551,24 +432,14 @@ def collectives_of_two_hosts() -> Scenario:
             spans = [(40 + late, 46.0) for late in late_ms]
             all_reduce(step, spans, instance=100 + index, asked_ms=0.5)
         traces[host] = trace
-    early = device_truth(
-        WINDOW_MS, compute=159.6, collective=24, idle=16.3, kernels=4, collectives=4
-    )
-    late = device_truth(WINDOW_MS, compute=159.6, collective=8, idle=32.3, kernels=4, collectives=4)
     waits = {
         "host0/GPU:0": ms(16), "host0/GPU:1": ms(16), "host1/GPU:0": ms(16), "host1/GPU:1": 0
     }  # fmt: skip
     truth: Truth = {
-        "windows": {
-            # Put right, host1 began to record 7 ms before host0, and its steps begin with those of host0.
-            **window_truth(WINDOW_MS, host="host0", start_ps=ORIGIN_PS + ms(17)),
-            **window_truth(WINDOW_MS, host="host1", start_ps=ORIGIN_PS + ms(17)),
-        },
         "clocks": {
             "host0": {"method": "profile_start", "offset_ps": 0},
             "host1": {"method": "collectives", "offset_ps": -ms(7), "residual_ps": 0},
         },
-        "device_time": {key: early if wait else late for key, wait in waits.items()},
         "collectives": {
             "count": 4,
             "transfer_ps": ms(8),
@@ -590,27 +461,4 @@ def collectives_of_two_hosts() -> Scenario:
         },
         "findings": findings_truth(["straggler-gpu"], ["collective-exposed", "unused-gpu"]),
     }
-    return Scenario("collectives_of_two_hosts", traces, truth)
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build
-    for build in (
-        exposed_collectives,
-        layer_collectives,
-        overlapped_collectives,
-        mixed_collectives,
-        late_by_turns,
-        cut_collectives,
-        rccl,
-        hierarchical_copy,
-        one_device,
-        cpu_bounce,
-        scalar_loss,
-        collective_ring,
-        embedding,
-        cpu_variables,
-        several_packs,
-        collectives_of_two_hosts,
-    )
-}
+    return Scenario(traces, truth)

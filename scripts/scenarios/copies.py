@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from scripts.cuda_trace import Ref, Stats
 from scripts.scenarios.model import (
-    Builder,
     Scenario,
     Truth,
     device_truth,
@@ -57,7 +56,7 @@ def overlapped_copies() -> Scenario:
         "small_count": 0,
     }
     truth = _truth(device, {"h2d": h2d}, must=[], must_not=["h2d-exposed"])
-    return Scenario("overlapped_copies", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def small_copies() -> Scenario:
@@ -84,7 +83,7 @@ def small_copies() -> Scenario:
         # The last copy ends at 6.99 ms, 10 µs before the kernel starts.
     }
     truth = _truth(device, {"h2d": h2d}, must=["h2d-exposed"], must_not=[])
-    return Scenario("small_copies", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def read_back() -> Scenario:
@@ -100,7 +99,7 @@ def read_back() -> Scenario:
         "d2h": {"bytes": 16, "count": 4, "exposed_ps": ms(2), "small_count": 4},
     }
     truth = _truth(device, transfers, must=[], must_not=["h2d-exposed"])
-    return Scenario("read_back", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def cpu_op_between() -> Scenario:
@@ -131,9 +130,4 @@ def cpu_op_between() -> Scenario:
         "d2h": {"bytes": 4_000_000, "exposed_ps": ms(4)},
     }
     truth = _truth(device, transfers, must=["cpu-heavy-op"], must_not=["h2d-exposed"])
-    return Scenario("cpu_op_between", {"host0": trace}, truth)
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build for build in (overlapped_copies, small_copies, read_back, cpu_op_between)
-}
+    return Scenario({"host0": trace}, truth)

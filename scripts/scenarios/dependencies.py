@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from scripts.cuda_trace import CudaTrace, Stats
 from scripts.scenarios.model import (
-    Builder,
     Scenario,
     Step,
     Truth,
-    device_truth,
-    findings_truth,
     idle_truth,
     marked_steps,
     new_trace,
-    steps_truth,
-    window_truth,
+    scenario,
 )
 
 _EXECUTOR = 2
@@ -29,21 +25,12 @@ def _steps(trace: CudaTrace) -> list[Step]:
 
 
 def _scenario(
-    name: str,
     trace: CudaTrace,
-    devices: Truth,
     states: Truth,
     must: list[str],
     must_not: list[str],
 ) -> Scenario:
-    truth: Truth = {
-        "windows": window_truth(200),
-        "steps": steps_truth([50] * 4, 50),
-        "device_time": devices,
-        "idle": {device: idle_truth(states=states) for device in devices},
-        "findings": findings_truth(must, must_not),
-    }
-    return Scenario(name, {"host0": trace}, truth)
+    return scenario(trace, must, must_not, idle={"GPU:0": idle_truth(states=states)})
 
 
 def the_next_batch_is_prepared() -> Scenario:
@@ -63,14 +50,7 @@ def the_next_batch_is_prepared() -> Scenario:
         step.host("model/lookup/PyFunc:PyFunc", 0.1, 20.1, thread=executor)
         step.host("GatherV2:GatherV2", 0.2, 19.9, thread=data)
         step.kernel(0, 20.105, 50, launch_ms=20.1, launch_thread=executor)
-    return _scenario(
-        "the_next_batch_is_prepared",
-        trace,
-        {"GPU:0": device_truth(200, compute=119.58, idle=80.42, kernels=4)},
-        {"host_ops": 80, "input": 0.4},
-        ["cpu-heavy-op"],
-        ["input-bound"],
-    )
+    return _scenario(trace, {"host_ops": 80, "input": 0.4}, ["cpu-heavy-op"], ["input-bound"])
 
 
 def an_event_that_no_list_knows() -> Scenario:
@@ -92,15 +72,8 @@ def an_event_that_no_list_knows() -> Scenario:
             launch_ms = 18.35 + 0.1 * number
             step.kernel(0, begin_ms, end_ms, launch_ms=launch_ms, launch_thread=driver)
     return _scenario(
-        "an_event_that_no_list_knows",
         trace,
-        {"GPU:0": device_truth(200, compute=126.4, idle=73.6, kernels=12)},
         {"host_ops": 72, "between_calls": 0},
         ["cpu-heavy-op"],
         ["launch-bound", "python-stall", "between-calls"],
     )
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build for build in (the_next_batch_is_prepared, an_event_that_no_list_knows)
-}

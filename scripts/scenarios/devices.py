@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, U64, CudaTrace, Line, Ref, Stats
+from scripts.cuda_trace import PROFILE_START_NS, U64, CudaTrace, Line, Ref, Stats
 from scripts.scenarios.model import (
     ORIGIN_PS,
-    Builder,
     Scenario,
     Step,
     Truth,
@@ -20,7 +19,6 @@ from scripts.scenarios.model import (
 )
 
 WINDOW_MS = 199.9
-ALL_REDUCE_OP = "CollectiveReduceV2:CollectiveReduceV2"
 AMD_STATS: Stats = {
     "device_vendor": "AMD",
     "clock_rate": 2_100_000,
@@ -41,17 +39,13 @@ def _truth(devices: Truth, **others: Truth) -> Truth:
     }
 
 
-def _all_reduce(step: Step, ordinal: int, start_ms: float, end_ms: float) -> None:
-    step.kernel(ordinal, start_ms, end_ms, name=NCCL_NAME, op=ALL_REDUCE_OP, stream=22)
-
-
 def eight_balanced() -> Scenario:
     """Eight GPUs train alike and hide half of each all-reduce: nothing to complain about."""
     trace = new_trace()
     for step in marked_steps(trace):
         for ordinal in range(8):
             step.kernel(ordinal, 0.1, 45)
-            _all_reduce(step, ordinal, 42, 48)
+            step.all_reduce(ordinal, 42, 48)
     device = device_truth(
         WINDOW_MS,
         compute=179.6,
@@ -77,26 +71,7 @@ def eight_balanced() -> Scenario:
             ["unused-gpu", "marginal-gpu", "straggler-gpu", "serial-gpus", "collective-exposed"],
         ),
     )
-    return Scenario("eight_balanced", {"host0": trace}, truth)
-
-
-def serial_gpus() -> Scenario:
-    """Two GPUs take turns: each waits while the other computes."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.kernel(0, 2, 22)
-        step.kernel(1, 22, 42)
-    device = device_truth(WINDOW_MS, compute=80, idle=119.9, kernels=4)
-    truth = _truth(
-        {"GPU:0": device, "GPU:1": device},
-        balance={
-            "concurrency_ratio": 0.0,
-            "is_serial": True,
-            "straggler": None,
-        },
-        findings=findings_truth(["serial-gpus"], ["unused-gpu", "marginal-gpu", "straggler-gpu"]),
-    )
-    return Scenario("serial_gpus", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def slower_gpu() -> Scenario:
@@ -106,7 +81,7 @@ def slower_gpu() -> Scenario:
         for ordinal in range(4):
             end_ms = 38 if ordinal == 2 else 32
             step.kernel(ordinal, 2, end_ms)
-            _all_reduce(step, ordinal, end_ms, 40)
+            step.all_reduce(ordinal, end_ms, 40)
     fast = device_truth(WINDOW_MS, compute=120, collective=32, idle=47.9, kernels=4, collectives=4)
     slow = device_truth(WINDOW_MS, compute=144, collective=8, idle=47.9, kernels=4, collectives=4)
     devices = {f"GPU:{ordinal}": slow if ordinal == 2 else fast for ordinal in range(4)}
@@ -128,7 +103,7 @@ def slower_gpu() -> Scenario:
         },
         findings=findings_truth(["straggler-gpu"], ["marginal-gpu"]),
     )
-    return Scenario("slower_gpu", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def copy_only() -> Scenario:
@@ -143,7 +118,7 @@ def copy_only() -> Scenario:
         idle={"GPU:1": idle_truth(states={"no_work": 195.9})},
         findings=findings_truth(["unused-gpu"], ["marginal-gpu"]),
     )
-    return Scenario("copy_only", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def memory_only() -> Scenario:
@@ -173,7 +148,7 @@ def memory_only() -> Scenario:
         idle={"GPU:1": idle_truth(states={"no_work": 199.9})},
         findings=findings_truth(["unused-gpu"]),
     )
-    return Scenario("memory_only", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def two_hosts() -> Scenario:
@@ -197,33 +172,7 @@ def two_hosts() -> Scenario:
         "balance": {"concurrency_ratio": None, "is_serial": None},
         "findings": findings_truth([], ["unused-gpu", "serial-gpus"]),
     }
-    return Scenario("two_hosts", traces, truth)
-
-
-def pageable_copies() -> Scenario:
-    """Half of each step copies from pageable memory before the kernel may start."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        step.copy(0, "H2D", 1, 21, size=80_000_000, host_kind="pageable")
-        step.kernel(0, 21, 46)
-    device = device_truth(
-        WINDOW_MS, compute=100, h2d=80, idle=19.9, kernels=4, copies=4, h2d_bytes=320_000_000
-    )
-    h2d = {
-        "bytes": 320_000_000,
-        "count": 4,
-        "busy_ps": ms(80),
-        "exposed_ps": ms(80),
-        "exposed_ratio": 0.4,
-        "bytes_per_second": 4_000_000_000,
-        "small_count": 0,
-    }
-    truth = _truth(
-        {"GPU:0": device},
-        transfers={"GPU:0": {"h2d": h2d}},
-        findings=findings_truth(["h2d-exposed"], []),
-    )
-    return Scenario("pageable_copies", {"host0": trace}, truth)
+    return Scenario(traces, truth)
 
 
 def hidden_transfers() -> Scenario:
@@ -238,7 +187,7 @@ def hidden_transfers() -> Scenario:
         step.kernel(0, 2, 20)
         step.kernel(0, 15, 30)
         step.kernel(0, 10, 38, stream=30)
-        _all_reduce(step, 0, 36, 40)
+        step.all_reduce(0, 36, 40)
         step.copy(0, "H2D", 39, 42, size=1000)
         step.copy(0, "D2H", 41, 43, size=100, stream=23)
         step.copy(0, "D2D", 42, 44, size=10, stream=24)
@@ -271,7 +220,7 @@ def hidden_transfers() -> Scenario:
         "d2d": {"bytes": 44, "busy_ps": ms(12), "exposed_ps": ms(8)},
     }
     truth = _truth({"GPU:0": device}, transfers={"GPU:0": transfers})
-    return Scenario("hidden_transfers", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def _rocm_copy(step: Step, thread: Line, call: str, start_ms: float, end_ms: float) -> None:
@@ -327,7 +276,7 @@ def rocm() -> Scenario:
         d2d_bytes=None,
     )
     device["unknown_direction_count"] = 4
-    return Scenario("rocm", {"host0": trace}, _truth({"GPU:0": device}))
+    return Scenario({"host0": trace}, _truth({"GPU:0": device}))
 
 
 def opaque_graph() -> Scenario:
@@ -350,7 +299,7 @@ def opaque_graph() -> Scenario:
         precision={"GPU:0": {"unknown": ms(160)}, "tensor_core_ratio": 0.0},
         findings=findings_truth(["opaque-cuda-graph"], ["low-precision-unused"]),
     )
-    return Scenario("opaque_graph", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def graph_nodes() -> Scenario:
@@ -369,7 +318,7 @@ def graph_nodes() -> Scenario:
         {"GPU:0": device},
         findings=findings_truth([], ["opaque-cuda-graph"]),
     )
-    return Scenario("graph_nodes", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def no_gpu_plane() -> Scenario:
@@ -380,7 +329,7 @@ def no_gpu_plane() -> Scenario:
         step.host("ExecutorState::Process", 1, 40, {"id": 5, "iter_num": 0}, thread=thread)
         step.host("replica_1/model/dense/MatMul:MatMul", 2, 10, thread=thread)
     truth = _truth({}, findings=findings_truth(["no-gpu-plane"], ["unused-gpu"]))
-    return Scenario("no_gpu_plane", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def gpu_planes_empty() -> Scenario:
@@ -396,24 +345,4 @@ def gpu_planes_empty() -> Scenario:
         {"GPU:0": unknown, "GPU:1": unknown},
         findings=findings_truth(["no-gpu-plane"], ["unused-gpu"]),
     )
-    return Scenario("gpu_planes_empty", {"host0": trace}, truth)
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build
-    for build in (
-        eight_balanced,
-        serial_gpus,
-        slower_gpu,
-        copy_only,
-        memory_only,
-        two_hosts,
-        pageable_copies,
-        hidden_transfers,
-        rocm,
-        opaque_graph,
-        graph_nodes,
-        no_gpu_plane,
-        gpu_planes_empty,
-    )
-}
+    return Scenario({"host0": trace}, truth)

@@ -13,7 +13,6 @@ from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import (
     ORIGIN_PS,
-    Builder,
     Scenario,
     Truth,
     device_truth,
@@ -96,23 +95,6 @@ _REFERENCE: Truth = {
 _QUIET = ["straggler-gpu", "collective-exposed", "missing-host", "serial-gpus"]
 
 
-def skewed_clocks() -> Scenario:
-    """Two hosts: the second began to record 3 ms after the first, and its clock is 7 ms ahead."""
-    traces = {
-        "host0": _worker("host0"),
-        "host1": _worker("host1", delay_ms=3, ahead_ms=7),
-    }
-    devices = ("host0/GPU:0", "host1/GPU:0")
-    truth: Truth = {
-        "clocks": {"host0": _REFERENCE, "host1": _clock(-7, 0, 4)},
-        "windows": _windows({"host0": FIRST_MS, "host1": FIRST_MS}, 199.9),
-        "device_time": dict.fromkeys(devices, _device(199.9, 4)),
-        "collectives": {"count": 4, "last_count": dict.fromkeys(devices, 0)},
-        "findings": findings_truth([], _QUIET),
-    }
-    return Scenario("skewed_clocks", traces, truth)
-
-
 def sixteen_skewed_clocks() -> Scenario:
     """Sixteen hosts with clocks up to 18.75 ms apart; ends of an all-reduce differ by 1 or 2 µs."""
     jitter_us = (-2.0, 1.0, 0.0, 2.0, -1.0)
@@ -139,7 +121,7 @@ def sixteen_skewed_clocks() -> Scenario:
         "collectives": {"count": 5, "last_count": dict.fromkeys(devices, 0)},
         "findings": findings_truth([], _QUIET),
     }
-    return Scenario("sixteen_skewed_clocks", traces, truth)
+    return Scenario(traces, truth)
 
 
 def drifting_clock() -> Scenario:
@@ -169,26 +151,7 @@ def drifting_clock() -> Scenario:
         "collectives": {"count": 11, "last_count": {"host0/GPU:0": 0, "host1/GPU:0": 0}},
         "findings": findings_truth([], _QUIET),
     }
-    return Scenario("drifting_clock", traces, truth)
-
-
-def clocks_without_collectives() -> Scenario:
-    """Two hosts that share nothing, the clock of the second 7 ms ahead: the trace cannot know, and says by what."""
-    traces = {}
-    for host, ahead_ms in (("host0", 0), ("host1", 7)):
-        start_ns = PROFILE_START_NS + ahead_ms * _MS_NS
-        trace = CudaTrace(host, start_ns=start_ns, stop_ns=start_ns + 250 * _MS_NS)
-        for step in marked_steps(trace, first_ms=FIRST_MS):
-            step.kernel(0, 2, 42)
-        traces[host] = trace
-    device = device_truth(199.9, compute=160, idle=39.9, kernels=4)
-    truth: Truth = {
-        "clocks": dict.fromkeys(traces, _REFERENCE),
-        "windows": _windows({"host0": FIRST_MS, "host1": FIRST_MS + 7}, 199.9),
-        "device_time": dict.fromkeys(("host0/GPU:0", "host1/GPU:0"), device),
-        "findings": findings_truth([], _QUIET),
-    }
-    return Scenario("clocks_without_collectives", traces, truth)
+    return Scenario(traces, truth)
 
 
 def _task(role: str, index: int, sizes: Mapping[str, int]) -> Mapping[str, Any]:
@@ -237,7 +200,7 @@ def missing_worker() -> Scenario:
         ),
     }
     sidecars = {host: _task("worker", int(host[-1]), {"worker": 4}) for host in traces}
-    return Scenario("missing_worker", traces, truth, sidecars)
+    return Scenario(traces, truth, sidecars)
 
 
 def parameter_servers() -> Scenario:
@@ -272,7 +235,7 @@ def parameter_servers() -> Scenario:
         "device_time": rows,
         "findings": findings_truth([], [*_QUIET, "marginal-gpu"]),
     }
-    return Scenario("parameter_servers", traces, truth, sidecars)
+    return Scenario(traces, truth, sidecars)
 
 
 def sixteen_hosts_of_eight() -> Scenario:
@@ -321,18 +284,4 @@ def sixteen_hosts_of_eight() -> Scenario:
         },
         "findings": findings_truth(["straggler-gpu", "unused-gpu"]),
     }
-    return Scenario("sixteen_hosts_of_eight", traces, truth)
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build
-    for build in (
-        skewed_clocks,
-        sixteen_skewed_clocks,
-        drifting_clock,
-        clocks_without_collectives,
-        missing_worker,
-        parameter_servers,
-        sixteen_hosts_of_eight,
-    )
-}
+    return Scenario(traces, truth)

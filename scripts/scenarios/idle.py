@@ -8,21 +8,17 @@ that its length is the truth of its cause.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scripts.cuda_trace import NCCL_NAME, U64, Line
 from scripts.scenarios.model import (
-    CLASSES,
-    ORIGIN_PS,
-    Builder,
     Scenario,
     Step,
-    device_truth,
-    findings_truth,
     idle_truth,
     ms,
     new_trace,
+    scenario,
 )
 
 PERIOD_MS = 61.3
@@ -51,33 +47,12 @@ class Run:
 
     def scenario(
         self,
-        name: str,
         states: dict[str, float],
-        must: list[str],
-        must_not: list[str] | None = None,
-        *,
-        marker_ms: float = MARKER_MS,
-        **device: float,
+        must: Sequence[str],
+        must_not: Sequence[str] = (),
     ) -> Scenario:
-        """The run, with the idle time in ms that each cause has in it.
-
-        `device`: what GPU:0 does besides one kernel per step, as `device_truth` takes it.
-        """
-        window_ms = (STEP_COUNT - 1) * PERIOD_MS + marker_ms
-        window = ms(window_ms)
-        options: dict[str, Any] = {
-            "compute": STEP_COUNT * KERNEL_MS,
-            "kernels": STEP_COUNT,
-            **device,
-        }
-        busy_ms = sum(options.get(name, 0) for name in CLASSES)
-        truth = {
-            "windows": {"host0": {"kind": "steps", "start_ps": ORIGIN_PS, "window_ps": window}},
-            "device_time": {"GPU:0": device_truth(window_ms, idle=window_ms - busy_ms, **options)},
-            "idle": {"GPU:0": idle_truth(states=states)},
-            "findings": findings_truth(must, must_not or []),
-        }
-        return Scenario(name, {"host0": self.trace}, truth)
+        """The run, with the idle time in ms that each cause has in it."""
+        return scenario(self.trace, must, must_not, idle={"GPU:0": idle_truth(states=states)})
 
     def call(
         self,
@@ -117,7 +92,7 @@ def waits_for_input() -> Scenario:
     for step in run.steps():
         step.host("IteratorGetNext:IteratorGetNext", 0.5, 17.8)
         run.call(step, 17.8)
-    return run.scenario("waits_for_input", {"input": 4 * 17.3}, ["input-bound"], ["host-bound"])
+    return run.scenario({"input": 4 * 17.3}, ["input-bound"], ["host-bound"])
 
 
 def waits_for_input_in_the_graph() -> Scenario:
@@ -132,7 +107,7 @@ def waits_for_input_in_the_graph() -> Scenario:
         process = {"id": call_id, "iter_num": 0, "_ct": EXECUTOR, "_c": key}
         step.host("ExecutorState::Process", 19.4, 19.9, process, thread=run.executor)
         step.kernel(0, 19.5, 43.2, launch_ms=19.49, launch_thread=run.executor)
-    return run.scenario("waits_for_input_in_the_graph", {"input": 4 * 18.7}, ["input-bound"])
+    return run.scenario({"input": 4 * 18.7}, ["input-bound"])
 
 
 def waits_for_a_value() -> Scenario:
@@ -141,7 +116,7 @@ def waits_for_a_value() -> Scenario:
     for index, step in enumerate(run.steps()):
         step.host("cuStreamSynchronize", 0.5, 7.6, {"correlation_id": 90_000 + index})
         run.call(step, 7.6, kernel_ms=49.3)
-    return run.scenario("waits_for_a_value", {"sync": 4 * 7.1}, ["d2h-sync"], compute=4 * 49.3)
+    return run.scenario({"sync": 4 * 7.1}, ["d2h-sync"])
 
 
 def hands_on_after_a_wait() -> Scenario:
@@ -157,7 +132,6 @@ def hands_on_after_a_wait() -> Scenario:
         step.host("cuStreamSynchronize", 20, MARKER_MS - 0.1, {"correlation_id": 95_000 + index})
     gap_ms, silent_ms = 12.625 - 4.325, 0.07
     return run.scenario(
-        "hands_on_after_a_wait",
         {
             "sync": 3.83 + 3 * (gap_ms - silent_ms) + MARKER_MS - 0.1 - 52.625,
             "launch": 12.625 - 4.4,
@@ -165,7 +139,6 @@ def hands_on_after_a_wait() -> Scenario:
             "unknown": 0.5 + 0.1,
         },
         ["d2h-sync"],
-        compute=3 * 53 + 40,
     )
 
 
@@ -178,15 +151,7 @@ def reads_a_value_unseen() -> Scenario:
     for step in run.steps():
         step.copy(0, "D2H", 7.3, 7.5, size=4, launch_ms=1)
         run.call(step, 8)
-    return run.scenario(
-        "reads_a_value_unseen",
-        {"sync": 4 * (6.3 + 0.025)},
-        ["d2h-sync"],
-        ["launch-bound"],
-        d2h=4 * 0.2,
-        copies=4,
-        d2h_bytes=16,
-    )
+    return run.scenario({"sync": 4 * (6.3 + 0.025)}, ["d2h-sync"], ["launch-bound"])
 
 
 def saves_checkpoints() -> Scenario:
@@ -197,7 +162,7 @@ def saves_checkpoints() -> Scenario:
         run.call(step, 12.4, kernel_ms=LONG_KERNEL_MS)
     states = {"checkpoint": 4 * 11.9}
     must = ["checkpoint-stall"]
-    return run.scenario("saves_checkpoints", states, must, compute=4 * LONG_KERNEL_MS)
+    return run.scenario(states, must)
 
 
 def callbacks_between_steps() -> Scenario:
@@ -207,9 +172,7 @@ def callbacks_between_steps() -> Scenario:
         run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS)
     states = {"between": 3 * 18.3}
     must = ["callback-stall"]
-    return run.scenario(
-        "callbacks_between_steps", states, must, marker_ms=43, compute=4 * LONG_KERNEL_MS
-    )
+    return run.scenario(states, must)
 
 
 def stages_a_copy() -> Scenario:
@@ -225,16 +188,7 @@ def stages_a_copy() -> Scenario:
         )
         run.trace.launch("MemcpyH2D", step.at(0.5), copy, duration_ps=ms(9.7))
         run.call(step, 10.2, kernel_ms=LONG_KERNEL_MS)
-    return run.scenario(
-        "stages_a_copy",
-        {"h2d": 4 * 9.605},
-        ["h2d-exposed"],
-        ["input-bound"],
-        compute=4 * LONG_KERNEL_MS,
-        h2d=4 * 0.1,
-        copies=4,
-        h2d_bytes=16_000_000,
-    )
+    return run.scenario({"h2d": 4 * 9.605}, ["h2d-exposed"], ["input-bound"])
 
 
 def computes_on_the_host() -> Scenario:
@@ -243,13 +197,7 @@ def computes_on_the_host() -> Scenario:
     for step in run.steps():
         op = ("model/lookup/PyFunc:PyFunc", 13.3)
         run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS, before_launch=op)
-    return run.scenario(
-        "computes_on_the_host",
-        {"host_ops": 4 * 13.3},
-        ["cpu-heavy-op"],
-        ["host-bound", "launch-bound"],
-        compute=4 * LONG_KERNEL_MS,
-    )
+    return run.scenario({"host_ops": 4 * 13.3}, ["cpu-heavy-op"], ["host-bound", "launch-bound"])
 
 
 def computes_in_python() -> Scenario:
@@ -262,8 +210,7 @@ def computes_in_python() -> Scenario:
         step.host("EagerExecute", 0.2, 0.5)
         run.call(step, 14.4, kernel_ms=LONG_KERNEL_MS)
     states = {"between_calls": 4 * 13.9 + 3 * (4.175 + 0.2), "between": 3 * 1.4}
-    must, compute_ms = ["between-calls"], 4 * LONG_KERNEL_MS
-    return run.scenario("computes_in_python", states, must, ["launch-bound"], compute=compute_ms)
+    return run.scenario(states, ["between-calls"], ["launch-bound"])
 
 
 def calls_new_functions() -> Scenario:
@@ -279,14 +226,9 @@ def calls_new_functions() -> Scenario:
         run.trace.launch("MemcpyH2D", step.at(10), copy, duration_ps=ms(0.1))
         run.call(step, 45, kernel_ms=9.975)
     return run.scenario(
-        "calls_new_functions",
         {"compile": 4 * 44.9 + 3 * 6.3},
         ["first-call"],
         ["compile-in-window", "python-stall", "between-calls"],
-        compute=4 * 9.975,
-        h2d=4 * 0.08,
-        copies=4,
-        h2d_bytes=4 * 64,
     )
 
 
@@ -298,14 +240,7 @@ def launches_back_to_back() -> Scenario:
             at_ms = 0.5 + 0.02 * number
             step.kernel(0, at_ms + 0.008, at_ms + 0.013, launch_ms=at_ms)
     states = {"launch": 4 * 1999 * 0.015, "latency": 4 * 0.008}
-    return run.scenario(
-        "launches_back_to_back",
-        states,
-        ["launch-bound"],
-        ["host-bound"],
-        compute=8000 * 0.005,
-        kernels=8000,
-    )
+    return run.scenario(states, ["launch-bound"], ["host-bound"])
 
 
 def queued_on_another_stream() -> Scenario:
@@ -315,8 +250,7 @@ def queued_on_another_stream() -> Scenario:
         run.call(step, 0.5, kernel_ms=LONG_KERNEL_MS, queued_ms=8.9)
     states = {"dependency": 4 * 8.9, "latency": 0}
     must_not = ["launch-bound"]
-    compute_ms = 4 * LONG_KERNEL_MS
-    return run.scenario("queued_on_another_stream", states, [], must_not, compute=compute_ms)
+    return run.scenario(states, [], must_not)
 
 
 def waits_for_a_peer() -> Scenario:
@@ -327,21 +261,7 @@ def waits_for_a_peer() -> Scenario:
         step.kernel(1, 1, 13.1, name=NCCL_NAME, op="NcclAllReduce:NcclAllReduce", launch_ms=0.7)
         step.kernel(1, 13.2, 37, launch_ms=0.8)
         run.call(step, 0.98, queued_ms=12.1)
-    found = run.scenario(
-        "waits_for_a_peer",
-        {"device_wait": 4 * 12.1, "dependency": 0},
-        ["straggler-gpu"],
-    )
-    window_ms = 3 * PERIOD_MS + MARKER_MS
-    found.truth["device_time"]["GPU:1"] = device_truth(
-        window_ms,
-        compute=4 * 23.8,
-        collective=4 * 12.1,
-        idle=window_ms - 4 * 35.9,
-        kernels=4,
-        collectives=4,
-    )
-    return found
+    return run.scenario({"device_wait": 4 * 12.1, "dependency": 0}, ["straggler-gpu"])
 
 
 def input_and_callbacks() -> Scenario:
@@ -352,7 +272,7 @@ def input_and_callbacks() -> Scenario:
         run.call(step, 6.1)
     states = {"between": 3 * 18.3, "input": 4 * 6.1}
     must = ["callback-stall", "input-bound"]
-    return run.scenario("input_and_callbacks", states, must, marker_ms=43)
+    return run.scenario(states, must)
 
 
 def sync_and_cpu_op() -> Scenario:
@@ -362,27 +282,4 @@ def sync_and_cpu_op() -> Scenario:
         step.host("cuStreamSynchronize", 0.5, 5.8, {"correlation_id": 90_000 + index})
         run.call(step, 5.8, before_launch=("model/lookup/PyFunc:PyFunc", 4.7))
     states = {"sync": 4 * 5.3, "host_ops": 4 * 4.7}
-    return run.scenario("sync_and_cpu_op", states, ["d2h-sync", "cpu-heavy-op"])
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build
-    for build in (
-        waits_for_input,
-        waits_for_input_in_the_graph,
-        waits_for_a_value,
-        hands_on_after_a_wait,
-        reads_a_value_unseen,
-        saves_checkpoints,
-        callbacks_between_steps,
-        stages_a_copy,
-        computes_on_the_host,
-        computes_in_python,
-        calls_new_functions,
-        launches_back_to_back,
-        queued_on_another_stream,
-        waits_for_a_peer,
-        input_and_callbacks,
-        sync_and_cpu_op,
-    )
-}
+    return run.scenario(states, ["d2h-sync", "cpu-heavy-op"])

@@ -6,21 +6,17 @@ stored unsigned and `parent_id` signed, so that the two only agree modulo 2**64.
 
 from __future__ import annotations
 
-from scripts.cuda_trace import U64, CudaTrace, Line, Name, Value
+from scripts.cuda_trace import U64, Line, Name, Value
 from scripts.scenarios.model import (
-    Builder,
     Scenario,
     Step,
     Truth,
-    findings_truth,
     marked_steps,
     ms,
     new_trace,
-    steps_truth,
-    window_truth,
+    scenario,
 )
 
-WINDOW_MS = 199.9
 WORKER = "tf_data_iterator_resource"
 FILLER = "tf_data_multi_device_iterator_resource"
 SHARD = "tf_data_multi_device_iterator_get_next"
@@ -49,17 +45,6 @@ def _wait(step: Step, start_ms: float, end_ms: float) -> None:
     step.host("IteratorGetNextOp::DoCompute", start_ms, end_ms, stats)
 
 
-def _scenario(name: str, trace: CudaTrace, input_truth: Truth, findings: Truth) -> Scenario:
-    truth: Truth = {
-        "windows": window_truth(WINDOW_MS),
-        "steps": steps_truth([50, 50, 50, 49.9], 50),
-        "device_time": {},
-        "input": input_truth,
-        "findings": findings,
-    }
-    return Scenario(name, {"host0": trace}, truth)
-
-
 def slow_map() -> Scenario:
     """A map on one thread holds up the model 30 of 50 ms, although a prefetch works ahead."""
     trace = new_trace()
@@ -85,8 +70,7 @@ def slow_map() -> Scenario:
         "bottleneck": "Root::Prefetch::Map",
         "missing": ["parallel_map", "parallel_interleave", "cache"],
     }
-    findings = findings_truth(["input-bound"])
-    return _scenario("slow_map", trace, truth, findings)
+    return scenario(trace, ["input-bound"], input=truth)
 
 
 def slow_reading() -> Scenario:
@@ -107,8 +91,7 @@ def slow_reading() -> Scenario:
         "bottleneck": "Root::BatchV2::TFRecord",
         "missing": ["prefetch", "parallel_interleave", "cache"],
     }
-    findings = findings_truth(["input-bound"])
-    return _scenario("slow_reading", trace, truth, findings)
+    return scenario(trace, ["input-bound"], input=truth)
 
 
 def healthy_prefetch() -> Scenario:
@@ -133,8 +116,7 @@ def healthy_prefetch() -> Scenario:
         "bottleneck": "Root::Prefetch::ParallelMapV2",
         "missing": [],
     }
-    findings = findings_truth([], ["input-bound"])
-    return _scenario("healthy_prefetch", trace, truth, findings)
+    return scenario(trace, must_not=["input-bound"], input=truth)
 
 
 def _replica(step: Step, shard: int, start_ms: float, end_ms: float) -> None:
@@ -192,8 +174,7 @@ def late_shard() -> Scenario:
             1: {"wait_per_step_ps": ms(20), "late_per_step_ps": ms(19.9), "late_step_count": 4},
         },
     }
-    findings = findings_truth(["input-bound"])
-    return _scenario("late_shard", trace, truth, findings)
+    return scenario(trace, ["input-bound"], input=truth)
 
 
 def common_source() -> Scenario:
@@ -214,14 +195,4 @@ def common_source() -> Scenario:
             1: {"wait_per_step_ps": ms(0.1), "late_per_step_ps": 0, "late_step_count": 0},
         },
     }
-    findings = findings_truth(["input-bound"])
-    return _scenario("common_source", trace, truth, findings)
-
-
-CASES: dict[str, Builder] = {
-    "slow_map": slow_map,
-    "slow_reading": slow_reading,
-    "healthy_prefetch": healthy_prefetch,
-    "late_shard": late_shard,
-    "common_source": common_source,
-}
+    return scenario(trace, ["input-bound"], input=truth)

@@ -8,22 +8,17 @@ from typing import NamedTuple
 
 from scripts.cuda_trace import CudaTrace, Line, Ref, Stats
 from scripts.scenarios.model import (
-    Builder,
     Scenario,
     Step,
-    device_truth,
-    findings_truth,
     marked_steps,
     new_trace,
-    steps_truth,
-    window_truth,
+    scenario,
 )
 
 MB = 10**6
 CAPACITY_BYTES = 15_477_102_400
 BEFORE_BYTES = 4_000 * MB
 STEPS = 8
-WINDOW_MS = 399.9
 FIRST_ADDRESS = 139_760_685_864_448
 
 FORWARD = {"model/dense/MatMul": 100 * MB, "model/dense/Relu": 50 * MB, "model/out/MatMul": 20 * MB}
@@ -124,7 +119,7 @@ def allocate_step(step: Step, ledger: MemoryLedger, forward: Mapping[str, int] =
         ledger.take(step.at(30 + number), address)
 
 
-def _run(name: str, kept_bytes: int, must: list[str], must_not: list[str]) -> Scenario:
+def _run(kept_bytes: int, must: list[str], must_not: list[str]) -> Scenario:
     """Two GPUs train alike; each step of GPU 1 keeps so many bytes."""
     trace = new_trace(length_ms=450)
     ledgers = [MemoryLedger(trace, ordinal) for ordinal in range(2)]
@@ -134,36 +129,14 @@ def _run(name: str, kept_bytes: int, must: list[str], must_not: list[str]) -> Sc
             allocate_step(step, ledger)
         if kept_bytes:
             ledgers[1].give(step.at(45), kept_bytes, "replica_1/loss/mean")
-    device = device_truth(WINDOW_MS, compute=376, idle=23.9, kernels=STEPS)
-    truth = {
-        "windows": window_truth(WINDOW_MS),
-        "steps": steps_truth([50] * (STEPS - 1) + [49.9], 50),
-        "device_time": {
-            f"GPU:{ledger.ordinal}": {
-                **device,
-                "memory_held_bytes": ledger.held_bytes,
-                "memory_peak_bytes": ledger.peak_bytes,
-            }
-            for ledger in ledgers
-        },
-        "findings": findings_truth(must, must_not),
-    }
-    return Scenario(name, {"host0": trace}, truth)
+    return scenario(trace, must, must_not)
 
 
 def memory_headroom() -> Scenario:
     """GPUs of 15.5 GB hold 4 GB of variables and 178 MB of activations: twice the batch fits."""
-    return _run("memory_headroom", 0, ["batch-headroom"], ["memory-near-limit", "memory-growing"])
+    return _run(0, ["batch-headroom"], ["memory-near-limit", "memory-growing"])
 
 
 def memory_growing() -> Scenario:
     """GPU 1 keeps 3 MB more after every step."""
-    return _run(
-        "memory_growing", KEPT_BYTES, ["memory-growing"], ["memory-near-limit", "batch-headroom"]
-    )
-
-
-CASES: dict[str, Builder] = {
-    "memory_headroom": memory_headroom,
-    "memory_growing": memory_growing,
-}
+    return _run(KEPT_BYTES, ["memory-growing"], ["memory-near-limit", "batch-headroom"])

@@ -268,7 +268,7 @@ def built(plan: Plan, name: str) -> Mixture:
         run.step(number)
     begins.append(run.now_ps)
     return Mixture(
-        Scenario(name, {run.trace.host: run.trace}, {}),
+        Scenario({run.trace.host: run.trace}, {}),
         plan.lengths,
         tuple(run.compute_ps),
         tuple(end - begin for begin, end in pairwise(begins)),

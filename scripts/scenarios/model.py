@@ -14,8 +14,8 @@ plain nested data in the words of METRICS.md, below the key it would have in the
     clocks       {host: {method, reference, offset_ps, residual_ps, …, role, missing_steps}}
     findings     {"must": codes that have to be reported, "must_not": codes that would be wrong}
 
-What a truth does not mention is not decided by it. Ratios are floats to three digits; everything
-else is exact.
+What a truth does not mention is not decided by it: the oracle recomputes windows, steps and times of devices of all
+scenarios. Ratios are floats to three digits; everything else is exact.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from scripts.cuda_trace import BASE_NS, MS, PROFILE_START_NS, CudaTrace, Line
+from scripts.cuda_trace import BASE_NS, MS, NCCL_NAME, PROFILE_START_NS, CudaTrace, Line
 
 Truth = dict[str, Any]
 
@@ -38,7 +39,6 @@ CLASSES = ("compute", "collective", "h2d", "d2h", "d2d", "memset")
 class Scenario:
     """The traces of one run and any sidecars, by the host name in their file's name, and what is true of them."""
 
-    name: str
     traces: Mapping[str, CudaTrace]
     truth: Truth = field(repr=False)
     sidecars: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
@@ -56,6 +56,16 @@ class Scenario:
 
 
 Builder = Callable[[], Scenario]
+
+
+def builders(module: ModuleType) -> dict[str, Builder]:
+    """The scenarios of a module by name: its functions that take nothing and return one."""
+    return {
+        name: function
+        for name, function in vars(module).items()
+        if getattr(function, "__module__", None) == module.__name__
+        and getattr(function, "__annotations__", None) == {"return": "Scenario"}
+    }
 
 
 def ms(value: float) -> int:
@@ -118,6 +128,11 @@ class Step:
         chosen = self._launch(options)
         del chosen["launch_thread"]
         return self.trace.copy(ordinal, direction, self.at(start_ms), self.at(end_ms), **chosen)
+
+    def all_reduce(self, ordinal: int, start_ms: float, end_ms: float) -> None:
+        """The part of one GPU in an all-reduce, without what hosts record of it."""
+        op = "CollectiveReduceV2:CollectiveReduceV2"
+        self.kernel(ordinal, start_ms, end_ms, name=NCCL_NAME, op=op, stream=22)
 
     def host(self, name: Any, start_ms: float, end_ms: float, *args: Any, **options: Any) -> None:
         """A host event, as `CudaTrace.host_event`."""
@@ -233,6 +248,20 @@ def idle_truth(
     if longest is not None:
         truth["longest_gap_ps"] = ms(longest)
     return truth
+
+
+def scenario(
+    trace: CudaTrace,
+    must: Sequence[str] = (),
+    must_not: Sequence[str] = (),
+    *,
+    sidecar: Mapping[str, Any] | None = None,
+    **truth: Truth,
+) -> Scenario:
+    """A run of one host; `must`, `must_not`: its findings."""
+    findings = findings_truth(must, must_not)
+    sidecars = {} if sidecar is None else {"host0": sidecar}
+    return Scenario({"host0": trace}, {"findings": findings, **truth}, sidecars)
 
 
 def findings_truth(must: Sequence[str] = (), must_not: Sequence[str] = ()) -> Truth:

@@ -74,7 +74,7 @@ def h2d_as_compute() -> Scenario:
         transfers={"GPU:0": {"h2d": h2d}},
         findings=findings_truth(["h2d-exposed", "unused-gpu"], ["input-bound"]),
     )
-    return Scenario("A", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def p2p_and_nccl() -> Scenario:
@@ -116,7 +116,7 @@ def p2p_and_nccl() -> Scenario:
         collectives=collectives,
         findings=findings_truth(["collective-exposed"], ["unused-gpu"]),
     )
-    return Scenario("B", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def straggler() -> Scenario:
@@ -141,7 +141,7 @@ def straggler() -> Scenario:
         },
         findings=findings_truth(["marginal-gpu"], ["straggler-gpu", "serial-gpus", "unused-gpu"]),
     )
-    return Scenario("C", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def one_of_eight() -> Scenario:
@@ -162,7 +162,7 @@ def one_of_eight() -> Scenario:
         balance={"efficiency_ratio": 0.100, "concurrency_ratio": None},
         findings=findings_truth(["unused-gpu"], ["marginal-gpu", "serial-gpus"]),
     )
-    return Scenario("D", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def overlapping_streams() -> Scenario:
@@ -175,7 +175,7 @@ def overlapping_streams() -> Scenario:
         {"GPU:0": device_truth(WINDOW_MS, compute=180, idle=19.9, kernels=8)},
         {"GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=5)},
     )
-    return Scenario("E", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def bf16() -> Scenario:
@@ -189,7 +189,7 @@ def bf16() -> Scenario:
         precision={"GPU:0": {"bf16": 160_000_000_000}, "tensor_core_ratio": 1.0},
         findings=findings_truth([], ["low-precision-unused"]),
     )
-    return Scenario("F", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def starved_input() -> Scenario:
@@ -208,7 +208,7 @@ def starved_input() -> Scenario:
         balance={"concurrency_ratio": 1.0},
         findings=findings_truth(["input-bound"], ["serial-gpus", "marginal-gpu"]),
     )
-    return Scenario("G", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 CASES: dict[str, Builder] = {

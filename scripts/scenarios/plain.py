@@ -19,7 +19,6 @@ from scripts.cuda_trace import (
 )
 from scripts.scenarios.model import (
     ORIGIN_PS,
-    Builder,
     Scenario,
     Step,
     Truth,
@@ -78,13 +77,13 @@ def _plain(trace: CudaTrace) -> CudaTrace:
     return trace
 
 
-def _scenario(name: str, trace: CudaTrace, truth: Truth | None = None) -> Scenario:
-    return Scenario(name, {trace.host: trace}, plain_truth() if truth is None else truth)
+def _scenario(trace: CudaTrace, truth: Truth | None = None) -> Scenario:
+    return Scenario({trace.host: trace}, plain_truth() if truth is None else truth)
 
 
 def plain() -> Scenario:
     """The plain run in the format of current TensorFlow."""
-    return _scenario("plain", _plain(new_trace()))
+    return _scenario(_plain(new_trace()))
 
 
 def old_format() -> Scenario:
@@ -109,7 +108,7 @@ def old_format() -> Scenario:
         trace.launch("MemcpyH2D", step.at(0.011), copy, thread=thread)
         trace.launch("sgemm_128x64", step.at(0.015), kernel, thread=thread, stats=garbage)
     _stored_lines(trace)
-    return _scenario("old_format", trace)
+    return _scenario(trace)
 
 
 def _stored_lines(trace: CudaTrace) -> None:
@@ -128,7 +127,7 @@ def derived_lines() -> Scenario:
     """Lines that older writers and viewers derive from the streams; they must not count again."""
     trace = _plain(new_trace())
     _stored_lines(trace)
-    return _scenario("derived_lines", trace)
+    return _scenario(trace)
 
 
 def overhead_stream() -> Scenario:
@@ -139,7 +138,7 @@ def overhead_stream() -> Scenario:
     for index in range(4):
         at_ps = ms(50 * index)
         stream.add("BUFFER_FLUSH", at_ps + ms(43), at_ps + ms(48))
-    return _scenario("overhead_stream", trace)
+    return _scenario(trace)
 
 
 def not_busy_lines() -> Scenario:
@@ -159,7 +158,7 @@ def not_busy_lines() -> Scenario:
     for name, details in (("MemoryAlloc", "memalloc_details"), ("MemoryFree", "MemFree_details")):
         stats: Stats = {"correlation_id": U64(900), details: Ref("kind:device num_bytes:4096")}
         memory.add(name, ms(44), ms(48), stats)
-    return _scenario("not_busy_lines", trace)
+    return _scenario(trace)
 
 
 def dropped_events() -> Scenario:
@@ -177,7 +176,7 @@ def dropped_events() -> Scenario:
     )
     del truth["steps"]["used_count"]
     del truth["steps"]["median_ps"]
-    return _scenario("dropped_events", trace, truth)
+    return _scenario(trace, truth)
 
 
 def profiler_error() -> Scenario:
@@ -185,7 +184,7 @@ def profiler_error() -> Scenario:
     trace = _plain(new_trace())
     trace.errors = ["host0: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: see ERR_NVGPUCTRPERM"]
     truth = plain_truth(capture={"quality": "degraded", "dropped_count": 0})
-    return _scenario("profiler_error", trace, truth)
+    return _scenario(trace, truth)
 
 
 def absolute_stamps() -> Scenario:
@@ -196,13 +195,13 @@ def absolute_stamps() -> Scenario:
         start_ns=PROFILE_START_NS,
         stop_ns=PROFILE_START_NS + 250_000_000,
     )
-    return _scenario("absolute_stamps", _plain(trace))
+    return _scenario(_plain(trace))
 
 
 def absolute_stamps_without_start() -> Scenario:
     """Wall-clock stamps and no environment: the smallest stamp is the origin."""
     trace = CudaTrace("host0", base_ns=PROFILE_START_NS + BASE_NS)
-    return _scenario("absolute_stamps_without_start", _plain(trace), plain_truth(origin_ps=0))
+    return _scenario(_plain(trace), plain_truth(origin_ps=0))
 
 
 def different_stamps() -> Scenario:
@@ -212,7 +211,7 @@ def different_stamps() -> Scenario:
     trace.gpu(0).line(20).stamp_ns = 245_747
     trace.gpu(0).line(21).stamp_ns = 245_747
     truth = plain_truth(origin_ps=300_000_000)
-    return _scenario("different_stamps", _plain(trace), truth)
+    return _scenario(_plain(trace), truth)
 
 
 def metadata_dangles() -> Scenario:
@@ -222,7 +221,7 @@ def metadata_dangles() -> Scenario:
         step.copy(0, "H2D", 1, 2, size=COPY_BYTES, stats={Dangling(7001): 1})
         step.kernel(0, 2, 40, op=None, stats={"tf_op": Dangling(7002)})
         step.kernel(0, 40, 42, name=Dangling(7003))
-    return _scenario("metadata_dangles", trace, plain_truth(kernels=8))
+    return _scenario(trace, plain_truth(kernels=8))
 
 
 def odd_line_ids() -> Scenario:
@@ -235,7 +234,7 @@ def odd_line_ids() -> Scenario:
         copy = trace.copy(0, "H2D", step.at(1), step.at(2), size=COPY_BYTES, stream=5_000_000_000)
         trace.launch("MemcpyH2D", step.at(0.005), copy, thread=thread)
         step.kernel(0, 2, 42, stream=2**31 + 5)
-    return _scenario("odd_line_ids", trace)
+    return _scenario(trace)
 
 
 def split_planes() -> Scenario:
@@ -247,7 +246,7 @@ def split_planes() -> Scenario:
         if index == 1:
             _cut(trace.gpu(0), second)
     trace.extra_planes.append(second)
-    return _scenario("split_planes", trace)
+    return _scenario(trace)
 
 
 def _cut(source: Plane, target: Plane) -> None:
@@ -274,7 +273,7 @@ def past_the_stop() -> Scenario:
         "idle": {"GPU:0": idle_truth(states={"between": 3 * 8})},
         "findings": findings_truth(["callback-stall"]),
     }
-    return _scenario("past_the_stop", trace, truth)
+    return _scenario(trace, truth)
 
 
 def zero_length() -> Scenario:
@@ -284,7 +283,7 @@ def zero_length() -> Scenario:
         plain_step(step)
         step.kernel(0, 45, 45)
         step.copy(0, "H2D", 46, 46, size=0)
-    return _scenario("zero_length", trace, plain_truth(kernels=8, copies=8))
+    return _scenario(trace, plain_truth(kernels=8, copies=8))
 
 
 def clock_inversion() -> Scenario:
@@ -293,7 +292,7 @@ def clock_inversion() -> Scenario:
     for step in marked_steps(trace):
         step.copy(0, "H2D", 1, 2, size=COPY_BYTES)
         step.kernel(0, 2, 42, launch_ms=2.005)
-    return _scenario("clock_inversion", trace)
+    return _scenario(trace)
 
 
 def hostile_names() -> Scenario:
@@ -317,35 +316,10 @@ def hostile_names() -> Scenario:
             step.kernel(0, start_ms, start_ms + 5, name=name, op=op)
         step.host("</script>[link=x]", 0.1, 0.2, {"k\n": b"\xff"})
     trace.thread("[blink]\x00</style>", 2).add("idle", 0, ms(1))
-    return _scenario("hostile_names", trace, plain_truth(kernels=32))
+    return _scenario(trace, plain_truth(kernels=32))
 
 
 def duplicate_files() -> Scenario:
     """The same bytes under two host names are one host."""
     trace = _plain(new_trace())
-    return Scenario("duplicate_files", {"host0": trace, "host1": trace}, plain_truth())
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build
-    for build in (
-        plain,
-        old_format,
-        derived_lines,
-        overhead_stream,
-        not_busy_lines,
-        dropped_events,
-        profiler_error,
-        absolute_stamps,
-        absolute_stamps_without_start,
-        different_stamps,
-        metadata_dangles,
-        odd_line_ids,
-        split_planes,
-        past_the_stop,
-        zero_length,
-        clock_inversion,
-        hostile_names,
-        duplicate_files,
-    )
-}
+    return Scenario({"host0": trace, "host1": trace}, plain_truth())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from scripts.cuda_trace import U64, CudaTrace
 from scripts.scenarios.model import (
-    Builder,
     Scenario,
     Step,
     Truth,
@@ -14,6 +13,7 @@ from scripts.scenarios.model import (
     marked_steps,
     ms,
     new_trace,
+    scenario,
     steps_truth,
     window_truth,
 )
@@ -59,7 +59,7 @@ def keras_batches() -> Scenario:
         step.kernel(0, 2, 42)
     truth = _four_steps("keras")
     truth["steps"]["number"] = [1, 2, 3, 4]
-    return Scenario("keras_batches", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def keras_epochs() -> Scenario:
@@ -69,16 +69,16 @@ def keras_epochs() -> Scenario:
         step = Step(trace, 50 * index)
         trace.marker(index % 3, step.at(0), step.at(49.9))
         step.kernel(0, 2, 42)
-    truth: Truth = {
-        "windows": window_truth(299.9),
-        "steps": {
+    return scenario(
+        trace,
+        windows=window_truth(299.9),
+        steps={
             **steps_truth([50, 50, 50, 50, 50, 49.9], 50),
             "number": [0, 1, 2, 3, 4, 5],
             "recorded_number": [0, 1, 2, 0, 1, 2],
         },
-        "device_time": {"GPU:0": device_truth(299.9, compute=240, idle=59.9, kernels=6)},
-    }
-    return Scenario("keras_epochs", {"host0": trace}, truth)
+        device_time={"GPU:0": device_truth(299.9, compute=240, idle=59.9, kernels=6)},
+    )
 
 
 def stored_steps() -> Scenario:
@@ -93,13 +93,13 @@ def stored_steps() -> Scenario:
             line = trace.gpu(ordinal).line(-559038737, "Steps")
             line.add(str(index), step.at(2), step.at(end_ms), {"group_id": index})
     device = device_truth(192, compute=160, idle=32, kernels=4)
-    truth: Truth = {
-        "windows": window_truth(192, start_ps=1_000_000 + ms(2)),
-        "steps": steps_truth([50, 50, 50, 42], 50, starts_ms=[2, 52, 102, 152], method="group"),
-        "device_time": {"GPU:0": device, "GPU:1": device},
-        "findings": findings_truth(["no-step-marker"]),
-    }
-    return Scenario("stored_steps", {"host0": trace}, truth)
+    return scenario(
+        trace,
+        ["no-step-marker"],
+        windows=window_truth(192, start_ps=1_000_000 + ms(2)),
+        steps=steps_truth([50, 50, 50, 42], 50, starts_ms=[2, 52, 102, 152], method="group"),
+        device_time={"GPU:0": device, "GPU:1": device},
+    )
 
 
 def function_steps() -> Scenario:
@@ -116,15 +116,15 @@ def function_steps() -> Scenario:
             )
             root = {"id": 77, "_r": 1}
             step.host("FunctionRun", offset_ms + 1, offset_ms + 2, root, thread=data)
-    truth: Truth = {
-        "windows": window_truth(191.5, start_ps=1_000_000 + ms(0.5)),
-        "steps": steps_truth(
+    return scenario(
+        trace,
+        ["no-step-marker"],
+        windows=window_truth(191.5, start_ps=1_000_000 + ms(0.5)),
+        steps=steps_truth(
             [50, 50, 50, 41.5], 50, starts_ms=[0.5, 50.5, 100.5, 150.5], method="function"
         ),
-        "device_time": {"GPU:0": device_truth(191.5, compute=160, idle=31.5, kernels=4)},
-        "findings": findings_truth(["no-step-marker"]),
-    }
-    return Scenario("function_steps", {"host0": trace}, truth)
+        device_time={"GPU:0": device_truth(191.5, compute=160, idle=31.5, kernels=4)},
+    )
 
 
 def kernels_after_marker() -> Scenario:
@@ -133,15 +133,15 @@ def kernels_after_marker() -> Scenario:
     for index in range(4):
         trace.marker(index, ms(50 * index), ms(50 * index + 10))
         _linked_kernel(trace, index, run_ms=0.5, start_ms=12, end_ms=45)
-    truth: Truth = {
-        "windows": window_truth(195),
-        "steps": steps_truth([50, 50, 50, 45], 50),
-        "device_time": {"GPU:0": device_truth(195, compute=132, idle=63, kernels=4)},
+    return scenario(
+        trace,
+        ["callback-stall"],
+        windows=window_truth(195),
+        steps=steps_truth([50, 50, 50, 45], 50),
+        device_time={"GPU:0": device_truth(195, compute=132, idle=63, kernels=4)},
         # From the end of each kernel but the last to the next marker the host is in no step.
-        "idle": {"GPU:0": idle_truth(states={"between": 3 * 5})},
-        "findings": findings_truth(["callback-stall"]),
-    }
-    return Scenario("kernels_after_marker", {"host0": trace}, truth)
+        idle={"GPU:0": idle_truth(states={"between": 3 * 5})},
+    )
 
 
 def host_runs_ahead() -> Scenario:
@@ -155,18 +155,18 @@ def host_runs_ahead() -> Scenario:
         trace.marker(index, step.at(0), step.at(4.9))
         offset_ms = 35 * index
         step.kernel(0, 2 + offset_ms, 40 + offset_ms)
-    truth: Truth = {
-        "windows": window_truth(318, start_ps=1_000_000 + ms(2)),
-        "steps": steps_truth(
+    return scenario(
+        trace,
+        windows=window_truth(318, start_ps=1_000_000 + ms(2)),
+        steps=steps_truth(
             [40, 40, 40, 40, 40, 40, 40, 38],
             40,
             starts_ms=[2, 42, 82, 122, 162, 202, 242, 282],
             basis="device",
             used_count=7,
         ),
-        "device_time": {"GPU:0": device_truth(318, compute=304, idle=14, kernels=8)},
-    }
-    return Scenario("host_runs_ahead", {"host0": trace}, truth)
+        device_time={"GPU:0": device_truth(318, compute=304, idle=14, kernels=8)},
+    )
 
 
 def nested_markers() -> Scenario:
@@ -177,7 +177,7 @@ def nested_markers() -> Scenario:
             begin_ms = 5 + 20 * half
             trace.marker(2 * index + half, step.at(begin_ms), step.at(begin_ms + 15))
         step.kernel(0, 2, 42)
-    return Scenario("nested_markers", {"host0": trace}, _four_steps())
+    return Scenario({"host0": trace}, _four_steps())
 
 
 def first_step_traces() -> Scenario:
@@ -193,14 +193,14 @@ def first_step_traces() -> Scenario:
         step.host("train_step", 0.1 if index else 1, traced_ms, call)
         begin_ms = 2 if index else 152
         step.kernel(0, begin_ms, begin_ms + 40, launch_ms=begin_ms - 1)
-    truth: Truth = {
-        "windows": window_truth(349.9),
-        "steps": steps_truth([200, 50, 50, 49.9], 50, starts_ms=starts_ms, used_count=3),
-        "device_time": {"GPU:0": device_truth(349.9, compute=160, idle=189.9, kernels=4)},
-        "idle": {"GPU:0": idle_truth(states={"compile": 149})},
-        "findings": findings_truth([], ["retracing"]),
-    }
-    return Scenario("first_step_traces", {"host0": trace}, truth)
+    return scenario(
+        trace,
+        windows=window_truth(349.9),
+        steps=steps_truth([200, 50, 50, 49.9], 50, starts_ms=starts_ms, used_count=3),
+        device_time={"GPU:0": device_truth(349.9, compute=160, idle=189.9, kernels=4)},
+        idle={"GPU:0": idle_truth(states={"compile": 149})},
+        must_not=["retracing"],
+    )
 
 
 def retracing() -> Scenario:
@@ -219,7 +219,7 @@ def retracing() -> Scenario:
     truth["device_time"] = {"GPU:0": device_truth(WINDOW_MS, compute=136, idle=63.9, kernels=4)}
     truth["idle"] = {"GPU:0": idle_truth(states={"compile": 30.5})}
     truth["findings"] = findings_truth(["retracing"], ["compile-in-window"])
-    return Scenario("retracing", {"host0": trace}, truth)
+    return Scenario({"host0": trace}, truth)
 
 
 def no_steps() -> Scenario:
@@ -228,27 +228,10 @@ def no_steps() -> Scenario:
     for index, (start_ms, end_ms) in enumerate(((5, 17), (30, 31), (90, 135))):
         step = Step(trace, 0)
         step.kernel(0, start_ms, end_ms, name=f"kernel_{index}", op=None, launch_ms=start_ms - 1)
-    truth: Truth = {
-        "windows": window_truth(130, kind="devices", start_ps=1_000_000 + ms(5)),
-        "device_time": {"GPU:0": device_truth(130, compute=58, idle=72, kernels=3)},
-        "steps": {"method": "none", "count": 0},
-        "findings": findings_truth(["no-step-marker"]),
-    }
-    return Scenario("no_steps", {"host0": trace}, truth)
-
-
-CASES: dict[str, Builder] = {
-    build.__name__: build
-    for build in (
-        keras_batches,
-        keras_epochs,
-        stored_steps,
-        function_steps,
-        kernels_after_marker,
-        host_runs_ahead,
-        nested_markers,
-        first_step_traces,
-        retracing,
-        no_steps,
+    return scenario(
+        trace,
+        ["no-step-marker"],
+        windows=window_truth(130, kind="devices", start_ps=1_000_000 + ms(5)),
+        device_time={"GPU:0": device_truth(130, compute=58, idle=72, kernels=3)},
+        steps={"method": "none", "count": 0},
     )
-}

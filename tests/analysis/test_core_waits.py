@@ -115,9 +115,9 @@ def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
 
 
 def test_what_the_model_would_wait_alone_is_nobodys(tmp_path: Path) -> None:
-    """Its threads want 2.4 cores of two: a sixth of that is more than there is."""
-    loads = {**LOADS, SECOND: (0.9, 0.3)}
-    expected = 90 * (0.3 - 0.4 / 2.4) + 10 * (0.2 - 0.4 / 2.4)
+    """Its threads run on 1.4 cores and want 2.2 of two: alone they would have 2, and wait for a fifth of that less."""
+    loads = {**LOADS, SECOND: (0.7, 0.3)}
+    expected = (OP_MS + DISPATCH_MS) * (1 - 1.4 / 2) / (1 - 1.4 / 2.2)
     assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected, rel=0.05)
 
 
@@ -150,4 +150,5 @@ def test_a_kernel_needs_no_core(tmp_path: Path) -> None:
     """But what the host does before it does."""
     loads = {CALLER: (0.1, 0.9), PIPELINE: (0.8, 0.0)}
     # The launch is at 9 ms. The caller waits longer than the pipeline ran.
-    assert lost_ms(found(tmp_path, is_on_gpu=True, loads=loads)) == pytest.approx(0.8 * 9, rel=0.01)
+    finding = found(tmp_path, is_on_gpu=True, loads=loads, cores=1)
+    assert lost_ms(finding) == pytest.approx(0.8 * 9, rel=0.01)

@@ -1,18 +1,31 @@
+"""What a sidecar says of the environment, of which nothing is a secret."""
+
 from __future__ import annotations
 
 import ctypes
+import json
+import re
+import shlex
 import sys
+import zlib
+from base64 import b64decode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.capture.conftest import Capture
 from tests.capture.fake_nvml import Nvml
+from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.sidecar.environment import (
+    MASK,
     EnvironmentListener,
     describe_links,
+    listed_variables,
     loaded_versions,
+    masked_arguments,
+    masked_variable,
 )
 from traceview.capture.sidecar.file import Facts, NoAnswerError, Sidecar
 
@@ -83,3 +96,123 @@ def test_nvml_is_asked_where_it_is_and_let_go(
     listener.closed(sidecar, Path("trace"))
     assert ("driver" in sidecar.groups["versions"]) is ("links" in sidecar.groups) is has_nvml
     assert not nvml.is_open
+
+
+_CORPUS = [
+    line
+    for line in Path(__file__).with_name("secrets.txt").read_text("utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+_HIDDEN = re.compile("«([^»]*)»")
+
+
+def shown(kind: str, text: str) -> str:
+    """What is shown of one line of the corpus."""
+    if kind == "command":
+        return shlex.join(masked_arguments(shlex.split(text)))
+    name, _, value = text.partition("=")
+    return str(listed_variables({name: value}))
+
+
+@pytest.mark.parametrize("line", _CORPUS)
+def test_no_secret_of_a_line_is_shown(line: str) -> None:
+    kind, text = line.split(" ", 1)
+    seen = shown(kind, text.replace("«", "").replace("»", ""))
+    assert [secret for secret in _HIDDEN.findall(text) if secret in seen] == []
+
+
+@pytest.mark.parametrize(
+    ("argument", "seen"),
+    [
+        ("--epochs", "--epochs"),
+        ("--epochs=3", "--epochs=3"),
+        ("--lr=1e-4", "--lr=1e-4"),
+        ("10:15", "10:15"),
+        ("0.5,0.25", "0.5,0.25"),
+        ("--fast=True", "--fast=True"),
+        ("lr=0.1", "lr=0.1"),
+        ("+trainer.gpus=8", "+trainer.gpus=8"),
+        ("-j8", "-j8"),
+        ("tools/train.py", "tools/train.py"),
+        ("--config=train.py", "--config=train.py"),
+        ("--", "--"),
+        ("", ""),
+        ("--data=gs://bucket/x", f"--data={MASK}"),
+        ("--jwt=abc", f"--jwt={MASK}"),
+        ("gsk_abc", MASK),
+        ("bob:pw", MASK),
+        ("-phunter2", f"-p{MASK}"),
+        ("name=hunter2", MASK),
+        ("aHVudGVyMg==", MASK),
+        ("HF_TOKEN=hunter2 python train.py", MASK),
+    ],
+)
+def test_of_a_command_line_only_what_is_no_secret_is_shown(argument: str, seen: str) -> None:
+    assert masked_arguments(["train.py", argument]) == ["train.py", seen]
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        ("gpu_private", "gpu_private"),
+        ("^docker0,eth0", "^docker0,eth0"),
+        ("mlx5_0:1,mlx5_1:1", "mlx5_0:1,mlx5_1:1"),
+        ("GPU-0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f", "GPU-0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"),
+        ("--tf_xla_auto_jit=2 --xla_dump_to=/x/y", f"--tf_xla_auto_jit=2 --xla_dump_to={MASK}"),
+        ("it's", MASK),
+    ],
+)
+def test_settings_and_flags_of_a_variable_are_shown(value: str, seen: str) -> None:
+    assert masked_variable(value) == seen
+
+
+SECRET = "hunter2"
+SCRIPT = (
+    SCRIPT_START
+    + f"""
+import threading, time
+from tensorflow.python.profiler import profiler_v2
+
+def log_in(password="{SECRET}"):
+    end = time.perf_counter() + 0.1
+    while time.perf_counter() < end: token = "{SECRET}"
+
+for number in batches(30):
+    train_step(number)
+    if number == 11:
+        reader = threading.Thread(target=log_in, name="reader of https://me:{SECRET}@host/data")
+        reader.start()
+        reader.join()
+        profiler_v2.start("https://host/logs?sig={SECRET}")
+        profiler_v2.stop()
+"""
+)
+
+
+def test_no_secret_of_a_script_is_in_its_sidecar_or_in_a_note(capture: Capture) -> None:
+    """In its arguments, its variables, its source, a thread's name, and what it does in the window."""
+    environment = {
+        "NCCL_AUTHTOKEN": SECRET,
+        "NCCL_NET": f"https://host/x?token={SECRET}",
+        "XLA_FLAGS": f"--xla_dump_to=s3://me:{SECRET}@host/dump",
+        "TF_XLA_FLAGS": f"--tf_password {SECRET}",
+    }
+    arguments = [f"--hftoken={SECRET}", "--dbpassword", SECRET, f"https://host/?sig={SECRET}"]
+    done = capture(SCRIPT, arguments=arguments, environment=environment)
+    assert done.code == 0
+    assert "the script's own profile was not recorded" in done.err
+    assert SECRET not in done.err
+    sidecar = done.sidecar
+    stacks = zlib.decompress(b64decode(sidecar["python"]["stacks"])).decode()
+    assert "log_in" in stacks
+    names = [thread["name"] for thread in sidecar["python"]["threads"]]
+    assert MASK in names
+    assert SECRET not in json.dumps(sidecar) + stacks
+    assert sidecar["command"]["script"] == [
+        "train.py",
+        "--hftoken=***",
+        "--dbpassword",
+        "***",
+        "***",
+    ]
+    assert "NCCL_AUTHTOKEN" not in sidecar["variables"]

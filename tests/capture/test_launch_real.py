@@ -115,16 +115,6 @@ thread.join()
         "train_step",
         "another thread than the main one trains",
     ),
-    "replicas": Loop(
-        """
-strategy, weights, dataset = mirrored()
-@tf.function
-def train_step(batch):
-    return strategy.reduce("mean", strategy.run(train_replica, args=batch), axis=None)
-for number, batch in zip(range(20), dataset): loss = train_step(batch)
-""",
-        "train_step",
-    ),
     "fit": Loop(
         """
 made = model()
@@ -140,13 +130,6 @@ for x, y in data(20): loss = made.train_on_batch(x, y)
 weights = made.layers[0].kernel
 """,
         "net",
-    ),
-    "traced before": Loop(
-        """
-step = tf.function(train)
-for x, y in data(20): loss = step(x, y)
-""",
-        "train",
     ),
 }
 Runs = dict[str, Captured]

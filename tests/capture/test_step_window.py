@@ -1,14 +1,18 @@
+"""Which steps a window holds, when it closes, and how long they take with and without the profiler."""
+
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from traceview.base.errors import CaptureError
-from traceview.capture.window.step_window import StepRange, StepWindow
+from traceview.base.errors import CaptureError, UsageError
+from traceview.capture.window.step_window import RecordedCall, StepRange, StepTimes, StepWindow
 
 
 @dataclass
@@ -200,3 +204,109 @@ def test_the_end_of_the_run_waits_for_a_close_in_another_thread() -> None:
     window.finish()
     assert log.events.count("close") == 1
     closing.join()
+
+
+def test_a_window_is_half_open() -> None:
+    window = StepRange.parse("10:15")
+    assert window == StepRange(10, 15) == StepRange.of(range(10, 15))
+    assert str(window) == "10:15"
+    assert [n for n in range(20) if window.overlaps(n, 1)] == [10, 11, 12, 13, 14]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "hint"),
+    [
+        ("0:5", "step 0 cannot be captured", "--steps 1:5"),
+        (":5", "step 0 cannot be captured", "--steps 1:5"),
+        ("0:1", "step 0 cannot be captured", "--steps 1:2"),
+        ("5:", "not a range", "10:15"),
+        ("5", "not a range", "for step 5 alone: --steps 5:6"),
+        (" 07 ", "not a range", "--steps 7:8"),
+        ("0", "not a range", "10:15"),
+        (":", "not a range", "10:15"),
+        ("", "not a range", "10:15"),
+        ("5:5", "empty", "excluded"),
+        ("7:5", "empty", "excluded"),
+        ("-3:5", "not a range", "10:15"),
+        ("a:b", "not a range", "10:15"),
+        ("١:٣", "not a range", "10:15"),
+        ("1" * 19 + ":", "not a range", "10:15"),
+    ],
+)
+def test_what_is_no_window_is_refused_with_a_reason(text: str, reason: str, hint: str) -> None:
+    with pytest.raises(UsageError, match=reason) as raised:
+        StepRange.parse(text)
+    assert hint in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("steps", "hint"),
+    [
+        (range(5, 5), "excluded"),
+        (range(7, 5), "excluded"),
+        (range(1, 9, 2), "range(10, 15)"),
+        (range(-1, 3), "range(10, 15)"),
+        (range(3), "range(1, 3)"),
+        ((10, 15), "range(10, 15)"),
+    ],
+)
+def test_a_range_that_is_no_window_is_refused(steps: Any, hint: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        StepRange.of(steps)
+    assert hint in (raised.value.hint or "")
+
+
+MS = 1_000_000
+
+
+def calls(*steps: tuple[float, float]) -> list[RecordedCall]:
+    """Calls whose steps last so many milliseconds, of which they wait so many for input, and one more."""
+    begun = [1.0]
+    for ms, _ in steps:
+        begun.append(begun[-1] + ms)
+    rows = zip(pairwise(begun), (wait for _, wait in steps), strict=True)
+    made = [RecordedCall(0, 1, "f", int(a * MS), int(w * MS), int(b * MS)) for (a, b), w in rows]
+    return [*made, RecordedCall(0, 1, "f", int(begun[-1] * MS), 0, int(begun[-1] * MS))]
+
+
+def times(unprofiled: list[float], profiled: list[float], wait: float = 0) -> StepTimes:
+    """Those of steps that all wait for their input, with the profiler three times as long."""
+    before = calls(*((ms + wait, wait) for ms in unprofiled))
+    *before, first = before
+    after = calls(*((ms + 3 * wait, 3 * wait) for ms in profiled))
+    # The first recorded call ends the last one before.
+    after = [RecordedCall(0, 1, "f", first.begun_ns, 0, 0, is_traced=True), *after]
+    return StepTimes.of(before, after)
+
+
+@pytest.mark.parametrize("wait", [0, 10])
+def test_an_overhead_beyond_the_spread_is_that_of_all_but_the_wait_for_input(wait: float) -> None:
+    step_times = times([9, 10, 10, 11, 10], [12, 13, 13, 13, 14], wait)
+    assert step_times.ratios == pytest.approx((3 / (10 + wait), 0))
+    assert str(step_times) == (
+        f"overhead: {3 / (10 + wait):+.0%} per step. Median step without its wait for input: 10.00 ms (quartiles 10.00 to "
+        "10.00, 5 calls) without the profiler, 13.00 ms (quartiles 13.00 to 13.00, 5 calls) with it"
+    )
+
+
+def test_a_call_whose_beginning_was_not_seen_says_no_time() -> None:
+    before = calls(*[(10, 0)] * 9)
+    before[4].begun_ns = 0
+    assert StepTimes.of(before, []).unprofiled == [10 * MS] * 7
+    assert StepTimes.of(before, []).step_ns == 10 * MS
+
+
+def test_an_overhead_that_may_be_chance() -> None:
+    words = "less than the spread of step times with and without it (mean IQR 270%)"
+    chance = times([8, 8, 10, 12, 12], [10, 10, 11, 60, 60])
+    assert str(chance).startswith(f"overhead: {words}. Median step")
+
+
+@pytest.mark.parametrize(
+    ("unprofiled", "profiled"), [([], []), ([1, 2], [1, 2, 3]), ([1, 2, 3], [1])]
+)
+def test_too_few_steps(unprofiled: list[float], profiled: list[float]) -> None:
+    step_times = times(unprofiled, profiled)
+    assert step_times.as_json()["ratio"] is None
+    assert str(step_times) == "note: too few steps to measure the overhead of the profiler"
+    assert step_times.as_json()["unprofiled_count"] == len(unprofiled)

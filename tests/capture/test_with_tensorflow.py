@@ -257,12 +257,6 @@ assert code is None or "traceview/capture" not in code.co_filename
         ["net"],
         said="steps 69:84 were recorded instead of 70:80",
     ),
-    "train_on_batch": Kind(
-        "made = model()\nfor x, y in data(12): made.train_on_batch(x, y)",
-        "4:7",
-        [3, 4, 5, 6, 7],
-        ["net"],
-    ),
     "fit without functions": Kind(
         "model(run_eagerly=True).fit(data(12), verbose=0)", "4:7", [3, 4, 5, 6, 7], ["net"]
     ),

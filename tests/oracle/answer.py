@@ -17,15 +17,13 @@ from tests.oracle.classes import (
     is_loop_of_ops,
     line_never_counts,
 )
-from tests.oracle.clocks import find_clocks
-from tests.oracle.collectives import collective_answer
+from tests.oracle.collectives import collective_answer, find_clocks
 from tests.oracle.idle import idle_rows
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract, union
 from tests.oracle.ledger import ledger_answer, path_rows, plain_rows
 from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
-from tests.oracle.ops import op_rows, op_step_rows
-from tests.oracle.precision import precision_rows
+from tests.oracle.ops import op_rows, op_step_rows, precision_rows, transfer_rows
 from tests.oracle.reading import Host, Plane, read_hosts
 from tests.oracle.repeating import iterator_steps, periodic_steps
 from tests.oracle.replicas import find_replicas, find_xla_devices
@@ -39,7 +37,6 @@ from tests.oracle.steps import (
     median,
     number_steps,
 )
-from tests.oracle.transfers import transfer_rows
 
 # Devices
 
@@ -278,29 +275,25 @@ def _device_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
 
 
 def _step_rows(answers: list[HostAnswer], ledger: Ledger, several: bool) -> list[Row]:
-    rows = []
-    for answer in answers:
-        for step in answer.steps:
-            window = (step.start, step.end)
-            rows.append(
+    return [
+        {
+            "host": step.host,
+            "number": step.number,
+            "recorded_number": step.recorded_number,
+            "start_ps": step.start,
+            "duration_ps": step.end - step.start,
+            "kind": step.kind,
+            "devices": [
                 {
-                    "host": step.host,
-                    "number": step.number,
-                    "recorded_number": step.recorded_number,
-                    "start_ps": step.start,
-                    "duration_ps": step.end - step.start,
-                    "kind": step.kind,
-                    "devices": [
-                        {
-                            **device_name(device, several),
-                            **_parts(device, window),
-                            "states": ledger.states_of(device, step),
-                        }
-                        for device in answer.devices
-                    ],
+                    **device_name(device, several),
+                    "states": ledger.states_of(device, step),
                 }
-            )
-    return rows
+                for device in answer.devices
+            ],
+        }
+        for answer in answers
+        for step in answer.steps
+    ]
 
 
 def _group(files: list[Path], host: str, name: str) -> dict[str, Any]:

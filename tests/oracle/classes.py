@@ -1,6 +1,6 @@
-"""Selects the device events that count, and gives each its class.
+"""Selects the device events that count, gives each its class, and tells side work in a step by the names of its ops.
 
-docs/method.md, "Activity classes"; docs/xplane.md, "What counts as activity".
+docs/method.md, "Activity classes", "Step ops"; docs/xplane.md, "What counts as activity".
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ NEVER_BUSY_TYPES = {
     "Generic",
 }
 UNIFIED_MEMORY_IDS = range(0x10000000, 0x10000100)
-HOST_KINDS = {"pageable", "pinned"}
-DEVICE_KINDS = {"device", "array", "device_static"}
 
 
 @dataclass(eq=False)
@@ -134,20 +132,6 @@ def parse_details(text: str) -> dict[str, str]:
     return {part[0]: part[1] for part in parts if len(part) == 2}
 
 
-def direction_of_details(details: dict[str, str]) -> str | None:
-    source = details.get("kind_src", "").lower()
-    target = details.get("kind_dst", "").lower()
-    if source in HOST_KINDS and target in DEVICE_KINDS:
-        return "h2d"
-    if source in DEVICE_KINDS and target in HOST_KINDS:
-        return "d2h"
-    if source in DEVICE_KINDS and target in DEVICE_KINDS:
-        return "d2d"
-    return direction_of_name(details.get("kind", "")) or direction_of_name(
-        details.get("direction", "")
-    )
-
-
 def copied_bytes(event: Event, key: str, details: dict[str, str]) -> int | None:
     """`size:0` of an event that took time is unknown, not zero (docs/xplane.md, "Device events")."""
     text = details.get(key, "")
@@ -199,8 +183,8 @@ def classify(event: Event, calls: list[Event]) -> Activity | None:
         )
     if is_copy_name(name):
         details = parse_details(event.text("memcpy_details"))
-        direction = direction_of_name(name) or direction_of_details(details)
-        # A neutral name without kinds counts like a neutral ROCm copy: d2d with unknown direction.
+        direction = direction_of_name(name)
+        # A neutral name counts like a neutral ROCm copy: d2d with unknown direction.
         size = copied_bytes(event, "size", details)
         return Activity(
             event, direction or "d2d", name, op, op_type, size, unknown_direction=not direction
@@ -251,3 +235,22 @@ def is_loop_of_ops(event: Event, others: list[Event]) -> bool:
     if not re.match(r"%?(while|conditional|call)\b", event.name):
         return False
     return sum(event.start <= other.start < event.end for other in others) > 1
+
+
+CALLBACKS = re.compile(r"((pure|io|debug)_callback|debug_print)(\..*)?")
+SCOPES = re.compile(r"(write_summary|StringSplit)(_\d+)?")
+TYPES = re.compile(
+    "PyFunc|PyFuncStateless|EagerPyFunc|CheckNumerics(V2)?|DebugNumericSummary(V2)?|.*Summary.*"
+    "|StringFormat|Print(V2)?|StaticRegex.+|Regex.+|String.+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode.+",
+    re.ASCII,
+)
+
+
+def is_side_work(activity: Activity) -> bool:
+    """Python, printing, summaries, checks and text inside the step."""
+    if activity.cls != "compute":
+        return False
+    if not activity.op_type:
+        return CALLBACKS.fullmatch(activity.op or "") is not None
+    *scopes, _ = (activity.op or "").split("/")
+    return TYPES.fullmatch(activity.op_type) is not None or any(map(SCOPES.fullmatch, scopes))

@@ -1,14 +1,19 @@
-"""Recomputes the table of ops, what each op takes of the used steps, and kinds of ops in them (docs/method.md, "Ops", "Step ops")."""
+"""Recomputes what devices did: the table of ops, ops in the used steps, directions of copies, precisions of the compute.
+
+docs/method.md, "Ops", "Step ops", "Transfers", "Precision".
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from fractions import Fraction
 from itertools import pairwise
 
-from tests.oracle.classes import Activity
+from tests.oracle.classes import COPY_CLASSES, Activity
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract
-from tests.oracle.model import HostAnswer, Row, device_name
+from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.segments import Ledger, Segment
 from tests.oracle.steps import median
 
@@ -138,3 +143,98 @@ def op_step_rows(ledger: Ledger, answers: list[HostAnswer], paths: list[Row]) ->
             }
         )
     return rows
+
+
+SMALL_BYTES = 65_536
+BEFORE = {
+    "h2d": ("compute", "collective"),
+    "d2h": ("compute", "collective", "h2d"),
+    "d2d": ("compute", "collective", "h2d", "d2h"),
+}
+
+
+def transfer_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
+    """One row per GPU of hosts that recorded a device event, by host and ordinal."""
+    return [
+        {
+            **device_name(device, several),
+            **{cls: _direction(answer, device, cls) for cls in COPY_CLASSES},
+        }
+        for answer in answers
+        if any(device.activities for device in answer.devices)
+        for device in answer.devices
+        if device.kind in ("gpu", "tpu")
+    ]
+
+
+def _exposed(device: Device, cls: str, window: Interval) -> int:
+    own = [a.span for a in device.of_class(cls)]
+    return length(clip(subtract(own, [a.span for a in device.of_class(*BEFORE[cls])]), window))
+
+
+def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
+    copies = [a for a in device.of_class(cls) if overlaps(a.span, answer.window)]
+    sizes = [a.bytes for a in copies if a.bytes is not None]
+    is_known = bool(sizes) or not copies
+    busy_ps = length(clip([a.span for a in copies], answer.window))
+    exposed_ps = _exposed(device, cls, answer.window)
+    steps = [(step.start, step.end) for step in answer.steps if step.used]
+    per_step = [_exposed(device, cls, step) for step in steps]
+    window_ps = answer.window[1] - answer.window[0]
+    whole_ps = sum(b - a for a, b in steps)
+    parts = (sum(per_step), whole_ps) if whole_ps else (exposed_ps, window_ps)
+    ratio = Fraction(*parts) if parts[1] else None
+    small = [a for a in copies if a.bytes is not None and a.bytes < SMALL_BYTES]
+    return {
+        "bytes": sum(sizes) if is_known else None,
+        "count": len(copies),
+        "busy_ps": busy_ps,
+        "exposed_ps": exposed_ps,
+        "exposed_ps_per_step": sum(per_step) // len(per_step) if per_step else None,
+        "exposed_ratio": None if ratio is None else float(ratio),
+        "bytes_per_second": (
+            sum(sizes) * 10**12 // busy_ps
+            if busy_ps and sum(sizes) and len(sizes) == len(copies)
+            else None
+        ),
+        "small_count": len(small) if is_known else None,
+    }
+
+
+# Narrowest first. Names are searched in this order.
+SPELLINGS = {
+    "fp16": r"\bEigen::half\b|\b__half\b|_fp16_|_HHS_",
+    "bf16": r"bf16|_BBS_",
+    "fp32": r"sgemm|\bfloat\b",
+    "fp64": r"dgemm|\bdouble\b",
+}
+TENSOR_CORES = r"_xmma_gemm_bf16|_MI16x16x16"
+
+
+def precision_rows(ledger: Ledger, several: bool) -> list[Row]:
+    """One row per GPU that computes, by host and ordinal."""
+    rows = []
+    for device in ledger.devices:
+        parts = [
+            (segment.activity, segment.end - segment.start)
+            for segment in ledger.segments[id(device)]
+            if ledger.counts(segment) and segment.state == "compute" and segment.activity
+        ]
+        if device.kind == "gpu" and parts:
+            rows.append({**device_name(device, several), **_precision(parts)})
+    return rows
+
+
+def _precision(parts: list[tuple[Activity, int]]) -> Row:
+    times: dict[str, int] = defaultdict(int)
+    on_tensor_cores = 0
+    for kernel, ps in parts:
+        formats = [name for name, text in SPELLINGS.items() if re.search(text, kernel.kernel)]
+        times[formats[0] if formats else "unknown"] += ps
+        on_tensor_cores += ps * bool(re.search(TENSOR_CORES, kernel.kernel))
+    graphs = {id(kernel) for kernel, _ in parts if kernel.kernel.startswith("CudaGraphExec:")}
+    return {
+        "precision_ps": dict(times),
+        "tensor_core_ps": on_tensor_cores,
+        "opaque_count": len(graphs),
+    }

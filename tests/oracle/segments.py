@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tests.oracle.balance import overlap_of
-from tests.oracle.classes import CLASSES, Activity
+from tests.oracle.classes import CLASSES, Activity, is_side_work
 from tests.oracle.collectives import Collective, Part, find_collectives
 from tests.oracle.host_causes import HostCauses
 from tests.oracle.host_names import kind_of
 from tests.oracle.idle import causes_in, find_gaps
 from tests.oracle.intervals import Cover, Interval, clip, length, subtract, union
 from tests.oracle.model import Device, HostAnswer
-from tests.oracle.op_kinds import is_side_work
 from tests.oracle.steps import Step, median
 
 STATES = (

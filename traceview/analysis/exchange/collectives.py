@@ -308,12 +308,17 @@ def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Fin
     )
 
 
+_LOOP: Final = lazy_pattern(rb"(?:^|/)while(?:_\d+)?/")
+"""The scope of a loop in a graph of TensorFlow."""
+
+
 def _per_step_in_loop(context: Context) -> int:
     """How often a step exchanges by the ops that it runs several times, if by these it exchanges most; else 0."""
     collectives, steps = context.collectives, used_steps(context)
-    # Kernels of NCCL have one name for all; on CPU devices of XLA the name is the instruction.
-    op = np.where(collectives.op == NONE, collectives.name, collectives.op).astype(np.int64)
-    known = (collectives.op != NONE) | _is_on_cpu(context)
+    instruction = context.trace.device_columns.instruction[collectives.row]
+    op = np.where(collectives.op == NONE, collectives.name, collectives.op)
+    # Kernels of NCCL have one name for all.
+    known = (instruction != NONE) | context.trace.names.where(op, _LOOP.search)
     of_step = labels(op, collectives.device, collectives.step)
     in_loop: BoolArray = known & (np.bincount(of_step)[of_step] >= EXPOSED.limits["turn_count"])
     time_ps = collectives.duration_ps

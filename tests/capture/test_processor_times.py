@@ -1,20 +1,22 @@
-"""The clocks of the threads of a process are those that the kernel has, and no descriptor of the script is touched."""
+"""The clocks of threads and the load of the machine are those that the kernel has, and no descriptor of the script is touched."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from traceview.capture.sampling import processor_times
 from traceview.capture.sampling.processor_times import ProcessorTimesListener
 from traceview.capture.sidecar.file import Sidecar
 from traceview.trace.sidecar.sidecar import ThreadsRecord, ThreadTimes, thread_times
 
-pytestmark = pytest.mark.skipif(
+counts_waits = pytest.mark.skipif(
     not Path("/proc/self/schedstat").exists(), reason="this kernel counts no waits"
 )
 
@@ -38,6 +40,7 @@ def ran_ns(times: ThreadTimes, thread: int) -> int:
     return int(ran[-1] - ran[0])
 
 
+@counts_waits
 def test_a_thread_that_computes_and_one_that_sleeps() -> None:
     numbers: dict[str, int] = {}
     idents: dict[str, int] = {}
@@ -70,6 +73,7 @@ def test_a_thread_that_computes_and_one_that_sleeps() -> None:
     assert times.ident[of_thread][-1] == idents["computes"]
 
 
+@counts_waits
 def test_no_descriptor_stays_open() -> None:
     """A script may close all of them meanwhile, and gets the same numbers for its own files."""
 
@@ -87,6 +91,7 @@ def test_no_descriptor_stays_open() -> None:
     assert any(is_as_before)
 
 
+@counts_waits
 def test_a_fork_has_no_clocks() -> None:
     """The thread that notes is not in it."""
     listener, sidecar = ProcessorTimesListener(), Sidecar(state="recording")
@@ -99,3 +104,40 @@ def test_a_fork_has_no_clocks() -> None:
     listener.closed(sidecar, Path("none"))
     assert os.waitstatus_to_exitcode(status) == 0
     assert "threads" in sidecar.groups
+
+
+TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
+
+
+def group(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> Mapping[str, Any] | None:
+    """The group of a window that opens and closes at counters of these texts."""
+    stat = folder / "stat"
+    monkeypatch.setattr(processor_times, "_STAT", stat)
+    sidecar, listener = Sidecar(), ProcessorTimesListener()
+    stat.write_text(before, encoding="ascii")
+    listener.opened(sidecar)
+    stat.write_text(after, encoding="ascii")
+    listener.closed(sidecar, folder)
+    return sidecar.groups.get("load")
+
+
+def test_what_is_no_idle_time_and_no_wait_for_a_disk_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = "cpu  100 10 50 9000 500 1 2 3 70 0\ncpu0 1\n"
+    after = "cpu  200 11 60 9900 600 2 4 6 99 0\ncpu0 1\n"
+    load = group(tmp_path, monkeypatch, before, after)
+    assert load is not None
+    assert load["busy_ns"] == (100 + 1 + 10 + 1 + 2 + 3) * TICK_NS
+    assert load["cores"] == os.cpu_count()
+    assert load["own_ns"] >= 0
+    assert load["elapsed_ns"] > 0
+
+
+@pytest.mark.parametrize("text", ["", "cpu  many\n", "\n"])
+def test_without_counters_nothing_is_added(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert group(tmp_path, monkeypatch, text, text) is None

@@ -1,1 +1,0 @@
-"""Compares the numbers of XProf with those of traceview, and explains the differences."""
