@@ -21,7 +21,7 @@ from traceview.analysis.measures.context import Context, Options
 from traceview.base.errors import TraceviewError
 from traceview.cli.output import terminable
 from traceview.document.terminal import render_section
-from traceview.export.viewers import xprof_module
+from traceview.export.viewers import check_installed
 from traceview.report.build import report_of
 from traceview.store.address import location_of
 from traceview.trace.model import Trace
@@ -34,7 +34,7 @@ WIDTH = 100
 def compared(logdir: str, run: str | None, top: int) -> tuple[Trace, str, list[Compared]]:
     """The run, the version of XProf, and a row per number of both; `top`: kernels to compare, longest first."""
     place = location_of(logdir)
-    xprof_module()
+    check_installed("xprof")
     with terminable():
         trace = load(place, run=run)
         asked = ask(choose_run(find_runs(place), run)[0])

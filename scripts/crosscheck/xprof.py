@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from scripts.crosscheck.answer import Answer, parse
 from traceview.base.errors import ViewerError
-from traceview.export.viewer_server import copied_run, environment, last_words
-from traceview.export.viewers import XPROF_MODULES, xprof_module
+from traceview.export.viewers import check_installed, copied_run, environment, last_words
 from traceview.trace.reading.locate import RunFiles
 
 PAGES: Final = ("overview_page", "input_pipeline_analyzer", "framework_op_stats", "kernel_stats")
@@ -22,7 +21,7 @@ PAGES: Final = ("overview_page", "input_pipeline_analyzer", "framework_op_stats"
 
 def pages(files: list[str]) -> dict[str, Any]:
     """Each of `PAGES` as XProf's web page gets it; None for an empty page."""
-    convert: Any = import_module(f"{xprof_module()}.convert.raw_to_tool_data")
+    convert: Any = import_module("xprof.convert.raw_to_tool_data")
     contents = {}
     for page in PAGES:
         content = convert.xspace_to_tool_data(files, page, {})[0]
@@ -40,12 +39,11 @@ class Asked:
 
 def installed_version() -> str:
     """The version of XProf; raises `UsageError` where it is not installed."""
-    for name in (xprof_module(), *XPROF_MODULES):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return "of an unknown version"
+    check_installed("xprof")
+    try:
+        return version("xprof")
+    except PackageNotFoundError:
+        return "of an unknown version"
 
 
 def ask(run: RunFiles) -> Asked:

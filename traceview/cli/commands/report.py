@@ -148,7 +148,7 @@ def _show_report(make: Callable[[], Report], port: int | None) -> None:
             path.write_bytes(page)
         _show(path.as_uri())
         return
-    from traceview.export.page_server import serving_page
+    from traceview.export.viewers import serving_page
 
     with _until_interrupted(), serving_page(page, _free_port(port)) as address:
         say("serving the report; Ctrl-C stops")
@@ -162,16 +162,11 @@ def _show_run(viewer: str, source: Source, port: int | None) -> None:
     if viewer == "perfetto":
         _show_in_perfetto(source)
         return
-    from traceview.export.viewer_server import PORTS, check_readable, copied_run, serving
-    from traceview.export.viewers import check_tensorboard, xprof_module
+    from traceview.export.viewers import PORTS, check_installed, copied_run, serving
     from traceview.trace.reading.locate import choose_run, find_runs
 
     chosen, _ = choose_run(find_runs(source.logdir), source.run)
-    if viewer == "tensorboard":
-        check_tensorboard()
-    else:
-        xprof_module()
-    check_readable(chosen)
+    check_installed(viewer)
     free = _free_port(PORTS[viewer] if port is None else port)
     with _until_interrupted(), copied_run(chosen) as copy, serving(viewer, copy, free) as served:
         say(f"{served.name} shows a copy of run {chosen.name}; Ctrl-C stops")
@@ -183,7 +178,7 @@ def _show_in_perfetto(source: Source) -> None:
     """Serve a trace to the page ui.perfetto.dev, which reads it in the browser and sends it nowhere."""
     from traceview.export import perfetto
     from traceview.export.draw import drawn
-    from traceview.export.page_server import serving_to_perfetto
+    from traceview.export.viewers import serving_to_perfetto
 
     with _until_interrupted(), tempfile.TemporaryDirectory(prefix="traceview-") as folder:
         path = Path(folder) / "trace.pftrace"
@@ -210,7 +205,7 @@ def _until_interrupted() -> Iterator[None]:
 
 def _show(address: str) -> None:
     """Print an address, and open it where there is a display."""
-    from traceview.export.page_server import show
+    from traceview.export.viewers import show
 
     Target(None).write(f"{sanitize(address)}\n")
     if not show(address):
@@ -218,7 +213,7 @@ def _show(address: str) -> None:
 
 
 def _free_port(wanted: int) -> int:
-    from traceview.export.viewer_server import free_port
+    from traceview.export.viewers import free_port
 
     port = free_port(wanted)
     if wanted not in (0, port):
