@@ -15,7 +15,7 @@ import pytest
 from tests.command import Command
 from traceview.base.errors import StoreError
 from traceview.cli.commands.watch import _Job, _Outputs
-from traceview.store import ranges
+from traceview.store import remote
 from traceview.store.address import location_of
 from traceview.watch.follow import Follower
 
@@ -34,7 +34,7 @@ def memory(fixtures: Path) -> Iterator[Any]:
     filesystem.pipe_file("/logs/plugins/profile/one/host.xplane.pb", trace.read_bytes())
     yield filesystem
     filesystem.store.clear()
-    ranges.forget()
+    remote.blocks_of.cache_clear()
 
 
 def test_a_store_is_watched(command: Command, memory: Any) -> None:
@@ -45,7 +45,7 @@ def test_a_store_is_watched(command: Command, memory: Any) -> None:
     assert done.out.startswith("one · median step 67.0 ms")
     assert command(*watch).out == ""
     assert b'run="one"' in memory.cat_file("/run.prom")
-    assert not ranges._kept
+    assert not remote.blocks_of.cache_info().currsize
 
 
 def test_a_store_that_fails_does_not_end_the_watch(

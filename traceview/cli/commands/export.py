@@ -18,7 +18,7 @@ from traceview.cli.options import (
     place,
     reads_run,
 )
-from traceview.cli.output import Bundle, Target, say
+from traceview.cli.output import Target, check_folder, say, write_folder
 from traceview.cli.report_source import Source
 from traceview.export.tables import check_pyarrow, csv_of, parquet_of
 
@@ -100,13 +100,12 @@ def _write_tables(
 
     if str(folder) == "-":
         raise UsageError("tables need a folder: -o DIR")
-    bundle = Bundle(folder, [f"{name}.{to}" for name in TABLES], force)
-    bundle.check()
+    check_folder(folder, [f"{name}.{to}" for name in TABLES], force=force)
     if to == "parquet":
         check_pyarrow("--to parquet")
     source = Source.of(context, logdir)
     with source.context() as made_from, stage("writing"):
-        bundle.write({f"{name}.{to}": _table(to, made_from, name) for name in TABLES})
+        write_folder(folder, {f"{name}.{to}": _table(to, made_from, name) for name in TABLES})
         return made_from.trace
 
 

@@ -26,7 +26,16 @@ from traceview.cli.options import (
     place,
     place_argument,
 )
-from traceview.cli.output import TERMINAL, Bundle, Target, format_of, say, write_file, writing
+from traceview.cli.output import (
+    TERMINAL,
+    Target,
+    check_folder,
+    format_of,
+    say,
+    write_file,
+    write_folder,
+    writing,
+)
 from traceview.cli.report_source import redacted_alike, reports_at
 
 if TYPE_CHECKING:
@@ -181,8 +190,13 @@ def _save(
         reports = redacted_alike(reports)
     contents = [file_content(report) for report in Side.of(reports).reports]
     place = (folder or DEFAULT_FOLDER) / checked_name(name)
+    files = {file: (content,) for file, content in zip(FILES, contents, strict=False)}
     with writing(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
-    files = {file: (content,) for file, content in zip(FILES, contents, strict=False)}
-    Bundle(place, FILES, force).write(files)
+    check_folder(place, FILES, force=force)
+    write_folder(place, files)
+    with writing(place):
+        # Captures of another baseline of this name.
+        for file in FILES[len(files) :]:
+            (place / file).unlink(missing_ok=True)
     say(f"saved {place} ({size(sum(map(len, contents)))})")

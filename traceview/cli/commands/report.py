@@ -25,7 +25,15 @@ from traceview.cli.options import (
     place,
     reads_run,
 )
-from traceview.cli.output import Bundle, Target, checked_place, say, write_file, writing
+from traceview.cli.output import (
+    Target,
+    check_folder,
+    checked_place,
+    say,
+    write_file,
+    write_folder,
+    writing,
+)
 from traceview.cli.report_source import Source
 from traceview.document.sanitize import sanitize
 from traceview.report.formats import DOCUMENTS, FILES
@@ -85,36 +93,22 @@ def report(
     if output is not None:
         checked_place(output)
     document = _chosen_document(format_, output)
-    if document is None and output is None:
+    if document is not None:
+        target = Target.of(output, logdir, force=force)
+        made = _made(source, redact)
+        with stage("writing"):
+            target.write(DOCUMENTS[document](made).encode())
+        return
+    if output is None:
         raise UsageError(
             "no output is named", hint="-o DIR for all documents, --format for a single one"
         )
-    if output is not None:
-        _check_apart(output.parent if document else output, logdir, is_folder=not document)
-    target = Target.of(output, logdir, force=force) if document else None
-    bundle = Bundle(output, FILES.values(), force) if output is not None and not document else None
-    if bundle:
-        bundle.check()
+    check_folder(output, FILES.values(), force=force)
     made = _made(source, redact)
     with stage("writing"):
-        if target and document:
-            target.write(DOCUMENTS[document](made).encode())
-        elif bundle:
-            bundle.write({FILES[name]: (make(made).encode(),) for name, make in DOCUMENTS.items()})
-            say(f"wrote {', '.join(FILES.values())} to {bundle.folder}")
-
-
-def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None:
-    """Raise `UsageError` for the log directory, though a run or a trace in it is read, and for folders of recorded runs."""
-    place, read = folder.resolve(), logdir.resolve()
-    folders = (part for part in (read, *read.parents) if part.name == "plugins")
-    recorded = next((part for part in folders if (part / "profile").is_dir()), read / "plugins")
-    is_read = is_folder and place in (read, recorded.parent)
-    if is_read or recorded == place or recorded in place.parents:
-        raise UsageError(
-            f"{folder} is the log directory that the command reads",
-            hint="write to another folder, such as traceview-report",
-        )
+        files = {FILES[name]: (make(made).encode(),) for name, make in DOCUMENTS.items()}
+        write_folder(output, files)
+    say(f"wrote {', '.join(files)} to {output}")
 
 
 def _made(source: Source, is_redacted: bool) -> Report:

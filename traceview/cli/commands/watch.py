@@ -291,9 +291,9 @@ class _Outputs(Struct):
             content = json.dumps(to_builtins({**self.others, **own}))
             self._write(self.state, content.encode())
         if any(is_remote(job.follower.logdir) for job in self.jobs):
-            from traceview.store.ranges import forget
+            from traceview.store.remote import blocks_of
 
-            forget()
+            blocks_of.cache_clear()
 
     def _write(self, path: Location, content: bytes) -> None:
         """Replace a file. Where that fails, say so once; the next look tries again."""
