@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
@@ -23,14 +24,11 @@ from traceview.comparison.sides import capture_steps
 from traceview.document import numbers
 from traceview.report.build import analyze
 from traceview.report.model import Report
-from traceview.trace.model import Trace
 from traceview.trace.reading.load import load_run
 from traceview.trace.reading.locate import RunFiles, find_runs, run_age
-from traceview.trace.reading.part import read_host
 
-Files: TypeAlias = tuple[tuple[str, int], ...]
-"""The names of the files of a run and their sizes in bytes."""
-
+Files: TypeAlias = dict[str, int]
+"""The sizes of the files of a run in bytes, by name."""
 
 INCOMPLETE_AFTER_S: Final = 120.0
 """A file that has not grown for so long is written by nobody any more; a choice of ours."""
@@ -38,38 +36,17 @@ INCOMPLETE_AFTER_S: Final = 120.0
 _KEPT_RUNS: Final = 20
 
 
-class SeenRun(Struct, frozen=True):
-    """A run that was read, or passed over, with the files that it had."""
-
-    run: str
-    files: Files
-
-
-class EarlierRun(Struct, frozen=True):
-    """A run that later ones are compared with; its level is None without steps."""
-
-    run: str
-    step_level: Level | None = None
-
-
-class Quiet(Struct, frozen=True):
-    """Since when the files of a run have these sizes, Unix seconds."""
-
-    run: str
-    files: Files
-    since_s: float
-
-
 class Memory(Struct, forbid_unknown_fields=True):
-    """The memory of a later call: the runs seen, the last of them, oldest first, and those waited for."""
+    """The memory of a later call: the runs that were read or passed over, with the files that they had, and the levels of
+    the last ones, oldest first, None without steps.
+    """
 
-    seen: tuple[SeenRun, ...] = ()
-    last: tuple[EarlierRun, ...] = ()
-    waiting: tuple[Quiet, ...] = ()
+    seen: dict[str, Files] = field(default_factory=dict)
+    last: dict[str, Level | None] = field(default_factory=dict)
 
 
 class News(Struct, frozen=True):
-    """A run that was read. `is_history`: it was there before the watch began. `is_again`: it has more files by now.
+    """A run that was read. `is_history`: it was there before the watch began.
 
     `damage`: why a file beside the readable ones stays incomplete; empty if none does.
     """
@@ -77,16 +54,14 @@ class News(Struct, frozen=True):
     report: Report
     change: StepChange | None
     is_history: bool
-    is_again: bool
     damage: str = ""
 
 
 class Unreadable(Struct, frozen=True):
-    """A run that cannot be read, and why. `is_in_part`: with `--salvage` a part of it can."""
+    """A run that cannot be read, and why."""
 
     run: str
     reason: str
-    is_in_part: bool = False
 
 
 class Follower:
@@ -95,36 +70,33 @@ class Follower:
     """
 
     def __init__(self, logdir: Location, memory: Memory | None, most: int) -> None:
-        known = memory or Memory()
         self.logdir = logdir
         self._most = most
-        self._quiet = {quiet.run: quiet for quiet in known.waiting}
-        self._looks: dict[str, int] = {}
-        self._looked_s = 0.0
-        self._seen = {seen.run: seen.files for seen in known.seen}
-        self._last = {earlier.run: earlier.step_level for earlier in known.last}
+        self._memory = memory or Memory()
         self._history: frozenset[str] | None = None if memory is None else frozenset()
+        self._files: dict[str, Files] = {}
+        """Of the last look."""
+        self._damaged: dict[str, Files] = {}
+        """Files that were damaged when they were read."""
 
     @property
     def memory(self) -> Memory:
         """The memory of a later watch; runs that are gone are forgotten."""
-        seen = (SeenRun(run, files) for run, files in self._seen.items() if run in self._quiet)
-        last = (EarlierRun(*pair) for pair in [*self._last.items()][-_KEPT_RUNS:])
-        waiting = (self._quiet[run] for run in self.incomplete)
-        return Memory(tuple(seen), tuple(last), tuple(waiting))
+        seen = {run: files for run, files in self._memory.seen.items() if run in self._files}
+        return Memory(seen, dict([*self._memory.last.items()][-_KEPT_RUNS:]))
 
     def begin(self) -> None:
         """Look for the first time: the runs that are there now are history, of which only the newest are read."""
         self._unchanged()
         if self._history is None:
-            self._history = frozenset(self._quiet)
+            self._history = frozenset(self._files)
 
     def look(self) -> Iterator[News | Unreadable]:
         """The runs since the last look. Raises `StoreError` if a store cannot be asked."""
         arrived = [run for run in self._unchanged() if self._is_unseen(run.name)]
         history = self._history or frozenset()
         for run in [run for run in arrived if run.name in history][: -self._most]:
-            self._seen.setdefault(run.name, self._quiet[run.name].files)
+            self._memory.seen.setdefault(run.name, self._files[run.name])
         for run in arrived:
             if self._is_unseen(run.name):
                 yield from self._read(run, is_history=run.name in history)
@@ -132,15 +104,15 @@ class Follower:
     @property
     def has_runs(self) -> bool:
         """Whether there were runs at the last look."""
-        return bool(self._quiet)
+        return bool(self._files)
 
     @property
     def incomplete(self) -> list[str]:
         """The runs that are there and were not read so far."""
-        return [run for run in self._quiet if self._is_unseen(run)]
+        return [run for run in self._files if self._is_unseen(run)]
 
     def _is_unseen(self, run: str) -> bool:
-        return self._seen.get(run) != self._quiet[run].files
+        return self._memory.seen.get(run) != self._files[run]
 
     def _unchanged(self) -> list[RunFiles]:
         """The runs whose files are as they were at the last look, oldest first; none if there is no log directory."""
@@ -150,82 +122,74 @@ class Follower:
             runs = ()
         # Before anything changes: a store may fail to answer.
         files = {run.name: _sizes(run) for run in runs}
-        now_s, quiet, looks = time.time(), self._quiet, self._looks
-        self._quiet, self._looks, self._looked_s = {}, {}, now_s
-        for run in runs:
-            now = Quiet(run.name, files[run.name], now_s)
-            before = quiet.get(run.name, now)
-            is_same = before.files == now.files
-            self._quiet[run.name] = before if is_same and before.since_s <= now_s else now
-            self._looks[run.name] = looks.get(run.name, -1) + 1 if is_same else 0
-        return [run for run in sorted(runs, key=run_age) if self._looks[run.name]]
+        before, self._files = self._files, files
+        same = [run for run in runs if before.get(run.name) == files[run.name]]
+        return sorted(same, key=run_age)
 
-    def _read(self, files: RunFiles, *, is_history: bool) -> Iterator[News | Unreadable]:
-        run, quiet = files.name, self._quiet[files.name]
-        is_again = run in self._seen
-        is_patient = self._looked_s - quiet.since_s < INCOMPLETE_AFTER_S
-        if self._looks[run] > 1 and is_patient:
-            # It was damaged when it was read, and is as it was then.
+    def _read(self, run: RunFiles, *, is_history: bool) -> Iterator[News | Unreadable]:
+        name, files, may_grow = run.name, self._files[run.name], _may_grow(run)
+        if may_grow and self._damaged.get(name) == files:
             return
         try:
-            trace = load_run(files)
+            trace = load_run(run)
         except (TraceFormatError, TraceNotFoundError) as error:
-            if not is_patient:
-                self._seen[run] = quiet.files
-                parts = (read_host(path, salvage=True).part for path in files.paths)
-                yield Unreadable(run, error.message, any(part is not None for part in parts))
+            if may_grow:
+                self._damaged[name] = files
+                return
+            self._memory.seen[name] = files
+            yield Unreadable(name, error.message)
             return
-        damage = _damage(trace)
-        if is_patient and damage:
+        cut = (row.sentence for row in trace.problems if row.code == "damaged-file")
+        damage = next(cut, "")
+        if may_grow and damage:
+            self._damaged[name] = files
             return
-        self._seen[run] = quiet.files
+        self._memory.seen[name] = files
         try:
             report = analyze(trace, top=0)
         except UsageError as error:
-            yield Unreadable(run, error.message)
+            yield Unreadable(name, error.message)
             return
         used = capture_steps(report)
         level = used.level if used else None
-        self._last.pop(run, None)
-        before = list(self._last.values())[-self._most :]
-        self._last[run] = level
-        change = change_since(level, before, run_spread_of([report]))
-        yield News(report, change, is_history, is_again, damage)
+        last = self._memory.last
+        last.pop(name, None)
+        change = change_since(level, [*last.values()][-self._most :], run_spread_of([report]))
+        last[name] = level
+        yield News(report, change, is_history, damage)
 
 
 def _sizes(run: RunFiles) -> Files:
-    sizes = []
+    sizes = {}
     for path in run.paths:
         # It may have been removed after it was listed.
         with suppress(OSError):
-            sizes.append((path.name, path.stat().st_size))
-    return tuple(sorted(sizes))
+            sizes[path.name] = path.stat().st_size
+    return sizes
 
 
-def _damage(trace: Trace) -> str:
-    """Why a file of the run is cut off, as one is that is being copied; empty if none is."""
-    return next(
-        (problem.sentence for problem in trace.problems if problem.code == "damaged-file"), ""
-    )
+def _may_grow(run: RunFiles) -> bool:
+    """Whether a file was written a short while ago; a store has whole files only."""
+    times_s = []
+    for path in run.paths:
+        with suppress(OSError):
+            times_s += [path.stat().st_mtime] if isinstance(path, Path) else []
+    return time.time() - max(times_s, default=0.0) < INCOMPLETE_AFTER_S
 
 
 def line_of(news: News) -> str:
-    """The run in one line; of a run that has a line already, and files that have come since, it says so."""
+    """The run in one line."""
     report = news.report
     steps, compute = report.results.steps, report.verdict.compute_ratio
     median_ps = steps.median_ps if steps else None
-    return " · ".join(
-        filter(
-            None,
-            (
-                f"{report.source.run}, again" if news.is_again else report.source.run,
-                "" if median_ps is None else f"median step {numbers.time(median_ps)}",
-                "" if compute is None else f"{numbers.percent(compute)} computing",
-                news.change.text if news.change else "",
-                report.verdict.headline,
-            ),
-        )
+    facts = (
+        report.source.run,
+        "" if median_ps is None else f"median step {numbers.time(median_ps)}",
+        "" if compute is None else f"{numbers.percent(compute)} computing",
+        news.change.text if news.change else "",
+        report.verdict.headline,
     )
+    return " · ".join(filter(None, facts))
 
 
 LEAST_RATIO: Final = 0.02

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -31,15 +31,15 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _PATIENCE_MS: Final = 10_000
 
 
-class NewestRun(NamedTuple):
-    """The newest run of a job. `run_count` and `unreadable_count`: runs since the watch began."""
+class Job(Struct):
+    """A log directory with its newest run. `run_count` and `unreadable_count`: runs since the watch began."""
 
-    job: str
+    name: str
     logdir: str
-    report: Report
-    change: StepChange | None
-    run_count: int
-    unreadable_count: int
+    report: Report | None = None
+    change: StepChange | None = None
+    run_count: int = 0
+    unreadable_count: int = 0
 
 
 _METRICS: Final = {
@@ -60,10 +60,12 @@ _METRICS: Final = {
 """By name, without `traceview_`, what a metric means."""
 
 
-def _samples(run: NewestRun) -> Iterator[tuple[str, dict[str, str], float]]:
-    """The samples of a run that have a value: the metric, its labels with those of the job, and the value."""
-    report, change = run.report, run.change
-    ledger, started, findings = report.results.ledger, started_ns(report), worst_findings(report)
+def _samples(job: Job) -> Iterator[tuple[str, dict[str, str], float]]:
+    """The samples of a job that have a value: the metric, its labels with those of the job, and the value."""
+    report, change = job.report, job.change
+    if report is None:
+        return
+    ledger, started = report.results.ledger, started_ns(report)
     samples: list[tuple[str, dict[str, str], float | None]] = [
         ("run_info", {"run": report.source.run}, 1.0),
         ("run_start_time_seconds", {}, None if started is None else started / _NS_PER_S),
@@ -72,10 +74,10 @@ def _samples(run: NewestRun) -> Iterator[tuple[str, dict[str, str], float]]:
         ("step_time_noise_ratio", {}, change.noise_ratio if change else None),
         ("verdict", {"status": report.verdict.status}, 1.0),
         ("compute_ratio", {}, report.verdict.compute_ratio),
-        ("runs_total", {}, float(run.run_count)),
-        ("unreadable_runs_total", {}, float(run.unreadable_count)),
+        ("runs_total", {}, float(job.run_count)),
+        ("unreadable_runs_total", {}, float(job.unreadable_count)),
     ]
-    for code, finding in findings.items():
+    for code, finding in worst_findings(report).items():
         samples.append(("finding", {"code": code, "severity": finding.severity}, 1.0))
         samples.append(("finding_gpu_time_ratio", {"code": code}, _cost_ratio(finding)))
     for state, ratio in ledger.share_by_state.items() if ledger else ():
@@ -86,7 +88,7 @@ def _samples(run: NewestRun) -> Iterator[tuple[str, dict[str, str], float]]:
         samples.append(("device_compute_ratio", {"device": row.device}, computing))
     for name, labels, value in samples:
         if value is not None:
-            yield name, {"job": run.job, "logdir": run.logdir, **labels}, value
+            yield name, {"job": job.name, "logdir": job.logdir, **labels}, value
 
 
 def worst_findings(report: Report) -> dict[str, Finding]:
@@ -107,22 +109,20 @@ def _cost_ratio(finding: Finding) -> float | None:
     return finding.loss.gpu_time_ratio if finding.loss else None
 
 
-def metrics_text(newest: Sequence[NewestRun]) -> str:
-    """The content of the file: each metric once, with the samples of all jobs."""
-    return "\n".join((FIRST_LINE, *_lines(newest), ""))
-
-
-def _lines(newest: Sequence[NewestRun]) -> Iterator[str]:
-    samples = [sample for run in newest for sample in _samples(run)]
+def metrics_text(jobs: Sequence[Job]) -> str:
+    """The content of the file: each metric once, with the samples of all jobs; empty without any."""
+    samples = [sample for job in jobs for sample in _samples(job)]
+    lines = [FIRST_LINE]
     for metric, meaning in _METRICS.items():
         known = [(labels, value) for name, labels, value in samples if name == metric]
         if known:
-            yield f"# HELP traceview_{metric} {meaning}"
             kind = "counter" if metric.endswith("_total") else "gauge"
-            yield f"# TYPE traceview_{metric} {kind}"
+            lines.append(f"# HELP traceview_{metric} {meaning}")
+            lines.append(f"# TYPE traceview_{metric} {kind}")
         for labels, value in known:
             text = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
-            yield f"traceview_{metric}{{{text}}} {value!r}"
+            lines.append(f"traceview_{metric}{{{text}}} {value!r}")
+    return "\n".join((*lines, "")) if samples else ""
 
 
 def _escaped(text: str) -> str:
@@ -156,9 +156,9 @@ class Telemetry:
             for name, meaning in _METRICS.items()
         }
 
-    def send(self, run: NewestRun) -> bool:
-        """Send one run; whether that worked."""
-        for name, labels, value in _samples(run):
+    def send(self, job: Job) -> bool:
+        """Send the newest run of a job; whether that worked."""
+        for name, labels, value in _samples(job):
             self._gauges[name].set(value, labels)
         try:
             data = self._reader.get_metrics_data()
@@ -187,12 +187,12 @@ class OnFinding(Struct, frozen=True):
     command: str
 
 
-def variables(run: NewestRun, finding: Finding) -> Mapping[str, str]:
+def variables(job: Job, report: Report, finding: Finding) -> Mapping[str, str]:
     """The variables of a command: texts on one line, without control characters; empty where nothing is known."""
-    report, change = run.report, run.change
+    change = job.change
     known = {
-        "JOB": run.job,
-        "LOGDIR": run.logdir,
+        "JOB": job.name,
+        "LOGDIR": job.logdir,
         "RUN": report.source.run,
         "FINDING": finding.code,
         "SEVERITY": finding.severity,
@@ -211,12 +211,12 @@ def variables(run: NewestRun, finding: Finding) -> Mapping[str, str]:
     }
 
 
-def run_commands(commands: tuple[OnFinding, ...], run: NewestRun) -> Iterator[str]:
+def run_commands(commands: Sequence[OnFinding], job: Job, report: Report) -> Iterator[str]:
     """Run those for the findings of a run, one after another; yields what went wrong."""
-    findings = worst_findings(run.report)
+    findings = worst_findings(report)
     for command in commands:
         if command.code in findings:
-            wrong = _run(command.command, variables(run, findings[command.code]))
+            wrong = _run(command.command, variables(job, report, findings[command.code]))
             if wrong:
                 yield f"--on-finding {command.code}: the command {wrong}"
 
