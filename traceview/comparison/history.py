@@ -39,6 +39,7 @@ from traceview.base.record import (
 )
 from traceview.base.text import did_you_mean, lazy_pattern
 from traceview.base.version import VERSION
+from traceview.comparison.document import ratio_words
 from traceview.comparison.noise import (
     CONFIDENCE,
     DEVICE_SPREAD,
@@ -46,9 +47,13 @@ from traceview.comparison.noise import (
     most_chance,
     step_change,
 )
-from traceview.comparison.parts import state_noise
-from traceview.comparison.sides import CaptureSteps, batch_size_of, capture_steps, step_time_ps
-from traceview.comparison.verdict import ratio_words
+from traceview.comparison.sides import (
+    CaptureSteps,
+    batch_size_of,
+    capture_steps,
+    state_noise,
+    step_time_ps,
+)
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
