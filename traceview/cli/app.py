@@ -30,7 +30,9 @@ _PANELS: Final = {
     "Other programs": "export",
     "Look up": "explain",
 }
-"""Commands in the order in which users need them, each the name of its module in `commands`."""
+"""Commands in the order in which users need them."""
+_MODULES: Final = {"analyze": "report", "explain": "show", "gate": "compare", "history": "compare"}
+"""By command the module in `commands`, where that has another name."""
 
 _PANEL_OF: Final = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 
@@ -52,7 +54,7 @@ class _Commands(Mapping[str, Any]):
 def _command(name: str) -> Any:
     """A command by its name; raises `KeyError` for another one."""
     panel = _PANEL_OF[name]
-    module = import_module(f"traceview.cli.commands.{name}")
+    module = import_module(f"traceview.cli.commands.{_MODULES.get(name, name)}")
     settings = getattr(module, "CONTEXT_SETTINGS", None)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     register = alone.command(name, cls=_Command, rich_help_panel=panel, context_settings=settings)

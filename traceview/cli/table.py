@@ -16,8 +16,8 @@ from traceview.base.sweeping import SWEEPS
 from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
 from traceview.document.vocabulary import CLASSES, STATES
-from traceview.export.tables import check_pyarrow
 from traceview.ledger.states import IDLE_STATES, State
+from traceview.report.tables import check_pyarrow
 from traceview.trace.device.table import table, whole
 
 if TYPE_CHECKING:
@@ -187,11 +187,11 @@ def content(target: Target, format_: str, answer: Answer) -> Iterable[str | byte
     """The output, part by part."""
     rows = answer.rows
     if format_ == "parquet":
-        from traceview.export.tables import parquet_of
+        from traceview.report.tables import parquet_of
 
         return (parquet_of(rows),)
     if format_ == "csv":
-        from traceview.export.tables import csv_of
+        from traceview.report.tables import csv_of
 
         return csv_of(rows, is_escaped=target.is_terminal)
     if format_ == "json":

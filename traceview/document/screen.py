@@ -10,10 +10,17 @@ from rich.cells import cell_len
 
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.page import BETWEEN, WIDEST_PROSE, Page, in_lines
+from traceview.document.page import (
+    BETWEEN,
+    WIDEST_PROSE,
+    Page,
+    Text,
+    in_lines,
+    joined,
+    legend_entry,
+)
 from traceview.document.phrase import Sentence, ended, phrase
 from traceview.document.sanitize import sanitize
-from traceview.document.styled import Text, joined, legend_entry
 from traceview.document.terminal import add_section, bar_text, letter_of
 from traceview.document.vocabulary import Look
 

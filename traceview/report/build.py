@@ -30,9 +30,11 @@ from traceview.report.model import (
     ReportFile,
     ReportWindow,
     Source,
+    by_rank,
     reproducing,
+    verdict_of,
+    without_recording,
 )
-from traceview.report.verdict import by_rank, verdict_of, without_recording
 from traceview.trace.model import Trace, damaged_hosts
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind

@@ -22,8 +22,7 @@ from msgspec.structs import replace
 
 from traceview.base.record import Record, TextKind, kind_of_text
 from traceview.base.text import lazy_pattern
-from traceview.report.model import Report
-from traceview.report.verdict import with_sentences
+from traceview.report.model import Report, with_sentences
 
 R = TypeVar("R", bound=Record)
 

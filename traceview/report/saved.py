@@ -18,8 +18,7 @@ from traceview.base.record import Record, meanings, records_of, summary
 from traceview.base.text import lazy_pattern
 from traceview.document.json_text import dumped, encoded
 from traceview.document.sanitize import shortened
-from traceview.report.model import SCHEMA_VERSION, Report
-from traceview.report.verdict import with_sentences
+from traceview.report.model import SCHEMA_VERSION, Report, with_sentences
 from traceview.store.address import location_of
 
 _HINT: Final = "traceview report LOGDIR --format json -o FILE.json saves a report"

@@ -1,4 +1,4 @@
-"""Tells addresses such as `gs://bucket/logs` from paths, and what each kind of store needs, without importing what opens them."""
+"""Tells addresses such as `gs://bucket/logs` from paths, without importing what opens them."""
 
 from __future__ import annotations
 
@@ -7,54 +7,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeGuard
 
-from msgspec import Struct
-
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.text import lazy_pattern
+from traceview.store.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from traceview.store.remote import RemotePath
-
-EXTRA: Final = "pip install 'traceview[cloud]'"
-
-
-class Scheme(Struct, frozen=True):
-    """A kind of store. `package`: what fsspec needs for it. `access`: how it learns who asks.
-
-    `bucket`: what holds the files there, empty where nothing does. `loggers`: what else logs, beside the package.
-    """
-
-    package: str
-    access: str
-    bucket: str = ""
-    loggers: tuple[str, ...] = ()
-
-
-_AZURE: Final = Scheme(
-    "adlfs",
-    "set AZURE_STORAGE_ACCOUNT_NAME and run az login, or set AZURE_STORAGE_CONNECTION_STRING",
-    bucket="container",
-    loggers=("azure",),
-)
-_GOOGLE: Final = Scheme(
-    "gcsfs",
-    "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
-    bucket="bucket",
-    loggers=("google",),
-)
-SCHEMES: Final = {
-    "gs": _GOOGLE,
-    "s3": Scheme(
-        "s3fs",
-        "run aws configure, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; "
-        "FSSPEC_S3_ANON=true for a public bucket",
-        bucket="bucket",
-    ),
-    "az": _AZURE,
-    "abfs": _AZURE,
-    "memory": Scheme("fsspec", "the memory of this process"),
-}
 
 _ADDRESS: Final = lazy_pattern(
     r"\s*(?P<scheme>[A-Za-z][A-Za-z\d+.\-]+):/(?P<second>/?)(?P<rest>.*)", re.DOTALL

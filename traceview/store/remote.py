@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, Literal, cast
 
 from traceview.base.errors import StoreError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
-from traceview.store.address import SCHEMES
+from traceview.store.schemes import SCHEMES
 from traceview.store.service import DeniedError, Entry, Service, SilentError
 
 DEEPEST: Final = 16

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from traceview.base.errors import StoreError, TraceviewError, UsageError
 from traceview.base.text import lazy_pattern
-from traceview.store.address import EXTRA, SCHEMES
+from traceview.store.schemes import EXTRA, SCHEMES
 
 _Answer = TypeVar("_Answer")
 

@@ -133,7 +133,7 @@ def _run(command: list[str], settings: Settings) -> NoReturn:
 
 def _print_report(run: Path) -> None:
     """Print the report of a run; a failure here does not change the exit code."""
-    from traceview.cli.commands.analyze import TERMINAL_TOP
+    from traceview.cli.commands.report import TERMINAL_TOP
     from traceview.report.build import analyze
     from traceview.report.document import Invocation
 

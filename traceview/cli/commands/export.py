@@ -20,7 +20,7 @@ from traceview.cli.options import (
 )
 from traceview.cli.output import Target, check_folder, say, write_folder
 from traceview.cli.report_source import Source
-from traceview.export.tables import check_pyarrow, csv_of, parquet_of
+from traceview.report.tables import check_pyarrow, csv_of, parquet_of
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context

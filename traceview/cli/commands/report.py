@@ -1,4 +1,4 @@
-"""Defines `traceview report`: everything about a run as documents, for a ticket, for later, or in a browser."""
+"""Defines `traceview analyze` and `traceview report`: a run on one screen, and everything about it as documents."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from traceview.base.errors import UsageError
+from traceview.base.errors import TraceNotFoundError, UsageError
 from traceview.base.location import Location
+from traceview.base.text import shell_path
 from traceview.base.timing import stage
 from traceview.cli.options import (
     OF_RUN,
+    Force,
+    Full,
+    Output,
     Redact,
     Subject,
+    Width,
     check_mode,
     choice,
     flag,
+    format_option,
     option,
     place,
     reads_run,
@@ -29,17 +35,75 @@ from traceview.cli.output import (
     Target,
     check_folder,
     checked_place,
+    format_of,
     say,
     write_file,
     write_folder,
     writing,
 )
-from traceview.cli.report_source import Source
+from traceview.cli.report_source import Source, show_hangs
 from traceview.document.sanitize import sanitize
 from traceview.report.formats import DOCUMENTS, FILES
 
 if TYPE_CHECKING:
     from traceview.report.model import Report
+
+
+TERMINAL_TOP: Final = 5
+"""Op rows per device on a terminal, where every row costs a line or two."""
+
+
+_SCREEN_FORMATS: Final = ("terminal", "json")
+
+
+@reads_run
+def analyze(
+    context: typer.Context,
+    logdir: Subject,
+    full: Full = False,
+    format_: Annotated[str | None, format_option(*_SCREEN_FORMATS)] = None,
+    output: Output = None,
+    force: Force = False,
+    redact: Redact = False,
+    width: Width = None,
+) -> None:
+    """Show how busy each device was, with what, and what to change.
+
+    Example: traceview analyze logs/ --steps 5:10
+    """
+    target = Target.of(output, logdir, force=force, width=width)
+    as_json = format_of(format_, target.path, _SCREEN_FORMATS) == "json"
+    source = Source.of(context, logdir)
+    try:
+        report = source.report(
+            top=None if as_json else TERMINAL_TOP,
+            is_for_screen=not (as_json or full or redact or target.path),
+        )
+    except TraceNotFoundError:
+        # A job that hangs before its window has no trace, but says where it hangs.
+        if show_hangs(target, logdir, as_json=as_json, is_redacted=redact):
+            return
+        raise
+    if redact:
+        from traceview.report.redaction import redacted
+
+        report = redacted(report)
+    with stage("writing"):
+        if as_json:
+            from traceview.report.saved import to_json
+
+            target.write(to_json(report).encode())
+            return
+        from traceview.report.document import Invocation
+
+        options = " --redact" if redact else ""
+        if source.is_saved:
+            place = "REPORT" if redact else shell_path(logdir)
+            asked = Invocation(full_command=f"traceview analyze {place}{options} --full")
+        else:
+            place = "" if redact else str(logdir)
+            asked = Invocation(logdir=place, is_salvaged=source.salvage, options=options)
+        target.write_report(report, is_full=full, invocation=asked)
 
 
 _OF_VIEWERS: Final = {
