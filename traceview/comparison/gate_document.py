@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from traceview.base.text import encodable, lazy_pattern
-from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement, Outcome
+from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.sanitize import sanitize
@@ -21,11 +22,6 @@ OUTCOMES: Final = {
 }
 MOST_ROWS: Final = 8
 """Rows of one condition that are listed."""
-_VERBS: Final[dict[Outcome, tuple[str, str]]] = {
-    "fails": ("fails", "fail"),
-    "unknown": ("cannot be judged", "cannot be judged"),
-    "no_verdict": ("has no verdict", "have no verdict"),
-}
 
 
 def headline(result: GateResult) -> str:
@@ -33,15 +29,13 @@ def headline(result: GateResult) -> str:
     count = len(result.judgements)
     if result.outcome == "passed":
         return f"Gate passed: {'the condition holds' if count == 1 else f'all {count} conditions hold'}."
-    parts: list[str] = []
-    for outcome, (verb, verbs) in _VERBS.items():
-        number = len(result.with_outcome(outcome))
+    if result.outcome == "no_verdict":
+        number = len(result.with_outcome("no_verdict"))
         which = "the condition" if count == 1 else f"{number} of {count} conditions"
-        if result.outcome == "no_verdict" and number:
-            return f"No verdict: these runs differ too much to judge {which}."
-        if number:
-            parts.append(f"{number if parts else which} {verb if number == 1 else verbs}")
-    return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {', '.join(parts)}."
+        return f"No verdict: these runs differ too much to judge {which}."
+    numbers_of = Counter(OUTCOMES[row.outcome].words for row in result.judgements)
+    counts = ", ".join(f"{number} {words}" for words, number in numbers_of.items())
+    return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {counts}."
 
 
 def gate_section(result: GateResult) -> doc.Section:
@@ -105,20 +99,11 @@ def _notes_of(judgement: Judgement) -> Iterator[str]:
     hidden = len(judgement.rows) - MOST_ROWS
     if hidden > 0 and judgement.outcome != "holds":
         yield f"{judgement.condition}: {numbers.plural(hidden, 'more row')} not listed."
-    by_reason: dict[str, list[str]] = {}
-    for row in judgement.rows:
-        if row.reason:
-            # What fails has its place in the table.
-            by_reason.setdefault(row.reason, []).append("" if row.outcome == "fails" else row.where)
-    for reason, places in by_reason.items():
-        where = numbers.listed([place for place in places if place])
-        yield f"{judgement.condition}: {f'{where}: ' if where else ''}{numbers.sentence(reason)}"
+    for reason in dict.fromkeys(row.reason for row in judgement.rows if row.reason):
+        yield f"{judgement.condition}: {numbers.sentence(reason)}"
 
 
 # GitHub
-
-MOST_ANNOTATIONS: Final = 10
-"""GitHub shows ten errors of a step; the summary has all."""
 
 _LEVELS: Final = {"fails": "error", "unknown": "warning", "no_verdict": "warning"}
 _DATA: Final = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
@@ -127,13 +112,11 @@ _PROPERTY: Final = (*_DATA, (":", "%3A"), (",", "%2C"))
 
 def annotation_lines(result: GateResult) -> Iterator[str]:
     """The lines that make GitHub mark the run: errors fail, warnings cannot be judged."""
-    shown = [row for row in result.judgements if row.outcome != "holds"]
-    for judgement in shown[:MOST_ANNOTATIONS]:
-        title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
-        yield f"::{_LEVELS[judgement.outcome]} title={title}::{_escaped('; '.join(lines_of(judgement)), _DATA)}"
-    hidden = len(shown) - MOST_ANNOTATIONS
-    if hidden > 0:
-        yield f"::notice title=traceview gate::{hidden} more in the summary of the job"
+    for judgement in result.judgements:
+        if judgement.outcome != "holds":
+            title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
+            text = _escaped("; ".join(lines_of(judgement)), _DATA)
+            yield f"::{_LEVELS[judgement.outcome]} title={title}::{text}"
     if result.outcome == "passed":
         yield f"::notice title=traceview gate::{_escaped(headline(result), _DATA)}"
 

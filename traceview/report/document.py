@@ -18,7 +18,7 @@ from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.device_report import named_devices, outlier_devices, time_words
 from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
-from traceview.analysis.measures.step_report import StepRow, median_step, worst_step
+from traceview.analysis.measures.step_report import median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import LIMIT, Rule
@@ -132,8 +132,6 @@ def table_of(state: State) -> tuple[str, str]:
     return (table, "") if table else ("gaps", f" --state {state.key}")
 
 
-_LEAST_GAP: Final = 0.1
-"""Of the cost of a finding: a shorter gap shows nothing of it, and its step is shown instead."""
 _OPENED_DEVICES: Final = 8
 """Devices of a finding that are opened on the timeline."""
 _CAPTURE_CODES: Final = frozenset(
@@ -184,7 +182,7 @@ def gaps_of(finding: Finding, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap
 
 
 def _span(finding: Finding, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
-    """The span to look at: a gap that shows its cost, else its worst step, else the median step, else the window.
+    """The span to look at: its longest gap, else its worst step, else the median step, else the window.
 
     The first device that it names is framed, and others that it is about or that work beside it are opened; None without
     a device.
@@ -201,24 +199,16 @@ def _span(finding: Finding, view: View, gaps: list[NumberedGap]) -> doc.Span | N
     concerned = [each.device for each in (*named, *in_use) if each.host == row.host]
     others = [device for device in dict.fromkeys(concerned) if device != row.device]
     opened = tuple(others[: _OPENED_DEVICES - 1])
-    least_ps = _LEAST_GAP * (finding.loss.ps_per_step if finding.loss else 0)
     for numbered in gaps:
-        if numbered.span.device == row.device and numbered.gap.duration_ps >= least_ps:
+        if numbered.span.device == row.device:
             return replace(numbered.span, devices=opened)
-    step = _shown_step(finding, view, row.host)
-    if step is not None:
+    result = view.result(steps.ANALYSIS)
+    of_host = [step for step in (result.steps if result else ()) if step.host == row.host]
+    step = worst_step(of_host, finding.steps) if finding.steps else median_step(of_host)
+    if step is not None and (finding.steps or finding.loss):
         begin_ps = step.start_ps - view.window_start_ps[row.host]
         return doc.Span(row.device, begin_ps, begin_ps + step.duration_ps, opened)
     return doc.Span(row.device, 0, row.window_ps, opened) if row.window_ps else None
-
-
-def _shown_step(finding: Finding, view: View, host: str) -> StepRow | None:
-    """The worst of the steps of a finding; of one about all steps the median step."""
-    result = view.result(steps.ANALYSIS)
-    of_host = [row for row in (result.steps if result else ()) if row.host == host]
-    if finding.steps:
-        return worst_step(of_host, finding.steps)
-    return median_step(of_host) if finding.loss else None
 
 
 BRIEF_ROWS: Final = 16

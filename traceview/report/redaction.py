@@ -138,14 +138,6 @@ _OP_PARTS: Final = lazy_pattern(
 _ERROR_CODE: Final = lazy_pattern(
     r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR(?:_[A-Z]+)+|ERR_NVGPUCTRPERM"
 )
-_MODEL_WORD: Final = lazy_pattern(
-    r"NVIDIA|GeForce|Quadro|Tesla|TITAN|RTX|GTX|RX|XTX|V|CMP|Super|Ti|Laptop|GPU|Ada|Generation|Graphics|Max|Q|PCIe?|NVL|MIG"
-    r"|AMD|Instinct|Radeon|Pro|VII|TPU|CPU|Xp?|gfx\w{3,4}"
-    r"|(?:MX|GB|GH|MI|SXM|HBM|NVL|GT|CMP|[ABDHKLMPTV])?\d{1,4}(?:GB|HX|XTX?|[A-Z])?",
-    re.IGNORECASE | re.ASCII,
-)
-"""Words and numbers in the names of GPUs: `NVIDIA A100-SXM4-80GB`."""
-
 _PLAIN_VALUE: Final = lazy_pattern(
     r"-?\d{1,9}(?:\.\d{1,9})?|-?\d{1,3}(?:,-?\d{1,3})*|true|false|on|off|yes|no|",
     re.IGNORECASE | re.ASCII,
@@ -205,11 +197,6 @@ class Pseudonyms:
             part if is_known(part) else self._numbered(kind, part) for part in parts
         )
 
-    def model(self, name: str) -> str:
-        """`model_1`, unless every word of it is one of the names of GPUs."""
-        is_known = all(map(_MODEL_WORD.fullmatch, re.findall(r"[^\s:-]+", name)))
-        return name if is_known else self._numbered("model", name)
-
     def device(self, key: str) -> str:
         """`host_1/GPU:0`: the number of the device stays; without one it is a host."""
         host, _, device = key.rpartition("/")
@@ -267,6 +254,10 @@ class Pseudonyms:
         """An iterator's stage, or else an op or a kernel."""
         return self.stage(name) if name.startswith("Iterator::") else self.activity(name)
 
+    def model(self, name: str) -> str:
+        """Models of GPUs stay."""
+        return name if is_public(name) else self._numbered("model", name)
+
     def thread(self, name: str) -> str:
         """Those of Python, CUPTI and TensorFlow stay; a pool can have a user's name."""
         return name if is_public(name) else self._numbered("thread", name)
@@ -323,7 +314,7 @@ def _stored(name: str) -> frozenset[str]:
 
     `tensorflow_ops`: the ops that TensorFlow 2.21 registers (`TF_GetAllOpList`). `public_words`: in names of kernels of
     Eigen, CUB, CUTLASS, cuBLAS, cuDNN, NCCL, rocBLAS, Tensile and of XLA's instructions; of calls and threads of TensorFlow
-    and of drivers; of errors of CUDA's libraries, HIP and NCCL. `setting_words`: variables, classes and values of settings of
+    and of drivers; of errors of CUDA's libraries, HIP and NCCL; of models of GPUs. `setting_words`: variables, classes and values of settings of
     TensorFlow, Keras, JAX, CUDA and NCCL.
     """
     text = files("traceview.report").joinpath(f"{name}.txt").read_text(encoding="utf-8")

@@ -254,9 +254,7 @@ def explain(
 
 def _schema(kind: str) -> str:
     """The JSON Schema: keys, units, meanings."""
-    from traceview.report.saved import schema_of, schema_text
+    from traceview.report.saved import schema_of
 
-    if kind == "report":
-        return schema_text()
     module, _, name = _RECORDS[kind].rpartition(".")
     return schema_of(getattr(import_module(module), name), f"traceview {kind}")
