@@ -20,7 +20,7 @@ from traceview.comparison.gate_document import (
 )
 from traceview.comparison.model import GateResult
 from traceview.document import markdown
-from traceview.document.json_text import dumped
+from traceview.document.sanitize import dumped
 from traceview.report.saved import schema_of
 
 MIXED = judge(

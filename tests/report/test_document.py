@@ -53,13 +53,6 @@ def test_a_finding_leads_to_its_longest_gap() -> None:
     assert shown.span == Span("GPU:1", 20 * MS, 29 * MS, ("GPU:0",))
 
 
-def test_a_finding_leads_to_its_longest_gap() -> None:
-    report = with_input_finding()
-    made = replace(report.findings[0], devices=("GPU:1",), loss=loss(0.5, "input", ps=90 * MS))
-    (shown,) = shown_findings(replace(report, findings=(made,)))
-    assert shown.span == Span("GPU:1", 30 * MS, 39 * MS, ("GPU:0",))
-
-
 OTHERS = ("GPU:1",)
 """The other device in use."""
 

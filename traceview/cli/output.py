@@ -146,7 +146,7 @@ class Target(Struct, frozen=True):
         `page`: makes another page than that of the sections alone.
         """
         if format_ == "json":
-            from traceview.document.json_text import dumped
+            from traceview.document.sanitize import dumped
 
             self.write(dumped(record))
         elif format_ == "html" and page is not None:

@@ -446,8 +446,6 @@ def _op_difference(
 LEAST_CHANGE_RATIO: Final = 0.02
 """Of the step before: a cost that differs by less has not changed; a choice of ours."""
 
-_ORDER: Final = ("came", "went", "changed")
-
 
 def finding_differences(
     before: Sequence[Report],
@@ -467,26 +465,18 @@ def finding_differences(
     rows = []
     for code in {**new, **old}:
         first, second = old.get(code), new.get(code)
-        if (first is None and code in unlisted[0]) or (second is None and code in unlisted[1]):
-            continue
-        if (
-            first
-            and second
-            and abs(_cost_ps(second) - _cost_ps(first)) <= LEAST_CHANGE_RATIO * step_ps
-        ):
-            continue
-        if _is_changed([row for row in (first, second) if row], by_state, step_ps):
+        is_unlisted = (not first and code in unlisted[0]) or (not second and code in unlisted[1])
+        least_ps = LEAST_CHANGE_RATIO * step_ps
+        is_same = first and second and abs(_cost_ps(second) - _cost_ps(first)) <= least_ps
+        made = [row for row in (first, second) if row]
+        if not is_unlisted and not is_same and _is_changed(made, by_state, least_ps):
             rows.append(_row(code, first, second))
-    return tuple(
-        sorted(
-            rows,
-            key=lambda row: (
-                _ORDER.index(row.status),
-                -abs((row.after_ratio or 0.0) - (row.before_ratio or 0.0)),
-                row.code,
-            ),
-        )
-    )
+    return tuple(sorted(rows, key=_rank))
+
+
+def _rank(row: FindingDifference) -> tuple[int, float, str]:
+    share = (row.after_ratio or 0.0) - (row.before_ratio or 0.0)
+    return ("came", "went", "changed").index(row.status), -abs(share), row.code
 
 
 def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifference:
@@ -509,14 +499,14 @@ def _cost_ps(finding: Finding) -> int:
 
 
 def _is_changed(
-    sides: Sequence[Finding], states: Mapping[str, StateDifference], step_ps: int
+    sides: Sequence[Finding], states: Mapping[str, StateDifference], least_ps: float
 ) -> bool:
     """Whether the states of a finding changed; of one that is about no time whether it is more than information."""
     keys = {key for finding in sides if finding.loss for key in finding.loss.states}
     about = [states[key] for key in keys if key in states]
     if not about:
         return any(finding.severity != "info" for finding in sides)
-    is_large = abs(sum(row.difference_ps for row in about)) >= LEAST_CHANGE_RATIO * step_ps
+    is_large = abs(sum(row.difference_ps for row in about)) >= least_ps
     return is_large and any(row.direction != "none" for row in about)
 
 

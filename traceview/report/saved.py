@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.location import Location
 from traceview.base.record import Record, meanings, records_of, summary
-from traceview.document.json_text import dumped, encoded
-from traceview.document.sanitize import shortened
+from traceview.document.sanitize import dumped, encoded, shortened
 from traceview.report.model import SCHEMA_VERSION, Report, with_sentences
 from traceview.store.address import location_of
 
