@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from traceview.base.text import encodable, lazy_pattern
-from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement
+from traceview.comparison.model import GateResult, JudgedRow, JudgedSide, Judgement, Outcome
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.sanitize import sanitize
@@ -29,13 +28,12 @@ def headline(result: GateResult) -> str:
     count = len(result.judgements)
     if result.outcome == "passed":
         return f"Gate passed: {'the condition holds' if count == 1 else f'all {count} conditions hold'}."
+    decisive: dict[str, Outcome] = {"failed": "fails", "no_verdict": "no_verdict"}
+    number = len(result.with_outcome(decisive.get(result.outcome, "unknown")))
+    which = "the condition" if count == 1 else f"{number} of {count} conditions"
     if result.outcome == "no_verdict":
-        number = len(result.with_outcome("no_verdict"))
-        which = "the condition" if count == 1 else f"{number} of {count} conditions"
         return f"No verdict: these runs differ too much to judge {which}."
-    numbers_of = Counter(OUTCOMES[row.outcome].words for row in result.judgements)
-    counts = ", ".join(f"{number} {words}" for words, number in numbers_of.items())
-    return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {counts}."
+    return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {which}."
 
 
 def gate_section(result: GateResult) -> doc.Section:
