@@ -16,7 +16,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.base.text import lazy_pattern
 from traceview.base.version import VERSION
 from traceview.capture.process.saying import VARIABLE
 from traceview.cli.output import Target, abandon_stdout, say, warn
@@ -70,7 +69,6 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 """Exit code that a shell reports of a program that SIGPIPE ended, as `head` ends most programs whose output it reads."""
 
-_MEANT: Final = lazy_pattern(r"(?:Did you mean|Possible options:) (?P<names>.*)")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 """Typer's usage errors, without naming the click that each version of Typer brings along."""
 
@@ -168,7 +166,6 @@ class _Group(TyperGroup):
 
 
 def _shown(error: TraceviewError) -> typer.Exit:
-    """Show the error, and return what ends the command."""
     say(f"error: {without_credentials(error.message)}")
     if error.hint:
         warn(f"hint: {sanitize(error.hint)}")
@@ -176,16 +173,10 @@ def _shown(error: TraceviewError) -> typer.Exit:
 
 
 def _usage_error(error: Any) -> UsageError:
-    """The message of the parser on one line, with a hint at what was probably meant."""
-    text = without_credentials(error.format_message())
+    """The message of the parser on one line."""
+    text = without_credentials(error.format_message()).rstrip(".")
     command = error.ctx.command_path if error.ctx else "traceview"
-    hint = f"see {command} --help"
-    meant = _MEANT.search(text)
-    if meant:
-        hint = f"did you mean {meant['names'].rstrip('?)')}?"
-        text = text[: meant.start()].rstrip(". (")
-    text = text.rstrip(".")
-    return UsageError(text[:1].lower() + text[1:], hint=hint)
+    return UsageError(text[:1].lower() + text[1:], hint=f"see {command} --help")
 
 
 app = typer.Typer(

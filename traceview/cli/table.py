@@ -119,7 +119,6 @@ def grouped(
 
 
 def _sum(column: Column, number: Int64Array, count: int) -> Column:
-    """The sums of the cells that are known, by the number of their group."""
     if column.missing is None:
         return whole(column.name, SWEEPS.totals(number, column.values, count))
     known = ~column.missing
@@ -190,7 +189,6 @@ def content(target: Target, format_: str, answer: Answer) -> Iterable[str | byte
 
 
 def _head(answer: Answer) -> Iterator[str]:
-    """The source, number and order of the rows."""
     from traceview.document import numbers
 
     yield from answer.head
@@ -231,7 +229,6 @@ def _section(rows: Table, shown: Iterable[Shown]) -> Section:
 
 
 def _shown(column: Column, priority: int) -> Shown:
-    """How a column of rows is written: as the unit in its name asks for."""
     from traceview.document.columns import Shown, kind_of
 
     name = column.name
@@ -273,7 +270,6 @@ class TableKind(Struct, frozen=True):
 
 
 def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
-    """Display names by key."""
     return {key: looks[key].words for key in (looks if keys is None else keys)}
 
 

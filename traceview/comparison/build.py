@@ -246,7 +246,6 @@ BLOCKING: Final = (
 
 
 def _facts(report: Report) -> dict[str, str]:
-    """The facts that the steps of a report depend on, in words."""
     facts: dict[str, str] = {}
     devices = report.results.device_time.devices if report.results.device_time else ()
     if devices:

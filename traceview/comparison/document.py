@@ -88,7 +88,6 @@ def verdict_on_different_work(
 
 
 def _gone(devices: Sequence[DeviceDifference]) -> str:
-    """The devices that one side alone uses."""
     words = ""
     for status, text in (("gone", "no longer used"), ("new", "used after alone")):
         keys = [device.device for device in devices if device.status == status]
@@ -251,7 +250,6 @@ def _clause(change: _Change, ops: Sequence[OpDifference]) -> str:
 
 
 def _op_clause(change: _Change, ops: Sequence[OpDifference], longer: str) -> str | None:
-    """The one op that makes most of the difference of compute."""
     op = ops[0] if ops else None
     name = (op.op or op.kernel) if op else None
     if op is None or name is None or op.class_ != "compute" or op.status == "same":
@@ -364,7 +362,6 @@ def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
 
 
 def _changed(comparison: Comparison) -> tuple[str, ...]:
-    """Other differences of the sides, in a fact or two."""
     words = [row.words for row in comparison.conditions]
     if not words:
         return ()
@@ -502,7 +499,6 @@ _CONDITIONS: Final = (
 
 
 def _anatomy(comparison: Comparison) -> Iterator[doc.AnatomyRow]:
-    """Rows of devices that are alike, before and after beside each other."""
     for side in ("before", "after"):
         runs = comparison.before if side == "before" else comparison.after
         devices = tuple(

@@ -217,7 +217,6 @@ def _unknown(where: str, reason: str) -> JudgedRow:
 
 
 def _row(condition: Condition, value: Value, sign: str, limit: Fraction) -> JudgedRow:
-    """A value on one side of its limit."""
     if value.value is None:
         return _unknown(value.where, value.note)
     # A limit written as 0.7 is the float 0.7, which is not seven tenths.
@@ -282,7 +281,6 @@ def _changed_row(condition: Condition, value: Value, before: Value | None) -> Ju
 def _of_step_time(
     condition: Condition, before: Side, after: Side, earlier: Sequence[Sequence[Level]]
 ) -> JudgedRow:
-    """The change of the step, with its noise."""
     row = _changed_row(condition, *(_mean_step(condition, side) for side in (after, before)))
     change = before.change_to(after, earlier)
     if row.limit is None or row.baseline is None or change is None or after.is_same_as(before):

@@ -72,7 +72,6 @@ def gate_section(result: GateResult) -> doc.Section:
 
 
 def _more(side: JudgedSide) -> str:
-    """` and 2 more captures`."""
     more = side.capture_count - 1
     return f" and {numbers.plural(more, 'more capture')}" if more else ""
 
@@ -93,7 +92,6 @@ def _notes(result: GateResult) -> Iterator[str]:
 
 
 def _notes_of(judgement: Judgement) -> Iterator[str]:
-    """Notes beside the table: reasons, and rows that are not listed."""
     hidden = len(judgement.rows) - MOST_ROWS
     if hidden > 0 and judgement.outcome != "holds":
         yield f"{judgement.condition}: {numbers.plural(hidden, 'more row')} not listed."

@@ -173,7 +173,6 @@ def history_of(folder: Folder) -> History:
 
 
 def _series_in(folder: Folder) -> list[list[SavedReport]]:
-    """The reports of each set-up, in their order."""
     series: dict[tuple[str, int | None], list[SavedReport]] = {}
     for saved in folder.reports:
         series.setdefault(_setup(saved.report), []).append(saved)
@@ -186,7 +185,6 @@ def _setup(report: Report) -> tuple[str, int | None]:
 
 
 def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
-    """The reports of a series with the levels of their step times."""
     steps = [capture_steps(saved.report) for saved in series]
     rows = [_row(saved, number, own) for saved, own in zip(series, steps, strict=True)]
     known = [(place, own, level) for place, own in enumerate(steps) if own and (level := own.level)]

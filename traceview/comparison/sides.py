@@ -373,13 +373,11 @@ def op_differences(
 
 
 def _tables(side: Sequence[Report]) -> list[OpSteps]:
-    """The ops of each capture; none where one of them has none."""
     tables = [table for report in side if (table := report.results.op_steps)]
     return tables if len(tables) == len(side) else []
 
 
 def _by_name(tables: Sequence[OpSteps]) -> dict[tuple[str, str | None], _Op]:
-    """By class and name of the op, else of its kernel."""
     rows: dict[tuple[str, str | None], list[tuple[int, OpInSteps]]] = {}
     for place, table in enumerate(tables):
         for row in table.rows:
@@ -517,7 +515,6 @@ def _unlisted_codes(reports: Sequence[Report]) -> set[str]:
 
 
 def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
-    """By code the costliest finding, of those that more than half of the captures have."""
     of_code: dict[str, list[Finding]] = {}
     for report in reports:
         for code in {finding.code for finding in report.findings}:

@@ -285,7 +285,6 @@ def _lines_of(text: Text, width: int) -> Iterator[Text]:
 
 
 def _front(text: str, width: int) -> str:
-    """As much of the start of `text` as fits into `width` columns."""
     used, taken = 0, 0
     for character in text:
         used += cell_len(character)

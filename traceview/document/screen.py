@@ -244,7 +244,6 @@ def _label(row: doc.AnatomyRow) -> str:
 
 
 def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
-    """The legend of letters that bars have and no number below them names."""
     before = f"{_REST}: "
     room = width - cell_len(before) - 2
     pieces = [

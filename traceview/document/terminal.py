@@ -294,7 +294,6 @@ def bar_text(bar: doc.Bar, width: int) -> Text:
 
 
 def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
-    """The legend of the letters of bars, the most frequent first."""
     looks = doc.bar_looks(columns)
     page.facts(
         [legend_entry(letter_of(look), look.ink, look.words) for look in looks],
@@ -360,7 +359,6 @@ def _fitting_length(slice_count: int, width: int) -> int:
 
 
 def _strip(strip: UtilizationStrip, length: int) -> Text:
-    """The strip of a device in `length` characters; `length` divides its number of slices."""
     per = len(strip.idle_ps) // length
     parts = []
     for begin in range(0, per * length, per):
@@ -370,7 +368,6 @@ def _strip(strip: UtilizationStrip, length: int) -> Text:
 
 
 def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
-    """The largest busy part of some slices, and its share of them."""
     parts = {
         "compute": sum(strip.compute_ps[slices]),
         "collective": sum(strip.collective_ps[slices]),

@@ -261,7 +261,6 @@ class _Drawing:
         self._launches = np.zeros(host.count, dtype=np.bool_)
 
     def _same(self, text: str, count: int) -> Int64Array:
-        """One label for all slices."""
         return np.repeat(self.labels.ids([text]), count)
 
     def device(self, device: int) -> Iterator[Track]:

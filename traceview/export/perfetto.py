@@ -251,7 +251,6 @@ def _descriptor(uuid: int, *fields: tuple[int, int | str | bytes]) -> bytes:
 
 
 def _events(time_ns: Int64Array, event: Rows) -> bytes:
-    """Packets with a track event each."""
     packet = joined(
         constant(time_ns.size, _EVENT_HEAD),
         numbers(_TIMESTAMP, time_ns),
@@ -316,7 +315,6 @@ def _piece(
     chosen: Int64Array,
     begins: BoolArray,
 ) -> bytes:
-    """Some beginnings and ends of slices of a track."""
     parts = [
         numbers(_TYPE, np.where(begins, _SLICE_BEGIN, _SLICE_END)),
         constant(chosen.size, number(_TRACK_UUID, uuid)),

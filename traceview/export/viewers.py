@@ -265,8 +265,6 @@ def serving_to_perfetto(trace: Path) -> Iterator[str]:
 def _serving(
     path: str, content: Callable[[], BinaryIO], headers: Mapping[str, str], port: int
 ) -> Iterator[None]:
-    """Serve one content at one path."""
-
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")

@@ -120,7 +120,6 @@ _ON_SCREEN: Final = frozenset(("ledger", "device_time", "steps", "environment", 
 def _results(
     context: Context, is_wanted: Callable[[Analysis[Any]], bool]
 ) -> tuple[Results, dict[str, Skipped]]:
-    """The result of every topic that is wanted, and why those that are absent are."""
     records: dict[str, Any] = {}
     skipped: dict[str, Skipped] = {}
     with computed_beside(context, is_wanted):

@@ -335,7 +335,6 @@ _MEANINGS: Final = (
 
 
 def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.Section]:
-    """The recording, its files with their checksums, and what states mean."""
     yield doc.Section("about", "About this run", doc.facts(*summary.about))
     if view.is_brief:
         return
@@ -452,7 +451,6 @@ def _window_lengths(report: Report) -> str:
 
 
 def _devices(report: Report) -> Iterator[Sentence]:
-    """How many devices there are of each model."""
     rows = report.results.device_time.devices if report.results.device_time else ()
     if len(rows) == 1 and rows[0].kind == "replica":
         # One alone is no replica of anything.
@@ -463,7 +461,6 @@ def _devices(report: Report) -> Iterator[Sentence]:
 
 
 def _about(report: Report) -> Iterator[Sentence]:
-    """Where and when the run was recorded, how its steps and windows were found, and the job."""
     hosts, files = report.capture.hosts, report.source.files
     if len(hosts) == 1:
         yield phrase("host ", device(hosts[0].host))

@@ -100,7 +100,6 @@ def worst_findings(report: Report) -> dict[str, Finding]:
 
 
 def _step_s(report: Report) -> float | None:
-    """The median step, seconds."""
     steps = report.results.steps
     return steps.median_ps / PS_PER_S if steps and steps.median_ps is not None else None
 

@@ -269,7 +269,6 @@ def _problems_beside(
 def _save(
     name: str, reports: list[Report], folder: Path | None, *, is_redacted: bool, force: bool
 ) -> None:
-    """Save captures as a baseline."""
     from traceview.comparison.history import DEFAULT_FOLDER, FILES, checked_name, file_content
     from traceview.comparison.sides import Side
     from traceview.document.numbers import size

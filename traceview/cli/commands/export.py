@@ -78,7 +78,6 @@ def export(
 def _write_trace(
     context: typer.Context, logdir: Location, output: Location, *, force: bool
 ) -> Trace:
-    """Write what Perfetto shows."""
     _check_ending(output)
     target = Target.of(output, logdir, force=force)
     if target.is_terminal:
@@ -95,7 +94,6 @@ def _write_trace(
 def _write_tables(
     context: typer.Context, logdir: Location, folder: Location, to: str, *, force: bool
 ) -> Trace:
-    """Write all tables into a folder."""
     from traceview.report.tables import TABLES
 
     if str(folder) == "-":

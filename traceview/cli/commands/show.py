@@ -136,7 +136,6 @@ def show(
 
 
 def _check_options(context: typer.Context, table: str) -> None:
-    """Raise `UsageError` for an option that has no meaning for a table."""
     for name, shown in given_options(context).items():
         if not _has_meaning(table, name):
             tables = [other for other in NAMES if _has_meaning(other, name)]
@@ -182,7 +181,6 @@ def _warn(trace: Trace) -> None:
 
 
 def _show_hang(target: Target, logdir: Location, format_: str) -> None:
-    """Print the reports of hangs below a folder."""
     from traceview.base.errors import TraceNotFoundError
     from traceview.cli.report_source import show_hangs
 
@@ -253,7 +251,6 @@ def explain(
 
 
 def _schema(kind: str) -> str:
-    """The JSON Schema: keys, units, meanings."""
     from traceview.report.saved import schema_of
 
     module, _, name = _RECORDS[kind].rpartition(".")
