@@ -137,13 +137,13 @@ def test_captures_of_a_side_have_to_be_alike() -> None:
 
 
 def test_runs_with_few_ops_in_common_do_different_work() -> None:
-    convolutions = ops(*(op(f"conv_{number}", ps=MS) for number in range(6)), op("loss", ps=9))
-    products = ops(*(op(f"dense_{number}", ps=MS) for number in range(9)), op("loss", ps=9))
+    convolutions = ops(*(op(f"conv_{name}_1", ps=MS) for name in "abcdef"), op("loss", ps=9))
+    products = ops(*(op(f"dense_{name}", ps=MS) for name in "abcdefghi"), op("loss", ps=9))
     verdict = compare([convolutions], [of_run(products, "other")]).verdict
-    assert verdict.startswith("The runs do different work (1 of 3 kinds of ops in common), so")
-    # A model that was built again has other numbers in its names, and an op more is no other work.
-    again = ops(*(op(f"conv_{number}", ps=MS) for number in range(6, 13)), op("loss", ps=9))
-    more = ops(*(op(f"conv_{number}", ps=MS) for number in range(6)), op("new", ps=5 * MS))
+    assert verdict.startswith("The runs do different work (1 of 16 kinds of ops in common), so")
+    # A model that was built again has other numbers in its names, and a slow op more is no other work.
+    again = ops(*(op(f"conv_{name}_7", ps=MS) for name in "abcdef"), op("loss", ps=9))
+    more = ops(*(op(f"conv_{name}_1", ps=MS) for name in "abcdef"), op("new", ps=50 * MS))
     for other in (again, more):
         assert "different work" not in compare([convolutions], [of_run(other, "other")]).verdict
     # A compiler makes other ops of the same work.

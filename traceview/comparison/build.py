@@ -293,6 +293,8 @@ def _facts_of_host(host: HostEnvironment) -> dict[str, str | None]:
 
 _LEAST_COMMON_TIME: Final = 0.5
 """Of the time of the ops: runs of one program have more of it in ops of the same kind."""
+_LEAST_COMMON_KINDS: Final = 0.25
+"""Of the kinds: one slow op more makes no other program."""
 _NAMES: Final = 2
 """Of an op, from the end: those before them depend on the function that runs the model."""
 _COMPILER: Final = "XLA"
@@ -308,7 +310,8 @@ def different_work(
     old, new = _kinds_of_ops(before), _kinds_of_ops(after)
     if old and new and not any(row.name == _COMPILER for row in conditions):
         common, whole = old.keys() & new, old + new
-        if sum(whole[kind] for kind in common) < _LEAST_COMMON_TIME * whole.total():
+        is_other_time = sum(whole[kind] for kind in common) < _LEAST_COMMON_TIME * whole.total()
+        if is_other_time and len(common) < _LEAST_COMMON_KINDS * len(whole):
             words.append(f"{len(common)} of {numbers.plural(len(whole), 'kind')} of ops in common")
     return words
 
