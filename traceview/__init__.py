@@ -60,18 +60,9 @@ def __getattr__(name: str) -> object:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext traceview`: the cell magic `%%traceview` captures the training in a cell."""
-    _notebook_magic().register(shell)
-
-
-def unload_ipython_extension(shell: Any) -> None:
-    """`%unload_ext traceview`."""
-    _notebook_magic().unregister(shell)
-
-
-def _notebook_magic() -> Any:
     from importlib import import_module
 
-    return import_module("traceview.cli.notebook_magic")
+    import_module("traceview.cli.notebook_magic").register(shell)
 
 
 def __dir__() -> list[str]:
