@@ -25,14 +25,17 @@ from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
 from traceview.comparison.noise import DEVICE_SPREAD, step_level
 from traceview.report.model import Report
-from traceview.watch import metrics
+from traceview.watch import follow
 from traceview.watch.follow import (
     Follower,
+    Job,
+    OnFinding,
     StepChange,
     Unreadable,
     change_since,
+    metrics_text,
+    run_commands,
 )
-from traceview.watch.metrics import Job, OnFinding, metrics_text, run_commands
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -286,7 +289,7 @@ def test_no_text_of_a_trace_becomes_a_command(
 def test_a_command_that_hangs_is_ended_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(follow, "PATIENCE_S", 0.3)
     alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
     (wrong,) = run_commands((alarm,), Job("job", "logs"), report_of())
     assert "took longer than 0.3 s and was ended" in wrong

@@ -17,8 +17,7 @@ from traceview.base.errors import StoreError
 from traceview.cli.commands.watch import _Watch
 from traceview.store import remote
 from traceview.store.address import location_of
-from traceview.watch.follow import Follower
-from traceview.watch.metrics import Job
+from traceview.watch.follow import Follower, Job
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
 

@@ -1,17 +1,29 @@
-"""Notices runs that have come into a log directory, reports on each, and keeps the levels of their steps for later runs."""
+"""Follows log directories: reports on each run that comes, and tells other programs of the newest one of each.
+
+Levels of steps are kept for later runs. Prometheus reads a text file, OpenTelemetry is sent to, and commands of the user are
+run on findings.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
+import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
+from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
+from traceview.base.text import encodable
+from traceview.base.units import PS_PER_S
+from traceview.base.version import VERSION
 from traceview.comparison.noise import (
     ENOUGH_RUNS,
     TOO_NOISY,
@@ -22,8 +34,10 @@ from traceview.comparison.noise import (
 )
 from traceview.comparison.sides import capture_steps
 from traceview.document import numbers
+from traceview.document.sanitize import sanitize
+from traceview.ledger.states import State
 from traceview.report.build import analyze
-from traceview.report.model import Report
+from traceview.report.model import Report, started_ns
 from traceview.trace.reading.load import load_run
 from traceview.trace.reading.locate import RunFiles, find_runs, run_age
 
@@ -232,3 +246,226 @@ def change_since(
         sum(level is not None for level in before),
         change.direction in ("slower", "faster") and abs(change.value) > LEAST_RATIO,
     )
+
+
+FIRST_LINE: Final = "# Written by traceview watch"
+"""The first line of a file that may be replaced."""
+EXTRA: Final = "pip install 'traceview[otel]'"
+
+_NS_PER_S: Final = 10**9
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_PATIENCE_MS: Final = 10_000
+
+
+class Job(Struct):
+    """A log directory with its newest run. `run_count` and `unreadable_count`: runs since the watch began."""
+
+    name: str
+    logdir: str
+    report: Report | None = None
+    change: StepChange | None = None
+    run_count: int = 0
+    unreadable_count: int = 0
+
+
+_METRICS: Final = {
+    "run_info": "The newest run.",
+    "run_start_time_seconds": "When its profile began, Unix time.",
+    "step_time_seconds": "Median time of its steps.",
+    "step_time_change_ratio": "Its step time over that of the runs before, minus 1.",
+    "step_time_noise_ratio": "How large a change says nothing.",
+    "verdict": "1 for the status of its verdict.",
+    "compute_ratio": "Share of the GPU time of all visible devices in which they compute.",
+    "state_ratio": "Share of the GPU time of all visible devices in each state.",
+    "device_compute_ratio": "Share of its steps in which the device computes.",
+    "finding": "1 for each finding about the newest run.",
+    "finding_gpu_time_ratio": "Share of the GPU time of all visible devices that the finding costs.",
+    "runs_total": "Runs read since the watch began.",
+    "unreadable_runs_total": "Runs that could not be read since the watch began.",
+}
+"""By name, without `traceview_`, what a metric means."""
+
+
+def _samples(job: Job) -> Iterator[tuple[str, dict[str, str], float]]:
+    """The samples of a job that have a value: the metric, its labels with those of the job, and the value."""
+    report, change = job.report, job.change
+    if report is None:
+        return
+    ledger, started = report.results.ledger, started_ns(report)
+    samples: list[tuple[str, dict[str, str], float | None]] = [
+        ("run_info", {"run": report.source.run}, 1.0),
+        ("run_start_time_seconds", {}, None if started is None else started / _NS_PER_S),
+        ("step_time_seconds", {}, _step_s(report)),
+        ("step_time_change_ratio", {}, change.ratio if change else None),
+        ("step_time_noise_ratio", {}, change.noise_ratio if change else None),
+        ("verdict", {"status": report.verdict.status}, 1.0),
+        ("compute_ratio", {}, report.verdict.compute_ratio),
+        ("runs_total", {}, float(job.run_count)),
+        ("unreadable_runs_total", {}, float(job.unreadable_count)),
+    ]
+    for code, finding in worst_findings(report).items():
+        samples.append(("finding", {"code": code, "severity": finding.severity}, 1.0))
+        samples.append(("finding_gpu_time_ratio", {"code": code}, _cost_ratio(finding)))
+    for state, ratio in ledger.share_by_state.items() if ledger else ():
+        samples.append(("state_ratio", {"state": state}, ratio))
+    for row in ledger.devices if ledger else ():
+        computing_ps = row.states.get(State.COMPUTE.key, 0)
+        computing = computing_ps / row.step_ps if row.step_ps else None
+        samples.append(("device_compute_ratio", {"device": row.device}, computing))
+    for name, labels, value in samples:
+        if value is not None:
+            yield name, {"job": job.name, "logdir": job.logdir, **labels}, value
+
+
+def worst_findings(report: Report) -> dict[str, Finding]:
+    """By code the finding of a report, of several with one code the worst."""
+    worst: dict[str, Finding] = {}
+    for finding in sorted(report.findings, key=lambda row: SEVERITIES.index(row.severity)):
+        worst.setdefault(finding.code, finding)
+    return worst
+
+
+def _step_s(report: Report) -> float | None:
+    steps = report.results.steps
+    return steps.median_ps / PS_PER_S if steps and steps.median_ps is not None else None
+
+
+def _cost_ratio(finding: Finding) -> float | None:
+    return finding.loss.gpu_time_ratio if finding.loss else None
+
+
+def metrics_text(jobs: Sequence[Job]) -> str:
+    """The content of the file: each metric once, with the samples of all jobs; empty without any."""
+    samples = [sample for job in jobs for sample in _samples(job)]
+    lines = [FIRST_LINE]
+    for metric, meaning in _METRICS.items():
+        known = [(labels, value) for name, labels, value in samples if name == metric]
+        if known:
+            kind = "counter" if metric.endswith("_total") else "gauge"
+            lines.append(f"# HELP traceview_{metric} {meaning}")
+            lines.append(f"# TYPE traceview_{metric} {kind}")
+        for labels, value in known:
+            text = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
+            lines.append(f"traceview_{metric}{{{text}}} {value!r}")
+    return "\n".join((*lines, "")) if samples else ""
+
+
+def _escaped(text: str) -> str:
+    return encodable(sanitize(text)).translate(_ESCAPES)
+
+
+class Telemetry:
+    """A sender to where the OTEL_ variables lead. Raises `UsageError` if the packages are not installed."""
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            from opentelemetry.sdk.metrics import MeterProvider
+            from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportResult
+            from opentelemetry.sdk.resources import Resource
+        except ImportError:
+            raise UsageError("--otel needs the OpenTelemetry SDK", hint=EXTRA) from None
+        # What the packages log would go to standard error; who configures logging gets it still.
+        logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
+        # Runs are sent when they come, not by a clock.
+        self._reader: Any = InMemoryMetricReader()
+        self._exporter: Any = OTLPMetricExporter()
+        self._success: object = MetricExportResult.SUCCESS
+        named = Resource.create({"service.name": "traceview", "service.version": VERSION})
+        self._provider: Any = MeterProvider([self._reader], named)
+        meter = self._provider.get_meter("traceview", VERSION)
+        self._gauges: dict[str, Any] = {
+            name: meter.create_gauge(
+                f"traceview.{name}", "s" if name.endswith("_seconds") else "1", meaning
+            )
+            for name, meaning in _METRICS.items()
+        }
+
+    def send(self, job: Job) -> bool:
+        """Send the newest run of a job; whether that worked."""
+        for name, labels, value in _samples(job):
+            self._gauges[name].set(value, labels)
+        try:
+            data = self._reader.get_metrics_data()
+            return bool(self._exporter.export(data, _PATIENCE_MS) is self._success)
+        except Exception:
+            # Whatever the collector does, the watch goes on.
+            return False
+
+    def close(self) -> None:
+        """End the connection."""
+        self._provider.shutdown(_PATIENCE_MS)
+        self._exporter.shutdown()
+
+
+# Commands on findings. What a trace says reaches them as variables, never as part of a command.
+
+
+PATIENCE_S: Final = 60
+"""A command that takes longer is ended, so that the watch goes on."""
+
+
+class OnFinding(Struct, frozen=True):
+    """The shell command to run when a run has this finding."""
+
+    code: str
+    command: str
+
+
+def variables(job: Job, report: Report, finding: Finding) -> Mapping[str, str]:
+    """The variables of a command: texts on one line, without control characters; empty where nothing is known."""
+    change = job.change
+    known = {
+        "JOB": job.name,
+        "LOGDIR": job.logdir,
+        "RUN": report.source.run,
+        "FINDING": finding.code,
+        "SEVERITY": finding.severity,
+        "TITLE": finding.title,
+        "GPU_TIME_RATIO": _cost_ratio(finding),
+        "STATUS": report.verdict.status,
+        "HEADLINE": report.verdict.headline,
+        "STEP_SECONDS": _step_s(report),
+        "STEP_CHANGE_RATIO": change.ratio if change else None,
+        "STEP_NOISE_RATIO": change.noise_ratio if change else None,
+        "COMPUTE_RATIO": report.verdict.compute_ratio,
+    }
+    return {
+        f"TRACEVIEW_{name}": "" if value is None else encodable(sanitize(str(value)))
+        for name, value in known.items()
+    }
+
+
+def run_commands(commands: Sequence[OnFinding], job: Job, report: Report) -> Iterator[str]:
+    """Run those for the findings of a run, one after another; yields what went wrong."""
+    findings = worst_findings(report)
+    for command in commands:
+        if command.code in findings:
+            wrong = _run(command.command, variables(job, report, findings[command.code]))
+            if wrong:
+                yield f"--on-finding {command.code}: the command {wrong}"
+
+
+def _run(command: str, known: Mapping[str, str]) -> str | None:
+    """Run a command; why it failed, if it did. What it prints goes to standard error, for the lines of runs are data."""
+    process = subprocess.Popen(
+        command,
+        shell=True,
+        stdin=subprocess.DEVNULL,
+        stdout=2,  # standard error
+        env={**os.environ, **known},
+        # Everything that it starts can be ended with it.
+        start_new_session=True,
+    )
+    try:
+        code = process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return f"took longer than {PATIENCE_S} s and was ended"
+    finally:
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if code < 0:
+        return f"was ended by signal {-code}"
+    return f"ended with exit code {code}" if code else None

@@ -22,8 +22,7 @@ from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
 
 if TYPE_CHECKING:
-    from traceview.watch.follow import Follower, Memory, News, Unreadable
-    from traceview.watch.metrics import Job, OnFinding, Telemetry
+    from traceview.watch.follow import Follower, Job, Memory, News, OnFinding, Telemetry, Unreadable
 
 PAIRS: Final = ("on_finding",)
 """Options of two values."""
@@ -90,8 +89,7 @@ def watch(
     """
     from traceview.base.units import parse_duration
     from traceview.cli.output import terminable
-    from traceview.watch.follow import Follower
-    from traceview.watch.metrics import Job, Telemetry
+    from traceview.watch.follow import Follower, Job, Telemetry
 
     interval_s = parse_duration("--every", every) / 1000
     commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
@@ -203,8 +201,7 @@ class _Watch(Struct):
     def report(self, job: Job, news: News | Unreadable) -> None:
         """Print the line of a run, then run commands and send metrics."""
         from traceview.analysis.rules.sentences import RunCommands
-        from traceview.watch.follow import Unreadable, line_of
-        from traceview.watch.metrics import run_commands
+        from traceview.watch.follow import Unreadable, line_of, run_commands
 
         if isinstance(news, Unreadable):
             job.unreadable_count += 1
@@ -234,7 +231,7 @@ class _Watch(Struct):
 
         from msgspec import to_builtins
 
-        from traceview.watch.metrics import metrics_text
+        from traceview.watch.follow import metrics_text
 
         if self.prometheus is not None:
             text = metrics_text([job for job, _ in self.jobs])
@@ -267,7 +264,7 @@ class _Watch(Struct):
 
 def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
     from traceview.report.build import check_codes
-    from traceview.watch.metrics import OnFinding
+    from traceview.watch.follow import OnFinding
 
     commands = tuple(OnFinding(code.lower(), command) for code, command in pairs or ())
     check_codes([command.code for command in commands])
@@ -279,7 +276,7 @@ def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
 
 def _check_own(path: Location) -> None:
     """Raise `OutputExistsError` for a file that is none of ours: it is replaced without being asked for."""
-    from traceview.watch.metrics import FIRST_LINE
+    from traceview.watch.follow import FIRST_LINE
 
     Target.of(path, force=True)
     if not path.is_file():
