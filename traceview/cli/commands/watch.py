@@ -237,10 +237,11 @@ class _Watch(Struct):
             text = metrics_text([job for job, _ in self.jobs])
             self._write(self.prometheus, text.encode())
         if self.state is not None:
+            # One that is away for a call is known to the next.
             own = {
                 job.logdir: follower.memory
                 for job, follower in self.jobs
-                if job.logdir not in self.missed
+                if follower.has_runs or not self.is_once
             }
             # Names of runs need not be UTF-8; here every character beyond ASCII is escaped.
             content = json.dumps(to_builtins({**self.others, **own}))
