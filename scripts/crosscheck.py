@@ -28,8 +28,7 @@ from traceview.cli.output import terminable
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.terminal import render_section
-from traceview.export.viewer_server import copied_run, environment, last_words
-from traceview.export.viewers import XPROF_MODULES, xprof_module
+from traceview.export.viewers import check_installed, copied_run, environment, last_words
 from traceview.store.address import location_of
 from traceview.trace.reading.locate import RunFiles, choose_run, find_runs
 
@@ -85,7 +84,7 @@ class Answer:
 
 def pages(files: list[str]) -> dict[str, Any]:
     """Each of `PAGES` as XProf's web page gets it; None for an empty page."""
-    convert: Any = import_module(f"{xprof_module()}.convert.raw_to_tool_data")
+    convert: Any = import_module("xprof.convert.raw_to_tool_data")
     contents = {}
     for page in PAGES:
         content = convert.xspace_to_tool_data(files, page, {})[0]
@@ -95,12 +94,11 @@ def pages(files: list[str]) -> dict[str, Any]:
 
 def installed_version() -> str:
     """The version of XProf; raises `UsageError` where it is not installed."""
-    for name in (xprof_module(), *XPROF_MODULES):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return "of an unknown version"
+    check_installed("xprof")
+    try:
+        return version("xprof")
+    except PackageNotFoundError:
+        return "of an unknown version"
 
 
 def ask(run: RunFiles) -> Answer:

@@ -29,14 +29,13 @@ from traceview.document import screen as terminal
 from traceview.document.screen import render_screen
 from traceview.export import perfetto
 from traceview.export.draw import drawn
-from traceview.export.tables import csv_of
 from traceview.report.build import analyze
 from traceview.report.document import document_of, screen_of
 from traceview.report.formats import DOCUMENTS, markdown
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.report.saved import load_report, to_json
-from traceview.report.tables import TABLES, table_of
+from traceview.report.tables import TABLES, csv_of, table_of
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 

@@ -277,5 +277,5 @@ def test_a_long_reading_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_source, "PATIENCE_SECONDS", 0.0)
     with report_source.reading():
         assert terminal.written.wait(30)
-    assert terminal.text.startswith("\rreading …")
+    assert terminal.text.startswith("\rreading...")
     assert terminal.text.endswith("\r")

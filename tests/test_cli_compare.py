@@ -178,10 +178,10 @@ def test_redaction_leaves_no_name(command: Command, runs: tuple[str, str]) -> No
 def test_in_python(runs: tuple[str, str]) -> None:
     before = traceview.analyze(runs[0])
     comparison = traceview.compare(before, [runs[1]])
-    assert comparison.states_frame["difference_ps"].sum() == comparison.step.difference_ps
-    assert set(comparison.devices_frame["device"]) == {"GPU:0", "GPU:1", "GPU:2", "GPU:3"}
-    assert "model/dense" in set(comparison.ops_frame["op"])
-    assert list(comparison.findings_frame["status"]) == ["changed"]
+    assert comparison.frame("states")["difference_ps"].sum() == comparison.step.difference_ps
+    assert set(comparison.frame("devices")["device"]) == {"GPU:0", "GPU:1", "GPU:2", "GPU:3"}
+    assert "model/dense" in set(comparison.frame("ops")["op"])
+    assert list(comparison.frame("findings")["status"]) == ["changed"]
     assert comparison.verdict in repr(comparison)
     assert comparison.to_json().startswith("{")
     assert comparison.to_markdown().startswith("## 54% slower")

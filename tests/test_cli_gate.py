@@ -138,9 +138,9 @@ def test_a_name_of_the_trace_is_no_command_of_github(command: Command, tmp_path:
         (["--budget", ""], 2, "the path is empty"),
         (["--baseline", "main", "--dir", ""], 2, "the name of the folder is empty"),
         (["--baseline", "main~2"], 2, "'main~2' cannot name a baseline"),
-        (["--budget", "nowhere.toml"], 3, "nowhere.toml: no such file"),
+        (["--budget", "nowhere.toml"], 3, "nowhere.toml: No such file"),
         (["--baseline", "main"], 3, "no baseline is called main in .traceview/baselines"),
-        (["--baseline", "damaged.json"], 4, "damaged.json: byte 21: not JSON"),
+        (["--baseline", "damaged.json"], 4, "damaged.json: not a saved report: "),
         (["--baseline", "newer.json"], 4, "schema_version is 3; this version reads 2"),
     ],
 )

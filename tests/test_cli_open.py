@@ -20,7 +20,8 @@ from tests.command import Command
 from tests.viewers.fake_xprof import write_fake
 from tests.viewers.snapshot import snapshot
 from traceview.export import viewers
-from traceview.export.page_server import PERFETTO, PERFETTO_PORT
+from traceview.export.viewers import PERFETTO, PERFETTO_PORT, copied_run, free_port, serving
+from traceview.trace.reading.locate import find_runs
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent
@@ -192,9 +193,6 @@ def test_perfetto_reads_the_trace_from_this_machine_alone(fixtures: Path, tmp_pa
 
 @pytest.mark.xprof
 def test_xprof_shows_the_overview(fixtures: Path, tmp_path: Path) -> None:
-    from traceview.export.viewer_server import copied_run, free_port, serving
-    from traceview.trace.reading.locate import find_runs
-
     logdir = tmp_path / "logs"
     shutil.copytree(fixtures / "slow-input-2", logdir)
     before = snapshot(logdir)

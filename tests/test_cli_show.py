@@ -22,7 +22,7 @@ from traceview.base.errors import UsageError
 from traceview.cli.options import picoseconds
 from traceview.cli.output import Target
 from traceview.cli.table import TABLES
-from traceview.export import tables
+from traceview.report import tables
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 

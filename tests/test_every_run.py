@@ -42,7 +42,7 @@ from traceview.report import build
 from traceview.report.document import screen_of
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
-from traceview.report.saved import load_report, schema_text, to_json
+from traceview.report.saved import load_report, schema_of, to_json
 from traceview.trace.host.cause import Cause
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load
@@ -52,7 +52,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "fixtures"
 FIXTURES = sorted(path.parent.name for path in FOLDER.glob("*/plugins"))
 REAL = ["bert-8xV100", "jax-8xMI300X", "jax-gemm-1of8"]
 BROKEN = ["broken/concatenated-twice", "broken/host-plane-missing"]
-VALIDATOR = Draft202012Validator(json.loads(schema_text()))
+VALIDATOR = Draft202012Validator(json.loads(schema_of(Report, "traceview report")))
 VALIDATED = {*FIXTURES, *REAL, *list(SCENARIOS)[::4]}
 """Runs whose reports are validated: it takes ten times as long as to read one, which checks as much."""
 MOST_HEADLINE_WORDS = 20

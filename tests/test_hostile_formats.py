@@ -24,7 +24,7 @@ from tests.html_page import parsed
 from tests.reports import full_report
 from traceview.api import analyze
 from traceview.document import screen as terminal
-from traceview.document.json_text import encoded
+from traceview.document.sanitize import encoded
 from traceview.report.document import document_of
 from traceview.report.formats import DOCUMENTS
 from traceview.report.model import Report

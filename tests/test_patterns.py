@@ -213,7 +213,7 @@ def noted(*given):
     compiled.append(sys._getframe(1).f_globals["__name__"])
     return compiling(*given)
 re.compile = noted
-import traceview.cli.app, traceview.cli.commands.analyze, traceview.report.build, traceview.report.document
+import traceview.cli.app, traceview.cli.commands.report, traceview.report.build, traceview.report.document
 print(*(name for name in compiled if name.startswith("traceview.")))
 """
 

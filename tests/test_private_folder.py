@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from traceview.cli.output import Bundle, Target
+from traceview.cli.output import Target, write_folder
 
 
 def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        Bundle(tmp_path / "report", ["report.md"], force=False).write({"report.md": [b"text"]})
+        write_folder(tmp_path / "report", {"report.md": [b"text"]})
         Target(tmp_path / "ops.csv").write(b"a,b\n")
     finally:
         os.umask(before)
@@ -30,16 +30,9 @@ def test_what_is_written_has_the_usual_permissions(tmp_path: Path) -> None:
 
 
 WRITES = """
-import sys, time
+import time
 from pathlib import Path
-from traceview.cli.output import Bundle
 from traceview.cli.output import Target
-from traceview.base.errors import UsageError
-
-class Slow(dict):
-    def items(self):
-        yield "report.md", [b"text"]
-        yield "more", wait()
 
 def wait():
     yield b"some"
@@ -48,18 +41,14 @@ def wait():
     time.sleep(60)
     yield b"text"
 
-if sys.argv[1] == "file":
-    Target(Path("ops.csv")).write_parts(wait())
-else:
-    Bundle(Path("report"), ["report.md"], force=False).write(Slow())
+Target(Path("ops.csv")).write_parts(wait())
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.parametrize("what", ["file", "folder"])
-def test_a_signal_leaves_nothing(tmp_path: Path, what: str, number: signal.Signals) -> None:
+def test_a_signal_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", WRITES, what],
+        [sys.executable, "-c", WRITES],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
         stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec.structs import asdict
 
@@ -14,14 +14,14 @@ from traceview.comparison import build as comparing
 from traceview.comparison import document as comparison_document
 from traceview.comparison import model as comparison_model
 from traceview.comparison.build import Source, reports_of
-from traceview.document.json_text import dumped
+from traceview.document.sanitize import dumped
 from traceview.report import build, formats, model, saved, tables
 from traceview.trace import model as trace_model
 from traceview.trace.device import event_tables
 from traceview.trace.reading import load as loading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import pandas as pd
 
@@ -144,35 +144,23 @@ def load_report(path: Path | str) -> Report:
     return _public(saved.load_report(path))
 
 
-class Comparison(comparison_model.Comparison, frozen=True, dict=True):
+class Comparison(comparison_model.Comparison, frozen=True):
     """What differs between two sides, with its tables as DataFrames and the documents that show it."""
 
     def __repr__(self) -> str:
         return f"<Comparison: {self.verdict}>"
 
-    @cached_property
-    def states_frame(self) -> pd.DataFrame:
-        """One row per state, with the keys of `states` as columns."""
-        return _frame(self.states)
+    def frame(self, name: Literal["states", "devices", "ops", "findings"]) -> pd.DataFrame:
+        """One row per state, device and state, op, or finding that came, went or changed; columns are the keys of the JSON."""
+        from traceview.trace.device.table import records_frame
 
-    @cached_property
-    def devices_frame(self) -> pd.DataFrame:
-        """One row per device and state, with the keys of `devices` and of their states as columns."""
-        return _frame(
-            {"device": device.device, "status": device.status, **asdict(row)}
-            for device in self.devices
-            for row in device.states
-        )
-
-    @cached_property
-    def ops_frame(self) -> pd.DataFrame:
-        """One row per op and kernel, with the keys of `ops` as columns."""
-        return _frame(self.ops)
-
-    @cached_property
-    def findings_frame(self) -> pd.DataFrame:
-        """One row per finding that came, went or changed, with the keys of `findings` as columns."""
-        return _frame(self.findings)
+        if name == "devices":
+            return records_frame(
+                {"device": device.device, "status": device.status, **asdict(row)}
+                for device in self.devices
+                for row in device.states
+            )
+        return records_frame(map(asdict, getattr(self, name)))
 
     def to_json(self) -> str:
         """The comparison as `traceview compare --format json` writes it."""
@@ -216,12 +204,6 @@ def _frame_of(table: Table) -> pd.DataFrame:
     from traceview.trace.device.table import frame_of
 
     return frame_of(table)
-
-
-def _frame(rows: Iterable[Any]) -> pd.DataFrame:
-    from traceview.trace.device.table import records_frame
-
-    return records_frame(row if isinstance(row, dict) else asdict(row) for row in rows)
 
 
 def _public(report: model.Report) -> Report:

@@ -6,7 +6,7 @@ from traceview.analysis.registry import RULES
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import outline
 from traceview.document.markdown import prose
-from traceview.report.explain import entry, severities
+from traceview.report.document import entry, severities
 
 _HEAD = """\
 # Findings

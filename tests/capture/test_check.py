@@ -22,7 +22,8 @@ from traceview.capture.check.checks import (
     try_profile,
 )
 from traceview.cli.app import app
-from traceview.cli.commands.capture import render
+from traceview.cli.commands.capture import check_section
+from traceview.document.terminal import render_section
 
 FOUR = "".join(f"GPU {n}: NVIDIA H200 (UUID: GPU-{n})\\n" for n in range(4))
 SEES_ALL = Trial("2.21.0", 4, 4, has_events=True)
@@ -179,13 +180,14 @@ HOSTILE = Check("script", "failed", "a\x1b[31m\u202e[bold]b[/bold]\ud800", "c\x0
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_table(width: int) -> None:
     results = [HOSTILE, Check("profiling-permission", "not applicable", "there is no GPU " * 9)]
-    text = render(results, width=width, color=False)
+    text = render_section(check_section(results), width=width, color=False)
     assert max(map(len, text.splitlines())) <= width
     assert not {"\x1b", "\u202e", "\x07"} & set(text)
     assert "[bold]b[/bold]" in "".join(text.split())
-    assert text.endswith("2 checks: 1 failed, 1 not applicable\n")
-    assert text.splitlines()[0].startswith("failed ")
-    assert "fix: c" in text
+    title, first = text.splitlines()[:2]
+    assert title == "2 checks: 1 failed, 1 not applicable"
+    assert first.startswith("  - failed: script:")
+    assert "fix: c" in " ".join(text.split())
     text.encode("utf-8")
 
 
@@ -216,6 +218,6 @@ def test_the_command(
     monkeypatch.setattr(checks, "chosen", lambda _: ("tensorflow", {"tensorflow": "2.21.0"}))
     monkeypatch.setattr(checks, "try_profile", lambda *_: SEES_ALL)
     code, out = run(capfd)
-    assert (code, out.splitlines()[-1]) == (0, "No problem found. 4 checks: 4 ok")
+    assert (code, out.splitlines()[0]) == (0, "4 checks: 4 ok  No problem found.")
     code, out = run(capfd, "absent.py")
     assert (code, "absent.py: No such file" in " ".join(out.split())) == (8, True)

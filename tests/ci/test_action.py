@@ -67,7 +67,7 @@ def test_a_budget_a_baseline_and_what_cannot_be_judged(runner: Runner, slow: str
     )
     assert (outcome.code, outcome.outputs["gate"]["exit-code"]) == (7, "7")
     (comment,) = runner.comment_bodies()
-    assert "1 of 2 conditions cannot be judged" in comment
+    assert "Gate not judged: 1 of 2 conditions" in comment
     assert "| ok | `step_time:+5%` |" in comment
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceview.document.styled import Text, joined, legend_entry
+from traceview.document.page import Text, joined, legend_entry
 
 STRIP = Text((("##", "green"), ("?", "dim"), ("?", "dim"), (" a b ", ""), ("c", "bold red cyan")))
 

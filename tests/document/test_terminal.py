@@ -18,7 +18,7 @@ from traceview.document.figures import UtilizationStrip, UtilizationStrips
 from traceview.document.model import Column, Document, Section, Strips, column, notes, table
 from traceview.document.page import Page
 from traceview.document.screen import MOST_FULL_LINES, render
-from traceview.document.terminal import render_section, shortened_names, strip_lines
+from traceview.document.terminal import render_section, strip_lines
 from traceview.report.build import analyze
 from traceview.report.document import document_of
 
@@ -108,28 +108,6 @@ def test_a_command_in_a_sentence_is_never_broken(width: int) -> None:
     assert command in line
     assert all(cell_len(other) <= width for other in lines if other is not line)
     assert " ".join(" ".join(lines).split()).endswith(note.replace("`", ""))
-
-
-# Shortened names
-
-
-@pytest.mark.parametrize("width", [24, 40, 60])
-def test_names_that_differ_in_the_middle(width: int) -> None:
-    start = "StatefulPartitionedCall/gradient_tape/model/transformer_encoder/layer"
-    names = [
-        f"{start}_{n}/attention_{letter}/dense/MatMul/MatMul_1/{'x' * 60}"
-        for n in range(12)
-        for letter in "ab"
-    ]
-    shown = shortened_names(Page(80), names, width)
-    assert len(set(shown.values())) == len(names)
-    assert max(map(cell_len, shown.values())) <= width
-
-
-def test_names_without_end_are_told_apart_as_far_as_there_is_room() -> None:
-    """Each begins with all that are shorter."""
-    names = ["a" * length for length in range(1, 200)]
-    assert max(map(cell_len, shortened_names(Page(80), names, 40).values())) <= 40
 
 
 # Strips

@@ -21,7 +21,6 @@ class Slice:
     end_ns: int = -1
     arguments: dict[str, Any] = field(default_factory=dict)
     flows: tuple[int, ...] = ()
-    ending_flows: tuple[int, ...] = ()
 
     @property
     def picoseconds(self) -> tuple[int, int]:
@@ -101,7 +100,6 @@ def read(content: bytes) -> Read:
                 time,
                 arguments=dict(_argument(one, interned) for one in event.debug_annotations),
                 flows=tuple(event.flow_ids),
-                ending_flows=tuple(event.terminating_flow_ids),
             )
             slices.append(one)
             open_slices[event.track_uuid].append(one)

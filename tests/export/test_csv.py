@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from traceview.analysis.workload.ops import OpRow
-from traceview.export import tables
-from traceview.export.tables import csv_of
+from traceview.report import tables
+from traceview.report.tables import csv_of
 from traceview.trace.device import table as device_table
 from traceview.trace.device.table import (
     Table,

@@ -116,7 +116,7 @@ def test_what_cannot_be_is_said(
 def test_parquet_without_pyarrow_is_said(
     command: Command, loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("traceview.export.tables.find_spec", lambda _: None)
+    monkeypatch.setattr("traceview.report.tables.find_spec", lambda _: None)
     done = command("export", loop, "--to", "parquet", "-o", str(tmp_path / "out"))
     assert done.code == 2
     assert "traceview[parquet]" in done.err

@@ -18,8 +18,7 @@ from traceview.analysis.measures.context import Context
 from traceview.document.sanitize import MOST
 from traceview.export import perfetto
 from traceview.export.draw import drawn
-from traceview.export.tables import csv_of, parquet_of
-from traceview.report.tables import TABLES, table_of
+from traceview.report.tables import TABLES, csv_of, parquet_of, table_of
 from traceview.trace.columns import NONE, HostColumns, HostStat, Names
 from traceview.xplane.planes import TEXT_STATS
 

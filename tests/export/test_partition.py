@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceview.base.intervals import Int64Array
+from traceview.export.draw import MOST_ROWS, in_drawing_order, rows_nested
 from traceview.export.perfetto import begins_and_ends
-from traceview.export.scene import MOST_NESTED_ROWS, in_drawing_order, rows_beside, rows_nested
 
 SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), max_size=14)
 Pair = tuple[Int64Array, Int64Array]
@@ -14,7 +14,9 @@ Pair = tuple[Int64Array, Int64Array]
 
 def spans(found: list[tuple[int, int]]) -> Pair:
     start = np.array([start for start, _ in found], dtype=np.int64)
-    return start, start + np.array([length for _, length in found], dtype=np.int64)
+    end = start + np.array([length for _, length in found], dtype=np.int64)
+    order = in_drawing_order(start, end)
+    return start[order], end[order]
 
 
 def overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
@@ -38,21 +40,6 @@ def in_rows(pair: Pair, row: Int64Array) -> list[list[tuple[int, int]]]:
 
 
 @given(SPANS)
-def test_beside_each_other_nothing_overlaps_in_as_few_rows_as_there_are_at_once(
-    found: list[tuple[int, int]],
-) -> None:
-    pair = spans(found)
-    rows = in_rows(pair, rows_beside(*pair))
-    for row in rows:
-        assert row
-        assert not any(overlap(a, b) for i, a in enumerate(row) for b in row[:i])
-    if all(length for _, length in found):
-        ends = [(a, a + length) for a, length in found]
-        at_once = [sum(a <= moment < b for a, b in ends) for moment in range(20)]
-        assert len(rows) == max(at_once)
-
-
-@given(SPANS)
 def test_nested_of_two_that_overlap_one_lies_inside_the_other(found: list[tuple[int, int]]) -> None:
     pair = spans(found)
     for row in in_rows(pair, rows_nested(*pair)):
@@ -71,22 +58,19 @@ def test_what_nests_takes_one_row(found: list[tuple[int, int]]) -> None:
 def test_what_begins_where_another_ends_takes_its_row() -> None:
     start, end = np.array([0, 5, 10, 15, 20]), np.array([10, 15, 20, 25, 30])
     assert rows_nested(start, end).tolist() == [0, 1, 0, 1, 0]
-    assert rows_beside(start, end).tolist() == [0, 1, 0, 1, 0]
 
 
-def test_more_rows_than_are_searched() -> None:
-    count = 3 * MOST_NESTED_ROWS
-    start = np.arange(count, dtype=np.int64)
-    row = rows_nested(start, start + count)
-    assert sorted(row.tolist()) == list(range(count))
+def test_what_needs_more_rows_is_left_out() -> None:
+    start = np.arange(3 * MOST_ROWS, dtype=np.int64)
+    row = rows_nested(start, start + start.size)
+    assert row.tolist() == [*range(MOST_ROWS), *[MOST_ROWS] * (2 * MOST_ROWS)]
 
 
 @given(SPANS)
 def test_slices_begin_and_end_as_a_stack(found: list[tuple[int, int]]) -> None:
     start, end = spans(found)
     first = np.flatnonzero(rows_nested(start, end) == 0)
-    order = first[in_drawing_order(start[first], end[first])]
-    start, end = start[order], end[order]
+    start, end = start[first], end[first]
     index, is_begin = begins_and_ends(start, end)
     time = np.where(is_begin, start[index], end[index])
     assert (np.diff(time) >= 0).all()

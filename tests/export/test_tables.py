@@ -15,8 +15,7 @@ from scripts.scenarios import SCENARIOS
 from traceview import Trace
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
-from traceview.export.tables import csv_of, parquet_of
-from traceview.report.tables import TABLES, table_of
+from traceview.report.tables import TABLES, csv_of, parquet_of, table_of
 from traceview.trace.device.table import Table, category, frame_of, texts, whole
 from traceview.trace.windows import StepRange
 

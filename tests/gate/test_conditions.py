@@ -32,7 +32,7 @@ MS = 10**9
     ("text", "key", "sign", "limit"),
     [
         ("step_time_ms <= 120", "step_time", "<=", Fraction(120 * MS)),
-        ("step_time<0.12s", "step_time", "<", Fraction(120 * MS)),
+        ("step_time_s<0.12", "step_time", "<", Fraction(120 * MS)),
         ("  step_time_us   >=   .5 ", "step_time", ">=", Fraction(500_000)),
         ("busy_ratio > 80 %", "busy_ratio", ">", Fraction(4, 5)),
         ("busy_ratio >= 1", "busy_ratio", ">=", Fraction(1)),
@@ -41,7 +41,7 @@ MS = 10**9
         ("finding:input-bound <= 5%", "finding:input-bound", "<=", Fraction(1, 20)),
         ("finding: WARNING  absent", "finding:warning", "absent", Fraction(1, 2)),
         ("busy_ratio : -2.5 %", "busy_ratio", "-", Fraction(1, 40)),
-        ("step_time:+3ms", "step_time", "+", Fraction(3 * MS)),
+        ("step_time_ms:+3", "step_time", "+", Fraction(3 * MS)),
     ],
 )
 def test_a_limit(text: str, key: str, sign: str, limit: Fraction) -> None:
@@ -56,16 +56,16 @@ def test_a_limit(text: str, key: str, sign: str, limit: Fraction) -> None:
         ("busy_ratio", "no key with a limit", ""),
         ("step_time:5%", "no key with a limit", ""),
         ("busy_ratio absent", "only a finding can be absent", ""),
-        ("busy_ratio >= x", "'x' is no number", ""),
-        ("busy_ratio >= 3 ms", "no such unit; units here: %", ""),
-        ("examples_per_second >= 3 ms", "this key has no unit", ""),
-        ("step_time <= 120", "'120' has no unit", "ms"),
+        ("busy_ratio >= x", "no key with a limit", ""),
+        ("step_time <= 3 ms", "no key with a limit", "step_time_ms <= 120"),
+        ("examples_per_second >= 3%", "is no share", ""),
+        ("step_time <= 120", "step_time has no unit", "step_time_ms"),
         ("step_tme_ms <= 3", "no key is called step_tme_ms", "did you mean step_time"),
         ("step_time_kb <= 1", "no key is called", ""),
         ("busy_ratio[GPU:0] >= 80%", "no key with a limit", ""),
         ("finding:unusd-gpu absent", "no finding is called unusd-gpu", "unused-gpu"),
         ("finding:unused-gpu:+5%", "a limit and no change", ""),
-        ("state.input_ratio <= 5", "5 would be 500%, and a share is at most 100%", "write 5%"),
+        ("state.input_ratio <= 5", "5 is more than all, and a share is at most 100%", "write 5%"),
     ],
 )
 def test_what_is_no_condition(text: str, problem: str, hint: str) -> None:

@@ -48,7 +48,7 @@ def with_steps(*lengths_ms: float, report: Report = FULL) -> Report:
         ("step_time_ms <= 24", "holds"),
         ("step_time_ms < 24", "fails"),
         ("busy_ratio >= 74%", "holds"),
-        ("memory_peak <= 7 GB", "holds"),
+        ("memory_peak_gb <= 7", "holds"),
         ("memory_peak_gb <= 6", "fails"),
         ("state.compile_ms <= 0", "holds"),
         ("state.device_wait_ms <= 2", "holds"),
@@ -133,7 +133,7 @@ def side(*lengths_ms: float, noise: float = 0.1, report: Report = FULL) -> Side:
         ("step_time:+5%", (100, 100.1, 99.9), (104.8, 104.9, 104.7), "holds", 0),
         ("step_time:+5%", (100, 100.1, 99.9), (105.4, 105.3, 105.5), "fails", 10),
         ("step_time:-5%", (100, 100.1, 99.9), (90, 90.1, 89.9), "fails", 10),
-        ("step_time:+3ms", (90, 90.1, 89.9), (100, 100.1, 99.9), "fails", 10),
+        ("step_time_ms:+3", (90, 90.1, 89.9), (100, 100.1, 99.9), "fails", 10),
         # They differ by more than the limit: only what is far from it has a verdict.
         ("step_time:+5%", (90, 100, 110), (95, 105, 115), "no_verdict", 9),
         # One capture: 4% are assumed, which makes 17%.

@@ -125,7 +125,7 @@ def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
     text = " ".join(done.out.split())
     assert done.code == 0
     assert "14 reports" in text
-    assert "cut.json is left out: byte 1: not JSON: the file ends too early." in text
+    assert "cut.json is left out: not a saved report: Input data was truncated." in text
     assert "copy.json is left out: another file has a report on its trace." in text
     assert "host.traceview.json" not in text
 
@@ -139,7 +139,7 @@ def test_what_is_left_out_is_said(folder: Path, command: Command) -> None:
         (
             lambda folder: (folder.mkdir(), (folder / "a.json").write_text("{")),
             4,
-            "not JSON: the file ends too early",
+            "not a saved report: Input data was truncated",
         ),
         (
             lambda folder: (

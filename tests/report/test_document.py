@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from tests.charts import HOST, MS
 from tests.reports import bare_report, finding, full_report, loss, step
-from traceview.analysis.measures.step_report import median_step
 from traceview.document.model import Finding as ShownFinding
 from traceview.document.model import Findings, Span
 from traceview.document.phrase import Token, plain
@@ -52,20 +51,6 @@ def test_a_finding_leads_to_its_longest_gap() -> None:
     report = with_input_finding(start_ps=10 * MS)
     (shown,) = shown_findings(report)
     assert shown.span == Span("GPU:1", 20 * MS, 29 * MS, ("GPU:0",))
-
-
-def test_a_gap_that_shows_little_of_the_cost_is_not_shown() -> None:
-    report = with_input_finding()
-    tenfold = replace(report.findings[0], devices=("GPU:1",), loss=loss(0.5, "input", ps=90 * MS))
-    (shown,) = shown_findings(replace(report, findings=(tenfold,)))
-    assert shown.span == Span("GPU:1", 30 * MS, 39 * MS, ("GPU:0",))
-    more = replace(tenfold, loss=loss(0.5, "input", ps=91 * MS))
-    (shown,) = shown_findings(replace(report, findings=(more,)))
-    assert report.results.steps is not None
-    assert shown.span is not None
-    median = median_step(report.results.steps.steps)
-    assert median is not None
-    assert shown.span.end_ps - shown.span.start_ps == median.duration_ps
 
 
 OTHERS = ("GPU:1",)

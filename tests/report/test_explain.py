@@ -11,7 +11,7 @@ from traceview.analysis.rules.rule import Rule
 from traceview.document.phrase import plain
 from traceview.document.terminal import render_section
 from traceview.document.vocabulary import STATES
-from traceview.report.explain import entry, explain_list
+from traceview.report.document import entry, explain_list
 
 RULE = Rule(
     code="slow-host",

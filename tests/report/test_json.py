@@ -13,9 +13,9 @@ from tests.reports import bare_report, full_report, op
 from traceview.analysis.workload.ops import TopOps
 from traceview.base.record import Record, fields_of, meanings, records_of
 from traceview.report.model import SCHEMA_VERSION, Report
-from traceview.report.saved import schema_text, to_json
+from traceview.report.saved import schema_of, to_json
 
-SCHEMA = json.loads(schema_text())
+SCHEMA = json.loads(schema_of(Report, "traceview report"))
 VALIDATOR = Draft202012Validator(SCHEMA)
 RECORDS = records_of(Report)
 

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from scripts.scenarios.model import new_trace
 from tests.reports import finding, full_report
 from traceview.analysis.rules.finding import Finding, FindingLoss
-from traceview.report.model import Report, Verdict
-from traceview.report.verdict import by_rank, verdict_of, without_recording
+from traceview.report.model import Report, Verdict, by_rank, verdict_of, without_recording
 from traceview.trace.model import Trace
 from traceview.trace.reading.load import load
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.command import Command
 from tests.store.conftest import FIXTURE
-from traceview.store import ranges, service
+from traceview.store import remote, service
 from traceview.store.address import location_of
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
@@ -38,8 +38,8 @@ def after_the_first_read(monkeypatch: pytest.MonkeyPatch, change: Callable[[], N
 @pytest.fixture
 def in_small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads files in many requests, as large ones are."""
-    monkeypatch.setattr(ranges, "BLOCK_BYTES", 1 << 14)
-    monkeypatch.setattr(ranges, "RANGE_BYTES", 1 << 15)
+    monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(remote, "RANGE_BYTES", 1 << 15)
 
 
 @pytest.mark.usefixtures("in_small_ranges")
@@ -75,7 +75,7 @@ def test_a_version_of_s3_tells_that_a_file_has_changed(
     for name, content in recorded.items():
         s3.put_object(Bucket="bucket", Key=f"logs/{name}", Body=content)
     assert command("analyze", "s3://bucket/logs").code == 0
-    ranges.forget()
+    remote.blocks_of.cache_clear()
     other = bytes(len(recorded[TRACE]))
     after_the_first_read(
         monkeypatch, lambda: s3.put_object(Bucket="bucket", Key=f"logs/{TRACE}", Body=other)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.viewers.snapshot import snapshot
-from traceview.base.errors import TraceFormatError
-from traceview.export.viewer_server import check_readable, copied_run
+from traceview.export.viewers import copied_run
 from traceview.trace.reading.locate import find_runs
 
 
@@ -64,14 +63,3 @@ def test_files_are_copied_where_there_are_no_links(
     with copied_run(run) as copy:
         assert not copy.files[0].is_symlink()
         assert copy.files[0].read_bytes() == run.paths[0].read_bytes()
-
-
-def test_a_run_without_a_trace_is_refused(fixtures: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.xplane.pb").write_text("<html>", encoding="utf-8")
-    (run,) = find_runs(tmp_path)
-    with pytest.raises(TraceFormatError, match="an HTML page"):
-        check_readable(run)
-    (source,) = (fixtures / "custom-loop-2").rglob("*.xplane.pb")
-    shutil.copy(source, tmp_path / "b.xplane.pb")
-    (run,) = find_runs(tmp_path)
-    check_readable(run)

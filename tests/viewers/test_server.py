@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewers.fake_xprof import SERVER, write_fake
+from tests.viewers.fake_xprof import write_fake
 from traceview.base.errors import UsageError, ViewerError
 from traceview.export import viewers
-from traceview.export.viewer_server import RunCopy, copied_run, free_port, serving
+from traceview.export.viewers import RunCopy, check_installed, copied_run, free_port, serving
 from traceview.trace.reading.locate import find_runs
 
 
@@ -20,18 +20,6 @@ def copy(fixtures: Path) -> Iterator[RunCopy]:
     (run,) = find_runs(fixtures / "custom-loop-2")
     with copied_run(run) as copy:
         yield copy
-
-
-def test_a_server_of_before_2_21_is_started_by_its_function(
-    copy: RunCopy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older = SERVER.replace("def main():", "def launch_server(logdir, port):")
-    older = older.replace('int(sys.argv[sys.argv.index("--port") + 1])', "port")
-    older = older.replace('Path(sys.argv[sys.argv.index("--logdir") + 1])', "Path(sys.argv[2])")
-    assert "--" not in older
-    monkeypatch.syspath_prepend(write_fake(tmp_path, server=older))
-    with serving("xprof", copy, free_port(0)) as served:
-        assert served.process.poll() is None
 
 
 @pytest.mark.parametrize(
@@ -83,15 +71,13 @@ def only(*names: str) -> Callable[[str], object | None]:
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewers, "find_spec", only())
-    with pytest.raises(UsageError) as missing:
-        viewers.xprof_module()
-    assert missing.value.hint == "pip install 'traceview[xprof]'"
-    with pytest.raises(UsageError, match="TensorBoard is not installed"):
-        viewers.check_tensorboard()
-    monkeypatch.setattr(viewers, "find_spec", only("tensorboard"))
-    with pytest.raises(UsageError, match="not its plugin"):
-        viewers.check_tensorboard()
-    monkeypatch.setattr(viewers, "find_spec", only("tensorboard", "tensorboard_plugin_profile"))
-    viewers.check_tensorboard()
-    assert viewers.xprof_module() == "tensorboard_plugin_profile"
+    for installed, viewer, message in (
+        ((), "xprof", "XProf is not"),
+        (("tensorboard",), "tensorboard", "XProf is not"),
+        (("xprof",), "tensorboard", "TensorBoard is not"),
+    ):
+        monkeypatch.setattr(viewers, "find_spec", only(*installed))
+        with pytest.raises(UsageError, match=message) as missing:
+            check_installed(viewer)
+        assert "traceview[xprof]" in (missing.value.hint or "")
+    check_installed("xprof")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -24,14 +25,17 @@ from traceview.cli.commands import watch as watch_module
 from traceview.cli.output import write_file
 from traceview.comparison.noise import DEVICE_SPREAD, step_level
 from traceview.report.model import Report
-from traceview.watch import metrics
+from traceview.watch import follow
 from traceview.watch.follow import (
     Follower,
+    Job,
+    OnFinding,
     StepChange,
     Unreadable,
     change_since,
+    metrics_text,
+    run_commands,
 )
-from traceview.watch.metrics import NewestRun, OnFinding, metrics_text, run_commands
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -66,7 +70,7 @@ def news(follower: Follower) -> list[str]:
     return [
         f"{item.run} unreadable"
         if isinstance(item, Unreadable)
-        else item.report.source.run + (" history" * item.is_history) + (" again" * item.is_again)
+        else item.report.source.run + (" history" * item.is_history)
         for item in follower.look()
     ]
 
@@ -102,10 +106,10 @@ def test_each_run_is_reported_once(logs: Path, fixtures: Path) -> None:
     assert news(follower) == []
     assert news(follower) == ["2026_01_02_00_00_00"]
     land(logs, trace_in(fixtures, "keras-fit-4"), "2026_01_02_00_00_00", "host-b")
-    assert [news(follower), news(follower)] == [[], ["2026_01_02_00_00_00 again"]]
+    assert [news(follower), news(follower)] == [[], ["2026_01_02_00_00_00"]]
     shutil.rmtree(logs / "plugins" / "profile" / "2026_01_02_00_00_00")
     assert news(follower) == []
-    assert [seen.run for seen in follower.memory.seen] == ["2026_01_01_00_00_00"]
+    assert list(follower.memory.seen) == ["2026_01_01_00_00_00"]
 
 
 def test_a_file_that_grows_is_waited_for(logs: Path, fixtures: Path) -> None:
@@ -124,32 +128,29 @@ def test_a_file_that_grows_is_waited_for(logs: Path, fixtures: Path) -> None:
     assert follower.incomplete == []
 
 
-class Clock:
-    """A clock that goes on only when it is told to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now_s = 1.8e9
-        monkeypatch.setattr("traceview.watch.follow.time.time", lambda: self.now_s)
+def pass_time(path: Path, seconds: float) -> None:
+    """Let a file be as old."""
+    written_s = time.time() - seconds
+    os.utime(path, (written_s, written_s))
 
 
 def test_a_file_that_stays_incomplete_beside_another_is_reported_once(
-    logs: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch
+    logs: Path, fixtures: Path
 ) -> None:
-    clock = Clock(monkeypatch)
     follower = Follower(logs, None, 5)
     follower.begin()
     name, whole = "2026_01_02_00_00_00", trace_in(fixtures, "keras-fit-2")
     file = land(logs, whole, name)
     file.write_bytes(whole.read_bytes()[:1000])
-    land(logs, whole, name, "host-b")
+    other = land(logs, whole, name, "host-b")
     assert [news(follower), news(follower)] == [["2026_01_01_00_00_00 history"], []]
-    clock.now_s += 119
+    pass_time(file, 1000)
     assert news(follower) == []
-    clock.now_s += 1
+    pass_time(other, 121)
     assert [news(follower), news(follower)] == [[name], []]
     # It grows after all.
     file.write_bytes(whole.read_bytes())
-    assert [news(follower), news(follower)] == [[], [f"{name} again"]]
+    assert [news(follower), news(follower)] == [[], [name]]
 
 
 def said_of(command: Command, logs: Path, *options: str) -> list[str]:
@@ -157,36 +158,22 @@ def said_of(command: Command, logs: Path, *options: str) -> list[str]:
 
 
 def test_what_stays_incomplete_is_said_with_what_reads_it(
-    command: Command,
-    logs: Path,
-    fixtures: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    command: Command, logs: Path, fixtures: Path, tmp_path: Path
 ) -> None:
     """Also by calls from cron, which know of each other by the state only."""
-    clock = Clock(monkeypatch)
     cut = land(logs, trace_in(fixtures, "keras-fit-2"), "it's cut")
     cut.write_bytes(cut.read_bytes()[:-1000])
-    empty = land(logs, trace_in(fixtures, "keras-fit-2"), "empty")
-    empty.write_bytes(b"")
     options = ("--state", str(tmp_path / "state.json"))
-    waiting = [
-        "traceview: empty is not complete yet",
-        "traceview: it's cut is not complete yet",
-    ]
-    assert sorted(said_of(command, logs, *options)) == waiting
-    clock.now_s += 119
-    assert sorted(said_of(command, logs, *options)) == waiting
-    clock.now_s += 1
-    of_empty, of_cut = said_of(command, logs, *options)
-    assert of_empty == (
-        f"traceview: empty stays unreadable: its files have not grown for two minutes; {empty}: the file is empty (0 bytes)"
+    for seconds in (0, 110):
+        pass_time(cut, seconds)
+        said = said_of(command, logs, *options)
+        assert said == ["traceview: it's cut is not complete yet"]
+    pass_time(cut, 121)
+    (said_of_cut,) = said_of(command, logs, *options)
+    assert said_of_cut.startswith(
+        f"traceview: it's cut stays unreadable: its files have not grown for two minutes; {cut}: byte "
     )
-    assert of_cut.startswith(
-        "traceview: it's cut stays incomplete: its files have not grown for two minutes, so its job may have ended while it "
-        f"wrote; {cut}: byte "
-    )
-    _, _, salvage = of_cut.partition("What is readable of it: ")
+    _, _, salvage = said_of_cut.partition("What is readable of it: ")
     assert said_of(command, logs, *options) == []
     done = command(*shlex.split(salvage)[1:])
     assert (done.code, "damaged" in done.out) == (0, True)
@@ -222,8 +209,8 @@ def test_a_full_disk_does_not_end_the_watch(
     disk = FullDisk(monkeypatch)
     prometheus, state = tmp_path / "x.prom", tmp_path / "state.json"
     follower = Follower(logs, None, 5)
-    jobs = [watch_module._Job("logs", follower)]
-    outputs = watch_module._Outputs(jobs, (), prometheus, state, {}, None, is_once=False)
+    jobs = [(Job("logs", str(logs)), follower)]
+    outputs = watch_module._Watch(jobs, (), prometheus, state, {}, None, is_once=False)
     follower.begin()
 
     def look() -> tuple[int, list[str]]:
@@ -244,11 +231,7 @@ def test_a_full_disk_does_not_end_the_watch(
     assert look() == (0, [])
     assert (prometheus.read_bytes(), state.read_bytes()) == before
     disk.is_full = False
-    count, said = look()
-    assert (count, set(said)) == (
-        0,
-        {f"traceview: {path} is written again" for path in (prometheus, state)},
-    )
+    assert look() == (0, [])
     assert b"2026_01_02_00_00_00" in prometheus.read_bytes()
     assert b"2026_01_02_00_00_00" in state.read_bytes()
     assert look() == (0, [])
@@ -294,8 +277,8 @@ def test_no_text_of_a_trace_becomes_a_command(
     say = OnFinding(
         "input-bound", 'printf %s "$TRACEVIEW_TITLE|$TRACEVIEW_RUN|$TRACEVIEW_LOGDIR" > out'
     )
-    run = NewestRun("job", HOSTILE, report_of(HOSTILE, HOSTILE + "\0"), None, 1, 0)
-    assert list(run_commands((say,), run)) == []
+    report = report_of(HOSTILE, HOSTILE + "\0")
+    assert list(run_commands((say,), Job("job", HOSTILE), report)) == []
     said = (tmp_path / "out").read_text()
     assert said.count("touch hit") == 6
     assert "\n" not in said
@@ -306,9 +289,9 @@ def test_no_text_of_a_trace_becomes_a_command(
 def test_a_command_that_hangs_is_ended_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(follow, "PATIENCE_S", 0.3)
     alarm = OnFinding("input-bound", f"sleep 60 & echo $! > {tmp_path}/pid; wait")
-    (wrong,) = run_commands((alarm,), NewestRun("job", "logs", report_of(), None, 1, 0))
+    (wrong,) = run_commands((alarm,), Job("job", "logs"), report_of())
     assert "took longer than 0.3 s and was ended" in wrong
     status = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
     deadline = time.monotonic() + 5
@@ -363,7 +346,7 @@ def test_no_other_file_is_replaced_by_metrics(command: Command, logs: Path, tmp_
 
 
 def test_labels_are_escaped() -> None:
-    text = metrics_text([NewestRun(HOSTILE, "logs", report_of(run='a"b'), None, 1, 0)])
+    text = metrics_text([Job(HOSTILE, "logs", report_of(run='a"b'))])
     label = r'job="GPU:0 waits \"$(touch hit)\"; `touch hit`\\n\\x1b[2J\\ \\udc80"'
     assert "\x1b" not in text
     assert f'traceview_run_info{{{label},logdir="logs",run="a\\"b"}} 1.0\n' in text

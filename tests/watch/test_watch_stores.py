@@ -14,10 +14,10 @@ import pytest
 
 from tests.command import Command
 from traceview.base.errors import StoreError
-from traceview.cli.commands.watch import _Job, _Outputs
-from traceview.store import ranges
+from traceview.cli.commands.watch import _Watch
+from traceview.store import remote
 from traceview.store.address import location_of
-from traceview.watch.follow import Follower
+from traceview.watch.follow import Follower, Job
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("no_terminal")]
 
@@ -34,7 +34,7 @@ def memory(fixtures: Path) -> Iterator[Any]:
     filesystem.pipe_file("/logs/plugins/profile/one/host.xplane.pb", trace.read_bytes())
     yield filesystem
     filesystem.store.clear()
-    ranges.forget()
+    remote.blocks_of.cache_clear()
 
 
 def test_a_store_is_watched(command: Command, memory: Any) -> None:
@@ -45,14 +45,15 @@ def test_a_store_is_watched(command: Command, memory: Any) -> None:
     assert done.out.startswith("one · median step 67.0 ms")
     assert command(*watch).out == ""
     assert b'run="one"' in memory.cat_file("/run.prom")
-    assert not ranges._kept
+    assert not remote.blocks_of.cache_info().currsize
 
 
 def test_a_store_that_fails_does_not_end_the_watch(
     memory: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     follower = Follower(location_of("memory://logs"), None, 5)
-    outputs = _Outputs([_Job("logs", follower)], (), None, None, {}, None, is_once=False)
+    jobs = [(Job("logs", "memory://logs"), follower)]
+    outputs = _Watch(jobs, (), None, None, {}, None, is_once=False)
     follower.begin()
 
     def fail(*_: object) -> None:
@@ -62,18 +63,13 @@ def test_a_store_that_fails_does_not_end_the_watch(
         patch.setattr("traceview.watch.follow.find_runs", fail)
         outputs.look()
         outputs.look()
-        outputs.is_once = True
         with pytest.raises(StoreError):
-            outputs.look()
-    outputs.is_once = False
-    outputs.missed.clear()
+            outputs.end()
     outputs.look()
+    outputs.end()
     out, err = capfd.readouterr()
     assert out.startswith("one · ")
-    assert err.splitlines() == [
-        "traceview: memory://logs: no answer in time; trying again",
-        "traceview: the store answers again",
-    ]
+    assert err.splitlines() == ["traceview: memory://logs: no answer in time; trying again"]
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from traceview.base.errors import TraceFormatError, TraceviewError, UsageError
-from traceview.base.text import lazy_pattern
 from traceview.base.version import VERSION
 from traceview.capture.process.saying import VARIABLE
 from traceview.cli.output import Target, abandon_stdout, say, warn
@@ -30,7 +29,9 @@ _PANELS: Final = {
     "Other programs": "export",
     "Look up": "explain",
 }
-"""Commands in the order in which users need them, each the name of its module in `commands`."""
+"""Commands in the order in which users need them."""
+_MODULES: Final = {"analyze": "report", "explain": "show", "gate": "compare", "history": "compare"}
+"""By command the module in `commands`, where that has another name."""
 
 _PANEL_OF: Final = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 
@@ -52,7 +53,7 @@ class _Commands(Mapping[str, Any]):
 def _command(name: str) -> Any:
     """A command by its name; raises `KeyError` for another one."""
     panel = _PANEL_OF[name]
-    module = import_module(f"traceview.cli.commands.{name}")
+    module = import_module(f"traceview.cli.commands.{_MODULES.get(name, name)}")
     settings = getattr(module, "CONTEXT_SETTINGS", None)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     register = alone.command(name, cls=_Command, rich_help_panel=panel, context_settings=settings)
@@ -68,7 +69,6 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 """Exit code that a shell reports of a program that SIGPIPE ended, as `head` ends most programs whose output it reads."""
 
-_MEANT: Final = lazy_pattern(r"(?:Did you mean|Possible options:) (?P<names>.*)")
 _OF_PARSING: Final = cast("type[Exception]", typer.BadParameter.__mro__[1])
 """Typer's usage errors, without naming the click that each version of Typer brings along."""
 
@@ -166,7 +166,6 @@ class _Group(TyperGroup):
 
 
 def _shown(error: TraceviewError) -> typer.Exit:
-    """Show the error, and return what ends the command."""
     say(f"error: {without_credentials(error.message)}")
     if error.hint:
         warn(f"hint: {sanitize(error.hint)}")
@@ -174,16 +173,10 @@ def _shown(error: TraceviewError) -> typer.Exit:
 
 
 def _usage_error(error: Any) -> UsageError:
-    """The message of the parser on one line, with a hint at what was probably meant."""
-    text = without_credentials(error.format_message())
+    """The message of the parser on one line."""
+    text = without_credentials(error.format_message()).rstrip(".")
     command = error.ctx.command_path if error.ctx else "traceview"
-    hint = f"see {command} --help"
-    meant = _MEANT.search(text)
-    if meant:
-        hint = f"did you mean {meant['names'].rstrip('?)')}?"
-        text = text[: meant.start()].rstrip(". (")
-    text = text.rstrip(".")
-    return UsageError(text[:1].lower() + text[1:], hint=hint)
+    return UsageError(text[:1].lower() + text[1:], hint=f"see {command} --help")
 
 
 app = typer.Typer(

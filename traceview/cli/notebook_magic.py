@@ -33,11 +33,6 @@ def register(shell: Any) -> None:
     shell.register_magic_function(magic, magic_kind="cell", magic_name=MAGIC)
 
 
-def unregister(shell: Any) -> None:
-    """Take it away again."""
-    shell.magics_manager.magics["cell"].pop(MAGIC, None)
-
-
 def capture_cell(shell: Any, line: str, cell: str) -> Any:
     """Run a cell and capture what the options in `line` ask for; returns the value of its last expression.
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -22,84 +22,6 @@ if TYPE_CHECKING:
     from traceview.document.model import Section
     from traceview.report.document import Invocation
     from traceview.report.model import Report
-
-_PREFIX: Final = ".traceview_partial-"
-
-
-@contextmanager
-def private_folder(target: Location) -> Iterator[Path]:
-    """A new folder, on the disk of `target` if that is no store, which only this user can enter; it is removed in the end.
-
-    Its name cannot be foreseen, so nobody can put a link in its place. SIGTERM and SIGHUP end the process after the
-    folder is removed. Raises `OSError` if it cannot be made.
-    """
-    import tempfile
-
-    with terminable():
-        beside = Path(os.path.realpath(target)).parent if isinstance(target, Path) else None
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=beside))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-class Bundle(Struct, frozen=True):
-    """A folder to write, and the names, relative to it, that files of such a folder may have.
-
-    With `force`, files of those names that are not written again are removed: they belong to another report. All
-    other files in the folder stay. In a store, which knows no folders, the files appear one after another.
-    """
-
-    folder: Location
-    names: Collection[str]
-    force: bool
-
-    def check(self) -> None:
-        """Raise `OutputExistsError` if a file would be lost, `UsageError` if there is no such place."""
-        folder = checked_place(self.folder)
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(f"{folder} is a file", hint="-o DIR names a folder")
-        existing = [name for name in self.names if (folder / name).exists()]
-        if existing and not self.force:
-            raise OutputExistsError(
-                f"{self.folder / existing[0]} exists", hint="--force replaces it"
-            )
-        if isinstance(folder, Path) and not folder.parent.is_dir():
-            raise UsageError(
-                f"cannot write {self.folder}: there is no directory {self.folder.parent}"
-            )
-
-    def write(self, files: Mapping[str, Iterable[bytes]]) -> None:
-        """Write everything, each file given in parts, to another folder, then put it in place."""
-        self.check()
-        with writing(self.folder), private_folder(self.folder) as folder:
-            # Not the private folder itself: this one gets the permissions of any new folder.
-            partial = folder / "whole"
-            for name, parts in files.items():
-                path = partial / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("xb") as file:
-                    file.writelines(parts)
-            self._put_in_place(partial, list(files))
-
-    def _put_in_place(self, partial: Path, names: Collection[str]) -> None:
-        place, others = self.folder, set(self.names) - set(names)
-        if not isinstance(place, Path):
-            from traceview.store.remote import put_files
-
-            put_files(place, partial, names, others)
-            return
-        if not place.exists():
-            partial.rename(place)
-            return
-        for name in names:
-            path = place / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            (partial / name).replace(path)
-        for name in others:
-            (place / name).unlink(missing_ok=True)
-
 
 MOST_WIDTH: Final = 1000
 """Columns that no terminal and no reader has."""
@@ -224,7 +146,7 @@ class Target(Struct, frozen=True):
         `page`: makes another page than that of the sections alone.
         """
         if format_ == "json":
-            from traceview.document.json_text import dumped
+            from traceview.document.sanitize import dumped
 
             self.write(dumped(record))
         elif format_ == "html" and page is not None:
@@ -341,21 +263,56 @@ def write_file(path: Location, parts: Iterable[bytes]) -> None:
             with path.open("wb") as file:
                 file.writelines(parts)
             return
-        _write_whole(path, parts)
+        with _private_folder(path) as folder:
+            partial = folder / "whole"
+            with partial.open("xb") as file:
+                file.writelines(parts)
+            if isinstance(path, Path):
+                # Behind a link the file is replaced, not the link.
+                partial.replace(os.path.realpath(path))
+            else:
+                from traceview.store.remote import put_file
+
+                put_file(path, partial)
 
 
-def _write_whole(path: Location, parts: Iterable[bytes]) -> None:
-    with private_folder(path) as folder:
-        partial = folder / "whole"
-        with partial.open("xb") as file:
-            file.writelines(parts)
-        if isinstance(path, Path):
-            # Behind a link the file is replaced, not the link.
-            partial.replace(os.path.realpath(path))
-        else:
-            from traceview.store.remote import put_file
+@contextmanager
+def _private_folder(target: Location) -> Iterator[Path]:
+    """A new folder, on the disk of `target` if that is no store, which only this user can enter; it is removed in the end.
 
-            put_file(path, partial)
+    Its name cannot be foreseen, so nobody can put a link in its place. SIGTERM and SIGHUP end the process after the
+    folder is removed. Raises `OSError` if it cannot be made.
+    """
+    import tempfile
+
+    with terminable():
+        beside = Path(os.path.realpath(target)).parent if isinstance(target, Path) else None
+        folder = Path(tempfile.mkdtemp(prefix=".traceview_partial-", dir=beside))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_folder(folder: Location, names: Iterable[str], *, force: bool) -> None:
+    """Raise `OutputExistsError` if a file of these names in a folder would be lost, `UsageError` if there is no such place."""
+    place = checked_place(folder)
+    if place.exists() and not place.is_dir():
+        raise UsageError(f"{folder} is a file", hint="-o DIR names a folder")
+    existing = next((name for name in names if (place / name).exists()), None)
+    if existing and not force:
+        raise OutputExistsError(f"{folder / existing} exists", hint="--force replaces it")
+    if isinstance(place, Path) and not place.parent.is_dir():
+        raise UsageError(f"cannot write {folder}: there is no directory {place.parent}")
+
+
+def write_folder(folder: Location, files: Mapping[str, Iterable[bytes]]) -> None:
+    """Write files into a folder, one after another, each given in parts."""
+    if isinstance(folder, Path):
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+    for name, parts in files.items():
+        write_file(folder / name, parts)
 
 
 # What a batch system ends cleans up as after Ctrl-C

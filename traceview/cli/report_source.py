@@ -167,7 +167,7 @@ def show_hangs(target: Target, logdir: Location, *, as_json: bool, is_redacted: 
     from traceview.analysis.machine.hang import content_of, hang_document
 
     if as_json:
-        from traceview.document.json_text import dumped
+        from traceview.document.sanitize import dumped
 
         target.write(dumped({"schema_version": 1, "hangs": list(map(content_of, hangs))}))
     else:
@@ -219,22 +219,12 @@ def _show(stages: Stages, ended: Event) -> None:
     """Renew the line until the work has ended, then take it back."""
     shown, pause = "", PATIENCE_SECONDS
     while not ended.wait(pause):
+        name, detail = next(iter(stages[-1:]), ("reading", ""))
         # A line that wraps could not be taken back.
-        text = _text(stages)[: max(1, get_terminal_size().columns - 1)]
-        _write(f"\r{text.ljust(len(shown))}")
+        text = f"{name} {detail}".strip()[: max(1, get_terminal_size().columns - 3)] + "..."
+        sys.stderr.write(f"\r{text.ljust(len(shown))}")
+        sys.stderr.flush()
         shown, pause = text, _EVERY_SECONDS
     if shown:
-        _write(f"\r{' ' * len(shown)}\r")
-
-
-def _text(stages: Stages) -> str:
-    """The innermost stage, and which of several files is read."""
-    name, detail = next(iter(stages[-1:]), ("", ""))
-    if name not in ("", "reading files"):
-        return f"{name} …"
-    return f"reading{f', file {detail}' if detail not in ('', '1 of 1') else ''} …"
-
-
-def _write(text: str) -> None:
-    sys.stderr.write(text.encode(sys.stderr.encoding, "replace").decode(sys.stderr.encoding))
-    sys.stderr.flush()
+        sys.stderr.write(f"\r{' ' * len(shown)}\r")
+        sys.stderr.flush()

@@ -148,7 +148,6 @@ def answer_of(name: str, request: Request) -> Answer:
 
 
 def _head(context: Context) -> Iterator[str]:
-    """The run and window of the rows."""
     yield f"run {context.trace.run}"
     windows = context.selection.windows.values()
     lengths = dict.fromkeys(numbers.time(window.length_ps) for window in windows)
@@ -259,7 +258,6 @@ def _collectives(request: Request) -> Answer:
 
 
 def _findings(request: Request) -> Answer:
-    """Each finding of the report, the one that costs most first."""
     from traceview.report.build import report_of
 
     report = report_of(request.context, window="auto", steps=None, is_for_screen=True)
@@ -289,7 +287,6 @@ def _findings(request: Request) -> Answer:
 
 
 def _finding_sections(rows: Table, time: str) -> Iterator[doc.Section]:
-    """A line per finding."""
     lines = []
     for row in rows.rows():
         ratio = row["gpu_time_ratio"]

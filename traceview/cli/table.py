@@ -16,8 +16,8 @@ from traceview.base.sweeping import SWEEPS
 from traceview.cli.options import word_of
 from traceview.cli.output import Target, format_of
 from traceview.document.vocabulary import CLASSES, STATES
-from traceview.export.tables import check_pyarrow
 from traceview.ledger.states import IDLE_STATES, State
+from traceview.report.tables import check_pyarrow
 from traceview.trace.device.table import table, whole
 
 if TYPE_CHECKING:
@@ -119,34 +119,11 @@ def grouped(
 
 
 def _sum(column: Column, number: Int64Array, count: int) -> Column:
-    """The sums of the cells that are known, by the number of their group."""
     if column.missing is None:
         return whole(column.name, SWEEPS.totals(number, column.values, count))
     known = ~column.missing
     total = SWEEPS.totals(number[known], column.values[known], count)
     return whole(column.name, total, np.bincount(number[known], minlength=count) == 0)
-
-
-def section_of_groups(rows: Table, by_count: int) -> Section:
-    """A table of groups. Where room is short the number of their rows goes first, then the last sums; the first stays."""
-    from traceview.document import model as doc
-    from traceview.document.columns import columns
-
-    title = rows.name.replace("_", " ").capitalize()
-    keys, (count, *sums) = rows.columns[:by_count], rows.columns[by_count:]
-    shown = (
-        *(_known(_shown(column, 0)) for column in keys),
-        _shown(count, len(sums)),
-        *(_shown(column, place) for place, column in enumerate(sums)),
-    )
-    return doc.Section(rows.name, title, doc.table(title, columns(list(rows.rows()), shown)))
-
-
-def _known(shown: Shown) -> Shown:
-    """The column with a dash where nothing was recorded: a key that is empty in all groups stays."""
-    cell = shown.cell
-    assert callable(cell)
-    return replace(shown, cell=lambda row: "–" if (value := cell(row)) is None else value)
 
 
 def _sort_keys(rows: Table, sort: str) -> list[tuple[bool, Any]]:
@@ -187,16 +164,16 @@ def content(target: Target, format_: str, answer: Answer) -> Iterable[str | byte
     """The output, part by part."""
     rows = answer.rows
     if format_ == "parquet":
-        from traceview.export.tables import parquet_of
+        from traceview.report.tables import parquet_of
 
         return (parquet_of(rows),)
     if format_ == "csv":
-        from traceview.export.tables import csv_of
+        from traceview.report.tables import csv_of
 
         return csv_of(rows, is_escaped=target.is_terminal)
     if format_ == "json":
         from traceview.base.version import VERSION
-        from traceview.document.json_text import dumped
+        from traceview.document.sanitize import dumped
 
         left_out = {"rows": list(rows.rows()), "left_out_count": answer.left_out_count}
         return (dumped({"traceview_version": VERSION, **answer.about, **left_out}),)
@@ -212,7 +189,6 @@ def content(target: Target, format_: str, answer: Answer) -> Iterable[str | byte
 
 
 def _head(answer: Answer) -> Iterator[str]:
-    """The source, number and order of the rows."""
     from traceview.document import numbers
 
     yield from answer.head
@@ -222,19 +198,37 @@ def _head(answer: Answer) -> Iterator[str]:
         yield answer.order
 
 
+def section_of_groups(rows: Table, by_count: int) -> Section:
+    """A table of groups. Where room is short the number of their rows goes first, then the last sums; the first stays."""
+    sum_count = len(rows.columns) - by_count - 1
+    keys = [_known(_shown(column, 0)) for column in rows.columns[:by_count]]
+    places = (sum_count, *range(sum_count))
+    others = map(_shown, rows.columns[by_count:], places)
+    return _section(rows, [*keys, *others])
+
+
+def _known(shown: Shown) -> Shown:
+    """The column with a dash where nothing was recorded: a key that is empty in all groups stays."""
+    cell = shown.cell
+    assert callable(cell)
+    return replace(shown, cell=lambda row: "–" if (value := cell(row)) is None else value)
+
+
 def _plain_section(rows: Table) -> Section | None:
     """The table as it is. Where room is short its last columns go first."""
+    places = (max(place - 1, 0) for place in range(len(rows.columns)))
+    return _section(rows, map(_shown, rows.columns, places)) if rows.count else None
+
+
+def _section(rows: Table, shown: Iterable[Shown]) -> Section:
     from traceview.document import model as doc
     from traceview.document.columns import columns
 
     title = rows.name.replace("_", " ").capitalize()
-    shown = (_shown(column, max(place - 1, 0)) for place, column in enumerate(rows.columns))
-    sections = doc.table(title, columns(list(rows.rows()), shown))
-    return doc.Section(rows.name, title, sections) if rows.count else None
+    return doc.Section(rows.name, title, doc.table(title, columns(list(rows.rows()), shown)))
 
 
 def _shown(column: Column, priority: int) -> Shown:
-    """How a column of rows is written: as the unit in its name asks for."""
     from traceview.document.columns import Shown, kind_of
 
     name = column.name
@@ -276,7 +270,6 @@ class TableKind(Struct, frozen=True):
 
 
 def _words(looks: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
-    """Display names by key."""
     return {key: looks[key].words for key in (looks if keys is None else keys)}
 
 

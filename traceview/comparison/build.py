@@ -8,32 +8,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import floor
 from typing import Final
 
-import numpy as np
-
 from traceview.analysis.machine.environment import PUBLIC_NAMES
 from traceview.analysis.measures.environment import HostEnvironment
 from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
-from traceview.base.stats import median
 from traceview.base.text import lazy_pattern
 from traceview.base.version import VERSION
+from traceview.comparison.document import (
+    verdict_of,
+    verdict_on_different_work,
+    verdict_on_one_run,
+)
 from traceview.comparison.model import (
     SCHEMA_VERSION,
     ComparedRun,
     Comparison,
     Condition,
-    OpDifference,
     StepDifference,
 )
 from traceview.comparison.noise import ENOUGH, Level, RunSpread, run_spread_of
-from traceview.comparison.parts import (
+from traceview.comparison.sides import (
+    SIDES,
+    Side,
+    capture_steps,
     device_differences,
     finding_differences,
     op_differences,
     state_differences,
 )
-from traceview.comparison.sides import SIDES, Side, capture_steps
-from traceview.comparison.verdict import verdict_of, verdict_on_different_work, verdict_on_one_run
 from traceview.document import numbers
 from traceview.document.vocabulary import DEVICE_KINDS, STEP_METHODS
 from traceview.report.build import analyze
@@ -41,11 +43,6 @@ from traceview.report.formats import report_at
 from traceview.report.model import Report, why_absent
 from traceview.store.address import location_of
 from traceview.trace.model import Trace
-
-_LARGE_OVERHEAD: Final = 0.1
-"""Of the step: what the profiler adds is worth a word; a choice of ours."""
-_LONG_FACTOR: Final = 3
-"""Times the median step: a step from there on decides the mean and its noise; a choice of ours."""
 
 
 def _limits(
@@ -58,9 +55,14 @@ def _limits(
     if shared and not after.is_same_as(before):
         verb = "is" if len(shared) == 1 else "are"
         yield f"{numbers.listed(shared)} {verb} on both sides, which hides a difference"
-    yield from _long_steps(before, after)
     if not has_states:
-        yield f"The difference is not explained by states: {_why_no_states(reports)}"
+        without = next((of for of in reports if of.results.ledger is None), None)
+        why = (
+            f"{without.source.run}: {why_absent(without, 'ledger')}"
+            if without
+            else "a run has no step with device events"
+        )
+        yield f"The difference is not explained by states: {why}"
     if step.basis == "assumed":
         yield (
             "One capture of a side does not show how much runs differ without a change; "
@@ -74,33 +76,6 @@ def _limits(
     if unknown:
         runs = numbers.listed(list(unknown))
         yield f"Batch, precision, strategy and versions are not known of {runs}"
-    overheads = [host.overhead_ratio or 0 for report in reports for host in report.capture.hosts]
-    if max(overheads, default=0) >= _LARGE_OVERHEAD:
-        yield f"Recorded steps are up to {numbers.share(max(overheads))} longer than those before"
-
-
-def _why_no_states(reports: Sequence[Report]) -> str:
-    for report in reports:
-        if report.results.ledger is None:
-            return f"the states of {report.source.run}: {why_absent(report, 'ledger')}"
-    return "a run has no step with device events"
-
-
-def _long_steps(before: Side, after: Side) -> Iterator[str]:
-    """Single steps that decide the mean, with the medians, which they hardly change."""
-    lengths = [
-        np.concatenate([capture.lengths_ps for capture in side.steps]) for side in (before, after)
-    ]
-    medians = [median(side) for side in lengths]
-    both = f"{numbers.time(medians[0])} before and {numbers.time(medians[1])} after"
-    for name, side, middle in zip(SIDES, lengths, medians, strict=True):
-        count = int((side > _LONG_FACTOR * middle).sum())
-        if count:
-            verb, up_to = ("decides", "") if count == 1 else ("decide", "up to ")
-            yield (
-                f"{numbers.plural(count, 'step')} {name}, of {up_to}{numbers.time(side.max())}, "
-                f"{verb} the mean: the median step is {both}"
-            )
 
 
 Source = Trace | Report | str | Location
@@ -149,7 +124,7 @@ def compare(
     states = state_differences(old, new, spread)
     devices = device_differences(old.reports, new.reports)
     ops = op_differences(old.reports, new.reports, spread)
-    different = different_work(old.reports, new.reports, conditions, ops)
+    different = different_work(old.reports, new.reports, conditions)
     if new.is_same_as(old):
         verdict = verdict_on_one_run(step)
     elif different:
@@ -271,7 +246,6 @@ BLOCKING: Final = (
 
 
 def _facts(report: Report) -> dict[str, str]:
-    """The facts that the steps of a report depend on, in words."""
     facts: dict[str, str] = {}
     devices = report.results.device_time.devices if report.results.device_time else ()
     if devices:
@@ -318,59 +292,40 @@ def _facts_of_host(host: HostEnvironment) -> dict[str, str | None]:
 
 
 _LEAST_COMMON_TIME: Final = 0.5
-"""Of the time of the ops: runs of one program have more of it in ops of the same name."""
-_LEAST_COMMON_OPS: Final = 0.2
-"""Of the ops: a model that was built again has other numbers in the names of its ops, but as many ops of each kind."""
+"""Of the time of the ops: runs of one program have more of it in ops of the same kind."""
+_LEAST_COMMON_KINDS: Final = 0.25
+"""Of the kinds: one slow op more makes no other program."""
 _NAMES: Final = 2
 """Of an op, from the end: those before them depend on the function that runs the model."""
 _COMPILER: Final = "XLA"
 """The fact that explains other ops for the same work."""
-_FRAMEWORKS: Final = ("tensorflow", "jax")
 _NUMBERS: Final = lazy_pattern(r"[\d_.]+")
 
 
 def different_work(
-    before: Sequence[Report],
-    after: Sequence[Report],
-    conditions: Sequence[Condition],
-    ops: Sequence[OpDifference],
+    before: Sequence[Report], after: Sequence[Report], conditions: Sequence[Condition]
 ) -> list[str]:
     """In what the steps of both sides are not the same work, in words; empty where nothing shows that."""
     words = [row.words for row in conditions if row.is_blocking]
-    old, new = _frameworks(before), _frameworks(after)
-    if old and new and old != new:
-        words.append(f"{numbers.listed(sorted(old))} → {numbers.listed(sorted(new))}")
-    elif not any(row.name == _COMPILER for row in conditions):
-        words += _few_common(ops)
+    old, new = _kinds_of_ops(before), _kinds_of_ops(after)
+    if old and new and not any(row.name == _COMPILER for row in conditions):
+        common, whole = old.keys() & new, old + new
+        is_other_time = sum(whole[kind] for kind in common) < _LEAST_COMMON_TIME * whole.total()
+        if is_other_time and len(common) < _LEAST_COMMON_KINDS * len(whole):
+            words.append(f"{len(common)} of {numbers.plural(len(whole), 'kind')} of ops in common")
     return words
 
 
-def _frameworks(side: Sequence[Report]) -> set[str]:
-    """The frameworks whose versions a side recorded."""
-    environments = [report.results.environment for report in side]
-    return {
-        name
-        for environment in environments
-        for host in (environment.hosts if environment else ())
-        for name in _FRAMEWORKS
-        if getattr(host.versions, name, None)
-    }
+def _kinds_of_ops(side: Sequence[Report]) -> Counter[str]:
+    """The time of the computing ops of a side by kind, the end of their names without numbers: `dense/MatMul`.
 
-
-def _few_common(ops: Sequence[OpDifference]) -> list[str]:
-    computing = [row for row in ops if row.class_ == "compute"]
-    old = Counter(_kind(row) for row in computing if row.before_ps)
-    new = Counter(_kind(row) for row in computing if row.after_ps)
-    whole_ps = sum(row.before_ps + row.after_ps for row in computing)
-    common = [row for row in computing if row.before_ps and row.after_ps]
-    common_ps = sum(row.before_ps + row.after_ps for row in common)
-    if not old or not new or common_ps >= _LEAST_COMMON_TIME * whole_ps:
-        return []
-    if (old & new).total() >= _LEAST_COMMON_OPS * (old | new).total():
-        return []
-    return [f"{len(common)} of {numbers.plural(len(computing), 'op')} in common"]
-
-
-def _kind(row: OpDifference) -> str:
-    """The end of the name of an op, without numbers: `dense/MatMul`."""
-    return _NUMBERS.sub("", "/".join((row.op or row.kernel or "").split("/")[-_NAMES:]))
+    A model that was built again has other numbers in the names of its ops.
+    """
+    times: Counter[str] = Counter()
+    for report in side:
+        table = report.results.op_steps
+        for row in table.rows if table else ():
+            if row.class_ == "compute":
+                name = "/".join((row.op or row.kernel or "").split("/")[-_NAMES:])
+                times[_NUMBERS.sub("", name)] += row.ps_per_step
+    return times

@@ -1,13 +1,17 @@
-"""Writes a comparison: the verdict, one table of states, then ops and findings, for every printer."""
+"""Says in one sentence whether the step became slower or faster, by how much, how sure that is, and why.
+
+Below the verdict stand one table of states, then ops and findings, for every printer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from traceview.analysis.gpu_time.device_states import DeviceStates, anatomy_rows
+from traceview.analysis.rules.words import Line, tokens_of
 from traceview.comparison.model import (
     LONGEST_VALUE,
     ComparedRun,
@@ -15,12 +19,253 @@ from traceview.comparison.model import (
     DeviceDifference,
     FindingDifference,
     OpDifference,
+    StateDifference,
+    StepDifference,
 )
+from traceview.comparison.noise import ENOUGH, ENOUGH_RUNS, SHOW_NOTHING, TOO_NOISY
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
+from traceview.document.phrase import plain
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import CLASSES, STATES, Look, look_of
+from traceview.ledger.states import BY_KEY, MEANINGS, State
+
+# The verdict
+
+_LEAST_REASON: Final = 0.25
+"""Of the difference: a state below this is no reason worth a clause."""
+_WHOLE_SHARE: Final = 0.75
+"""Of the difference: states that make this much of it are the reason."""
+_CHANGED_RATIO: Final = 0.02
+"""Of the step: changes of this size are named where the step does not change."""
+_DEVICE_SHARE: Final = 0.5
+"""Of the largest difference of a device: a device with this much of it is named."""
+_OP_SHARE: Final = 0.6
+"""Of the difference of compute: an op with this much of it is named instead."""
+_CONSEQUENCES: Final = (State.DEVICE_WAIT, State.TURN, State.NO_WORK)
+"""Waits that the change of another device causes: named after that change."""
+_MOST_DEVICES: Final = 60
+"""Characters of a list of devices in a sentence."""
+_LONGEST_OP: Final = 50
+_MOST_REASONS: Final = 2
+
+
+def verdict_of(
+    step: StepDifference,
+    captures: tuple[int, int],
+    states: Sequence[StateDifference],
+    devices: Sequence[DeviceDifference],
+    ops: Sequence[OpDifference],
+) -> str:
+    """The sentence, without a full stop. `captures`: how many there are of each side."""
+    times, gone = f"{_times(step.before_ps, step.after_ps)} per step", _gone(devices)
+    if step.direction not in ("slower", "faster"):
+        changed = _changed_states(step, states, devices, ops)
+        shown = step.least_shown_ratio
+        verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
+        return f"{verdict}: {times}. {_least_shown(step, captures)}{changed}{gone}"
+    reasons = _reasons(step, states, devices, ops)
+    because = f", because {', and '.join(reasons)}" if reasons else ""
+    how_sure = f"({interval_words(step)}){because}{gone}"
+    if step.is_mean_typical and step.ratio is not None:
+        return f"{ratio_words(step.ratio)}: {times} {how_sure}"
+    change = ratio_words(step.typical_ratio or 0.0)
+    return f"The typical step is {change}: mean {times} {how_sure}"
+
+
+def verdict_on_one_run(step: StepDifference) -> str:
+    """The sentence where there is nothing to compare."""
+    return f"Both sides are one run, so nothing can differ: {numbers.time(step.after_ps)} per step"
+
+
+def verdict_on_different_work(
+    step: StepDifference, devices: Sequence[DeviceDifference], reasons: Sequence[str]
+) -> str:
+    """The sentence where the steps of both sides are not the same work, so that their times say nothing of speed."""
+    times = f"{_times(step.before_ps, step.after_ps)} per step"
+    return f"The runs do different work ({', '.join(reasons)}), so their step times do not compare: {times}{_gone(devices)}"
+
+
+def _gone(devices: Sequence[DeviceDifference]) -> str:
+    words = ""
+    for status, text in (("gone", "no longer used"), ("new", "used after alone")):
+        keys = [device.device for device in devices if device.status == status]
+        if keys:
+            words += f"; {text}: {numbers.joined_devices(keys)}"
+    return words
+
+
+def ratio_words(ratio: float) -> str:
+    """A change as a share of what was before: `12% slower`; from twice on `2.5 times as long`, or `2.5 times as fast`.
+
+    So what is there and back has one number.
+    """
+    if _is_in_times(ratio):
+        return f"{_times_as(ratio)} times as {'long' if ratio > 0 else 'fast'}"
+    return f"{numbers.percent(abs(ratio))} {'slower' if ratio > 0 else 'faster'}"
+
+
+def _is_in_times(ratio: float) -> bool:
+    return ratio >= 1 or -1 < ratio <= -0.5
+
+
+def _times_as(ratio: float) -> str:
+    """How many times as long, or as fast where it is shorter."""
+    times = 1 + ratio if ratio > 0 else 1 / (1 + ratio)
+    return f"{times:.2g}" if times < 99.5 else f"{times:,.0f}"
+
+
+def _times(before_ps: int, after_ps: int) -> str:
+    """`41.2 → 36.3 ms`: the unit once where it is the same."""
+    before, after = numbers.time(before_ps), numbers.time(after_ps)
+    unit = f" {after.rpartition(' ')[2]}"
+    return f"{before.removesuffix(unit)} → {after}"
+
+
+def interval_words(step: StepDifference) -> str:
+    """`95% interval 10–14%` of a change that is shown."""
+    ratio, low, high = step.typical_ratio or 0.0, step.low_ratio or 0.0, step.high_ratio or 0.0
+    ends = sorted((low, high), key=abs)
+    if _is_in_times(ratio) and min(ends) > -1:
+        words = f"{_times_as(ends[0])} to {_times_as(ends[1])} times"
+    else:
+        least, most = (numbers.percent(abs(end)) for end in ends)
+        words = least if least == most else f"{least.removesuffix('%')}–{most}"
+    return f"95% interval {words}"
+
+
+def _least_shown(step: StepDifference, captures: tuple[int, int]) -> str:
+    """Which change such runs show, and how to show a smaller one."""
+    shown = step.least_shown_ratio
+    if shown is None:
+        return "A single step on a side shows no noise: capture ten or more"
+    if shown < TOO_NOISY:
+        return f"These runs would show a change of {numbers.percent(shown)} or more"
+    more = f": {ENOUGH}" if min(captures) < ENOUGH_RUNS else ""
+    who = (
+        "One capture shows" if step.basis == "assumed" else "These runs differ too much: they show"
+    )
+    if shown >= SHOW_NOTHING:
+        return f"{who} no change{more}"
+    least = f"{_times_as(shown)} times as long" if shown >= 1 else numbers.percent(shown)
+    return f"{who} no change below {least}{more}"
+
+
+def _changed_states(
+    step: StepDifference,
+    states: Sequence[StateDifference],
+    devices: Sequence[DeviceDifference],
+    ops: Sequence[OpDifference],
+) -> str:
+    """The largest changes in each direction, where the step does not change; of many states some are beyond noise by
+    chance, so the whole interval has to be large.
+    """
+    least = _CHANGED_RATIO * step.before_ps
+    more = [row for row in states if row.low_ps is not None and row.low_ps >= least][:1]
+    less = [row for row in states if row.high_ps is not None and row.high_ps <= -least][:1]
+    clauses = [_clause(_change_of(row, devices), ops) for row in (*more, *less)]
+    if not clauses:
+        return ""
+    return f". {'Opposite changes' if len(clauses) > 1 else 'In it'}: {', and '.join(clauses)}"
+
+
+class _Change(NamedTuple):
+    """How much longer some devices are in a state; `who`: in a sentence, empty without any; `is_of_all`: no other device."""
+
+    row: StateDifference
+    ps: int
+    who: str
+    is_of_all: bool = True
+
+    @property
+    def state(self) -> State:
+        return BY_KEY[self.row.state]
+
+
+def _change_of(row: StateDifference, devices: Sequence[DeviceDifference]) -> _Change:
+    """The devices whose states differ by at least half as much as that of the first of them, and their mean."""
+    sign = 1 if row.difference_ps > 0 else -1
+    by_device = {
+        device.device: sign * state.difference_ps
+        for device in devices
+        if device.status == "both"
+        for state in device.states
+        if state.state == row.state
+    }
+    most = max(by_device.values(), default=0)
+    named = [key for key, ps in by_device.items() if ps > 0 and ps >= _DEVICE_SHARE * most]
+    if not named:
+        return _Change(row, row.difference_ps, "")
+    who = numbers.joined_devices(named)
+    if len(who) > _MOST_DEVICES:
+        who = f"{'all ' if len(named) == len(devices) else ''}{len(named)} devices"
+    mean_ps = sum(by_device[key] for key in named) // len(named)
+    return _Change(row, sign * mean_ps, who, is_of_all=len(named) == len(devices))
+
+
+def _reasons(
+    step: StepDifference,
+    states: Sequence[StateDifference],
+    devices: Sequence[DeviceDifference],
+    ops: Sequence[OpDifference],
+) -> list[str]:
+    """The states beyond noise that make most of the difference; none where the mean differs the other way."""
+    whole = step.difference_ps
+    if whole * (1 if step.direction == "slower" else -1) < 0:
+        return []
+    changes = [
+        _change_of(row, devices)
+        for row in states
+        if row.direction in ("slower", "faster") and row.difference_ps * whole > 0
+    ]
+    changes.sort(key=lambda change: (change.state in _CONSEQUENCES, -abs(change.ps)))
+    reasons: list[str] = []
+    covered = 0
+    for change in changes:
+        is_enough = covered >= _WHOLE_SHARE * abs(whole) or len(reasons) == _MOST_REASONS
+        if not is_enough and abs(change.ps) >= _LEAST_REASON * abs(whole):
+            reasons.append(_clause(change, ops))
+            covered += abs(change.ps)
+    return reasons
+
+
+def _clause(change: _Change, ops: Sequence[OpDifference]) -> str:
+    """`GPU:0–3 wait 5.1 ms less for input`."""
+    amount, longer = numbers.time(abs(change.ps)), "longer" if change.ps > 0 else "less"
+    who = change.who or "the devices"
+    s = "s" if who.count(":") == 1 and not set(who) & set(",–") else ""
+    known = MEANINGS[change.state]
+    if change.state is State.COMPUTE:
+        return _op_clause(change, ops, longer) or f"{who} compute{s} {amount} {longer}"
+    if not known.phrase or change.state is State.H2D:
+        verb = "take" if known.name.endswith("s") else "takes"
+        return f"{known.name} {verb} {amount} {longer}"
+    line = Line(change.row.line) if change.row.line else None
+    where = f", {plain(tuple(tokens_of(line)))}" if line else ""
+    if change.state in (State.NO_WORK, State.UNKNOWN):
+        return f"{who} idle{s} {amount} {longer} {known.phrase}{where}"
+    more = "more" if change.ps > 0 else "less"
+    return f"{who} wait{s} {amount} {more} {known.phrase}{where}"
+
+
+def _op_clause(change: _Change, ops: Sequence[OpDifference], longer: str) -> str | None:
+    op = ops[0] if ops else None
+    name = (op.op or op.kernel) if op else None
+    if op is None or name is None or op.class_ != "compute" or op.status == "same":
+        return None
+    if op.path_ps * change.ps <= 0 or abs(op.path_ps) < _OP_SHARE * abs(change.ps):
+        return None
+    shown, own = shortened(name, _LONGEST_OP), numbers.time(abs(op.path_ps))
+    if op.status == "new":
+        return f"the new {shown} takes {own}"
+    if op.status == "gone":
+        return f"{shown} is gone, which took {own}"
+    where = "" if change.is_of_all else f" on {change.who}"
+    return f"{shown} takes {own} {longer}{where}"
+
+
+# The document
 
 MOST_OPS: Final = 30
 _BRIEF_ROWS: Final = 5
@@ -117,7 +362,6 @@ def _place(runs: Sequence[ComparedRun], *, has_run: bool) -> str:
 
 
 def _changed(comparison: Comparison) -> tuple[str, ...]:
-    """Other differences of the sides, in a fact or two."""
     words = [row.words for row in comparison.conditions]
     if not words:
         return ()
@@ -213,15 +457,6 @@ def _is_large(comparison: Comparison, row: OpDifference) -> bool:
     return max(abs(row.difference_ps), abs(row.path_ps)) >= least
 
 
-def _op_look(row: OpDifference) -> Look:
-    """How it changed."""
-    look = STATUSES[row.status]
-    if row.left_out_ps and row.status in ("new", "gone"):
-        side = "before" if row.status == "new" else "after"
-        return replace(look, words=f"{row.status}, or below {numbers.time(row.left_out_ps)} {side}")
-    return look
-
-
 def _calls(row: OpDifference) -> str:
     """`1 → 3` where they differ."""
     before, after = (f"{calls:.4g}" for calls in (row.before_calls, row.after_calls))
@@ -239,7 +474,7 @@ _OPS: Final = (
     Shown("before", "before_ps", 1),
     Shown("after", "after_ps", 1),
     Shown("change", "difference_ps", kind="signed_time"),
-    Shown("", _op_look, 1, "look"),
+    Shown("", lambda row: STATUSES[row.status], 1, "look"),
     Shown("calls", _calls, 1),
     Shown("class", lambda row: look_of(CLASSES, row.class_), 5, "look"),
     Shown("kernel", lambda row: row.kernel if row.op else None, 6, "name"),
@@ -264,7 +499,6 @@ _CONDITIONS: Final = (
 
 
 def _anatomy(comparison: Comparison) -> Iterator[doc.AnatomyRow]:
-    """Rows of devices that are alike, before and after beside each other."""
     for side in ("before", "after"):
         runs = comparison.before if side == "before" else comparison.after
         devices = tuple(

@@ -85,14 +85,12 @@ def budget_in(path: Location) -> Budget:
     """
     try:
         return msgspec.toml.decode(path.read_bytes(), type=Budget)
-    except FileNotFoundError:
-        raise TraceNotFoundError(f"{path}: no such file") from None
     except OSError as error:
-        raise TraceNotFoundError(f"{path}: {error.strerror or error}") from error
+        raise TraceNotFoundError(f"{path}: {error.strerror or error}") from None
     except ImportError:
+        hint = "pip install tomli, or give the conditions with --require"
         raise UsageError(
-            f"{path}: reading TOML needs Python 3.11 or the package tomli",
-            hint="pip install tomli, or give the conditions with --require",
+            f"{path}: TOML needs Python 3.11 or the package tomli", hint=hint
         ) from None
     except msgspec.ValidationError as error:
         hint = 'a budget has a list of texts, require = ["step_time_ms <= 120"], and a baseline'
@@ -219,7 +217,6 @@ def _unknown(where: str, reason: str) -> JudgedRow:
 
 
 def _row(condition: Condition, value: Value, sign: str, limit: Fraction) -> JudgedRow:
-    """A value on one side of its limit."""
     if value.value is None:
         return _unknown(value.where, value.note)
     # A limit written as 0.7 is the float 0.7, which is not seven tenths.
@@ -284,7 +281,6 @@ def _changed_row(condition: Condition, value: Value, before: Value | None) -> Ju
 def _of_step_time(
     condition: Condition, before: Side, after: Side, earlier: Sequence[Sequence[Level]]
 ) -> JudgedRow:
-    """The change of the step, with its noise."""
     row = _changed_row(condition, *(_mean_step(condition, side) for side in (after, before)))
     change = before.change_to(after, earlier)
     if row.limit is None or row.baseline is None or change is None or after.is_same_as(before):
@@ -346,8 +342,10 @@ def _noise_words(
 #
 # condition = KEY OPERATOR LIMIT | KEY ":" CHANGE | "finding:" CODE "absent"
 # OPERATOR  = "<=" | ">=" | "<" | ">"
-# LIMIT     = NUMBER [UNIT]
-# CHANGE    = ("+" | "-") NUMBER ("%" | [UNIT])
+# LIMIT     = NUMBER ["%"]
+# CHANGE    = ("+" | "-") NUMBER ["%"]
+#
+# The unit of a number ends the key: step_time_ms, memory_peak_gb.
 
 
 Quantity: TypeAlias = Literal["time", "bytes", "share", "number"]
@@ -356,22 +354,17 @@ Quantity: TypeAlias = Literal["time", "bytes", "share", "number"]
 STEP_TIME: Final = "step_time"
 """The mean of the used steps, as compare counts it: the only key whose noise is known."""
 _FINDING: Final = "finding:"
-_UNITS: Final[Mapping[Quantity, Mapping[str, Fraction]]] = {
-    "time": {
-        unit: Fraction(factor)
-        for unit, factor in (*numbers.TIMES.items(), ("us", numbers.TIMES["µs"]))
-    },
-    "bytes": {unit: Fraction(factor) for unit, factor in numbers.SIZES.items()},
-    "share": {"%": Fraction(1, 100)},
+_UNITS: Final[Mapping[Quantity, Mapping[str, int]]] = {
+    "time": {unit.replace("µ", "u"): factor for unit, factor in numbers.TIMES.items()},
+    "bytes": {unit.lower(): factor for unit, factor in numbers.SIZES.items()},
+    "share": {},
     "number": {},
 }
+"""The endings of keys."""
 _CONDITION: Final = lazy_pattern(
-    r"(?P<key>finding ?: ?[\w-]+|[A-Za-z_.]+) ?"
-    r"(?:(?P<absent>absent)|(?P<sign>[<>]=?) ?(?P<limit>.+)|: ?(?P<way>[+-]) ?(?P<change>[^+-].*))",
+    r"(?P<key>finding ?: ?[\w-]+|[A-Za-z_.]+) ?(?:(?P<absent>absent)|(?:(?P<sign>[<>]=?)|: ?(?P<way>[+-])) ?"
+    r"(?P<number>-?\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}) ?(?P<percent>%?))",
     re.ASCII,
-)
-_NUMBER: Final = lazy_pattern(
-    r"(?P<number>[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18}))\s*(?P<unit>[^\s\d]*)"
 )
 _SHOWN: Final = 80
 _EXAMPLE: Final = "for instance step_time_ms <= 120, or finding:unused-gpu absent"
@@ -512,40 +505,43 @@ def _condition(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if match is None:
         raise UsageError("it is no key with a limit", hint=_EXAMPLE)
-    key, way, unit = match["key"], match["way"], ""
+    key, way, is_absent = match["key"], match["way"], match["absent"] is not None
     if key.startswith("finding"):
-        code = _code(key.partition(":")[2].strip())
         if way:
             raise UsageError("a finding has a limit and no change", hint=_EXAMPLE)
-        key, query = (
-            f"{_FINDING}{code}",
-            Query("share", partial(_finding, code, not match["absent"])),
-        )
+        code = _code(key.partition(":")[2].strip())
+        key, unit = f"{_FINDING}{code}", 1
+        query = Query("share", partial(_finding, code, not is_absent))
+        if is_absent:
+            return Condition(text, key, query, "absent")
+    elif is_absent:
+        raise UsageError("only a finding can be absent", hint=_EXAMPLE)
     else:
         key, unit = _known_key(key)
         query = QUERIES[key]
-        if match["absent"]:
-            raise UsageError("only a finding can be absent", hint=_EXAMPLE)
-    if match["absent"]:
-        return Condition(text, key, query, "absent")
-    limit, is_relative = match["limit"] or match["change"], bool(way) and text.endswith("%")
-    return Condition(
-        text,
-        key,
-        query,
-        way or match["sign"],
-        _limit(limit, "share" if is_relative else query.quantity, unit),
-        is_relative,
-    )
+    number, quantity = Fraction(match["number"]), query.quantity
+    is_percent, is_relative = bool(match["percent"]), bool(way and match["percent"])
+    if is_percent and not is_relative and quantity != "share":
+        raise UsageError(f"{key} is no share, which a limit in percent is for")
+    if not is_percent and not unit:
+        endings = ", ".join(f"{key}_{ending}" for ending in _UNITS[quantity])
+        raise UsageError(f"{key} has no unit", hint=f"write one of {endings}")
+    if not is_percent and quantity == "share" and abs(number) > 1:
+        # Read as it is written, such a limit would hold for every value, or for none.
+        raise UsageError(
+            f"{match['number']} is more than all, and a share is at most 100%",
+            hint=f"write {match['number']}%",
+        )
+    limit = number / 100 if is_percent else number * unit
+    return Condition(text, key, query, way or match["sign"], limit, is_relative)
 
 
-def _known_key(text: str) -> tuple[str, str]:
-    """The key, and the unit at its end; raises `UsageError`, with the keys that are near."""
+def _known_key(text: str) -> tuple[str, int]:
+    """The key, and its unit in the smallest one, 0 where it needs one; raises `UsageError`, with the keys that are near."""
     if text in QUERIES:
-        return text, ""
+        return text, int(not _UNITS[QUERIES[text].quantity])
     key, _, ending = text.rpartition("_")
-    units = _UNITS[QUERIES[key].quantity] if key in QUERIES else {}
-    unit = next((unit for unit in units if unit.lower() == ending), None)
+    unit = _UNITS[QUERIES[key].quantity].get(ending) if key in QUERIES else None
     if unit is None:
         hint = did_you_mean(text, QUERIES, "docs/runs.md lists the keys")
         raise UsageError(f"no key is called {text}", hint=hint)
@@ -558,30 +554,3 @@ def _code(text: str) -> str:
         hint = did_you_mean(code, known, "traceview explain lists them")
         raise UsageError(f"no finding is called {code}", hint=hint)
     return code
-
-
-def _limit(text: str, quantity: Quantity, unit: str) -> Fraction:
-    """The limit that a text states, in the smallest unit of the quantity; raises `UsageError` for any other text.
-
-    `unit`: that of a limit without one.
-    """
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        raise UsageError(f"{text!r} is no number")
-    number, units = Fraction(match["number"]), _UNITS[quantity]
-    unit = match["unit"] or unit
-    if unit:
-        if unit not in units:
-            known = f"; units here: {', '.join(units)}" if units else "; this key has no unit"
-            raise UsageError(f"{text!r}: no such unit{known}")
-        return number * units[unit]
-    if quantity in ("time", "bytes"):
-        raise UsageError(f"{text!r} has no unit", hint=f"write one of {', '.join(units)}")
-    if quantity == "share" and abs(number) > 1:
-        # Read as it is written, such a limit would hold for every value, or for none.
-        meant = f"{float(abs(number)) * 100:.10g}%"
-        raise UsageError(
-            f"{match['number']} would be {meant}, and a share is at most 100%",
-            hint=f"write {match['number']}%",
-        )
-    return number

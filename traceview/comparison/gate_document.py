@@ -21,11 +21,6 @@ OUTCOMES: Final = {
 }
 MOST_ROWS: Final = 8
 """Rows of one condition that are listed."""
-_VERBS: Final[dict[Outcome, tuple[str, str]]] = {
-    "fails": ("fails", "fail"),
-    "unknown": ("cannot be judged", "cannot be judged"),
-    "no_verdict": ("has no verdict", "have no verdict"),
-}
 
 
 def headline(result: GateResult) -> str:
@@ -33,15 +28,12 @@ def headline(result: GateResult) -> str:
     count = len(result.judgements)
     if result.outcome == "passed":
         return f"Gate passed: {'the condition holds' if count == 1 else f'all {count} conditions hold'}."
-    parts: list[str] = []
-    for outcome, (verb, verbs) in _VERBS.items():
-        number = len(result.with_outcome(outcome))
-        which = "the condition" if count == 1 else f"{number} of {count} conditions"
-        if result.outcome == "no_verdict" and number:
-            return f"No verdict: these runs differ too much to judge {which}."
-        if number:
-            parts.append(f"{number if parts else which} {verb if number == 1 else verbs}")
-    return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {', '.join(parts)}."
+    decisive: dict[str, Outcome] = {"failed": "fails", "no_verdict": "no_verdict"}
+    number = len(result.with_outcome(decisive.get(result.outcome, "unknown")))
+    which = "the condition" if count == 1 else f"{number} of {count} conditions"
+    if result.outcome == "no_verdict":
+        return f"No verdict: these runs differ too much to judge {which}."
+    return f"Gate {'failed' if result.outcome == 'failed' else 'not judged'}: {which}."
 
 
 def gate_section(result: GateResult) -> doc.Section:
@@ -80,7 +72,6 @@ def gate_section(result: GateResult) -> doc.Section:
 
 
 def _more(side: JudgedSide) -> str:
-    """` and 2 more captures`."""
     more = side.capture_count - 1
     return f" and {numbers.plural(more, 'more capture')}" if more else ""
 
@@ -101,24 +92,14 @@ def _notes(result: GateResult) -> Iterator[str]:
 
 
 def _notes_of(judgement: Judgement) -> Iterator[str]:
-    """Notes beside the table: reasons, and rows that are not listed."""
     hidden = len(judgement.rows) - MOST_ROWS
     if hidden > 0 and judgement.outcome != "holds":
         yield f"{judgement.condition}: {numbers.plural(hidden, 'more row')} not listed."
-    by_reason: dict[str, list[str]] = {}
-    for row in judgement.rows:
-        if row.reason:
-            # What fails has its place in the table.
-            by_reason.setdefault(row.reason, []).append("" if row.outcome == "fails" else row.where)
-    for reason, places in by_reason.items():
-        where = numbers.listed([place for place in places if place])
-        yield f"{judgement.condition}: {f'{where}: ' if where else ''}{numbers.sentence(reason)}"
+    for reason in dict.fromkeys(row.reason for row in judgement.rows if row.reason):
+        yield f"{judgement.condition}: {numbers.sentence(reason)}"
 
 
 # GitHub
-
-MOST_ANNOTATIONS: Final = 10
-"""GitHub shows ten errors of a step; the summary has all."""
 
 _LEVELS: Final = {"fails": "error", "unknown": "warning", "no_verdict": "warning"}
 _DATA: Final = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))
@@ -127,13 +108,11 @@ _PROPERTY: Final = (*_DATA, (":", "%3A"), (",", "%2C"))
 
 def annotation_lines(result: GateResult) -> Iterator[str]:
     """The lines that make GitHub mark the run: errors fail, warnings cannot be judged."""
-    shown = [row for row in result.judgements if row.outcome != "holds"]
-    for judgement in shown[:MOST_ANNOTATIONS]:
-        title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
-        yield f"::{_LEVELS[judgement.outcome]} title={title}::{_escaped('; '.join(lines_of(judgement)), _DATA)}"
-    hidden = len(shown) - MOST_ANNOTATIONS
-    if hidden > 0:
-        yield f"::notice title=traceview gate::{hidden} more in the summary of the job"
+    for judgement in result.judgements:
+        if judgement.outcome != "holds":
+            title = _escaped(f"traceview gate: {judgement.condition}", _PROPERTY)
+            text = _escaped("; ".join(lines_of(judgement)), _DATA)
+            yield f"::{_LEVELS[judgement.outcome]} title={title}::{text}"
     if result.outcome == "passed":
         yield f"::notice title=traceview gate::{_escaped(headline(result), _DATA)}"
 

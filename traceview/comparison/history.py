@@ -39,6 +39,7 @@ from traceview.base.record import (
 )
 from traceview.base.text import did_you_mean, lazy_pattern
 from traceview.base.version import VERSION
+from traceview.comparison.document import ratio_words
 from traceview.comparison.noise import (
     CONFIDENCE,
     DEVICE_SPREAD,
@@ -46,14 +47,18 @@ from traceview.comparison.noise import (
     most_chance,
     step_change,
 )
-from traceview.comparison.parts import state_noise
-from traceview.comparison.sides import CaptureSteps, batch_size_of, capture_steps, step_time_ps
-from traceview.comparison.verdict import ratio_words
+from traceview.comparison.sides import (
+    CaptureSteps,
+    batch_size_of,
+    capture_steps,
+    state_noise,
+    step_time_ps,
+)
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
-from traceview.document.json_text import encoded
+from traceview.document.sanitize import encoded
 from traceview.document.vocabulary import STATES, STEP_KINDS, look_of
 from traceview.ledger.states import KEYS
 from traceview.report.formats import is_saved_report
@@ -168,7 +173,6 @@ def history_of(folder: Folder) -> History:
 
 
 def _series_in(folder: Folder) -> list[list[SavedReport]]:
-    """The reports of each set-up, in their order."""
     series: dict[tuple[str, int | None], list[SavedReport]] = {}
     for saved in folder.reports:
         series.setdefault(_setup(saved.report), []).append(saved)
@@ -181,23 +185,23 @@ def _setup(report: Report) -> tuple[str, int | None]:
 
 
 def _rows(series: Sequence[SavedReport], number: int) -> list[HistoryRow]:
-    """The reports of a series with the levels of their step times."""
     steps = [capture_steps(saved.report) for saved in series]
+    rows = [_row(saved, number, own) for saved, own in zip(series, steps, strict=True)]
     known = [(place, own, level) for place, own in enumerate(steps) if own and (level := own.level)]
-    level_ps: dict[int, int] = {}
-    changes: dict[int, tuple[float, str | None, int | None]] = {}
     before: list[CaptureSteps] = []
     for first, last in pairwise([0, *change_points([level for *_, level in known]), len(known)]):
         after = [own for _, own, _ in known[first:last]]
-        level_ps |= {place: _level_ps(after) for place, *_ in known[first:last]}
+        for place, *_ in known[first:last]:
+            rows[place] = replace(rows[place], level_ps=_level_ps(after))
         if before:
             ratio = _level_ps(after) / _level_ps(before) - 1
-            changes[known[first][0]] = ratio, *_changed_state(before, after)
+            state, state_ps = _changed_state(before, after)
+            changed = known[first][0]
+            rows[changed] = replace(
+                rows[changed], change_ratio=ratio, state=state, state_change_ps=state_ps
+            )
         before = after
-    return [
-        _row(saved, number, own, level_ps.get(place), *changes.get(place, (None, None, None)))
-        for place, (saved, own) in enumerate(zip(series, steps, strict=True))
-    ]
+    return rows
 
 
 def _level_ps(captures: Sequence[CaptureSteps]) -> int:
@@ -235,15 +239,7 @@ def earlier_levels(folder: Path, like: Sequence[Report]) -> list[list[Level]]:
     ]
 
 
-def _row(
-    saved: SavedReport,
-    series: int,
-    own: CaptureSteps | None,
-    level_ps: int | None,
-    change_ratio: float | None,
-    state: str | None,
-    state_change_ps: int | None,
-) -> HistoryRow:
+def _row(saved: SavedReport, series: int, own: CaptureSteps | None) -> HistoryRow:
     report = saved.report
     steps, balance = report.results.steps, report.results.balance
     return HistoryRow(
@@ -255,10 +251,10 @@ def _row(
         series=series,
         step_ps=floor(own.mean_ps) if own else None,
         step_count=steps.used_count if steps else 0,
-        level_ps=level_ps,
-        change_ratio=change_ratio,
-        state=state,
-        state_change_ps=state_change_ps,
+        level_ps=None,
+        change_ratio=None,
+        state=None,
+        state_change_ps=None,
         compute_ratio=report.verdict.compute_ratio,
         examples_per_second=balance.throughput.examples_per_second if balance else None,
         finding=report.verdict.finding,

@@ -156,21 +156,20 @@ class DeviceDifference(Record, frozen=True):
 
 
 class OpDifference(Record, frozen=True):
-    """How much an op with a kernel differs; times are means per step and device on which it runs.
+    """How much an op differs; times are means per step and device on which it runs.
 
     Attributes:
         class_: Class of activity.
         op: Name of the op without its replica part; null where not recorded.
-        kernel: Name of its kernel without arguments and types, after, or before where it is gone; null for host ops.
-        status: slower or faster where that is shown among all ops, new, gone, or same. What a side does not list is new
-            or gone beyond the noise of the side that lists it.
+        kernel: Name of its longest kernel without arguments and types, after, or before where it is gone; null for host
+            ops.
+        status: slower or faster where that is shown among all ops, new, gone, or same. What a side does not list is new or
+            gone if it is longer than all that this side leaves out.
         before_ps: Time before, picoseconds.
         after_ps: Time after.
         before_calls: Events per step before.
         after_calls: Events per step after.
         difference_ps: after_ps − before_ps.
-        left_out_ps: Of what is new or gone: the longest time per step of an op that the other side does not list, so it may
-            have run there as long; 0 where that side lists all its ops.
         path_ps: How much more of the critical path it takes, mean per step, picoseconds.
     """
 
@@ -183,7 +182,6 @@ class OpDifference(Record, frozen=True):
     before_calls: float
     after_calls: float
     difference_ps: Integer
-    left_out_ps: Picoseconds
     path_ps: Integer
 
 

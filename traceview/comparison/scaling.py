@@ -164,26 +164,22 @@ def scaling_section(scaled: ScaledRuns) -> doc.Section:
         Shown("runs", lambda row: numbers.listed(row.runs, 2), 4, "name"),
     )
     fewest, most = scaled.rows[0], scaled.rows[-1]
-    lead = f"{most.device_count} devices are {most.speedup:.3g} times as fast as {fewest.device_count}."
-    without_batch = (
+    left_out = numbers.listed(scaled.left_out)
+    notes = (
+        f"The runs differ in more: {'; '.join(scaled.differing)}." if scaled.differing else None,
         "The batch size is not known of every run: efficiency is by step time, as if each device had as many examples."
         if scaled.basis == "steps"
-        else None
-    )
-    left_out = numbers.listed(scaled.left_out)
-    differing = (
-        f"The runs differ in more: {'; '.join(scaled.differing)}." if scaled.differing else None
+        else None,
+        f"Without step times: {left_out}." if left_out else None,
     )
     return doc.Section(
         "scaling",
         "Scaling",
         (
             *table("Runs by number of devices", scaled.rows, columns),
-            *doc.notes(
-                differing, without_batch, f"Without step times: {left_out}." if left_out else None
-            ),
+            *doc.notes(*notes),
             *doc.remarks("Shares are of the mean step, over all devices." if states else None),
         ),
-        lead=lead,
+        lead=f"{most.device_count} devices are {most.speedup:.3g} times as fast as {fewest.device_count}.",
         is_folded=False,
     )

@@ -1,4 +1,7 @@
-"""Holds the sides of a comparison: captures, each run once, with their steps exactly as long and by state as they were."""
+"""Holds the sides of a comparison, and compares their parts: states, devices, ops and findings.
+
+A side is captures, each run once, with their steps exactly as long and by state as they were.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,33 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from math import floor
-from typing import Final, TypeVar
+from math import floor, fsum
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from traceview.analysis.gpu_time.device_states import DeviceStates
+from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
 from traceview.analysis.measures.step_report import StepRow
+from traceview.analysis.rules.finding import EXPLAINS, Finding
+from traceview.analysis.rules.words import Line
 from traceview.base.stats import Float64Array
+from traceview.comparison.model import (
+    DeviceDifference,
+    DeviceState,
+    FindingDifference,
+    OpDifference,
+    StateDifference,
+)
 from traceview.comparison.noise import (
     Difference,
     Level,
+    RunSpread,
+    mean_level,
+    most_chance,
+    part_difference,
     run_spread_of,
     step_change,
     step_level,
@@ -189,3 +208,318 @@ def _identity(report: Report) -> tuple[frozenset[str], bytes]:
     """The run and its steps: reports on other steps of one trace can be compared with each other."""
     steps = capture_steps(report)
     return traces_of(report), steps.lengths_ps.tobytes() if steps else b""
+
+
+# Parts
+
+
+def state_differences(before: Side, after: Side, spread: RunSpread) -> tuple[StateDifference, ...]:
+    """The states that occur, the largest difference first; they sum to the mean steps and to their difference.
+
+    Empty where a capture has no ledger: then states would not sum to the step.
+    """
+    old, new = before.states, after.states
+    if not old or not new:
+        return ()
+    noise = state_noise(before.steps, after.steps, spread)
+    rows = []
+    for key, of_key in noise.items():
+        first, second = old.get(key, 0), new.get(key, 0)
+        rows.append(
+            StateDifference(
+                state=key,
+                before_ps=first,
+                after_ps=second,
+                difference_ps=second - first,
+                low_ps=None if of_key.low is None else round(of_key.low),
+                high_ps=None if of_key.high is None else round(of_key.high),
+                direction=of_key.direction,
+                line=_line_of(key, (before if first > second else after).reports),
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -abs(row.difference_ps)))
+
+
+def state_noise(
+    before: Sequence[CaptureSteps], after: Sequence[CaptureSteps], spread: RunSpread
+) -> dict[str, Difference]:
+    """By state that occurs how the mean over the steps differs, with its noise."""
+    occur = {key for capture in (*before, *after) for key in capture.states}
+    noise = {}
+    for key in KEYS:
+        if key in occur:
+            series = [
+                [of.state_lengths_ps.get(key, 0 * of.lengths_ps) for of in side]
+                for side in (before, after)
+            ]
+            old, new = ([mean_level(steps) for steps in side] for side in series)
+            first, second = map(np.concatenate, series)
+            is_apart = first.max() < second.min() or second.max() < first.min()
+            if is_apart and min(first.size, second.size) >= _FEWEST_STEPS:
+                # What is longer in every step needs no estimate of how steps vary.
+                old, new = ([replace(level, variance=0.0) for level in side] for side in (old, new))
+            noise[key] = part_difference(old, new, spread)
+    return noise
+
+
+_FEWEST_STEPS: Final = 5
+
+
+def _line_of(state: str, reports: Sequence[Report]) -> str | None:
+    """The line of Python that the costliest finding on a state names."""
+    lines = [
+        (finding.loss.gpu_time_ratio, argument.line)
+        for report in reports
+        for finding in report.findings
+        if finding.loss is not None and state in finding.loss.states
+        for argument in finding.arguments.values()
+        if isinstance(argument, Line)
+    ]
+    return max(lines)[1] if lines else None
+
+
+def device_differences(
+    before: Sequence[Report], after: Sequence[Report]
+) -> tuple[DeviceDifference, ...]:
+    """The devices of both sides in order, those that are gone last; empty where a side recorded none."""
+    old, new = _devices(before), _devices(after)
+    if not old or not new:
+        return ()
+    places = dict.fromkeys(
+        (*(place for place in new if place in old), *new, *(place for place in old))
+    )
+    return tuple(_device_difference(old.get(place, []), new.get(place, [])) for place in places)
+
+
+def _devices(reports: Sequence[Report]) -> dict[tuple[int, str], list[DeviceStates]]:
+    """The mean step of each device in use, by the place of its host and its name there: hosts may have other names."""
+    devices: dict[tuple[int, str], list[DeviceStates]] = {}
+    for report in reports:
+        hosts = [host.host for host in report.capture.hosts]
+        for row in report.results.ledger.devices if report.results.ledger else ():
+            place = hosts.index(row.host) if row.host in hosts else len(hosts)
+            devices.setdefault((place, row.device.rpartition("/")[2]), []).append(row)
+    return devices
+
+
+def _device_difference(
+    before: Sequence[DeviceStates], after: Sequence[DeviceStates]
+) -> DeviceDifference:
+    old, new = _mean_step(before), _mean_step(after)
+    keys = sorted({*old, *new}, key=lambda key: (-abs(new.get(key, 0) - old.get(key, 0)), key))
+    return DeviceDifference(
+        device=(*after, *before)[0].device,
+        status="both" if before and after else "new" if after else "gone",
+        before_ps=sum(old.values()),
+        after_ps=sum(new.values()),
+        states=tuple(
+            DeviceState(key, old.get(key, 0), new.get(key, 0), new.get(key, 0) - old.get(key, 0))
+            for key in keys
+        ),
+    )
+
+
+def _mean_step(captures: Sequence[DeviceStates]) -> dict[str, int]:
+    """Whole picoseconds by state."""
+    return whole(
+        mean_of([{key: Fraction(ps) for key, ps in row.states.items()} for row in captures])
+    )
+
+
+class _Op(Struct, frozen=True):
+    """An op of one side, with all of its kernels, of which `kernel` takes longest.
+
+    `levels`: its time per step and device, by capture. `calls`: events per step and device; `path_ps`: per step.
+    """
+
+    kernel: str | None
+    levels: tuple[Level, ...]
+    calls: float
+    path_ps: float
+
+    @property
+    def ps(self) -> float:
+        """Time per step and device."""
+        return fsum(level.value for level in self.levels) / len(self.levels)
+
+
+_NO_OP: Final = _Op(None, (Level(0.0, 0.0, 1000.0),), 0.0, 0.0)
+"""What a side does not have is 0, with the degrees of freedom of what is no estimate."""
+
+
+def op_differences(
+    before: Sequence[Report], after: Sequence[Report], spread: RunSpread
+) -> tuple[OpDifference, ...]:
+    """All ops of both sides, the largest difference on the path first; empty where a side does not have them.
+
+    An op that a side does not list may have run there as long as the longest that it leaves out: a shorter one is no
+    difference.
+    """
+    tables = [_tables(side) for side in (before, after)]
+    old, new = map(_by_name, tables)
+    if not old or not new:
+        return ()
+    left_out_ps = [max(table.left_out_ps_per_step for table in side) for side in tables]
+    pairs = []
+    for name in {**new, **old}:
+        first, second = old.get(name), new.get(name)
+        is_listed = first is not None and second is not None
+        if is_listed or (first or second or _NO_OP).ps > left_out_ps[first is not None]:
+            noise = part_difference((first or _NO_OP).levels, (second or _NO_OP).levels, spread)
+            pairs.append((name, first, second, noise))
+    shown = most_chance(noise for *_, noise in pairs)
+    rows = (_op_difference(*pair, shown) for pair in pairs)
+    return tuple(sorted(rows, key=lambda row: (-abs(row.path_ps), -abs(row.difference_ps))))
+
+
+def _tables(side: Sequence[Report]) -> list[OpSteps]:
+    tables = [table for report in side if (table := report.results.op_steps)]
+    return tables if len(tables) == len(side) else []
+
+
+def _by_name(tables: Sequence[OpSteps]) -> dict[tuple[str, str | None], _Op]:
+    rows: dict[tuple[str, str | None], list[tuple[int, OpInSteps]]] = {}
+    for place, table in enumerate(tables):
+        for row in table.rows:
+            rows.setdefault((row.class_, row.op or row.kernel), []).append((place, row))
+    return {name: _op(tables, of_name) for name, of_name in rows.items()}
+
+
+def _op(tables: Sequence[OpSteps], rows: Sequence[tuple[int, OpInSteps]]) -> _Op:
+    by_capture: dict[int, list[OpInSteps]] = {}
+    for place, row in rows:
+        by_capture.setdefault(place, []).append(row)
+    of_all = [(tables[place], row, max(row.device_count, 1)) for place, row in rows]
+    calls = (row.count / (devices * max(table.step_count, 1)) for table, row, devices in of_all)
+    path_ps = (row.path_ps / max(table.walked_count, 1) for table, row, _ in of_all)
+    return _Op(
+        kernel=max(rows, key=lambda row: row[1].ps_per_step)[1].kernel,
+        levels=tuple(map(_level, by_capture.values())),
+        calls=fsum(calls) / len(tables),
+        path_ps=fsum(path_ps) / len(tables),
+    )
+
+
+def _level(kernels: Sequence[OpInSteps]) -> Level:
+    """The time per step and device of an op in one capture, over its kernels."""
+    value = fsum(row.ps_per_step / max(row.device_count, 1) for row in kernels)
+    errors = [
+        (row.error_ps / max(row.device_count, 1), row.error_degrees)
+        for row in kernels
+        if row.error_ps is not None and row.error_degrees is not None
+    ]
+    if len(errors) < len(kernels):
+        return Level(value)
+    return Level(value, fsum(error**2 for error, _ in errors), min(free for _, free in errors))
+
+
+def _op_difference(
+    name: tuple[str, str | None],
+    old: _Op | None,
+    new: _Op | None,
+    noise: Difference,
+    shown: float,
+) -> OpDifference:
+    first, second = old or _NO_OP, new or _NO_OP
+    status: Literal["slower", "faster", "new", "gone", "same"] = "same"
+    if old is None or new is None:
+        status = "new" if new else "gone"
+    elif (noise.chance or 0.0) <= shown and noise.low is not None and noise.high is not None:
+        status = "slower" if noise.low > 0 else "faster" if noise.high < 0 else "same"
+    kernel = (new or first).kernel
+    return OpDifference(
+        class_=name[0],
+        op=None if name[1] == kernel else name[1],
+        kernel=kernel,
+        status=status,
+        before_ps=round(first.ps),
+        after_ps=round(second.ps),
+        before_calls=round(first.calls, 3),
+        after_calls=round(second.calls, 3),
+        difference_ps=round(second.ps) - round(first.ps),
+        path_ps=round(second.path_ps - first.path_ps),
+    )
+
+
+LEAST_CHANGE_RATIO: Final = 0.02
+"""Of the step before: a cost that differs by less has not changed; a choice of ours."""
+
+
+def finding_differences(
+    before: Sequence[Report],
+    after: Sequence[Report],
+    step_ps: int,
+    states: Sequence[StateDifference],
+) -> tuple[FindingDifference, ...]:
+    """New findings, then gone ones, then those of another cost, each by its share of the GPU time.
+
+    A side has a finding that most of its captures have. Findings of one code are one: the costliest stands for them. A
+    finding whose states did not change beyond noise did not either: the step around it did. What the other side has inside
+    the finding that explains it, or left out on request, is neither new nor gone.
+    """
+    old, new = _findings(before), _findings(after)
+    by_state = {row.state: row for row in states}
+    unlisted = _unlisted_codes(before), _unlisted_codes(after)
+    rows = []
+    for code in {**new, **old}:
+        first, second = old.get(code), new.get(code)
+        is_unlisted = (not first and code in unlisted[0]) or (not second and code in unlisted[1])
+        least_ps = LEAST_CHANGE_RATIO * step_ps
+        is_same = first and second and abs(_cost_ps(second) - _cost_ps(first)) <= least_ps
+        made = [row for row in (first, second) if row]
+        if not is_unlisted and not is_same and _is_changed(made, by_state, least_ps):
+            rows.append(_row(code, first, second))
+    return tuple(sorted(rows, key=_rank))
+
+
+def _rank(row: FindingDifference) -> tuple[int, float, str]:
+    share = (row.after_ratio or 0.0) - (row.before_ratio or 0.0)
+    return ("came", "went", "changed").index(row.status), -abs(share), row.code
+
+
+def _row(code: str, old: Finding | None, new: Finding | None) -> FindingDifference:
+    before, after = (row.loss if row else None for row in (old, new))
+    shown = new or old
+    assert shown is not None
+    return FindingDifference(
+        code=code,
+        status="changed" if old and new else "came" if new else "went",
+        title=shown.title,
+        before_ps=before.ps_per_step if before else None,
+        after_ps=after.ps_per_step if after else None,
+        before_ratio=before.gpu_time_ratio if before else None,
+        after_ratio=after.gpu_time_ratio if after else None,
+    )
+
+
+def _cost_ps(finding: Finding) -> int:
+    return finding.loss.ps_per_step if finding.loss else 0
+
+
+def _is_changed(
+    sides: Sequence[Finding], states: Mapping[str, StateDifference], least_ps: float
+) -> bool:
+    """Whether the states of a finding changed; of one that is about no time whether it is more than information."""
+    keys = {key for finding in sides if finding.loss for key in finding.loss.states}
+    about = [states[key] for key in keys if key in states]
+    if not about:
+        return any(finding.severity != "info" for finding in sides)
+    is_large = abs(sum(row.difference_ps for row in about)) >= least_ps
+    return is_large and any(row.direction != "none" for row in about)
+
+
+def _unlisted_codes(reports: Sequence[Report]) -> set[str]:
+    """The codes that some report has without listing a finding of them."""
+    evidence = [row for report in reports for of in report.findings for row in of.evidence]
+    return {str(row.value) for row in evidence if row.metric == EXPLAINS}
+
+
+def _findings(reports: Sequence[Report]) -> dict[str, Finding]:
+    of_code: dict[str, list[Finding]] = {}
+    for report in reports:
+        for code in {finding.code for finding in report.findings}:
+            same = (finding for finding in report.findings if finding.code == code)
+            of_code.setdefault(code, []).append(max(same, key=_cost_ps))
+    return {
+        code: made[len(made) // 2] for code, made in of_code.items() if 2 * len(made) > len(reports)
+    }

@@ -10,10 +10,17 @@ from rich.cells import cell_len
 
 from traceview.document import model as doc
 from traceview.document import numbers
-from traceview.document.page import BETWEEN, WIDEST_PROSE, Page, in_lines
+from traceview.document.page import (
+    BETWEEN,
+    WIDEST_PROSE,
+    Page,
+    Text,
+    in_lines,
+    joined,
+    legend_entry,
+)
 from traceview.document.phrase import Sentence, ended, phrase
 from traceview.document.sanitize import sanitize
-from traceview.document.styled import Text, joined, legend_entry
 from traceview.document.terminal import add_section, bar_text, letter_of
 from traceview.document.vocabulary import Look
 
@@ -39,29 +46,33 @@ _REST: Final = "other"
 
 
 class _Room(Struct, frozen=True):
-    """How much is shown: findings; lines of numbers, of what to do about findings and answer, of titles; empty lines.
+    """How much is shown: findings; lines of numbers and of what to do about a finding; whether empty lines set parts apart.
 
-    `has_large_parts`: parts that are large have a number, on further lines if those of numbers are too few.
+    `gaps`: 2 between few parts only. `has_large_parts`: parts that are large have a number, on further lines if those of
+    numbers are too few.
     """
 
     findings: int
     number_lines: int = 2
     action_lines: int = 1
-    answer_action_lines: int = 2
-    title_lines: int = 2
     gaps: int = 4
     has_large_parts: bool = True
 
+    @property
+    def title_lines(self) -> int:
+        """Lines of the title of a finding."""
+        return 2 if self.gaps else 1
+
 
 _ROOMS: Final = (
-    _Room(2, action_lines=2, answer_action_lines=3),
+    _Room(2, action_lines=2),
     _Room(2, gaps=2),
     _Room(2, number_lines=1),
     _Room(1),
     _Room(1, number_lines=1),
     _Room(1, number_lines=1, gaps=2),
-    *(_Room(count, 1, 1, 1, title_lines=1, gaps=0) for count in (2, 1, 0)),
-    *(_Room(count, 1, 1, 1, 1, 0, has_large_parts=False) for count in (1, 0)),
+    *(_Room(count, number_lines=1, gaps=0) for count in (2, 1, 0)),
+    *(_Room(count, number_lines=1, gaps=0, has_large_parts=False) for count in (1, 0)),
 )
 """From the roomiest to the tightest: the answer and the devices come before further findings."""
 
@@ -157,7 +168,8 @@ def _add_head(page: Page, screen: doc.Summary, room: _Room) -> None:
         most_lines=room.title_lines + 1,
     )
     if screen.action:
-        page.prose(screen.action, indent=_GAP, most_lines=room.answer_action_lines)
+        most_lines = room.action_lines + (room.gaps > 0)
+        page.prose(screen.action, indent=_GAP, most_lines=most_lines)
     if room.gaps:
         page.gap()
     add_anatomy(page, screen, room.number_lines, has_large_parts=room.has_large_parts)
@@ -232,7 +244,6 @@ def _label(row: doc.AnatomyRow) -> str:
 
 
 def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
-    """The legend of letters that bars have and no number below them names."""
     before = f"{_REST}: "
     room = width - cell_len(before) - 2
     pieces = [

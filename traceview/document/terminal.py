@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from math import fsum
 from typing import Final
 
@@ -14,75 +14,17 @@ from traceview.document import numbers
 from traceview.document.columns import cell_texts
 from traceview.document.figures import UtilizationStrip
 from traceview.document.model import Strips
-from traceview.document.page import ELLIPSIS, Page
+from traceview.document.page import Page, Text, joined, legend_entry
 from traceview.document.phrase import Sentence, phrase
 from traceview.document.sanitize import sanitize
-from traceview.document.styled import Text, joined, legend_entry
 from traceview.document.vocabulary import PARTS, Look
-
-_HEAD_OF_REST: Final = 0.8
-"""Of a name whose start is left out: how much of what is shown is taken from the start of the rest."""
-
-_MOST_REPEATED: Final = 4
-"""Characters that are kept of what several names have in common after their first difference."""
-
-
-def shortened_names(
-    page: Page, names: Collection[str], width: int, *, head: float = 0.5
-) -> dict[str, str]:
-    """Each name in at most `width` columns; names that would look alike lose what they have in common.
-
-    `head`: how much of a shortened name is its start.
-    """
-    shown = {name: page.middle(name, width, head=head) for name in names}
-    for group in _alike(shown):
-        shown |= _from_difference(page, group, width, "", 0)
-    return shown
-
-
-def _from_difference(
-    page: Page, names: Collection[str], width: int, kept: str, begin: int
-) -> dict[str, str]:
-    """Names that begin alike, from shortly before their first difference on.
-
-    `kept`: stands in front and tells them from other names; `begin`: where what follows it begins.
-    """
-    differ = len(_common_start(names))
-    start = max(min(names).rfind("/", 0, differ) + 1, differ - width // 5, begin)
-    lead = kept + (ELLIPSIS if start > begin else "")
-    shown = {name: page.middle(lead + name[start:], width, head=_HEAD_OF_REST) for name in names}
-    for group in _alike(shown):
-        common = _common_start(group)
-        end = min(differ + _MOST_REPEATED, len(common))
-        if end > differ and cell_len(lead) < width // 2:
-            shown |= _from_difference(page, group, width, lead + common[start:end], end)
-    return shown
-
-
-def _alike(shown: dict[str, str]) -> list[list[str]]:
-    """The names that are shown as the same text, together."""
-    groups: dict[str, list[str]] = {}
-    for name, text in shown.items():
-        groups.setdefault(text, []).append(name)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _common_start(names: Collection[str]) -> str:
-    first, last = min(names), max(names)
-    length = 0
-    while length < min(len(first), len(last)) and first[length] == last[length]:
-        length += 1
-    return first[:length]
-
 
 GAP: Final = 2
 BAR_WIDTH: Final = 40
-READABLE_BAR: Final = 20
-NARROWEST_BAR: Final = 10
-READABLE_NAME: Final = 24
-"""A column of text is made no narrower than this as long as there are columns of less priority to leave out."""
+NARROWEST_BAR: Final = 20
+NARROWEST_NAME: Final = 24
+"""A column of text is made no narrower than this as long as there are others to leave out."""
 
-NARROWEST_NAME: Final = 12
 WIDEST_FIRST: Final = 28
 """The names of the rows, in the first column."""
 
@@ -194,7 +136,7 @@ def _add_labelled(page: Page, label: str, text: Sentence) -> None:
 class _Printed(Struct):
     """A column as it is printed: its heading in lines, its cells, and how wide it is and should be at least.
 
-    `readable`: columns of less priority go before it becomes narrower. `head`: how much of a shortened text is its start.
+    `head`: how much of a shortened text is its start.
     """
 
     column: doc.Column
@@ -202,7 +144,6 @@ class _Printed(Struct):
     texts: list[Text]
     widest: int
     width: int
-    readable: int
     least: int
     head: float = 0.5
 
@@ -212,7 +153,7 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     columns = [column for column in table.columns if column.kind != "span"]
     written = [(of, *_texts(page, of, is_first=not at)) for at, of in enumerate(columns)]
     printed = [_printed(page, *of, 1, is_first=not at) for at, of in enumerate(written)]
-    needed = _total([column.readable for column in printed])
+    needed = _total([column.least for column in printed])
     if needed > page.width:
         printed = [_printed(page, *of, 2, is_first=not at) for at, of in enumerate(written)]
     kept = _fitting(page, printed)
@@ -252,19 +193,17 @@ def _printed(
 ) -> _Printed:
     heading = [page.middle(column.heading, WIDEST_FIRST)]
     if column.kind == "bar":
-        return _Printed(column, heading, texts, widest, widest, READABLE_BAR, NARROWEST_BAR)
+        return _Printed(column, heading, texts, widest, widest, NARROWEST_BAR)
     if most_lines > 1 and cell_len(heading[0]) > widest:
         heading = _in_two_lines(heading[0])
     heading_width = max(map(cell_len, heading))
     width = max(heading_width, widest)
     if column.kind not in ("name", "device", "words"):
-        return _Printed(column, heading, texts, widest, width, width, width)
-    readable = max(heading_width, min(widest, WIDEST_FIRST if is_first else READABLE_NAME))
-    least = max(heading_width, min(widest, NARROWEST_NAME))
+        return _Printed(column, heading, texts, widest, width, width)
+    least = max(heading_width, min(widest, WIDEST_FIRST if is_first else NARROWEST_NAME))
     # The end of a path tells names apart that begin alike.
-    return _Printed(
-        column, heading, texts, widest, width, readable, least, head=0.5 if is_first else 0.35
-    )
+    head = 0.5 if is_first else 0.35
+    return _Printed(column, heading, texts, widest, width, least, head)
 
 
 def _in_two_lines(heading: str) -> list[str]:
@@ -275,18 +214,12 @@ def _in_two_lines(heading: str) -> list[str]:
 
 
 def _fitting(page: Page, columns: Sequence[_Printed]) -> list[_Printed]:
-    """The columns for which there is room, by priority; where even the first are too wide, from the left."""
-    kept = [column for column in columns if not column.column.priority]
-    if _total([column.readable for column in kept]) > page.width:
-        while len(kept) > 1 and _total([column.least for column in kept]) > page.width:
-            kept.pop()
-        return kept
-    for column in sorted(columns, key=lambda column: column.column.priority):
-        if column.column.priority:
-            kept.append(column)
-            if _total([column.readable for column in kept]) > page.width:
-                kept.pop()
-                break
+    """The columns for which there is room, by priority; the first of all in any case."""
+    kept = columns[:1]
+    for column in sorted(columns[1:], key=lambda column: column.column.priority):
+        if _total([each.least for each in (*kept, column)]) > page.width:
+            break
+        kept = [*kept, column]
     return [column for column in columns if column in kept]
 
 
@@ -295,20 +228,17 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _shrink(page: Page, columns: Sequence[_Printed]) -> None:
-    """Shorten names and bars until the columns fit, the widest first; below what is readable only if nothing else helps."""
-    for floors in (
-        [column.readable for column in columns],
-        [column.least for column in columns],
-        [1 for _ in columns[:1]] + [column.least for column in columns[1:]],
-    ):
+    """Shorten names and bars until the columns fit, the widest first; below their least only a first one alone."""
+    for floors in ([column.least for column in columns], [1 for _ in columns]):
         _narrow(columns, floors, _total([column.width for column in columns]) - page.width)
     for column in columns:
         if column.column.kind == "bar":
             column.texts = [_drawn(value, column.width) for value in column.column.values]
         elif column.width < column.widest:
-            names = {text.plain for text in column.texts}
-            shown = shortened_names(page, names, column.width, head=column.head)
-            column.texts = [text.with_text(shown[text.plain]) for text in column.texts]
+            column.texts = [
+                text.with_text(page.middle(text.plain, column.width, head=column.head))
+                for text in column.texts
+            ]
         column.heading = [page.middle(line, column.width) for line in column.heading]
 
 
@@ -364,7 +294,6 @@ def bar_text(bar: doc.Bar, width: int) -> Text:
 
 
 def _add_legend(page: Page, columns: Sequence[doc.Column]) -> None:
-    """The legend of the letters of bars, the most frequent first."""
     looks = doc.bar_looks(columns)
     page.facts(
         [legend_entry(letter_of(look), look.ink, look.words) for look in looks],
@@ -430,7 +359,6 @@ def _fitting_length(slice_count: int, width: int) -> int:
 
 
 def _strip(strip: UtilizationStrip, length: int) -> Text:
-    """The strip of a device in `length` characters; `length` divides its number of slices."""
     per = len(strip.idle_ps) // length
     parts = []
     for begin in range(0, per * length, per):
@@ -440,7 +368,6 @@ def _strip(strip: UtilizationStrip, length: int) -> Text:
 
 
 def _busiest(strip: UtilizationStrip, slices: slice) -> tuple[str, float]:
-    """The largest busy part of some slices, and its share of them."""
     parts = {
         "compute": sum(strip.compute_ps[slices]),
         "collective": sum(strip.collective_ps[slices]),

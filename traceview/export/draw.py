@@ -1,327 +1,478 @@
-"""Draws a run: findings and steps first, then every device with what it did, then the hosts."""
+"""Draws a run for a viewer: findings and steps first, then every device with what it did, then the hosts.
+
+Times are picoseconds since the origin of the run; Perfetto counts in nanoseconds. Both ends of a slice are rounded
+down, so that slices stay inside of, or beside, each other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-from traceview.analysis.facts.selection import Selection, rows_in, step_bounds
+from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.sentences import RunCommands, shown_finding
 from traceview.analysis.workload.ops import device_rows
 from traceview.base.ids import unique_ids, unique_inverse
-from traceview.base.intervals import Int64Array, union
+from traceview.base.intervals import BoolArray, Int64Array, nesting, union
+from traceview.base.units import PS_PER_NS
 from traceview.document.phrase import plain
+from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import CLASSES, SEVERITIES, STATES, STEP_KINDS, look_of
-from traceview.export.scene import (
-    Argument,
-    Arrows,
-    Labels,
-    Process,
-    Scene,
-    Slices,
-    Track,
-    labelled,
-    numbered,
-    tracks_of,
-)
 from traceview.ledger.columns import By
 from traceview.ledger.states import KEYS
-from traceview.ledger.table import Ledger
 from traceview.report.model import Report
 from traceview.report.tables import host_rows
-from traceview.trace.columns import NONE, UNKNOWN_BYTES
-from traceview.trace.model import Trace
-from traceview.trace.strategy.collectives import CollectiveKind, Collectives
+from traceview.trace.columns import NONE, UNKNOWN_BYTES, Names
+from traceview.trace.strategy.collectives import CollectiveKind
 from traceview.xplane.planes import ActivityClass
 
 
-def launches(trace: Trace, selection: Selection) -> tuple[Arrows, Int64Array]:
-    """The arrows from host events, by host row, and per device row that which ends there; `NONE` without.
+class Labels:
+    """Every text of a scene, once: first the names of the trace, under their own indices, then others."""
 
-    Clocks of host and device differ by microseconds: a launch that seems to follow what it started has no arrow, nor has
-    one that is not shown. The events of a replica are host events themselves.
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._own: list[str] = []
+        self._index: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._names) + len(self._own)
+
+    def ids(self, texts: Iterable[str | None]) -> Int64Array:
+        """The indices of texts that are no names of the trace, `NONE` for None."""
+        return np.array([NONE if t is None else self._add(t) for t in texts], dtype=np.int64)
+
+    def _add(self, text: str) -> int:
+        index = self._index.setdefault(text, len(self))
+        if index == len(self):
+            self._own.append(text)
+        return index
+
+    def argument(self, name: str, texts: Iterable[str | None]) -> Argument:
+        """A text of each slice, None where there is none."""
+        return labelled(name, self.ids(texts))
+
+    def shown(self, index: int) -> str:
+        """The text on one line, cut in its middle from `sanitize.MOST` characters on."""
+        own = index - len(self._names)
+        return sanitize(self._own[own] if own >= 0 else self._names.text(index) or "")
+
+
+@dataclass(frozen=True, eq=False)
+class Argument:
+    """A property of slices: int64 `values`, or indices into the labels; `known`: which slices have it."""
+
+    name: str
+    values: Int64Array
+    known: BoolArray
+    is_text: bool = False
+
+    def at(self, chosen: Int64Array) -> Argument:
+        """That of the `chosen` slices."""
+        return Argument(self.name, self.values[chosen], self.known[chosen], self.is_text)
+
+
+def numbered(name: str, values: Iterable[int] | Int64Array) -> Argument:
+    """A number that every slice has."""
+    column = np.fromiter(values, dtype=np.int64)
+    return Argument(name, column, np.ones(column.size, dtype=np.bool_))
+
+
+def labelled(name: str, values: npt.NDArray[np.integer]) -> Argument:
+    """A text, `NONE` where there is none."""
+    return Argument(name, values.astype(np.int64), values != NONE, is_text=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Slices in drawing order; all arrays int64 `[n]`.
+
+    `name`, `category`: indices into the labels. `launch`: the number of the launch that an arrow leads from or to, `NONE`
+    without; None where no slice has one.
     """
-    columns, host = trace.device_columns, trace.host_columns
-    is_shown = np.zeros(host.count, dtype=np.bool_)
-    for index in range(len(trace.hosts)):
-        is_shown[host_rows(trace, selection, index)] = True
-    shown = [
-        device_rows(trace, selection, device)
-        for device, entry in enumerate(trace.device_list)
-        if entry.kind != "replica"
-    ]
-    rows = np.concatenate([np.empty(0, dtype=np.int64), *shown])
-    rows = rows[columns.launch[rows] != NONE]
-    launch = columns.launch[rows]
-    follows = is_shown[launch] & (columns.start_ps[rows] >= host.start_ps[launch])
-    rows, launch = rows[follows], launch[follows]
-    order = np.argsort(launch, kind="stable")
-    number = np.full(columns.count, NONE, dtype=np.int64)
-    number[rows[order]] = np.arange(rows.size)
-    count = np.bincount(launch, minlength=host.count).astype(np.int64)
-    return Arrows(np.cumsum(count) - count, count), number
 
+    start_ps: Int64Array
+    end_ps: Int64Array
+    name: Int64Array
+    category: Int64Array
+    arguments: tuple[Argument, ...] = ()
+    launch: Int64Array | None = None
 
-def device_tracks(
-    trace: Trace, selection: Selection, device: int, launched: Int64Array, labels: Labels
-) -> Iterator[Track]:
-    """One track per stream, more where its events overlap."""
-    columns = trace.device_columns
-    rows = device_rows(trace, selection, device)
-    classes = labels.ids(CLASSES[class_.name.lower()].words for class_ in ActivityClass)
-    nests = trace.device_list[device].kind != "gpu"
-    for line in unique_ids(columns.line[rows]).tolist():
-        of_line = rows[columns.line[rows] == line]
-        slices = Slices(
-            start_ps=columns.start_ps[of_line],
-            end_ps=columns.end_ps[of_line],
-            name=columns.name[of_line].astype(np.int64),
-            category=classes[columns.class_[of_line]],
-            arguments=(
-                labelled("op", columns.op[of_line]),
-                Argument("bytes", columns.bytes[of_line], columns.bytes[of_line] != UNKNOWN_BYTES),
-                Argument(
-                    "correlation_id",
-                    columns.correlation_id[of_line],
-                    columns.has_correlation[of_line],
-                ),
-            ),
-            launched=launched[of_line],
+    @property
+    def count(self) -> int:
+        """Number of slices."""
+        return int(self.start_ps.size)
+
+    def at(self, chosen: Int64Array) -> Slices:
+        """Only the `chosen` slices, in their order."""
+        return Slices(
+            self.start_ps[chosen],
+            self.end_ps[chosen],
+            self.name[chosen],
+            self.category[chosen],
+            tuple(argument.at(chosen) for argument in self.arguments),
+            None if self.launch is None else self.launch[chosen],
         )
-        yield from tracks_of(_line_name(trace, line), "thread", slices, nests=nests)
 
-
-def host_tracks(
-    trace: Trace, selection: Selection, host: int, arrows: Arrows, labels: Labels
-) -> Iterator[Track]:
-    """One track per thread with events, more where they overlap without nesting."""
-    columns = trace.host_columns
-    rows = host_rows(trace, selection, host)
-    category = labels.add("host")
-    correlation = columns.stat("correlation_id")
-    bounds = np.searchsorted(columns.line[rows], np.arange(len(trace.lines) + 1))
-    for line in np.flatnonzero(np.diff(bounds)).tolist():
-        of_line = rows[bounds[line] : bounds[line + 1]]
-        slices = Slices(
-            start_ps=columns.start_ps[of_line],
-            end_ps=columns.end_ps[of_line],
-            name=columns.name[of_line].astype(np.int64),
-            category=np.full(of_line.size, category, dtype=np.int64),
-            arguments=(
-                Argument("correlation_id", correlation.at(of_line, 0), correlation.has(of_line)),
-            ),
-            launches=arrows.at(of_line),
+    @cached_property
+    def exact(self) -> tuple[Argument, Argument]:
+        """Start and length in picoseconds of the slices that are not whole nanoseconds."""
+        length = self.end_ps - self.start_ps
+        is_off = (self.start_ps % PS_PER_NS != 0) | (length % PS_PER_NS != 0)
+        return (
+            Argument("start_ps", self.start_ps, is_off),
+            Argument("duration_ps", length, is_off),
         )
-        yield from tracks_of(_line_name(trace, line), "thread", slices, nests=True)
 
 
-def _line_name(trace: Trace, line: int) -> str:
-    info = trace.lines[line]
-    return info.name or f"line {info.id}"
+@dataclass(frozen=True, eq=False)
+class Track:
+    """A row of a viewer. Of any two of its slices that overlap one lies inside the other.
 
-
-def step_tracks(trace: Trace, selection: Selection, labels: Labels) -> Iterator[Track]:
-    """The steps of each host; the name of the track has the host if there are several."""
-    for host, info in enumerate(trace.hosts):
-        steps = selection.steps.get(host, ())
-        start, end = step_bounds(steps)
-        slices = Slices(
-            start_ps=start,
-            end_ps=end,
-            name=labels.ids(f"step {step.number}" for step in steps),
-            category=labels.ids(["step"] * len(steps)),
-            arguments=(
-                numbered("number", [step.number for step in steps]),
-                labels.argument("kind", (look_of(STEP_KINDS, s.kind).words for s in steps)),
-                labels.argument("left out of statistics", (step.excluded for step in steps)),
-            ),
-        )
-        name = "steps" if len(trace.hosts) == 1 else f"steps of {info.name}"
-        yield from tracks_of(name, "analysis", slices, nests=True)
-
-
-def state_tracks(ledger: Ledger, device: int, labels: Labels) -> Iterator[Track]:
-    """What a device does or waits for: the rows of the ledger, each with what caused it.
-
-    `event`: what runs, or after idle time what runs next.
+    `is_thread`: of a host, or a stream; else what traceview computed.
     """
-    trace, columns = ledger.trace, ledger.columns
-    own = ledger.rows_of(device)
-    rows = np.arange(own.start, own.stop)
-    if not rows.size:
-        return
-    state, step = columns.state[rows].astype(np.int64), columns.step[rows]
-    names = labels.ids(look.words for look in STATES.values())
-    numbers = np.array([*(step.number for step in ledger.steps), NONE], dtype=np.int64)
-    op, name = trace.device_columns.names_at(columns.event[rows])
-    slices = Slices(
-        start_ps=columns.start_ps[rows],
-        end_ps=columns.start_ps[rows] + columns.duration_ps[rows],
-        name=names[state],
-        category=np.full(rows.size, labels.add("state"), dtype=np.int64),
-        arguments=(
-            labelled("state", labels.ids(KEYS)[state]),
-            Argument("step", numbers[step], step != NONE),
-            labelled("by", _causers(ledger, rows, labels)),
-            labelled("event", np.where(op == NONE, name, op)),
-        ),
-    )
-    yield from tracks_of("state", "analysis", slices, nests=False)
+
+    name: str
+    is_thread: bool
+    slices: Slices
 
 
-def _causers(ledger: Ledger, rows: Int64Array, labels: Labels) -> Int64Array:
-    """The device, thread, op or line of Python that caused each row; else `NONE`."""
-    trace, kind, by = ledger.trace, ledger.columns.by_kind[rows], ledger.columns.by[rows]
-    causers = np.full(rows.size, NONE, dtype=np.int64)
-    causers[kind == By.OP] = by[kind == By.OP]
-    for of, text in (
-        (By.DEVICE, trace.device_key),
-        (By.THREAD, lambda line: trace.lines[line].name),
-        (By.PYTHON, ledger.python.__getitem__),
-    ):
-        chosen = np.flatnonzero(kind == of)
-        distinct, index = unique_inverse(by[chosen])
-        causers[chosen] = labels.ids(map(text, distinct.tolist()))[index]
-    return causers
+@dataclass(frozen=True, eq=False)
+class Process:
+    """A host, a device, or the findings."""
+
+    name: str
+    tracks: tuple[Track, ...]
 
 
-def collective_tracks(
-    trace: Trace, selection: Selection, device: int, collectives: Collectives, labels: Labels
-) -> Iterator[Track]:
-    """The collectives of a device, numbered alike on all devices, with its waiting for others and the transfer.
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Everything that is drawn, in the order in which it is shown."""
 
-    A collective of which a device was not recorded has no waiting, no transfer and no last device.
+    processes: tuple[Process, ...]
+    labels: Labels
+
+    @cached_property
+    def shift_ps(self) -> int:
+        """What to add to all times so that none is negative, which no viewer can show."""
+        every = (track.slices for process in self.processes for track in process.tracks)
+        first = min((int(slices.start_ps.min()) for slices in every if slices.count), default=0)
+        return max(0, -(first // PS_PER_NS) * PS_PER_NS)
+
+    def nanoseconds(self, time_ps: Int64Array) -> Int64Array:
+        """Times on the axis of the viewer, rounded down."""
+        return (time_ps + self.shift_ps) // PS_PER_NS
+
+
+# Rows: a viewer draws the slices of one track as a stack, each inside the one below it; of two that overlap only in part
+# Perfetto drops one
+
+MOST_ROWS: Final = 32
+"""Of a thread: what overlaps more events in part is left out; recordings need two."""
+
+
+def in_drawing_order(start: Int64Array, end: Int64Array) -> Int64Array:
+    """Indices by start, the longer first, of equal ones the earlier: what encloses comes before what is inside."""
+    return np.lexsort((-end, start)).astype(np.int64)
+
+
+def rows_nested(start: Int64Array, end: Int64Array) -> Int64Array:
+    """The row of each event, int64 from 0, so that of two in one row that overlap one lies inside the other.
+
+    `start`, `end`: int64 `[n]` in drawing order, no end before its start. An event goes to the first row whose innermost
+    open event ends no earlier; `MOST_ROWS` for one that no row can take.
     """
-    window = selection.window_of_device(trace, device)
-    if window is None:
-        return
-    rows = np.flatnonzero(collectives.device == device)
-    rows = rows[rows_in(collectives.start_ps[rows], collectives.end_ps[rows], window)]
-    if not rows.size:
-        return
-    number = collectives.collective[rows]
-    complete = collectives.is_complete[number]
-    transfer = collectives.transfer_ps[number]
-    kinds = [CollectiveKind(kind).name.lower() for kind in collectives.kind[rows].tolist()]
-    size = collectives.bytes_moved[number]
-    arguments = (
-        numbered("collective", number),
-        labelled("op", collectives.op[rows]),
-        labelled("kernel", collectives.name[rows]),
-        numbered("devices", collectives.device_count[number]),
-        Argument("bytes", size, size != UNKNOWN_BYTES),
-        Argument("wait_ps", collectives.wait_ps[rows], complete),
-        Argument("transfer_ps", transfer, complete),
-        Argument("started last", collectives.is_last[rows].astype(np.int64), complete),
-    )
-    wholes = Slices(
-        start_ps=collectives.start_ps[rows],
-        end_ps=collectives.end_ps[rows],
-        name=labels.ids(f"{kind} {at}" for kind, at in zip(kinds, number.tolist(), strict=True)),
-        category=np.full(rows.size, labels.add("collective"), dtype=np.int64),
-        arguments=arguments,
-    )
-    yield from tracks_of("collectives", "analysis", wholes, nests=False)
+    row = np.zeros(start.size, dtype=np.int64)
+    parent = nesting(start, end).parent
+    inner = np.flatnonzero(parent >= 0)
+    sticks_out = inner[end[inner] > end[parent[inner]]]
+    if not sticks_out.size:
+        return row
+    stretches = union(start, end)
+    stretch = np.searchsorted(stretches.start, start, side="right")
+    open_ends: list[list[int]] = [[] for _ in range(MOST_ROWS)]
+    # All other stretches of overlapping events nest.
+    for event in np.flatnonzero(np.isin(stretch, stretch[sticks_out])).tolist():
+        row[event] = _row_for(int(start[event]), int(end[event]), open_ends)
+    return row
 
 
-def finding_tracks(
-    trace: Trace, selection: Selection, findings: Sequence[Finding], labels: Labels
-) -> Iterator[Track]:
-    """The findings over the time that they refer to, in the order of the report: their steps, else the window."""
-    placed = [(f, span) for f in findings for span in _spans(trace, selection, f)]
-    shown = [finding for finding, _ in placed]
-    bounds = np.array([span for _, span in placed], dtype=np.int64).reshape(-1, 2)
-    costs = [finding.loss.ps_per_step if finding.loss else None for finding in shown]
-    commands = RunCommands(str(trace.logdir), trace.run, not trace.other_runs)
-    severities = [look_of(SEVERITIES, finding.severity).words for finding in shown]
-    advice = (shown_finding(1, row, RULES[row.code], commands).whole_advice for row in shown)
-    slices = Slices(
-        start_ps=bounds[:, 0],
-        end_ps=bounds[:, 1],
-        name=labels.ids(finding.title for finding in shown),
-        category=labels.ids(severities),
-        arguments=(
-            labels.argument("code", (finding.code for finding in shown)),
-            labels.argument("severity", severities),
-            Argument(
-                "ps_per_step",
-                np.array([cost or 0 for cost in costs], dtype=np.int64),
-                np.array([cost is not None for cost in costs], dtype=np.bool_),
-            ),
-            labels.argument("devices", (", ".join(row.devices) or None for row in shown)),
-            labels.argument("advice", map(plain, advice)),
-            labels.argument("explanation", (finding.explanation for finding in shown)),
-            labels.argument("confidence", (finding.confidence for finding in shown)),
-        ),
-    )
-    yield from tracks_of("findings", "analysis", slices, nests=True)
+def _row_for(start: int, end: int, open_ends: list[list[int]]) -> int:
+    """The first row that can take an event, with which it is opened there."""
+    for place, ends in enumerate(open_ends):
+        while ends and ends[-1] <= start:
+            ends.pop()
+        if not ends or ends[-1] >= end:
+            ends.append(end)
+            return place
+    return MOST_ROWS
 
 
-def _spans(trace: Trace, selection: Selection, finding: Finding) -> Iterator[tuple[int, int]]:
-    """Where a finding is shown: runs of its steps, else the whole window."""
-    numbers = frozenset(finding.steps)
-    steps = [
-        step
-        for host in _hosts(trace, finding)
-        for step in selection.steps.get(host, ())
-        if step.number in numbers
-    ]
-    if steps:
-        runs = union(*step_bounds(steps))
-        yield from zip(runs.start.tolist(), runs.end.tolist(), strict=True)
-    elif selection.windows:
-        windows = selection.windows.values()
-        yield (
-            min(window.start_ps for window in windows),
-            max(window.end_ps for window in windows),
-        )
+def tracks_of(name: str, slices: Slices, *, is_thread: bool = False) -> Iterator[Track]:
+    """`stream 14`, and `stream 14 (2)` for the slices that overlap others there in part; slices in any order."""
+    slices = slices.at(in_drawing_order(slices.start_ps, slices.end_ps))
+    row = rows_nested(slices.start_ps, slices.end_ps)
+    for number in range(min(int(row.max(initial=-1)) + 1, MOST_ROWS)):
+        of_row = slices if not row.any() else slices.at(np.flatnonzero(row == number))
+        yield Track(name if number == 0 else f"{name} ({number + 1})", is_thread, of_row)
 
 
-def _hosts(trace: Trace, finding: Finding) -> set[int]:
-    """The hosts of the devices that a finding names, all if it names none."""
-    of_devices = {
-        entry.host
-        for device, entry in enumerate(trace.device_list)
-        if trace.device_key(device) in finding.devices
-    }
-    return of_devices or set(range(len(trace.hosts)))
+# The run
 
 
 def drawn(context: Context, report: Report) -> Scene:
     """The scene of the window: the events that overlap it, in whole, and the conclusions of `report`."""
-    trace, selection = context.trace, context.selection
-    labels = Labels(trace.names)
-    arrows, launched = launches(trace, selection)
-    conclusions = Process(
-        "traceview",
-        (
-            *finding_tracks(trace, selection, report.findings, labels),
-            *step_tracks(trace, selection, labels),
-        ),
-    )
-    devices = [
-        Process(
-            _device_name(trace, device),
-            (
-                *state_tracks(context.ledger, device, labels),
-                *collective_tracks(trace, selection, device, context.collectives, labels),
-                *device_tracks(trace, selection, device, launched, labels),
+    drawing, trace = _Drawing(context), context.trace
+    conclusions = (*drawing.findings(report.findings), *drawing.steps())
+    processes = [Process("traceview", conclusions)]
+    for device, entry in enumerate(trace.device_list):
+        key = trace.device_key(device)
+        tracks = (*drawing.states(device), *drawing.collectives(device), *drawing.device(device))
+        processes.append(Process(f"{key} ({entry.model})" if entry.model else key, tracks))
+    for host, info in enumerate(trace.hosts):
+        processes.append(Process(f"host {info.name}", tuple(drawing.host(host))))
+    return Scene(tuple(processes), drawing.labels)
+
+
+class _Drawing:
+    """Draws the tracks of one run.
+
+    Clocks of host and device differ by microseconds: a launch that seems to follow what it started has no arrow, nor has
+    one that is not shown. The events of a replica are host events themselves.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._trace = context.trace
+        self._selection = context.selection
+        self.labels = Labels(context.trace.names)
+        host = context.trace.host_columns
+        self._is_shown = np.zeros(host.count, dtype=np.bool_)
+        for index in range(len(context.trace.hosts)):
+            self._is_shown[host_rows(context.trace, context.selection, index)] = True
+        self._launches = np.zeros(host.count, dtype=np.bool_)
+
+    def _same(self, text: str, count: int) -> Int64Array:
+        return np.repeat(self.labels.ids([text]), count)
+
+    def device(self, device: int) -> Iterator[Track]:
+        """One track per stream, more where its events overlap in part."""
+        trace, columns = self._trace, self._trace.device_columns
+        rows = device_rows(trace, self._selection, device)
+        classes = self.labels.ids(CLASSES[class_.name.lower()].words for class_ in ActivityClass)
+        for line in unique_ids(columns.line[rows]).tolist():
+            of_line = rows[columns.line[rows] == line]
+            slices = Slices(
+                start_ps=columns.start_ps[of_line],
+                end_ps=columns.end_ps[of_line],
+                name=columns.name[of_line].astype(np.int64),
+                category=classes[columns.class_[of_line]],
+                arguments=(
+                    labelled("op", columns.op[of_line]),
+                    Argument(
+                        "bytes", columns.bytes[of_line], columns.bytes[of_line] != UNKNOWN_BYTES
+                    ),
+                    Argument(
+                        "correlation_id",
+                        columns.correlation_id[of_line],
+                        columns.has_correlation[of_line],
+                    ),
+                ),
+                launch=self._launched(device, of_line),
+            )
+            yield from tracks_of(self._line_name(line), slices, is_thread=True)
+
+    def _launched(self, device: int, rows: Int64Array) -> Int64Array | None:
+        """By event of a device the host event that an arrow comes from."""
+        if self._trace.device_list[device].kind == "replica":
+            return None
+        columns, host = self._trace.device_columns, self._trace.host_columns
+        launch = columns.launch[rows].astype(np.int64)
+        known = np.flatnonzero(launch != NONE)
+        of_known = launch[known]
+        follows = columns.start_ps[rows[known]] >= host.start_ps[of_known]
+        launch[known[~(follows & self._is_shown[of_known])]] = NONE
+        self._launches[launch[launch != NONE]] = True
+        return launch
+
+    def host(self, host: int) -> Iterator[Track]:
+        """One track per thread with events, more where they overlap without nesting; after all devices."""
+        trace, columns = self._trace, self._trace.host_columns
+        rows = host_rows(trace, self._selection, host)
+        correlation = columns.stat("correlation_id")
+        bounds = np.searchsorted(columns.line[rows], np.arange(len(trace.lines) + 1))
+        for line in np.flatnonzero(np.diff(bounds)).tolist():
+            of_line = rows[bounds[line] : bounds[line + 1]]
+            slices = Slices(
+                start_ps=columns.start_ps[of_line],
+                end_ps=columns.end_ps[of_line],
+                name=columns.name[of_line].astype(np.int64),
+                category=self._same("host", of_line.size),
+                arguments=(
+                    Argument(
+                        "correlation_id", correlation.at(of_line, 0), correlation.has(of_line)
+                    ),
+                ),
+                launch=np.where(self._launches[of_line], of_line, NONE),
+            )
+            yield from tracks_of(self._line_name(line), slices, is_thread=True)
+
+    def _line_name(self, line: int) -> str:
+        info = self._trace.lines[line]
+        return info.name or f"line {info.id}"
+
+    def steps(self) -> Iterator[Track]:
+        """The steps of each host; the name of the track has the host if there are several."""
+        for host, info in enumerate(self._trace.hosts):
+            steps = self._selection.steps.get(host, ())
+            start, end = step_bounds(steps)
+            slices = Slices(
+                start_ps=start,
+                end_ps=end,
+                name=self.labels.ids(f"step {step.number}" for step in steps),
+                category=self._same("step", len(steps)),
+                arguments=(
+                    numbered("number", (step.number for step in steps)),
+                    self.labels.argument(
+                        "kind", (look_of(STEP_KINDS, step.kind).words for step in steps)
+                    ),
+                    self.labels.argument(
+                        "left out of statistics", (step.excluded for step in steps)
+                    ),
+                ),
+            )
+            name = "steps" if len(self._trace.hosts) == 1 else f"steps of {info.name}"
+            yield from tracks_of(name, slices)
+
+    def states(self, device: int) -> Iterator[Track]:
+        """What a device does or waits for: the rows of the ledger, each with what caused it.
+
+        `event`: what runs, or after idle time what runs next.
+        """
+        ledger = self._context.ledger
+        columns, own = ledger.columns, ledger.rows_of(device)
+        rows = np.arange(own.start, own.stop)
+        state, step = columns.state[rows].astype(np.int64), columns.step[rows]
+        numbers = np.array([*(step.number for step in ledger.steps), NONE], dtype=np.int64)
+        op, name = self._trace.device_columns.names_at(columns.event[rows])
+        slices = Slices(
+            start_ps=columns.start_ps[rows],
+            end_ps=columns.start_ps[rows] + columns.duration_ps[rows],
+            name=self.labels.ids(look.words for look in STATES.values())[state],
+            category=self._same("state", rows.size),
+            arguments=(
+                labelled("state", self.labels.ids(KEYS)[state]),
+                Argument("step", numbers[step], step != NONE),
+                labelled("by", self._causers(rows)),
+                labelled("event", np.where(op == NONE, name, op)),
             ),
         )
-        for device in range(len(trace.device_list))
-    ]
-    hosts = [
-        Process(f"host {info.name}", tuple(host_tracks(trace, selection, host, arrows, labels)))
-        for host, info in enumerate(trace.hosts)
-    ]
-    return Scene((conclusions, *devices, *hosts), labels)
+        yield from tracks_of("state", slices)
 
+    def _causers(self, rows: Int64Array) -> Int64Array:
+        """The device, thread, op or line of Python that caused each row of the ledger; else `NONE`."""
+        trace, ledger = self._trace, self._context.ledger
+        kind, by = ledger.columns.by_kind[rows], ledger.columns.by[rows]
+        causers = np.full(rows.size, NONE, dtype=np.int64)
+        causers[kind == By.OP] = by[kind == By.OP]
+        for of, text in (
+            (By.DEVICE, trace.device_key),
+            (By.THREAD, lambda line: trace.lines[line].name),
+            (By.PYTHON, ledger.python.__getitem__),
+        ):
+            chosen = np.flatnonzero(kind == of)
+            distinct, index = unique_inverse(by[chosen])
+            causers[chosen] = self.labels.ids(map(text, distinct.tolist()))[index]
+        return causers
 
-def _device_name(trace: Trace, device: int) -> str:
-    model = trace.device_list[device].model
-    key = trace.device_key(device)
-    return f"{key} ({model})" if model else key
+    def collectives(self, device: int) -> Iterator[Track]:
+        """The collectives of a device, numbered alike on all devices, with its waiting for others and the transfer.
+
+        A collective of which a device was not recorded has no waiting, no transfer and no last device.
+        """
+        collectives = self._context.collectives
+        window = self._selection.window_of_device(self._trace, device)
+        if window is None:
+            return
+        rows = np.flatnonzero(collectives.device == device)
+        rows = rows[rows_in(collectives.start_ps[rows], collectives.end_ps[rows], window)]
+        number = collectives.collective[rows]
+        complete = collectives.is_complete[number]
+        kinds = [CollectiveKind(kind).name.lower() for kind in collectives.kind[rows].tolist()]
+        size = collectives.bytes_moved[number]
+        names = (f"{kind} {at}" for kind, at in zip(kinds, number.tolist(), strict=True))
+        slices = Slices(
+            start_ps=collectives.start_ps[rows],
+            end_ps=collectives.end_ps[rows],
+            name=self.labels.ids(names),
+            category=self._same("collective", rows.size),
+            arguments=(
+                numbered("collective", number),
+                labelled("op", collectives.op[rows]),
+                labelled("kernel", collectives.name[rows]),
+                numbered("devices", collectives.device_count[number]),
+                Argument("bytes", size, size != UNKNOWN_BYTES),
+                Argument("wait_ps", collectives.wait_ps[rows], complete),
+                Argument("transfer_ps", collectives.transfer_ps[number], complete),
+                Argument("started last", collectives.is_last[rows].astype(np.int64), complete),
+            ),
+        )
+        yield from tracks_of("collectives", slices)
+
+    def findings(self, findings: Iterable[Finding]) -> Iterator[Track]:
+        """The findings over the time that they refer to, in the order of the report: their steps, else the window."""
+        trace, labels = self._trace, self.labels
+        placed = [(finding, span) for finding in findings for span in self._spans(finding)]
+        shown = [finding for finding, _ in placed]
+        bounds = np.array([span for _, span in placed], dtype=np.int64).reshape(-1, 2)
+        costs = [finding.loss.ps_per_step if finding.loss else NONE for finding in shown]
+        cost = np.array(costs, dtype=np.int64)
+        commands = RunCommands(str(trace.logdir), trace.run, not trace.other_runs)
+        severities = [look_of(SEVERITIES, finding.severity).words for finding in shown]
+        advice = (shown_finding(1, row, RULES[row.code], commands).whole_advice for row in shown)
+        slices = Slices(
+            start_ps=bounds[:, 0],
+            end_ps=bounds[:, 1],
+            name=labels.ids(finding.title for finding in shown),
+            category=labels.ids(severities),
+            arguments=(
+                labels.argument("code", (finding.code for finding in shown)),
+                labels.argument("severity", severities),
+                Argument("ps_per_step", cost, cost != NONE),
+                labels.argument("devices", (", ".join(row.devices) or None for row in shown)),
+                labels.argument("advice", map(plain, advice)),
+                labels.argument("explanation", (finding.explanation for finding in shown)),
+                labels.argument("confidence", (finding.confidence for finding in shown)),
+            ),
+        )
+        yield from tracks_of("findings", slices)
+
+    def _spans(self, finding: Finding) -> Iterator[tuple[int, int]]:
+        """Where a finding is shown: runs of its steps on the hosts of its devices, else the whole window."""
+        trace, selection = self._trace, self._selection
+        hosts = {
+            entry.host
+            for device, entry in enumerate(trace.device_list)
+            if not finding.devices or trace.device_key(device) in finding.devices
+        }
+        steps = [
+            step
+            for host, of_host in selection.steps.items()
+            if host in hosts
+            for step in of_host
+            if step.number in finding.steps
+        ]
+        windows = selection.windows.values()
+        if steps:
+            runs = union(*step_bounds(steps))
+            yield from zip(runs.start.tolist(), runs.end.tolist(), strict=True)
+        elif windows:
+            yield min(each.start_ps for each in windows), max(each.end_ps for each in windows)

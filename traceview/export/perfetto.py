@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.document.sanitize import sanitize
-from traceview.export.scene import Argument, Arrows, Labels, Scene, Slices
+from traceview.export.draw import Argument, Labels, Scene, Slices
 from traceview.trace.columns import NONE
 
 # Messages: the bytes of many stand side by side in a matrix, one row each, with a mask of those that are used; taking the used
@@ -31,58 +31,39 @@ FIXED64: Final = 1
 LENGTH: Final = 2
 
 
-class Part(NamedTuple):
-    """Bytes in every row, uint8 `[n, width]`, of which those are written that are `used`, `[n, width]`, in `wanted` rows, `[n]`.
-
-    None: all of them.
-    """
-
-    data: npt.NDArray[np.uint8]
-    used: BoolArray | None = None
-    wanted: BoolArray | None = None
-
-    def where(self, wanted: BoolArray) -> Part:
-        """The same for the `wanted` rows."""
-        return self._replace(wanted=wanted if self.wanted is None else self.wanted & wanted)
-
-    @property
-    def is_written(self) -> BoolArray | np.bool_:
-        """Which bytes are written, in a shape that `data` has or is broadcast to."""
-        if self.wanted is None:
-            return np.True_ if self.used is None else self.used
-        column = self.wanted[:, np.newaxis]
-        return column if self.used is None else self.used & column
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Bytes of n messages, in parts that stand beside each other."""
+    """Bytes of n messages, in parts that stand beside each other: each uint8 `[n, width]`, with which of them are written.
 
-    parts: tuple[Part, ...]
+    None, or what is broadcast to that shape: all of them, or whole rows. `lengths`: bytes of each row, int64 `[n]`; kept,
+    because counting what is written takes longer than all else.
+    """
+
+    parts: tuple[tuple[npt.NDArray[np.uint8], BoolArray | None], ...]
     lengths: Int64Array
-    """Bytes of each row, int64 `[n]`; kept, because counting what is used takes longer than all else."""
 
     def where(self, wanted: BoolArray) -> Rows:
         """The same for the `wanted` rows, nothing for others."""
-        parts = tuple(part.where(wanted) for part in self.parts)
-        return Rows(parts, np.where(wanted, self.lengths, 0))
+        column = wanted[:, np.newaxis]
+        parts = ((data, column if used is None else used & column) for data, used in self.parts)
+        return Rows(tuple(parts), np.where(wanted, self.lengths, 0))
 
     def content(self) -> bytes:
         """The bytes of all rows, one after another."""
-        shape = self.lengths.size, sum(part.data.shape[1] for part in self.parts)
-        data, is_written = np.empty(shape, dtype=np.uint8), np.empty(shape, dtype=np.bool_)
+        shape = self.lengths.size, sum(data.shape[1] for data, _ in self.parts)
+        every, is_written = np.empty(shape, dtype=np.uint8), np.empty(shape, dtype=np.bool_)
         end = 0
-        for part in self.parts:
-            begin, end = end, end + part.data.shape[1]
-            data[:, begin:end] = part.data
-            is_written[:, begin:end] = part.is_written
-        return data[is_written].tobytes()
+        for data, used in self.parts:
+            begin, end = end, end + data.shape[1]
+            every[:, begin:end] = data
+            is_written[:, begin:end] = True if used is None else used
+        return every[is_written].tobytes()
 
 
 def constant(count: int, content: bytes) -> Rows:
     """The same bytes in every row."""
     data = np.broadcast_to(np.frombuffer(content, dtype=np.uint8), (count, len(content)))
-    return Rows((Part(data),), np.full(count, len(content), dtype=np.int64))
+    return Rows(((data, None),), np.full(count, len(content), dtype=np.int64))
 
 
 def varints(values: npt.NDArray[np.integer]) -> Rows:
@@ -100,7 +81,7 @@ def varints(values: npt.NDArray[np.integer]) -> Rows:
         goes_on = rest > 0
         data[:, place] = low | goes_on.view(np.uint8) << np.uint8(7)
         lengths += goes_on
-    return Rows((Part(data, used if widest > 1 else None),), lengths)
+    return Rows(((data, used if widest > 1 else None),), lengths)
 
 
 def joined(*rows: Rows) -> Rows:
@@ -119,7 +100,7 @@ def numbers(field: int, values: npt.NDArray[np.integer]) -> Rows:
 def fixed64(field: int, values: npt.NDArray[np.integer]) -> Rows:
     """A field that holds eight bytes."""
     data = values.astype("<i8").view(np.uint8).reshape(values.size, 8)
-    value = Rows((Part(data),), np.full(values.size, 8, dtype=np.int64))
+    value = Rows(((data, None),), np.full(values.size, 8, dtype=np.int64))
     return joined(constant(values.size, tag(field, FIXED64)), value)
 
 
@@ -181,7 +162,6 @@ _TYPE: Final = 9
 _NAME_IID: Final = 10
 _TRACK_UUID: Final = 11
 _FLOW_IDS: Final = 47
-_TERMINATING_FLOW_IDS: Final = 48
 # DebugAnnotation
 _ANNOTATION_NAME_IID: Final = 1
 _INT_VALUE: Final = 4
@@ -216,7 +196,6 @@ _EXPLICIT: Final = 3
 _SEQUENCE: Final = number(_SEQUENCE_ID, 1)
 _EVENT_HEAD: Final = _SEQUENCE + number(_SEQUENCE_FLAGS, _NEEDS_STATE)
 _ROWS_AT_ONCE: Final = 1 << 15
-_BYTES_AT_ONCE: Final = 1 << 23
 
 
 _Part: TypeAlias = bytes | Callable[[], bytes]
@@ -253,7 +232,7 @@ def _parts(scene: Scene) -> Iterator[_Part]:
         for rank, track in enumerate(process.tracks):
             uuid += 1
             name = sanitize(track.name)
-            if track.kind == "thread":
+            if track.is_thread:
                 tid += 1
                 thread = (_PID, pid), (_TID, tid), (_SORT_INDEX, rank), (_THREAD_NAME, name)
                 yield _descriptor(uuid, (_THREAD, message(*thread)))
@@ -272,7 +251,6 @@ def _descriptor(uuid: int, *fields: tuple[int, int | str | bytes]) -> bytes:
 
 
 def _events(time_ns: Int64Array, event: Rows) -> bytes:
-    """Packets with a track event each."""
     packet = joined(
         constant(time_ns.size, _EVENT_HEAD),
         numbers(_TIMESTAMP, time_ns),
@@ -324,9 +302,9 @@ def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Ite
     start, end = scene.nanoseconds(slices.start_ps), scene.nanoseconds(slices.end_ps)
     index, is_begin = begins_and_ends(start, end)
     time = np.where(is_begin, start[index], end[index])
-    for rows in _pieces(index, slices.launches):
-        chosen, begins = index[rows], is_begin[rows]
-        yield partial(_piece, uuid, slices, arguments, time[rows], chosen, begins)
+    for at in range(0, index.size, _ROWS_AT_ONCE):
+        rows = slice(at, at + _ROWS_AT_ONCE)
+        yield partial(_piece, uuid, slices, arguments, time[rows], index[rows], is_begin[rows])
 
 
 def _piece(
@@ -337,7 +315,6 @@ def _piece(
     chosen: Int64Array,
     begins: BoolArray,
 ) -> bytes:
-    """Some beginnings and ends of slices of a track."""
     parts = [
         numbers(_TYPE, np.where(begins, _SLICE_BEGIN, _SLICE_END)),
         constant(chosen.size, number(_TRACK_UUID, uuid)),
@@ -345,12 +322,10 @@ def _piece(
         numbers(_CATEGORY_IIDS, slices.category[chosen] + 1).where(begins),
         *(_annotation(iid, argument.at(chosen), begins) for iid, argument in arguments),
     ]
-    if slices.launched is not None:
-        flow = slices.launched[chosen]
-        ends = fixed64(_TERMINATING_FLOW_IDS, flow + 1)
-        parts.append(ends.where(begins & (flow != NONE)))
-    if slices.launches is not None:
-        parts += _launches(slices.launches.at(chosen), begins)
+    if slices.launch is not None:
+        # An arrow leads from each slice of a flow to the next one; 0 is no flow.
+        flow = slices.launch[chosen]
+        parts.append(fixed64(_FLOW_IDS, flow + 1).where(begins & (flow != NONE)))
     return _events(time, joined(*parts))
 
 
@@ -374,29 +349,9 @@ def begins_and_ends(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Boo
     return order, is_begin
 
 
-def _pieces(index: Int64Array, launches: Arrows | None) -> Iterator[slice]:
-    """Rows that are written at once: fewer where a launch started much."""
-    wanted = [slice(at, at + _ROWS_AT_ONCE) for at in range(0, index.size, _ROWS_AT_ONCE)][::-1]
-    while wanted:
-        rows = wanted.pop()
-        chosen = index[rows]
-        most = int(launches.count[chosen].max(initial=0)) if launches else 0
-        if chosen.size > 1 and most * chosen.size * 10 > _BYTES_AT_ONCE:
-            middle = rows.start + chosen.size // 2
-            wanted += [slice(middle, rows.start + chosen.size), slice(rows.start, middle)]
-        else:
-            yield rows
-
-
 def _annotation(iid: int, argument: Argument, begins: BoolArray) -> Rows:
     field, added = (_STRING_VALUE_IID, 1) if argument.is_text else (_INT_VALUE, 0)
     value = numbers(field, np.where(argument.known, argument.values + added, 0))
     name = constant(begins.size, number(_ANNOTATION_NAME_IID, iid))
     inside = joined(name, value)
     return messages(_DEBUG_ANNOTATIONS, inside).where(begins & argument.known)
-
-
-def _launches(arrows: Arrows, begins: BoolArray) -> Iterator[Rows]:
-    """Each arrow has a number of its own, which Perfetto forgets where it ends; 0 is none."""
-    for nth in range(int(arrows.count[begins].max(initial=0))):
-        yield fixed64(_FLOW_IDS, arrows.first + nth + 1).where(begins & (arrows.count > nth))

@@ -30,9 +30,11 @@ from traceview.report.model import (
     ReportFile,
     ReportWindow,
     Source,
+    by_rank,
     reproducing,
+    verdict_of,
+    without_recording,
 )
-from traceview.report.verdict import by_rank, verdict_of, without_recording
 from traceview.trace.model import Trace, damaged_hosts
 from traceview.trace.reading.load import load
 from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
@@ -118,7 +120,6 @@ _ON_SCREEN: Final = frozenset(("ledger", "device_time", "steps", "environment", 
 def _results(
     context: Context, is_wanted: Callable[[Analysis[Any]], bool]
 ) -> tuple[Results, dict[str, Skipped]]:
-    """The result of every topic that is wanted, and why those that are absent are."""
     records: dict[str, Any] = {}
     skipped: dict[str, Skipped] = {}
     with computed_beside(context, is_wanted):

@@ -1,9 +1,9 @@
-"""Makes the document of a report: its summary, the findings, and the sections of the topics."""
+"""Makes the document of a report, its summary, the findings and the sections of the topics; and explains findings in general."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -18,16 +18,17 @@ from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.measures.context import Analysis, View
 from traceview.analysis.measures.device_report import named_devices, outlier_devices, time_words
 from traceview.analysis.measures.idle_report import NumberedGap, numbered_gaps
-from traceview.analysis.measures.step_report import StepRow, median_step, worst_step
+from traceview.analysis.measures.step_report import median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding
-from traceview.analysis.rules.rule import LIMIT
+from traceview.analysis.rules.rule import LIMIT, Rule
 from traceview.analysis.rules.sentences import shown_finding
+from traceview.analysis.rules.words import outline
 from traceview.base.text import shell_command, shell_word
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
-from traceview.document.phrase import Sentence, Token, device, names, phrase
+from traceview.document.phrase import Phrase, Sentence, Token, device, names, phrase, pieces
 from traceview.document.vocabulary import (
     DEVICE_KINDS,
     QUALITIES,
@@ -35,16 +36,102 @@ from traceview.document.vocabulary import (
     STATES,
     VERDICT_STATUSES,
     WINDOWS,
+    Look,
     look_of,
 )
-from traceview.ledger.states import BY_KEY
-from traceview.report.explain import table_of
-from traceview.report.model import FOLDER, Report, reasons, started_ns
+from traceview.ledger.states import BY_KEY, State
+from traceview.report.model import FOLDER, Report, phrases_of_verdict, reasons, started_ns
 from traceview.report.tables import TABLES
-from traceview.report.verdict import phrases_of_verdict
 
-_LEAST_GAP: Final = 0.1
-"""Of the cost of a finding: a shorter gap shows nothing of it, and its step is shown instead."""
+
+def explain_list(rules: Iterable[Rule], states: Iterable[Look]) -> doc.Section:
+    """Every code with its severities and the moment from which it is reported, and every state."""
+    return doc.Section(
+        "findings",
+        "Findings",
+        (
+            *doc.notes(*(f"{rule.code} ({severities(rule)}): {rule.start}" for rule in rules)),
+            doc.Subheading("States", "what a device does, or what it is idle for"),
+            *doc.notes(*(f"{look.key} ({look.words}): {look.meaning}" for look in states)),
+            *doc.remarks("`traceview explain CODE` says what one means and what to do."),
+        ),
+        lead="code, severity, and when it is reported",
+    )
+
+
+def explain_section(rule: Rule) -> doc.Section:
+    """A finding: its meaning, limits, evidence and advice."""
+    facts = (phrase(f"{label}: ", text) for label, text in entry(rule))
+    return doc.Section(rule.code, rule.code, doc.notes(*facts), lead=severities(rule))
+
+
+def explain_state(state: Look) -> doc.Section:
+    """A state of a device: its meaning, and the table that shows it."""
+    table, option = table_of(BY_KEY[state.key])
+    return doc.Section(
+        state.key,
+        state.key,
+        doc.notes(
+            f"Meaning: {state.meaning}",
+            f"Letter in charts of a terminal: {state.letter}",
+            f"Rows: `traceview show {table} LOGDIR{option}`",
+        ),
+        lead=state.words,
+    )
+
+
+def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
+    """The facts of a rule, each with its label; `…` stands for what a finding fills in."""
+    yield "Meaning", _joined([rule.meaning])
+    if rule.notes:
+        yield "May add", _joined(rule.notes.values())
+    yield "Reported from", pieces(rule.start)
+    if rule.metrics:
+        yield "Evidence", pieces(numbers.listed(tuple(rule.metrics.values()), len(rule.metrics)))
+    yield "Advice", _joined((rule.action, rule.advice))
+    for key, advice in rule.actions.items():
+        yield "Advice for JAX" if key == "jax" else "Other advice", _joined(advice)
+    yield "Example", pieces(rule.example)
+    if rule.explains:
+        yield EXPLAINED, pieces(", ".join(code.partition("/")[0] for code in rule.explains))
+
+
+EXPLAINED = "May explain these, which are no findings of their own then"
+
+
+def _joined(templates: Iterable[str]) -> Phrase:
+    """Sentences as one paragraph, each once."""
+    shown = [outline(template) for template in dict.fromkeys(templates) if template]
+    return phrase(
+        *(part for place, text in enumerate(shown) for part in ((" " if place else ""), text))
+    )
+
+
+def severities(rule: Rule) -> str:
+    """`warning or critical`."""
+    return numbers.listed(rule.severities).replace(" and ", " or ")
+
+
+_EVIDENCE: Final[Mapping[State, str]] = {
+    State.COMPUTE: "ops",
+    State.COMMUNICATION: "collectives",
+    State.DEVICE_WAIT: "collectives",
+    State.H2D: "copies",
+    State.D2H: "copies",
+    State.D2D: "copies",
+    State.INPUT: "input",
+    State.TURN: "balance",
+    State.NO_WORK: "devices",
+}
+"""By state the table of `traceview show` that has the evidence; all other states are of gaps."""
+
+
+def table_of(state: State) -> tuple[str, str]:
+    """The table that shows a state, and the option that chooses it there."""
+    table = _EVIDENCE.get(state)
+    return (table, "") if table else ("gaps", f" --state {state.key}")
+
+
 _OPENED_DEVICES: Final = 8
 """Devices of a finding that are opened on the timeline."""
 _CAPTURE_CODES: Final = frozenset(
@@ -95,7 +182,7 @@ def gaps_of(finding: Finding, gaps: tuple[NumberedGap, ...]) -> list[NumberedGap
 
 
 def _span(finding: Finding, view: View, gaps: list[NumberedGap]) -> doc.Span | None:
-    """The span to look at: a gap that shows its cost, else its worst step, else the median step, else the window.
+    """The span to look at: its longest gap, else its worst step, else the median step, else the window.
 
     The first device that it names is framed, and others that it is about or that work beside it are opened; None without
     a device.
@@ -112,24 +199,16 @@ def _span(finding: Finding, view: View, gaps: list[NumberedGap]) -> doc.Span | N
     concerned = [each.device for each in (*named, *in_use) if each.host == row.host]
     others = [device for device in dict.fromkeys(concerned) if device != row.device]
     opened = tuple(others[: _OPENED_DEVICES - 1])
-    least_ps = _LEAST_GAP * (finding.loss.ps_per_step if finding.loss else 0)
     for numbered in gaps:
-        if numbered.span.device == row.device and numbered.gap.duration_ps >= least_ps:
+        if numbered.span.device == row.device:
             return replace(numbered.span, devices=opened)
-    step = _shown_step(finding, view, row.host)
-    if step is not None:
+    result = view.result(steps.ANALYSIS)
+    of_host = [step for step in (result.steps if result else ()) if step.host == row.host]
+    step = worst_step(of_host, finding.steps) if finding.steps else median_step(of_host)
+    if step is not None and (finding.steps or finding.loss):
         begin_ps = step.start_ps - view.window_start_ps[row.host]
         return doc.Span(row.device, begin_ps, begin_ps + step.duration_ps, opened)
     return doc.Span(row.device, 0, row.window_ps, opened) if row.window_ps else None
-
-
-def _shown_step(finding: Finding, view: View, host: str) -> StepRow | None:
-    """The worst of the steps of a finding; of one about all steps the median step."""
-    result = view.result(steps.ANALYSIS)
-    of_host = [row for row in (result.steps if result else ()) if row.host == host]
-    if finding.steps:
-        return worst_step(of_host, finding.steps)
-    return median_step(of_host) if finding.loss else None
 
 
 BRIEF_ROWS: Final = 16
@@ -256,7 +335,6 @@ _MEANINGS: Final = (
 
 
 def _appendix(report: Report, view: View, summary: doc.Summary) -> Iterator[doc.Section]:
-    """The recording, its files with their checksums, and what states mean."""
     yield doc.Section("about", "About this run", doc.facts(*summary.about))
     if view.is_brief:
         return
@@ -373,7 +451,6 @@ def _window_lengths(report: Report) -> str:
 
 
 def _devices(report: Report) -> Iterator[Sentence]:
-    """How many devices there are of each model."""
     rows = report.results.device_time.devices if report.results.device_time else ()
     if len(rows) == 1 and rows[0].kind == "replica":
         # One alone is no replica of anything.
@@ -384,7 +461,6 @@ def _devices(report: Report) -> Iterator[Sentence]:
 
 
 def _about(report: Report) -> Iterator[Sentence]:
-    """Where and when the run was recorded, how its steps and windows were found, and the job."""
     hosts, files = report.capture.hosts, report.source.files
     if len(hosts) == 1:
         yield phrase("host ", device(hosts[0].host))

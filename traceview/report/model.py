@@ -1,14 +1,24 @@
-"""Defines a report: plain records, named as in its JSON Schema; documents get nothing else."""
+"""Defines a report, plain records named as in its JSON Schema, and its verdict: which finding leads, in one sentence.
+
+The finding with the largest share of the GPU time does. Documents get nothing but the records.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
-from traceview.analysis.machine.capture import Capture
-from traceview.analysis.registry import Results
-from traceview.analysis.rules.finding import Finding
+from traceview.analysis.gpu_time.device_states import LedgerSums
+from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_device
+from traceview.analysis.measures.device_report import DeviceTime, time_words
+from traceview.analysis.registry import RULES, Results
+from traceview.analysis.rules.finding import SEVERITIES, Finding
+from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
+from traceview.analysis.rules.sentences import text_phrase
+from traceview.analysis.workload.compute import Compute
 from traceview.base.record import (
     Count,
     FileName,
@@ -24,6 +34,12 @@ from traceview.base.record import (
     VersionText,
     Words,
 )
+from traceview.document import numbers
+from traceview.document.phrase import Phrase, ended, phrase, plain
+from traceview.document.vocabulary import STATES, look_of
+from traceview.ledger.states import State
+from traceview.trace.model import Trace, is_damaged_throughout
+from traceview.trace.strategy.replicas import CPU
 from traceview.trace.windows import StepRange, WindowKind
 
 SCHEMA_VERSION: Final = 2
@@ -194,3 +210,198 @@ def reproducing(
         choices += ["--steps", ":".join(bounds)]
     name = run.rpartition("/")[2]
     return ("traceview", "report", logdir, "--run", name, *choices, "-o", FOLDER)
+
+
+_UNKNOWN_LEADS: Final = 0.5
+"""Share of the GPU time without a known cause from which on that is said first, where nothing else is a problem."""
+
+_PROFILER_FACTOR: Final = 1.5
+"""Steps that the profiler makes so many times as long say little about small shares."""
+
+_PROLONGED: Final = frozenset(
+    state.key
+    for state in (
+        State.COMMUNICATION,
+        State.DEVICE_WAIT,
+        State.LAUNCH,
+        State.LATENCY,
+        State.PYTHON,
+        State.BETWEEN_CALLS,
+    )
+)
+"""States that recording each op and call makes longer. Of dispatch, `host-bound` subtracts what the profiler took."""
+
+_WORDS: Final = {
+    "gpu": "GPU",
+    "replica": "replica",
+    "tpu": "TPU",
+    "other": "device",
+}
+
+
+def verdict_of(
+    trace: Trace, capture: Capture, results: Results, findings: Sequence[Finding]
+) -> Verdict:
+    """The verdict of findings in their order (`by_rank`): a critical finding without which no number means anything, the largest loss, or that all is well."""
+    sums = results.ledger
+    status, leading = _leading(trace, capture, results, findings)
+    share = sums.share_by_state if sums else {}
+    if isinstance(leading, Finding):
+        headline = _headline(results, capture, leading, text_phrase(leading.title))
+    else:
+        headline = _of_hosts(capture, None, text_phrase(leading))
+    return Verdict(
+        headline=plain(headline),
+        status=status,
+        finding=leading.code if isinstance(leading, Finding) else None,
+        compute_ratio=share.get(State.COMPUTE.key, 0.0) if sums else None,
+        unknown_ratio=share.get(State.UNKNOWN.key, 0.0) if sums else None,
+    )
+
+
+def _leading(
+    trace: Trace, capture: Capture, results: Results, findings: Sequence[Finding]
+) -> tuple[VerdictStatus, Finding | str]:
+    """The status, and the finding that the headline is about, or the headline where it is about none."""
+    devices = results.device_time.devices if results.device_time else ()
+    blocking = [row for row in findings if row.severity == "critical" and row.loss is None]
+    if blocking:
+        return "problem", blocking[0]
+    factor = profiler_factor(capture)
+    # What is too uncertain to be a problem leads only where few steps make all uncertain.
+    has_few_steps = results.steps is None or results.steps.used_count < 2
+    sure = [row for row in findings if row.loss and (has_few_steps or row.severity != "info")]
+    largest = next(iter(sure), None)
+    if largest is not None:
+        return "problem", largest
+    if capture.quality == "unusable" or not devices or results.ledger is None:
+        return "unusable", _unusable(trace, capture, len(devices))
+    others = [row for row in findings if row.severity == "warning" and row.loss is None]
+    if others:
+        return "problem", others[0]
+    if factor >= _PROFILER_FACTOR:
+        return (
+            "unreliable",
+            f"No problem found. Recorded steps are {numbers.number(factor)}× as long as those before; small shares are unreliable.",
+        )
+    unknown = results.ledger.share_by_state.get(State.UNKNOWN.key, 0.0)
+    if unknown >= _UNKNOWN_LEADS:
+        return (
+            "unreliable",
+            f"{numbers.percent(unknown)} of the {time_words(results.device_time)} has no recorded cause.",
+        )
+    return "healthy", _healthy(results.ledger, results.device_time, results.compute)
+
+
+def by_rank(finding: Finding) -> tuple[int, float, str, tuple[str, ...]]:
+    """How findings are ordered: what makes numbers meaningless, problems, guesses, each by what it costs, and the rest."""
+    blocks = finding.severity == "critical" and finding.loss is None
+    return (
+        0
+        if blocks
+        else (1 if finding.severity != "info" else 2)
+        if finding.loss
+        else 3 + SEVERITIES.index(finding.severity),
+        -(finding.loss.gain if finding.loss else 0.0),
+        finding.code,
+        finding.devices,
+    )
+
+
+def profiler_factor(capture: Capture) -> float:
+    """How many times as long recorded steps are as those before, on the host where it is most; 1 where that was not measured."""
+    return 1 + max((host.overhead_ratio or 0.0 for host in capture.hosts), default=0.0)
+
+
+def without_recording(finding: Finding, capture: Capture) -> Finding:
+    """The finding, as information where all that it costs may be time of the profiler.
+
+    It is of states that recording prolongs, and a change would save no more than recording takes.
+    """
+    factor = profiler_factor(capture)
+    states = set(finding.loss.states) if finding.loss else set()
+    if finding.loss is None or not states or not states <= _PROLONGED or factor < _PROFILER_FACTOR:
+        return finding
+    is_lost = finding.loss.saved < (factor - 1) / factor
+    return replace(finding, severity="info") if is_lost else finding
+
+
+def _headline(results: Results, capture: Capture, leading: Finding, title: Phrase) -> Phrase:
+    """The title of the finding that leads, as a headline: of one recorded step only, that comes first."""
+    headline = ended(title)
+    # A finding without a loss says that something is missing, which holds for one step as for many.
+    if leading.loss and results.steps is not None and results.steps.used_count == 1:
+        headline = phrase("Only 1 step was recorded; capture ten. ", headline)
+    return _of_hosts(capture, leading.code, headline)
+
+
+def _of_hosts(capture: Capture, code: str | None, headline: Phrase) -> Phrase:
+    """The headline, which says first how many hosts it is about where the report lacks some."""
+    hosts = "" if code == MISSING_HOST.code else capture.hosts_text
+    return phrase(f"{hosts}: ", headline) if hosts else headline
+
+
+def phrases_of_verdict(report: Report) -> tuple[Phrase, Phrase]:
+    """The headline, and the one thing to do, in pieces where a finding leads."""
+    leading = report.leading
+    if leading is None:
+        return text_phrase(report.verdict.headline), ()
+    phrases = phrases_of(leading, RULES[leading.code])
+    headline = _headline(report.results, report.capture, leading, phrases["title"])
+    return headline, phrases["action"]
+
+
+def with_sentences(report: Report) -> Report:
+    """The report with the sentences that rules make of the arguments in it.
+
+    Raises `KeyError` with the place of a code that no rule has, or of an argument that a sentence has and the report has not.
+    """
+    findings = tuple(
+        _with_sentences(finding, f"findings[{place}]")
+        for place, finding in enumerate(report.findings)
+    )
+    headline = plain(phrases_of_verdict(report)[0])
+    verdict = replace(report.verdict, headline=headline)
+    return replace(report, findings=findings, verdict=verdict)
+
+
+def _with_sentences(finding: Finding, place: str) -> Finding:
+    if finding.code not in RULES:
+        raise KeyError(f"{place}.code")
+    try:
+        return rendered(finding, RULES[finding.code])
+    except KeyError as error:
+        raise KeyError(f"{place}.arguments.{error.args[0]}") from None
+
+
+def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None) -> str:
+    """`No problem found: 4 GPUs, 98% computing, 61% of that MatMul.` With the largest loss where that is much."""
+    kinds = {row.kind for row in (times.devices if times else ())}
+    noun = _WORDS[kinds.pop()] if len(kinds) == 1 else _WORDS["other"]
+    count = len(sums.devices)
+    # A replica alone is no replica of anything, nor is a device of XLA.
+    is_cpu = count == 1 or all(row.model == CPU for row in (times.devices if times else ()))
+    who = numbers.plural(count, "CPU" if noun == "replica" and is_cpu else noun)
+    share = dict(sums.share_by_state)
+    computing = numbers.percent(share.pop(State.COMPUTE.key, 0.0))
+    largest = next(iter(compute.op_types), None) if compute else None
+    if largest is not None and largest.compute_ratio >= LIMIT:
+        # TensorFlow's own names for ops that oneDNN runs.
+        op_type = largest.op_type.removeprefix("_Mkl").removeprefix("Native")
+        computing_of = f", {numbers.percent(largest.compute_ratio)} of that {op_type}"
+    else:
+        computing_of = ""
+    key = max(share, key=lambda key: share[key], default=None)
+    loss = ""
+    if key is not None and share[key] >= LIMIT:
+        loss = f"; {look_of(STATES, key).words}: {numbers.percent(share[key])}"
+    return f"No problem found: {who}, {computing} computing{computing_of}{loss}."
+
+
+def _unusable(trace: Trace, capture: Capture, count: int) -> str:
+    if not count:
+        known = "is readable" if is_damaged_throughout(trace) else "was recorded"
+        return f"No device {known}: {why_no_device(trace)}."
+    if capture.quality == "unusable":
+        return f"{numbers.plural(count, 'device')} visible, none with a recorded event."
+    return "No device ran anything in the window."

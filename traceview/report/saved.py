@@ -5,7 +5,6 @@ The records say what has to be there: a key may be absent where its field has a 
 
 from __future__ import annotations
 
-import re
 import zlib
 from typing import Any, Final
 
@@ -15,11 +14,8 @@ from msgspec.structs import replace
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.location import Location
 from traceview.base.record import Record, meanings, records_of, summary
-from traceview.base.text import lazy_pattern
-from traceview.document.json_text import dumped, encoded
-from traceview.document.sanitize import shortened
-from traceview.report.model import SCHEMA_VERSION, Report
-from traceview.report.verdict import with_sentences
+from traceview.document.sanitize import dumped, encoded, shortened
+from traceview.report.model import SCHEMA_VERSION, Report, with_sentences
 from traceview.store.address import location_of
 
 _HINT: Final = "traceview report LOGDIR --format json -o FILE.json saves a report"
@@ -32,12 +28,6 @@ _GZIP: Final = b"\x1f\x8b"
 _GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
 MOST_DECOMPRESSED_BYTES: Final = 200_000_000
 """No report comes near this size; a file of some kilobytes could be made to fill any memory."""
-
-_NO_WORD: Final = "is not a word that this version knows"
-_PLACE: Final = " - at `"
-_BYTE: Final = lazy_pattern(r"\(byte (\d+)\)")
-_MISSING: Final = lazy_pattern(r"Object missing required field `(.*)`")
-_WORD: Final = lazy_pattern(r"(?:Invalid enum value|Expected `str` matching regex) .*", re.DOTALL)
 
 
 class _Head(msgspec.Struct):
@@ -71,34 +61,23 @@ def load_report(path: str | Location) -> Report:
     path = location_of(path)
     content = _content(path)
     try:
-        return _report(path, content)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise _malformed(path, content, error) from None
-
-
-def _report(path: Location, content: bytes) -> Report:
-    """The report; raises what `msgspec` raises for what is no JSON."""
-    try:
         head = msgspec.json.decode(content, type=_Head)
-    except msgspec.ValidationError:
-        raise TraceFormatError(path, "not a saved report", hint=_HINT) from None
-    if not bytes(head.source) and not bytes(head.results):
-        raise TraceFormatError(path, "not a saved report", hint=_HINT)
-    version = head.schema_version
-    if version != SCHEMA_VERSION:
-        by = head.traceview_version
-        raise TraceFormatError(
-            path,
-            f"schema_version is {shortened(encoded(version).decode(), _LONGEST_SHOWN)}; this version reads {SCHEMA_VERSION}",
-            hint=f"it was written by traceview {by}" if isinstance(by, str) else None,
-        )
-    try:
+        if not bytes(head.source) and not bytes(head.results):
+            raise TraceFormatError(path, "not a saved report", hint=_HINT)
+        if head.schema_version != SCHEMA_VERSION:
+            version, by = encoded(head.schema_version).decode(), head.traceview_version
+            raise TraceFormatError(
+                path,
+                f"schema_version is {shortened(version, _LONGEST_SHOWN)}; this version reads {SCHEMA_VERSION}",
+                hint=f"it was written by traceview {by}" if isinstance(by, str) else None,
+            )
         return with_sentences(msgspec.json.decode(content, type=Report))
-    except msgspec.ValidationError as error:
-        raise TraceFormatError(path, _mismatch(str(error))) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise TraceFormatError(path, f"not a saved report: {error}", hint=_HINT) from None
     except KeyError as error:
-        problem = _NO_WORD if error.args[0].endswith(".code") else "is missing"
-        raise TraceFormatError(path, f"$.{error.args[0]}: {problem}") from None
+        raise TraceFormatError(
+            path, f"not a saved report: {error.args[0]} is missing or of another version"
+        ) from None
 
 
 def _content(path: Location) -> bytes:
@@ -129,36 +108,7 @@ def _decompressed(path: Location, content: bytes) -> bytes:
     return whole
 
 
-def _mismatch(message: str) -> str:
-    """The place and what is wrong there: `$.results.steps.method: is missing`."""
-    problem, mark, place = message.rpartition(_PLACE)
-    if not mark:
-        problem, place = message, "$"
-    place = place.removeprefix("key` in `").removesuffix("`")
-    missing = _MISSING.fullmatch(problem)
-    if missing:
-        return f"{place}.{missing[1]}: is missing"
-    if _WORD.fullmatch(problem):
-        return f"{place}: {_NO_WORD}"
-    return f"{place}: {problem[:1].lower()}{problem[1:]}"
-
-
-def _malformed(path: Location, content: bytes, error: Exception) -> TraceFormatError:
-    if isinstance(error, RecursionError):
-        return TraceFormatError(path, "not a saved report")
-    byte = _BYTE.search(str(error))
-    if not byte:
-        return TraceFormatError(path, "not JSON: the file ends too early", offset=len(content))
-    problem = _BYTE.sub("", str(error)).rpartition(":")[2].strip()
-    return TraceFormatError(path, f"not JSON: {problem}", offset=int(byte[1]))
-
-
 # JSON Schema
-
-
-def schema_text() -> str:
-    """The JSON Schema of a report, made from the records."""
-    return schema_of(Report, "traceview report")
 
 
 def schema_of(root: type[Record], title: str) -> str:
@@ -181,23 +131,4 @@ def schema_of(root: type[Record], title: str) -> str:
         **schema,
         "$defs": definitions,
     }
-    return dumped(_shortened(whole)).decode()
-
-
-def _shortened(schema: Any) -> Any:
-    """The schema without repetitions: patterns beside choices, choices of one type or null."""
-    if isinstance(schema, list):
-        return [_shortened(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    schema = {key: _shortened(item) for key, item in schema.items()}
-    if "enum" in schema:
-        schema.pop("pattern", None)
-    match schema.get("anyOf"):
-        case [{"enum": words}, {"type": "null"}]:
-            del schema["anyOf"]
-            return {"enum": [*words, None], **schema}
-        case [{"type": str(kind), **known}, {"type": "null"}]:
-            del schema["anyOf"]
-            return {"type": [kind, "null"], **known, **schema}
-    return schema
+    return dumped(whole).decode()

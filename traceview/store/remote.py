@@ -1,19 +1,23 @@
-"""Names files in stores as `Path` names those on disk; reads each of their bytes once, and writes files that were made here."""
+"""Names files in stores as `Path` names those on disk, reads them in ranges, and writes files that were made here.
+
+Several ranges are read at the same time, and each byte once: what has been read in part is kept for a while, because a run
+is chosen by parts of its files before it is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import io
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final, Literal, cast
 
 from traceview.base.errors import StoreError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
-from traceview.store.ranges import RemoteFile
 from traceview.store.schemes import SCHEMES
-from traceview.store.service import DeniedError, Entry, Service
+from traceview.store.service import DeniedError, Entry, Service, SilentError
 
 DEEPEST: Final = 16
 MOST_FOLDERS: Final = 10_000
@@ -113,10 +117,6 @@ class RemotePath:
         """The same place, with what the store says of it now; raises `FileNotFoundError` and `StoreError`."""
         return replace(self, known=self._service.entry(self._text))
 
-    def vacant(self) -> RemotePath:
-        """The same place, of which it is known that nothing is there."""
-        return replace(self, known=None, folder={}, content={})
-
     def exists(self) -> bool:
         """Whether there is a file or a folder."""
         return self._is_folder() is not None
@@ -197,10 +197,6 @@ class RemotePath:
         """Store a local file here; readers see it whole or not at all."""
         self._service.put(self._text, file)
 
-    def unlink(self) -> None:
-        """Remove the file."""
-        self._service.remove(self._text)
-
     # Inside
 
     @property
@@ -249,41 +245,142 @@ def writable(place: Location) -> RemotePath:
         return place.asked()
     except FileNotFoundError:
         # Nothing is there, and nothing lies below it.
-        return place.vacant()
-    except TraceNotFoundError as error:
-        raise UsageError(f"cannot write {error.message}") from None
+        return replace(place, known=None, folder={}, content={})
 
 
 def put_file(place: Location, made: Path) -> None:
     """Store a file that was made on this machine. Raises `StoreError`."""
-    _put(writable(place), made)
-
-
-def _put(path: RemotePath, made: Path) -> None:
+    path = writable(place)
     try:
         path.put(str(made))
     except FileNotFoundError:
         raise UsageError(f"cannot write {path}: there is no {path.parents[-1]}") from None
 
 
-def put_files(place: Location, made: Path, names: Iterable[str], others: Iterable[str]) -> None:
-    """Store the files of these names in the folder `made`, and remove `others` there, which belong to another report.
+# Reading
 
-    If a file cannot be written, those that are new are removed. Raises `StoreError`.
-    """
-    folder = writable(place)
-    is_new = {name: not (folder / name).exists() for name in names}
-    written: list[RemotePath] = []
-    try:
-        for name in is_new:
-            _put(folder / name, made / name)
-            written += [folder / name] if is_new[name] else []
-    except BaseException:
-        for path in written:
-            with suppress(StoreError, FileNotFoundError):
-                path.unlink()
-        raise
-    for name in others:
-        with suppress(FileNotFoundError):
-            if (folder / name).exists():
-                (folder / name).unlink()
+BLOCK_BYTES: Final = 1 << 20
+"""The least that is asked for: a request takes as long as a megabyte."""
+
+RANGE_BYTES: Final = 8 << 20
+AT_ONCE: Final = 8
+"""Requests for one file at the same time: one alone does not fill a network."""
+
+_KEPT_FILES: Final = 64
+
+
+@lru_cache(_KEPT_FILES)
+def blocks_of(name: str, entry: Entry) -> dict[int, bytes]:
+    """The blocks of a version of a file that were read, by number; `blocks_of.cache_clear()` keeps none."""
+    return {}
+
+
+class RemoteFile(io.RawIOBase):
+    """A file of a store, opened to be read."""
+
+    def __init__(self, service: Service, path: str, entry: Entry) -> None:
+        super().__init__()
+        self._service = service
+        self._path = path
+        self._entry = entry
+        self._blocks = blocks_of(service.shown(path), entry)
+        self._size = entry.st_size
+        self._place = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, place: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte; returns which."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
+        self._place = max(0, base + place)
+        return self._place
+
+    def read(self, count: int | None = -1) -> bytes:
+        """The next bytes: all of them for -1, fewer only at the end."""
+        begin = min(self._place, self._size)
+        end = self._size if count is None or count < 0 else min(begin + count, self._size)
+        self._place = end
+        numbers = range(begin // BLOCK_BYTES, -(-end // BLOCK_BYTES))
+        self._fetch([number for number in numbers if number not in self._blocks])
+        data = b"".join(self._blocks[number] for number in numbers)
+        if begin == 0 and end == self._size:
+            # Nobody reads a part after the whole.
+            self._blocks.clear()
+            return data
+        first = numbers.start * BLOCK_BYTES
+        return data[begin - first : end - first]
+
+    def _fetch(self, missing: list[int]) -> None:
+        ranges = list(_joined(missing))
+        has_parts = bool(self._blocks)
+        try:
+            if len(ranges) == 1:
+                self._read(*ranges[0])
+            elif ranges:
+                self._read_at_once(ranges)
+        except SilentError:
+            raise
+        except (StoreError, FileNotFoundError) as error:
+            if isinstance(error, StoreError) or self._blocks:
+                self._check_same()
+            raise
+        if ranges and (has_parts or len(ranges) > 1):
+            self._check_same()
+
+    def _read_at_once(self, ranges: list[tuple[int, int]]) -> None:
+        with ThreadPoolExecutor(min(AT_ONCE, len(ranges))) as pool:
+            reads = [pool.submit(self._read, begin, end) for begin, end in ranges]
+            try:
+                for read in reads:
+                    read.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _read(self, begin: int, end: int) -> None:
+        end = min(end, self._size)
+        # One byte more than there should be shows that the file has grown.
+        data = self._service.read(self._path, begin, end + (end == self._size))
+        if len(data) != end - begin:
+            name = self._service.shown(self._path)
+            raise StoreError(f"{name}: {len(data):,} bytes came instead of {end - begin:,}")
+        for place in range(begin, end, BLOCK_BYTES):
+            offset = place - begin
+            self._blocks[place // BLOCK_BYTES] = data[offset : offset + BLOCK_BYTES]
+
+    def _check_same(self) -> None:
+        """Raise `StoreError` if the store has another file by now than when this one was opened.
+
+        Listings may write versions in another way than what is said of one file, so both are asked before that is said.
+        """
+        try:
+            if self._service.entry(self._path) == self._entry:
+                return
+            folder, _, name = self._path.rpartition("/")
+            if self._service.entries(folder or "/").get(name) == self._entry:
+                return
+        except FileNotFoundError:
+            # It was deleted, which is a change, too.
+            pass
+        self._blocks.clear()
+        raise StoreError(
+            f"{self._service.shown(self._path)}: the file changed while it was read",
+            hint="read it again when nothing writes it any more",
+        )
+
+
+def _joined(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Blocks beside each other as ranges of bytes, none longer than one request should be."""
+    most = RANGE_BYTES // BLOCK_BYTES
+    begin = 0
+    for place in range(1, len(numbers) + 1):
+        is_end = place == len(numbers) or numbers[place] != numbers[place - 1] + 1
+        if is_end or place - begin == most:
+            yield numbers[begin] * BLOCK_BYTES, (numbers[place - 1] + 1) * BLOCK_BYTES
+            begin = place

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from traceview.base.errors import StoreError, TraceNotFoundError, TraceviewError, UsageError
+from traceview.base.errors import StoreError, TraceviewError, UsageError
 from traceview.base.text import lazy_pattern
 from traceview.store.schemes import EXTRA, SCHEMES
 
@@ -82,38 +82,13 @@ class Service:
         return _filesystem(self.scheme, self.authority)
 
     def entry(self, path: str) -> Entry:
-        """The file or folder of this path.
-
-        Raises `FileNotFoundError` if there is none, and `TraceNotFoundError` if there is not even its bucket.
-        """
+        """The file or folder of this path; raises `FileNotFoundError` if there is none."""
 
         def ask() -> Any:
             self._filesystem.invalidate_cache()
             return self._filesystem.info(self._address(path))
 
-        try:
-            row = self.ask(ask, path)
-        except FileNotFoundError:
-            self._check_bucket(path)
-            raise
-        _existing.add((self.scheme, self.authority))
-        return _entry(row)
-
-    def _check_bucket(self, path: str) -> None:
-        """Raise `TraceNotFoundError` if the store says that the bucket is not there; a bucket is asked about once."""
-        bucket = (self.scheme, self.authority)
-        if not self._kind.bucket or bucket in _existing:
-            return
-        try:
-            self.ask(lambda: self._filesystem.info(self._address("/")), path)
-        except FileNotFoundError:
-            raise TraceNotFoundError(
-                f"{self.shown(path)}: no {self._kind.bucket} is called {self.authority}"
-            ) from None
-        except StoreError:
-            # Who may read a file need not be allowed to ask for its bucket.
-            return
-        _existing.add(bucket)
+        return _entry(self.ask(ask, path))
 
     def entries(self, path: str) -> dict[str, Entry]:
         """What the folder holds, by name; empty if there is no such folder.
@@ -155,10 +130,6 @@ class Service:
         """Store a local file; readers see it whole or not at all."""
         size = Path(file).stat().st_size
         self.ask(lambda: self._filesystem.put_file(file, self._address(path)), path, size)
-
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-        self.ask(lambda: self._filesystem.rm_file(self._address(path)), path)
 
     def shown(self, path: str) -> str:
         """The address as people write it."""
@@ -215,9 +186,6 @@ def _within(action: Callable[[], _Answer], limit_s: float) -> _Answer:
     Thread(target=run, daemon=True).start()
     return answer.result(limit_s)
 
-
-_existing: Final[set[tuple[str, str]]] = set()
-"""Buckets that are known to be there."""
 
 _opened: dict[tuple[int, str, str], Any] = {}
 _opening: Final = Lock()

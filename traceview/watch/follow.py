@@ -1,16 +1,29 @@
-"""Notices runs that have come into a log directory, reports on each, and keeps the levels of their steps for later runs."""
+"""Follows log directories: reports on each run that comes, and tells other programs of the newest one of each.
+
+Levels of steps are kept for later runs. Prometheus reads a text file, OpenTelemetry is sent to, and commands of the user are
+run on findings.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
+import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, TypeAlias
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from traceview.analysis.rules.finding import SEVERITIES, Finding
 from traceview.base.errors import TraceFormatError, TraceNotFoundError, UsageError
 from traceview.base.location import Location
+from traceview.base.text import encodable
+from traceview.base.units import PS_PER_S
+from traceview.base.version import VERSION
 from traceview.comparison.noise import (
     ENOUGH_RUNS,
     TOO_NOISY,
@@ -21,16 +34,15 @@ from traceview.comparison.noise import (
 )
 from traceview.comparison.sides import capture_steps
 from traceview.document import numbers
+from traceview.document.sanitize import sanitize
+from traceview.ledger.states import State
 from traceview.report.build import analyze
-from traceview.report.model import Report
-from traceview.trace.model import Trace
+from traceview.report.model import Report, started_ns
 from traceview.trace.reading.load import load_run
 from traceview.trace.reading.locate import RunFiles, find_runs, run_age
-from traceview.trace.reading.part import read_host
 
-Files: TypeAlias = tuple[tuple[str, int], ...]
-"""The names of the files of a run and their sizes in bytes."""
-
+Files: TypeAlias = dict[str, int]
+"""The sizes of the files of a run in bytes, by name."""
 
 INCOMPLETE_AFTER_S: Final = 120.0
 """A file that has not grown for so long is written by nobody any more; a choice of ours."""
@@ -38,38 +50,17 @@ INCOMPLETE_AFTER_S: Final = 120.0
 _KEPT_RUNS: Final = 20
 
 
-class SeenRun(Struct, frozen=True):
-    """A run that was read, or passed over, with the files that it had."""
-
-    run: str
-    files: Files
-
-
-class EarlierRun(Struct, frozen=True):
-    """A run that later ones are compared with; its level is None without steps."""
-
-    run: str
-    step_level: Level | None = None
-
-
-class Quiet(Struct, frozen=True):
-    """Since when the files of a run have these sizes, Unix seconds."""
-
-    run: str
-    files: Files
-    since_s: float
-
-
 class Memory(Struct, forbid_unknown_fields=True):
-    """The memory of a later call: the runs seen, the last of them, oldest first, and those waited for."""
+    """The memory of a later call: the runs that were read or passed over, with the files that they had, and the levels of
+    the last ones, oldest first, None without steps.
+    """
 
-    seen: tuple[SeenRun, ...] = ()
-    last: tuple[EarlierRun, ...] = ()
-    waiting: tuple[Quiet, ...] = ()
+    seen: dict[str, Files] = field(default_factory=dict)
+    last: dict[str, Level | None] = field(default_factory=dict)
 
 
 class News(Struct, frozen=True):
-    """A run that was read. `is_history`: it was there before the watch began. `is_again`: it has more files by now.
+    """A run that was read. `is_history`: it was there before the watch began.
 
     `damage`: why a file beside the readable ones stays incomplete; empty if none does.
     """
@@ -77,16 +68,14 @@ class News(Struct, frozen=True):
     report: Report
     change: StepChange | None
     is_history: bool
-    is_again: bool
     damage: str = ""
 
 
 class Unreadable(Struct, frozen=True):
-    """A run that cannot be read, and why. `is_in_part`: with `--salvage` a part of it can."""
+    """A run that cannot be read, and why."""
 
     run: str
     reason: str
-    is_in_part: bool = False
 
 
 class Follower:
@@ -95,36 +84,33 @@ class Follower:
     """
 
     def __init__(self, logdir: Location, memory: Memory | None, most: int) -> None:
-        known = memory or Memory()
         self.logdir = logdir
         self._most = most
-        self._quiet = {quiet.run: quiet for quiet in known.waiting}
-        self._looks: dict[str, int] = {}
-        self._looked_s = 0.0
-        self._seen = {seen.run: seen.files for seen in known.seen}
-        self._last = {earlier.run: earlier.step_level for earlier in known.last}
+        self._memory = memory or Memory()
         self._history: frozenset[str] | None = None if memory is None else frozenset()
+        self._files: dict[str, Files] = {}
+        """Of the last look."""
+        self._damaged: dict[str, Files] = {}
+        """Files that were damaged when they were read."""
 
     @property
     def memory(self) -> Memory:
         """The memory of a later watch; runs that are gone are forgotten."""
-        seen = (SeenRun(run, files) for run, files in self._seen.items() if run in self._quiet)
-        last = (EarlierRun(*pair) for pair in [*self._last.items()][-_KEPT_RUNS:])
-        waiting = (self._quiet[run] for run in self.incomplete)
-        return Memory(tuple(seen), tuple(last), tuple(waiting))
+        seen = {run: files for run, files in self._memory.seen.items() if run in self._files}
+        return Memory(seen, dict([*self._memory.last.items()][-_KEPT_RUNS:]))
 
     def begin(self) -> None:
         """Look for the first time: the runs that are there now are history, of which only the newest are read."""
         self._unchanged()
         if self._history is None:
-            self._history = frozenset(self._quiet)
+            self._history = frozenset(self._files)
 
     def look(self) -> Iterator[News | Unreadable]:
         """The runs since the last look. Raises `StoreError` if a store cannot be asked."""
         arrived = [run for run in self._unchanged() if self._is_unseen(run.name)]
         history = self._history or frozenset()
         for run in [run for run in arrived if run.name in history][: -self._most]:
-            self._seen.setdefault(run.name, self._quiet[run.name].files)
+            self._memory.seen.setdefault(run.name, self._files[run.name])
         for run in arrived:
             if self._is_unseen(run.name):
                 yield from self._read(run, is_history=run.name in history)
@@ -132,15 +118,15 @@ class Follower:
     @property
     def has_runs(self) -> bool:
         """Whether there were runs at the last look."""
-        return bool(self._quiet)
+        return bool(self._files)
 
     @property
     def incomplete(self) -> list[str]:
         """The runs that are there and were not read so far."""
-        return [run for run in self._quiet if self._is_unseen(run)]
+        return [run for run in self._files if self._is_unseen(run)]
 
     def _is_unseen(self, run: str) -> bool:
-        return self._seen.get(run) != self._quiet[run].files
+        return self._memory.seen.get(run) != self._files[run]
 
     def _unchanged(self) -> list[RunFiles]:
         """The runs whose files are as they were at the last look, oldest first; none if there is no log directory."""
@@ -150,82 +136,74 @@ class Follower:
             runs = ()
         # Before anything changes: a store may fail to answer.
         files = {run.name: _sizes(run) for run in runs}
-        now_s, quiet, looks = time.time(), self._quiet, self._looks
-        self._quiet, self._looks, self._looked_s = {}, {}, now_s
-        for run in runs:
-            now = Quiet(run.name, files[run.name], now_s)
-            before = quiet.get(run.name, now)
-            is_same = before.files == now.files
-            self._quiet[run.name] = before if is_same and before.since_s <= now_s else now
-            self._looks[run.name] = looks.get(run.name, -1) + 1 if is_same else 0
-        return [run for run in sorted(runs, key=run_age) if self._looks[run.name]]
+        before, self._files = self._files, files
+        same = [run for run in runs if before.get(run.name) == files[run.name]]
+        return sorted(same, key=run_age)
 
-    def _read(self, files: RunFiles, *, is_history: bool) -> Iterator[News | Unreadable]:
-        run, quiet = files.name, self._quiet[files.name]
-        is_again = run in self._seen
-        is_patient = self._looked_s - quiet.since_s < INCOMPLETE_AFTER_S
-        if self._looks[run] > 1 and is_patient:
-            # It was damaged when it was read, and is as it was then.
+    def _read(self, run: RunFiles, *, is_history: bool) -> Iterator[News | Unreadable]:
+        name, files, may_grow = run.name, self._files[run.name], _may_grow(run)
+        if may_grow and self._damaged.get(name) == files:
             return
         try:
-            trace = load_run(files)
+            trace = load_run(run)
         except (TraceFormatError, TraceNotFoundError) as error:
-            if not is_patient:
-                self._seen[run] = quiet.files
-                parts = (read_host(path, salvage=True).part for path in files.paths)
-                yield Unreadable(run, error.message, any(part is not None for part in parts))
+            if may_grow:
+                self._damaged[name] = files
+                return
+            self._memory.seen[name] = files
+            yield Unreadable(name, error.message)
             return
-        damage = _damage(trace)
-        if is_patient and damage:
+        cut = (row.sentence for row in trace.problems if row.code == "damaged-file")
+        damage = next(cut, "")
+        if may_grow and damage:
+            self._damaged[name] = files
             return
-        self._seen[run] = quiet.files
+        self._memory.seen[name] = files
         try:
             report = analyze(trace, top=0)
         except UsageError as error:
-            yield Unreadable(run, error.message)
+            yield Unreadable(name, error.message)
             return
         used = capture_steps(report)
         level = used.level if used else None
-        self._last.pop(run, None)
-        before = list(self._last.values())[-self._most :]
-        self._last[run] = level
-        change = change_since(level, before, run_spread_of([report]))
-        yield News(report, change, is_history, is_again, damage)
+        last = self._memory.last
+        last.pop(name, None)
+        change = change_since(level, [*last.values()][-self._most :], run_spread_of([report]))
+        last[name] = level
+        yield News(report, change, is_history, damage)
 
 
 def _sizes(run: RunFiles) -> Files:
-    sizes = []
+    sizes = {}
     for path in run.paths:
         # It may have been removed after it was listed.
         with suppress(OSError):
-            sizes.append((path.name, path.stat().st_size))
-    return tuple(sorted(sizes))
+            sizes[path.name] = path.stat().st_size
+    return sizes
 
 
-def _damage(trace: Trace) -> str:
-    """Why a file of the run is cut off, as one is that is being copied; empty if none is."""
-    return next(
-        (problem.sentence for problem in trace.problems if problem.code == "damaged-file"), ""
-    )
+def _may_grow(run: RunFiles) -> bool:
+    """Whether a file was written a short while ago; a store has whole files only."""
+    times_s = []
+    for path in run.paths:
+        with suppress(OSError):
+            times_s += [path.stat().st_mtime] if isinstance(path, Path) else []
+    return time.time() - max(times_s, default=0.0) < INCOMPLETE_AFTER_S
 
 
 def line_of(news: News) -> str:
-    """The run in one line; of a run that has a line already, and files that have come since, it says so."""
+    """The run in one line."""
     report = news.report
     steps, compute = report.results.steps, report.verdict.compute_ratio
     median_ps = steps.median_ps if steps else None
-    return " · ".join(
-        filter(
-            None,
-            (
-                f"{report.source.run}, again" if news.is_again else report.source.run,
-                "" if median_ps is None else f"median step {numbers.time(median_ps)}",
-                "" if compute is None else f"{numbers.percent(compute)} computing",
-                news.change.text if news.change else "",
-                report.verdict.headline,
-            ),
-        )
+    facts = (
+        report.source.run,
+        "" if median_ps is None else f"median step {numbers.time(median_ps)}",
+        "" if compute is None else f"{numbers.percent(compute)} computing",
+        news.change.text if news.change else "",
+        report.verdict.headline,
     )
+    return " · ".join(filter(None, facts))
 
 
 LEAST_RATIO: Final = 0.02
@@ -268,3 +246,226 @@ def change_since(
         sum(level is not None for level in before),
         change.direction in ("slower", "faster") and abs(change.value) > LEAST_RATIO,
     )
+
+
+FIRST_LINE: Final = "# Written by traceview watch"
+"""The first line of a file that may be replaced."""
+EXTRA: Final = "pip install 'traceview[otel]'"
+
+_NS_PER_S: Final = 10**9
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_PATIENCE_MS: Final = 10_000
+
+
+class Job(Struct):
+    """A log directory with its newest run. `run_count` and `unreadable_count`: runs since the watch began."""
+
+    name: str
+    logdir: str
+    report: Report | None = None
+    change: StepChange | None = None
+    run_count: int = 0
+    unreadable_count: int = 0
+
+
+_METRICS: Final = {
+    "run_info": "The newest run.",
+    "run_start_time_seconds": "When its profile began, Unix time.",
+    "step_time_seconds": "Median time of its steps.",
+    "step_time_change_ratio": "Its step time over that of the runs before, minus 1.",
+    "step_time_noise_ratio": "How large a change says nothing.",
+    "verdict": "1 for the status of its verdict.",
+    "compute_ratio": "Share of the GPU time of all visible devices in which they compute.",
+    "state_ratio": "Share of the GPU time of all visible devices in each state.",
+    "device_compute_ratio": "Share of its steps in which the device computes.",
+    "finding": "1 for each finding about the newest run.",
+    "finding_gpu_time_ratio": "Share of the GPU time of all visible devices that the finding costs.",
+    "runs_total": "Runs read since the watch began.",
+    "unreadable_runs_total": "Runs that could not be read since the watch began.",
+}
+"""By name, without `traceview_`, what a metric means."""
+
+
+def _samples(job: Job) -> Iterator[tuple[str, dict[str, str], float]]:
+    """The samples of a job that have a value: the metric, its labels with those of the job, and the value."""
+    report, change = job.report, job.change
+    if report is None:
+        return
+    ledger, started = report.results.ledger, started_ns(report)
+    samples: list[tuple[str, dict[str, str], float | None]] = [
+        ("run_info", {"run": report.source.run}, 1.0),
+        ("run_start_time_seconds", {}, None if started is None else started / _NS_PER_S),
+        ("step_time_seconds", {}, _step_s(report)),
+        ("step_time_change_ratio", {}, change.ratio if change else None),
+        ("step_time_noise_ratio", {}, change.noise_ratio if change else None),
+        ("verdict", {"status": report.verdict.status}, 1.0),
+        ("compute_ratio", {}, report.verdict.compute_ratio),
+        ("runs_total", {}, float(job.run_count)),
+        ("unreadable_runs_total", {}, float(job.unreadable_count)),
+    ]
+    for code, finding in worst_findings(report).items():
+        samples.append(("finding", {"code": code, "severity": finding.severity}, 1.0))
+        samples.append(("finding_gpu_time_ratio", {"code": code}, _cost_ratio(finding)))
+    for state, ratio in ledger.share_by_state.items() if ledger else ():
+        samples.append(("state_ratio", {"state": state}, ratio))
+    for row in ledger.devices if ledger else ():
+        computing_ps = row.states.get(State.COMPUTE.key, 0)
+        computing = computing_ps / row.step_ps if row.step_ps else None
+        samples.append(("device_compute_ratio", {"device": row.device}, computing))
+    for name, labels, value in samples:
+        if value is not None:
+            yield name, {"job": job.name, "logdir": job.logdir, **labels}, value
+
+
+def worst_findings(report: Report) -> dict[str, Finding]:
+    """By code the finding of a report, of several with one code the worst."""
+    worst: dict[str, Finding] = {}
+    for finding in sorted(report.findings, key=lambda row: SEVERITIES.index(row.severity)):
+        worst.setdefault(finding.code, finding)
+    return worst
+
+
+def _step_s(report: Report) -> float | None:
+    steps = report.results.steps
+    return steps.median_ps / PS_PER_S if steps and steps.median_ps is not None else None
+
+
+def _cost_ratio(finding: Finding) -> float | None:
+    return finding.loss.gpu_time_ratio if finding.loss else None
+
+
+def metrics_text(jobs: Sequence[Job]) -> str:
+    """The content of the file: each metric once, with the samples of all jobs; empty without any."""
+    samples = [sample for job in jobs for sample in _samples(job)]
+    lines = [FIRST_LINE]
+    for metric, meaning in _METRICS.items():
+        known = [(labels, value) for name, labels, value in samples if name == metric]
+        if known:
+            kind = "counter" if metric.endswith("_total") else "gauge"
+            lines.append(f"# HELP traceview_{metric} {meaning}")
+            lines.append(f"# TYPE traceview_{metric} {kind}")
+        for labels, value in known:
+            text = ",".join(f'{label}="{_escaped(content)}"' for label, content in labels.items())
+            lines.append(f"traceview_{metric}{{{text}}} {value!r}")
+    return "\n".join((*lines, "")) if samples else ""
+
+
+def _escaped(text: str) -> str:
+    return encodable(sanitize(text)).translate(_ESCAPES)
+
+
+class Telemetry:
+    """A sender to where the OTEL_ variables lead. Raises `UsageError` if the packages are not installed."""
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            from opentelemetry.sdk.metrics import MeterProvider
+            from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportResult
+            from opentelemetry.sdk.resources import Resource
+        except ImportError:
+            raise UsageError("--otel needs the OpenTelemetry SDK", hint=EXTRA) from None
+        # What the packages log would go to standard error; who configures logging gets it still.
+        logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
+        # Runs are sent when they come, not by a clock.
+        self._reader: Any = InMemoryMetricReader()
+        self._exporter: Any = OTLPMetricExporter()
+        self._success: object = MetricExportResult.SUCCESS
+        named = Resource.create({"service.name": "traceview", "service.version": VERSION})
+        self._provider: Any = MeterProvider([self._reader], named)
+        meter = self._provider.get_meter("traceview", VERSION)
+        self._gauges: dict[str, Any] = {
+            name: meter.create_gauge(
+                f"traceview.{name}", "s" if name.endswith("_seconds") else "1", meaning
+            )
+            for name, meaning in _METRICS.items()
+        }
+
+    def send(self, job: Job) -> bool:
+        """Send the newest run of a job; whether that worked."""
+        for name, labels, value in _samples(job):
+            self._gauges[name].set(value, labels)
+        try:
+            data = self._reader.get_metrics_data()
+            return bool(self._exporter.export(data, _PATIENCE_MS) is self._success)
+        except Exception:
+            # Whatever the collector does, the watch goes on.
+            return False
+
+    def close(self) -> None:
+        """End the connection."""
+        self._provider.shutdown(_PATIENCE_MS)
+        self._exporter.shutdown()
+
+
+# Commands on findings. What a trace says reaches them as variables, never as part of a command.
+
+
+PATIENCE_S: Final = 60
+"""A command that takes longer is ended, so that the watch goes on."""
+
+
+class OnFinding(Struct, frozen=True):
+    """The shell command to run when a run has this finding."""
+
+    code: str
+    command: str
+
+
+def variables(job: Job, report: Report, finding: Finding) -> Mapping[str, str]:
+    """The variables of a command: texts on one line, without control characters; empty where nothing is known."""
+    change = job.change
+    known = {
+        "JOB": job.name,
+        "LOGDIR": job.logdir,
+        "RUN": report.source.run,
+        "FINDING": finding.code,
+        "SEVERITY": finding.severity,
+        "TITLE": finding.title,
+        "GPU_TIME_RATIO": _cost_ratio(finding),
+        "STATUS": report.verdict.status,
+        "HEADLINE": report.verdict.headline,
+        "STEP_SECONDS": _step_s(report),
+        "STEP_CHANGE_RATIO": change.ratio if change else None,
+        "STEP_NOISE_RATIO": change.noise_ratio if change else None,
+        "COMPUTE_RATIO": report.verdict.compute_ratio,
+    }
+    return {
+        f"TRACEVIEW_{name}": "" if value is None else encodable(sanitize(str(value)))
+        for name, value in known.items()
+    }
+
+
+def run_commands(commands: Sequence[OnFinding], job: Job, report: Report) -> Iterator[str]:
+    """Run those for the findings of a run, one after another; yields what went wrong."""
+    findings = worst_findings(report)
+    for command in commands:
+        if command.code in findings:
+            wrong = _run(command.command, variables(job, report, findings[command.code]))
+            if wrong:
+                yield f"--on-finding {command.code}: the command {wrong}"
+
+
+def _run(command: str, known: Mapping[str, str]) -> str | None:
+    """Run a command; why it failed, if it did. What it prints goes to standard error, for the lines of runs are data."""
+    process = subprocess.Popen(
+        command,
+        shell=True,
+        stdin=subprocess.DEVNULL,
+        stdout=2,  # standard error
+        env={**os.environ, **known},
+        # Everything that it starts can be ended with it.
+        start_new_session=True,
+    )
+    try:
+        code = process.wait(PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return f"took longer than {PATIENCE_S} s and was ended"
+    finally:
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if code < 0:
+        return f"was ended by signal {-code}"
+    return f"ended with exit code {code}" if code else None

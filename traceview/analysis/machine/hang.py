@@ -16,9 +16,8 @@ from traceview.base.record import Record
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
-from traceview.document.json_text import dumped
 from traceview.document.phrase import Phrase, Sentence, name, names, phrase, plain
-from traceview.document.sanitize import shortened
+from traceview.document.sanitize import dumped, shortened
 from traceview.trace.sidecar.hang import Hang, HangThread, HangWorker, hang_of
 
 _MOST_THREADS: Final = 24

@@ -30,6 +30,7 @@ from traceview.demo.run import Slowdown, demo_command
 
 if TYPE_CHECKING:
     from traceview.capture.check.checks import Check
+    from traceview.document.model import Section
 
 NOTHING_CAPTURED: Final = 5
 """The exit code of a script that ended well and left no trace, where it was to be analyzed."""
@@ -133,7 +134,7 @@ def _run(command: list[str], settings: Settings) -> NoReturn:
 
 def _print_report(run: Path) -> None:
     """Print the report of a run; a failure here does not change the exit code."""
-    from traceview.cli.commands.analyze import TERMINAL_TOP
+    from traceview.cli.commands.report import TERMINAL_TOP
     from traceview.report.build import analyze
     from traceview.report.document import Invocation
 
@@ -147,17 +148,12 @@ def _print_report(run: Path) -> None:
         abandon_stdout()
 
 
-# The checks of --check: a table with the fix below each row
+# The checks of --check
 
 
 FAILED_CHECK: Final = 8
-STATUSES: Final = {
-    "failed": "bold red",
-    "warning": "bold yellow",
-    "ok": "green",
-    "not applicable": "dim",
-}
-"""The statuses of a check, worst first, and their styles."""
+_STATUSES: Final = ("failed", "warning", "ok", "not applicable")
+"""The statuses of a check, worst first."""
 
 
 def show_checks(script: Path | None, out: Path) -> None:
@@ -168,41 +164,28 @@ def show_checks(script: Path | None, out: Path) -> None:
     if sys.stderr.isatty():
         say("recording a trial profile")
     checks = list(examine(script, out))
-    target.write(render(checks, width=target.width, color=target.has_color))
+    target.write_sections([check_section(checks)])
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(FAILED_CHECK)
 
 
-def render(checks: Sequence[Check], *, width: int, color: bool) -> str:
-    """A paragraph for each check behind its status, with the fix below it, and the number of checks by status."""
-    from traceview.document.page import Page
-    from traceview.document.phrase import Token, phrase
-
-    page = Page(width, color)
-    for check in checks:
-        status = page.styled(check.status, STATUSES[check.status])
-        page.prose(phrase(Token(f"{check.name}: {check.detail}")), indent=_INDENT, label=status)
-        if check.fix:
-            page.prose(page.styled(f"fix: {check.fix}", "italic"), indent=_INDENT)
-    page.gap()
-    page.prose(_summary(checks))
-    return page.render()
-
-
-_INDENT: Final = max(map(len, STATUSES)) + 2
-
-
-def _summary(checks: Sequence[Check]) -> str:
+def check_section(checks: Sequence[Check]) -> Section:
+    """A note for each check with its fix, below the number of checks by status."""
+    from traceview.document import model as doc
     from traceview.document import numbers
+    from traceview.document.phrase import name, phrase
 
     counts = Counter[str](check.status for check in checks)
-    by_status = ", ".join(
-        numbers.plural(counts[status], status)
-        if status == "warning"
-        else f"{counts[status]} {status}"
-        for status in STATUSES
-        if counts[status]
-    )
-    summary = f"{numbers.plural(len(checks), 'check')}: {by_status}"
+    by_status = (f"{counts[status]} {status}" for status in _STATUSES if counts[status])
+    title = f"{numbers.plural(len(checks), 'check')}: {', '.join(by_status)}"
     has_problem = counts["failed"] or counts["warning"]
-    return summary if has_problem else f"No problem found. {summary}"
+    notes = (
+        phrase(
+            f"{check.status}: {check.name}: ",
+            name(check.detail),
+            *(("; fix: ", name(check.fix)) if check.fix else ()),
+        )
+        for check in checks
+    )
+    lead = "" if has_problem else "No problem found."
+    return doc.Section("checks", title, doc.notes(*notes), lead=lead)

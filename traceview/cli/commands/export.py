@@ -18,9 +18,9 @@ from traceview.cli.options import (
     place,
     reads_run,
 )
-from traceview.cli.output import Bundle, Target, say
+from traceview.cli.output import Target, check_folder, say, write_folder
 from traceview.cli.report_source import Source
-from traceview.export.tables import check_pyarrow, csv_of, parquet_of
+from traceview.report.tables import check_pyarrow, csv_of, parquet_of
 
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
@@ -78,7 +78,6 @@ def export(
 def _write_trace(
     context: typer.Context, logdir: Location, output: Location, *, force: bool
 ) -> Trace:
-    """Write what Perfetto shows."""
     _check_ending(output)
     target = Target.of(output, logdir, force=force)
     if target.is_terminal:
@@ -95,18 +94,16 @@ def _write_trace(
 def _write_tables(
     context: typer.Context, logdir: Location, folder: Location, to: str, *, force: bool
 ) -> Trace:
-    """Write all tables into a folder."""
     from traceview.report.tables import TABLES
 
     if str(folder) == "-":
         raise UsageError("tables need a folder: -o DIR")
-    bundle = Bundle(folder, [f"{name}.{to}" for name in TABLES], force)
-    bundle.check()
+    check_folder(folder, [f"{name}.{to}" for name in TABLES], force=force)
     if to == "parquet":
         check_pyarrow("--to parquet")
     source = Source.of(context, logdir)
     with source.context() as made_from, stage("writing"):
-        bundle.write({f"{name}.{to}": _table(to, made_from, name) for name in TABLES})
+        write_folder(folder, {f"{name}.{to}": _table(to, made_from, name) for name in TABLES})
         return made_from.trace
 
 

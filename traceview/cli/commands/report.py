@@ -1,4 +1,4 @@
-"""Defines `traceview report`: everything about a run as documents, for a ticket, for later, or in a browser."""
+"""Defines `traceview analyze` and `traceview report`: a run on one screen, and everything about it as documents."""
 
 from __future__ import annotations
 
@@ -11,27 +11,99 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from traceview.base.errors import UsageError
+from traceview.base.errors import TraceNotFoundError, UsageError
 from traceview.base.location import Location
+from traceview.base.text import shell_path
 from traceview.base.timing import stage
 from traceview.cli.options import (
     OF_RUN,
+    Force,
+    Full,
+    Output,
     Redact,
     Subject,
+    Width,
     check_mode,
     choice,
     flag,
+    format_option,
     option,
     place,
     reads_run,
 )
-from traceview.cli.output import Bundle, Target, checked_place, say, write_file, writing
-from traceview.cli.report_source import Source
+from traceview.cli.output import (
+    Target,
+    check_folder,
+    checked_place,
+    format_of,
+    say,
+    write_file,
+    write_folder,
+    writing,
+)
+from traceview.cli.report_source import Source, show_hangs
 from traceview.document.sanitize import sanitize
 from traceview.report.formats import DOCUMENTS, FILES
 
 if TYPE_CHECKING:
     from traceview.report.model import Report
+
+
+TERMINAL_TOP: Final = 5
+"""Op rows per device on a terminal, where every row costs a line or two."""
+
+
+_SCREEN_FORMATS: Final = ("terminal", "json")
+
+
+@reads_run
+def analyze(
+    context: typer.Context,
+    logdir: Subject,
+    full: Full = False,
+    format_: Annotated[str | None, format_option(*_SCREEN_FORMATS)] = None,
+    output: Output = None,
+    force: Force = False,
+    redact: Redact = False,
+    width: Width = None,
+) -> None:
+    """Show how busy each device was, with what, and what to change.
+
+    Example: traceview analyze logs/ --steps 5:10
+    """
+    target = Target.of(output, logdir, force=force, width=width)
+    as_json = format_of(format_, target.path, _SCREEN_FORMATS) == "json"
+    source = Source.of(context, logdir)
+    try:
+        report = source.report(
+            top=None if as_json else TERMINAL_TOP,
+            is_for_screen=not (as_json or full or redact or target.path),
+        )
+    except TraceNotFoundError:
+        # A job that hangs before its window has no trace, but says where it hangs.
+        if show_hangs(target, logdir, as_json=as_json, is_redacted=redact):
+            return
+        raise
+    if redact:
+        from traceview.report.redaction import redacted
+
+        report = redacted(report)
+    with stage("writing"):
+        if as_json:
+            from traceview.report.saved import to_json
+
+            target.write(to_json(report).encode())
+            return
+        from traceview.report.document import Invocation
+
+        options = " --redact" if redact else ""
+        if source.is_saved:
+            place = "REPORT" if redact else shell_path(logdir)
+            asked = Invocation(full_command=f"traceview analyze {place}{options} --full")
+        else:
+            place = "" if redact else str(logdir)
+            asked = Invocation(logdir=place, is_salvaged=source.salvage, options=options)
+        target.write_report(report, is_full=full, invocation=asked)
 
 
 _OF_VIEWERS: Final = {
@@ -85,36 +157,22 @@ def report(
     if output is not None:
         checked_place(output)
     document = _chosen_document(format_, output)
-    if document is None and output is None:
+    if document is not None:
+        target = Target.of(output, logdir, force=force)
+        made = _made(source, redact)
+        with stage("writing"):
+            target.write(DOCUMENTS[document](made).encode())
+        return
+    if output is None:
         raise UsageError(
             "no output is named", hint="-o DIR for all documents, --format for a single one"
         )
-    if output is not None:
-        _check_apart(output.parent if document else output, logdir, is_folder=not document)
-    target = Target.of(output, logdir, force=force) if document else None
-    bundle = Bundle(output, FILES.values(), force) if output is not None and not document else None
-    if bundle:
-        bundle.check()
+    check_folder(output, FILES.values(), force=force)
     made = _made(source, redact)
     with stage("writing"):
-        if target and document:
-            target.write(DOCUMENTS[document](made).encode())
-        elif bundle:
-            bundle.write({FILES[name]: (make(made).encode(),) for name, make in DOCUMENTS.items()})
-            say(f"wrote {', '.join(FILES.values())} to {bundle.folder}")
-
-
-def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None:
-    """Raise `UsageError` for the log directory, though a run or a trace in it is read, and for folders of recorded runs."""
-    place, read = folder.resolve(), logdir.resolve()
-    folders = (part for part in (read, *read.parents) if part.name == "plugins")
-    recorded = next((part for part in folders if (part / "profile").is_dir()), read / "plugins")
-    is_read = is_folder and place in (read, recorded.parent)
-    if is_read or recorded == place or recorded in place.parents:
-        raise UsageError(
-            f"{folder} is the log directory that the command reads",
-            hint="write to another folder, such as traceview-report",
-        )
+        files = {FILES[name]: (make(made).encode(),) for name, make in DOCUMENTS.items()}
+        write_folder(output, files)
+    say(f"wrote {', '.join(files)} to {output}")
 
 
 def _made(source: Source, is_redacted: bool) -> Report:
@@ -148,7 +206,7 @@ def _show_report(make: Callable[[], Report], port: int | None) -> None:
             path.write_bytes(page)
         _show(path.as_uri())
         return
-    from traceview.export.page_server import serving_page
+    from traceview.export.viewers import serving_page
 
     with _until_interrupted(), serving_page(page, _free_port(port)) as address:
         say("serving the report; Ctrl-C stops")
@@ -162,16 +220,11 @@ def _show_run(viewer: str, source: Source, port: int | None) -> None:
     if viewer == "perfetto":
         _show_in_perfetto(source)
         return
-    from traceview.export.viewer_server import PORTS, check_readable, copied_run, serving
-    from traceview.export.viewers import check_tensorboard, xprof_module
+    from traceview.export.viewers import PORTS, check_installed, copied_run, serving
     from traceview.trace.reading.locate import choose_run, find_runs
 
     chosen, _ = choose_run(find_runs(source.logdir), source.run)
-    if viewer == "tensorboard":
-        check_tensorboard()
-    else:
-        xprof_module()
-    check_readable(chosen)
+    check_installed(viewer)
     free = _free_port(PORTS[viewer] if port is None else port)
     with _until_interrupted(), copied_run(chosen) as copy, serving(viewer, copy, free) as served:
         say(f"{served.name} shows a copy of run {chosen.name}; Ctrl-C stops")
@@ -183,7 +236,7 @@ def _show_in_perfetto(source: Source) -> None:
     """Serve a trace to the page ui.perfetto.dev, which reads it in the browser and sends it nowhere."""
     from traceview.export import perfetto
     from traceview.export.draw import drawn
-    from traceview.export.page_server import serving_to_perfetto
+    from traceview.export.viewers import serving_to_perfetto
 
     with _until_interrupted(), tempfile.TemporaryDirectory(prefix="traceview-") as folder:
         path = Path(folder) / "trace.pftrace"
@@ -210,7 +263,7 @@ def _until_interrupted() -> Iterator[None]:
 
 def _show(address: str) -> None:
     """Print an address, and open it where there is a display."""
-    from traceview.export.page_server import show
+    from traceview.export.viewers import show
 
     Target(None).write(f"{sanitize(address)}\n")
     if not show(address):
@@ -218,7 +271,7 @@ def _show(address: str) -> None:
 
 
 def _free_port(wanted: int) -> int:
-    from traceview.export.viewer_server import free_port
+    from traceview.export.viewers import free_port
 
     port = free_port(wanted)
     if wanted not in (0, port):

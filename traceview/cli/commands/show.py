@@ -1,13 +1,15 @@
-"""Defines `traceview show`: one table of a run, with the same options for all tables."""
+"""Defines `traceview show`, one table of a run with the same options for all, and `traceview explain`, what words mean."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
+from traceview.base.text import did_you_mean
 from traceview.base.timing import stage
 from traceview.cli.options import (
     Devices,
@@ -15,6 +17,7 @@ from traceview.cli.options import (
     Output,
     Width,
     argument,
+    choice,
     chosen_devices,
     format_option,
     given_options,
@@ -37,6 +40,7 @@ from traceview.cli.table import (
 
 if TYPE_CHECKING:
     from traceview.trace.model import Trace
+
 
 RUNS: Final = "runs"
 HANG: Final = "hang"
@@ -132,7 +136,6 @@ def show(
 
 
 def _check_options(context: typer.Context, table: str) -> None:
-    """Raise `UsageError` for an option that has no meaning for a table."""
     for name, shown in given_options(context).items():
         if not _has_meaning(table, name):
             tables = [other for other in NAMES if _has_meaning(other, name)]
@@ -178,7 +181,6 @@ def _warn(trace: Trace) -> None:
 
 
 def _show_hang(target: Target, logdir: Location, format_: str) -> None:
-    """Print the reports of hangs below a folder."""
     from traceview.base.errors import TraceNotFoundError
     from traceview.cli.report_source import show_hangs
 
@@ -192,3 +194,64 @@ def _show_hang(target: Target, logdir: Location, format_: str) -> None:
             f"no report of a hang below {logdir}",
             hint="traceview capture --on-hang 10m writes one",
         )
+
+
+_RECORDS: Final = {
+    "report": "traceview.report.model.Report",
+    "comparison": "traceview.comparison.model.Comparison",
+    "gate": "traceview.comparison.model.GateResult",
+    "history": "traceview.comparison.history.History",
+}
+"""The records that have a schema."""
+
+
+def explain(
+    code: Annotated[
+        str | None,
+        argument(
+            "[CODE|STATE]", "Code of a finding, or a state of a device; without it all are listed."
+        ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        choice(
+            "|".join(_RECORDS),
+            "Print the JSON Schema of this instead.",
+            "--schema",
+            tuple(_RECORDS),
+        ),
+    ] = None,
+    width: Width = None,
+) -> None:
+    """Explain a finding or a state: meaning, evidence, and advice.
+
+    Example: traceview explain unused-gpu
+    """
+    from traceview.analysis.registry import RULES
+    from traceview.document.vocabulary import STATES
+    from traceview.report.document import explain_list, explain_section, explain_state
+
+    if schema is not None:
+        if code is not None:
+            raise UsageError("--schema and CODE exclude each other")
+        Target(None).write(_schema(schema).encode())
+        return
+    names = {look.words.lower(): key for key, look in STATES.items()}
+    asked = None if code is None else names.get(code.lower(), code.lower())
+    if asked is None:
+        section = explain_list(RULES.values(), STATES.values())
+    elif asked in RULES:
+        section = explain_section(RULES[asked])
+    elif asked in STATES:
+        section = explain_state(STATES[asked])
+    else:
+        hint = did_you_mean(asked, [*RULES, *STATES], "traceview explain lists them")
+        raise UsageError(f"no finding or state is called {code!r}", hint=hint)
+    Target(None, columns=width).write_sections([section])
+
+
+def _schema(kind: str) -> str:
+    from traceview.report.saved import schema_of
+
+    module, _, name = _RECORDS[kind].rpartition(".")
+    return schema_of(getattr(import_module(module), name), f"traceview {kind}")

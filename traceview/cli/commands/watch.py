@@ -22,8 +22,7 @@ from traceview.document.sanitize import sanitize
 from traceview.store.address import is_remote, location_of
 
 if TYPE_CHECKING:
-    from traceview.watch.follow import Follower, Memory, News, Unreadable
-    from traceview.watch.metrics import NewestRun, OnFinding, Telemetry
+    from traceview.watch.follow import Follower, Job, Memory, News, OnFinding, Telemetry, Unreadable
 
 PAIRS: Final = ("on_finding",)
 """Options of two values."""
@@ -90,9 +89,7 @@ def watch(
     """
     from traceview.base.units import parse_duration
     from traceview.cli.output import terminable
-    from traceview.trace.reading.locate import find_runs
-    from traceview.watch.follow import Follower
-    from traceview.watch.metrics import Telemetry
+    from traceview.watch.follow import Follower, Job, Telemetry
 
     interval_s = parse_duration("--every", every) / 1000
     commands = _commands(cast("Sequence[Sequence[str]] | None", on_finding))
@@ -100,32 +97,20 @@ def watch(
         _check_own(prometheus)
     known = {} if state is None else _read_state(state)
     jobs = [
-        _Job(name, Follower(logdir, known.get(str(logdir)), last))
+        (Job(name, str(logdir)), Follower(logdir, known.get(str(logdir)), last))
         for name, logdir in _named(logdirs)
     ]
     telemetry = Telemetry() if otel else None
-    outputs = _Outputs(jobs, commands, prometheus, state, known, telemetry, is_once=once)
+    watching = _Watch(jobs, commands, prometheus, state, known, telemetry, is_once=once)
     with terminable():
         try:
-            for job in jobs:
-                try:
-                    job.follower.begin()
-                    if once and not job.follower.has_runs:
-                        find_runs(job.follower.logdir)  # raises, and says why there is none
-                except TraceviewError as error:
-                    # Of the others the only look reports nevertheless.
-                    if not once or len(outputs.missed) == len(jobs) - 1:
-                        raise
-                    outputs.missed[job.name] = error
-                    continue
-                if not job.follower.has_runs:
-                    say(f"no run below {job.follower.logdir} yet; waiting")
+            watching.begin()
             pause = Event()
-            outputs.jobs = [job for job in jobs if job.name not in outputs.missed]
             while True:
                 pause.wait(interval_s)
-                outputs.look()
+                watching.look()
                 if once:
+                    watching.end()
                     return
         finally:
             if telemetry is not None:
@@ -147,172 +132,140 @@ def _named(texts: Sequence[str]) -> list[tuple[str, Location]]:
     return list(jobs.items())
 
 
-class _Job(Struct):
-    """A log directory and what has come of it. `trouble`: the message about a store that does not answer, printed once."""
+class _Watch(Struct):
+    """The jobs, and where their news go. `others`: the state of log directories that this call does not watch."""
 
-    name: str
-    follower: Follower
-    newest: News | None = None
-    run_count: int = 0
-    unreadable_count: int = 0
-    trouble: str = ""
-
-    @property
-    def logdir(self) -> str:
-        """The log directory as it was given."""
-        return str(self.follower.logdir)
-
-    def run(self, news: News) -> NewestRun:
-        """A run with what metrics say of its job."""
-        from traceview.watch.metrics import NewestRun
-
-        counts = (self.run_count, self.unreadable_count)
-        return NewestRun(self.name, self.logdir, news.report, news.change, *counts)
-
-
-class _Outputs(Struct):
-    """Where the news of the log directories go."""
-
-    jobs: list[_Job]
+    jobs: list[tuple[Job, Follower]]
     commands: tuple[OnFinding, ...]
     prometheus: Location | None
     state: Location | None
     others: dict[str, Memory]
-    """The state of log directories that this call does not watch."""
     telemetry: Telemetry | None
     is_once: bool
-    unwritten: dict[Location, TraceviewError] = field(default_factory=dict)
-    """The files that are older than what was reported, and why: a disk is full, or a store does not answer."""
     missed: dict[str, TraceviewError] = field(default_factory=dict)
-    """The jobs that the only look could not ask about, and why."""
+    """By place what went wrong with it: a store does not answer, or a disk is full."""
+    written: dict[Location, bytes] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Look for the first time. A place that does not answer ends the command; of one look only at its end."""
+        from traceview.trace.reading.locate import find_runs
+
+        for job, follower in self.jobs:
+            try:
+                follower.begin()
+                if self.is_once and not follower.has_runs:
+                    find_runs(follower.logdir)  # raises, and says why there is none
+            except TraceviewError as error:
+                if not self.is_once:
+                    raise
+                self.missed[job.logdir] = error
+                continue
+            if not follower.has_runs:
+                say(f"no run below {job.logdir} yet; waiting")
+
+    def end(self) -> None:
+        """Raise what went wrong at the only look."""
+        errors = list(self.missed.values())
+        for error in errors[1:]:
+            say(error.message)
+        if errors:
+            raise errors[0]
 
     def look(self) -> None:
-        """Report what has come. What does not answer or cannot be written ends the command only if this is the only look."""
-        answered = [job for job in self.jobs if self.look_at(job)]
-        if self.is_once:
-            for job in answered:
-                for run in job.follower.incomplete:
-                    say(f"{self.prefix(job)}{run} is not complete yet")
-        if answered:
-            if self.is_once or self.state in self.unwritten:
-                self.remember()
-            if self.prometheus in self.unwritten:
-                self.renew_metrics()
-        wrong = (*self.missed.values(), *self.unwritten.values()) if self.is_once else ()
-        for error in wrong[1:]:
-            say(error.message)
-        if wrong:
-            raise wrong[0]
-
-    def look_at(self, job: _Job) -> bool:
-        """Report what has come of one job; whether its store answered."""
-        from traceview.watch.follow import Unreadable
-
-        try:
-            for news in job.follower.look():
-                if isinstance(news, Unreadable):
-                    job.unreadable_count += 1
-                    say(self.unreadable(job, news))
-                    self.renew_metrics()
-                else:
+        """Report what has come."""
+        for job, follower in self.jobs:
+            if self.is_once and job.logdir in self.missed:
+                continue
+            try:
+                for news in follower.look():
                     self.report(job, news)
-                self.remember()
-        except StoreError as error:
-            if self.is_once:
-                self.missed[job.name] = error
-                return False
-            if error.message != job.trouble:
-                say(f"{error.message}; trying again")
-            job.trouble = error.message
-            return False
-        if job.trouble:
-            say("the store answers again")
-        job.trouble = ""
-        return True
+                    self.write_files()
+                self.missed.pop(job.logdir, None)
+            except StoreError as error:
+                self.miss(job.logdir, error)
+            for run in follower.incomplete if self.is_once else ():
+                say(f"{self.prefix(job)}{run} is not complete yet")
+        self.write_files()
 
-    def prefix(self, job: _Job) -> str:
+    def miss(self, place: str, error: TraceviewError) -> None:
+        """Say what went wrong, once; the next look tries again."""
+        before = self.missed.get(place)
+        self.missed[place] = error
+        if not self.is_once and (before is None or before.message != error.message):
+            say(f"{error.message}; trying again")
+
+    def prefix(self, job: Job) -> str:
         """The beginning of a line about a job: its name, where there are several."""
-        return f"{job.name}: " if len(self.jobs) > 1 or self.missed else ""
+        return f"{job.name}: " if len(self.jobs) > 1 else ""
 
-    def report(self, job: _Job, news: News) -> None:
-        """Print the line of a run, then run commands and renew metrics."""
-        from traceview.watch.follow import line_of
-        from traceview.watch.metrics import run_commands
+    def report(self, job: Job, news: News | Unreadable) -> None:
+        """Print the line of a run, then run commands and send metrics."""
+        from traceview.analysis.rules.sentences import RunCommands
+        from traceview.watch.follow import Unreadable, line_of, run_commands
 
-        name = news.report.source.run
+        if isinstance(news, Unreadable):
+            job.unreadable_count += 1
+            command = RunCommands(job.logdir, news.run, is_only=False).command("analyze")
+            why = f"{news.run} stays unreadable: {_QUIET}; {news.reason}"
+            say(f"{self.prefix(job)}{why}. What is readable of it: {command} --salvage")
+            return
+        job.report, job.change = news.report, news.change
         job.run_count += 1
-        job.newest = news
         line = sanitize(f"{self.prefix(job)}{line_of(news)}")
         # No line begins with what CI takes for a command.
         Target(None).write(f"{' ' if line.startswith('::') else ''}{line}\n")
-        run = job.run(news)
         if self.is_once or self.state is not None or not news.is_history:
-            for wrong in run_commands(self.commands, run):
+            for wrong in run_commands(self.commands, job, news.report):
                 say(wrong)
+        name = news.report.source.run
         if news.damage:
             say(
                 f"{name} stays incomplete: {_QUIET}; its line is of what is readable; {news.damage}"
             )
-        self.renew_metrics()
-        if self.telemetry is not None and not self.telemetry.send(run):
+        if self.telemetry is not None and not self.telemetry.send(job):
             say(f"the metrics of {name} were not sent: the collector did not answer")
 
-    def unreadable(self, job: _Job, news: Unreadable) -> str:
-        """Why a run has no line, and what reads it nevertheless."""
-        from traceview.analysis.rules.sentences import RunCommands
+    def write_files(self) -> None:
+        """Renew the files of metrics and of the state where they changed, and let go of what was read from stores."""
+        import json
 
-        run = f"{self.prefix(job)}{news.run}"
-        if not news.is_in_part:
-            return f"{run} stays unreadable: {_QUIET}; {news.reason}"
-        command = RunCommands(job.logdir, news.run, is_only=False).command("analyze")
-        return (
-            f"{run} stays incomplete: {_QUIET}, so its job may have ended while it wrote; {news.reason}. "
-            f"What is readable of it: {command} --salvage"
-        )
+        from msgspec import to_builtins
 
-    def renew_metrics(self) -> None:
-        """Write the file of metrics, if there is one and a run to write of."""
-        newest = [job.run(job.newest) for job in self.jobs if job.newest is not None]
-        if self.prometheus is None or not newest:
-            return
-        from traceview.watch.metrics import metrics_text
+        from traceview.watch.follow import metrics_text
 
-        self._write(self.prometheus, metrics_text(newest).encode())
-
-    def remember(self) -> None:
-        """Renew the file of the state, and let go of what was read from stores."""
+        if self.prometheus is not None:
+            text = metrics_text([job for job, _ in self.jobs])
+            self._write(self.prometheus, text.encode())
         if self.state is not None:
-            import json
-
-            from msgspec import to_builtins
-
-            own = {job.logdir: job.follower.memory for job in self.jobs}
+            # One that is away for a call is known to the next.
+            own = {
+                job.logdir: follower.memory
+                for job, follower in self.jobs
+                if follower.has_runs or not self.is_once
+            }
             # Names of runs need not be UTF-8; here every character beyond ASCII is escaped.
             content = json.dumps(to_builtins({**self.others, **own}))
             self._write(self.state, content.encode())
-        if any(is_remote(job.follower.logdir) for job in self.jobs):
-            from traceview.store.ranges import forget
+        if any(is_remote(follower.logdir) for _, follower in self.jobs):
+            from traceview.store.remote import blocks_of
 
-            forget()
+            blocks_of.cache_clear()
 
     def _write(self, path: Location, content: bytes) -> None:
-        """Replace a file. Where that fails, say so once; the next look tries again."""
-        before = self.unwritten.pop(path, None)
+        if not content or self.written.get(path) == content:
+            return
         try:
             write_file(path, [content])
         except (StoreError, UsageError) as error:
-            self.unwritten[path] = error
-            is_new = before is None or before.message != error.message
-            if is_new and not self.is_once:
-                say(f"{error.message}; trying again")
+            self.miss(str(path), error)
             return
-        if before is not None:
-            say(f"{path} is written again")
+        self.written[path] = content
+        self.missed.pop(str(path), None)
 
 
 def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
     from traceview.report.build import check_codes
-    from traceview.watch.metrics import OnFinding
+    from traceview.watch.follow import OnFinding
 
     commands = tuple(OnFinding(code.lower(), command) for code, command in pairs or ())
     check_codes([command.code for command in commands])
@@ -324,7 +277,7 @@ def _commands(pairs: Sequence[Sequence[str]] | None) -> tuple[OnFinding, ...]:
 
 def _check_own(path: Location) -> None:
     """Raise `OutputExistsError` for a file that is none of ours: it is replaced without being asked for."""
-    from traceview.watch.metrics import FIRST_LINE
+    from traceview.watch.follow import FIRST_LINE
 
     Target.of(path, force=True)
     if not path.is_file():
