@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,16 @@ def test_a_saved_report_is_opened_in_no_viewer_of_traces(
     done = command("report", str(saved), "--open", "perfetto")
     assert (done.code, done.out) == (2, "")
     assert "--open perfetto needs a trace" in done.err
+
+
+def test_reports_are_not_written_among_the_runs_that_are_read(
+    command: Command, tmp_path: Path, fixtures: Path
+) -> None:
+    logs = tmp_path / "logs"
+    shutil.copytree(fixtures / "plain-1", logs)
+    trace = next(logs.rglob("*.xplane.pb"))
+    for read in (logs, logs / "plugins", trace.parent, trace):
+        for place in (logs, logs / "plugins" / "profile", trace.parent):
+            done = command("report", str(read), "-o", str(place), "--force")
+            assert (done.code, "the log directory that the command reads" in done.err) == (2, True)
+    assert command("report", str(logs), "-o", str(logs / "report")).code == 0

@@ -138,20 +138,32 @@ def steps_of(durations_ps: list[int]) -> StepTimes:
     return figure
 
 
-def test_of_very_many_steps_a_bar_is_the_mean_of_a_few() -> None:
+def test_of_very_many_steps_a_slow_one_is_as_wide_as_its_share() -> None:
     durations = [20 * MS] * 700
     durations[333] = 60 * MS
     picture = drawn(steps_of(durations), lambda _, drawing: drawing)
-    assert picture.count("<title>") == 175
-    assert "A bar is the mean of 4 steps." in picture
-    (slow_bar,) = re.findall(
-        r"<g><title>steps 332 to 335; longest: step 333: 60\.0 ms.*?</g>", picture
-    )
-    (usual,) = re.findall(r"<g><title>steps 0 to 3;.*?</g>", picture)
+    (slow_bar,) = re.findall(r"<g><title>step 333: 60\.0 ms.*?</g>", picture)
+    (usual,) = re.findall(r"<g><title>3 steps of 332 to 335;.*?</g>", picture)
+    one, three = (float(re.findall(r' width="([\d.]+)"', part)[0]) for part in (slow_bar, usual))
+    assert three == pytest.approx(3 * one, abs=0.2)
     heights = [float(height) for height in re.findall(r'height="([\d.]+)"', slow_bar)]
     (of_usual,) = (float(height) for height in re.findall(r'height="([\d.]+)"', usual))
-    assert heights[0] == pytest.approx(of_usual, rel=0.02)
-    assert sum(heights[:2]) == pytest.approx(1.5 * of_usual, rel=0.02)
+    assert sum(heights[:2]) == pytest.approx(3 * of_usual, rel=0.02)
+    assert picture.count("<title>") == 175 + 1
+    assert "A bar is 4 steps." in picture
+
+
+def test_every_fourth_of_very_many_steps_does_not_look_like_all() -> None:
+    durations = [40 * MS if place % 4 == 3 else 20 * MS for place in range(800)]
+    picture = drawn(steps_of(durations), lambda _, drawing: drawing)
+    areas = {
+        kind: sum(
+            map(float, re.findall(rf"<title>{title}.*?<rect [^>]*? width=\"([\d.]+)\"", picture))
+        )
+        for kind, title in (("slow", r"step \d+: 40\.0 ms"), ("usual", "3 steps of"))
+    }
+    assert areas["usual"] == pytest.approx(3 * areas["slow"], rel=0.1)
+    assert 'class="slow"' not in picture
 
 
 def test_no_step_is_called_slow_only_where_all_are_alike() -> None:

@@ -4,15 +4,15 @@ The type of a field decides (`traceview.base.record`): a name becomes a pseudony
 closed list or a checksum stays as it is, and all else is hidden as a whole. Rules make the sentences of findings again, of
 the redacted arguments.
 
-Kept: types of TensorFlow's ops, names of kernels, calls, threads and errors that consist of words of known libraries, kinds
-of iterators, models of GPUs, PCI addresses, versions, times, and the checksums of the files, by which their owner can find
-them.
+Kept: types of TensorFlow's ops, words of kernel names that known libraries use, threads that TensorFlow names, kinds of
+iterators, models of GPUs, codes of errors, PCI addresses, versions, times, and the checksums of the files, by which their
+owner can find them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, TypeVar, cast
@@ -135,8 +135,48 @@ _OP_PARTS: Final = lazy_pattern(
     r"|PartitionedCall)?(?:_\d{1,6})?",
     re.ASCII,
 )
+_THREAD: Final = lazy_pattern(
+    r"(?:main|python\d*|Host Threads|collective_ops|nccl_kernel_launch|tf(?:_(?:\d+|as|async|batch|cache|capture"
+    r"|collective|compile|compute|data|device|eigen|event|filter|get|gpu|grpc|inter|interleave|intra|iterator|legacy"
+    r"|manager|map|mgr|model|multi|nccl|next|numa|op|optional|parallel|pool|prefetch|private|resource|runner|save|shared"
+    r"|snapshot|thread|threadpool|tracker|xla))+)(?:\.\d+)?(?:/-?\d+)?",
+    re.IGNORECASE | re.ASCII,
+)
+"""Those of Python, of CUPTI and of TensorFlow, which puts `tf_` before its own; a pool can have a user's name."""
+
+_CALL: Final = lazy_pattern(
+    r"EagerExecute|EagerKernelExecute|EagerLocalExecute|EagerCopyToDevice|FunctionRun|Profiled batch"
+    r"|ExecutorState::Process(?:Async)?(?:::Start|::Done)?|TFE_(?:Py_)?(?:FastPath)?Execute(?:Cancelable)?(?:_C)?"
+    r"|GetNextFromShard\d{0,6}|InstantiatedCapturedFunction::Run(?:Async|Instantiated)?|KernelAndDeviceFunc::Run"
+    r"|MakeTensorFromProto|TraceContext|ValidateInputTypeAndPlacement|block_until_ready|convert_to_tensor"
+    r"|(?:cu|cuda|hip)(?:Alloc|Async|Attribute|Cooperative|Copy|Create|Ctx|Destroy|Device|Dto[ADH]|Event|Exec|Ext?|Free|Func"
+    r"|Get|Graph|Host|Hto[AD]|Instantiate|Kernel|Launch|Load|Malloc|Managed|Memcpy|Memset|Mem|Module|Peer|Pool|Query"
+    r"|Record|Register|Set|Stream|Synchronize|Unload|Wait|With|D(?:8|16|32))+(?:_v\d)?(?:_ptsz)?"
+)
+"""Events of a host that TensorFlow and the drivers of GPUs name."""
+
+_KERNEL_WORD: Final = lazy_pattern(r"(?a)[A-Za-z_~]\w*(?:::~?[A-Za-z_]\w*)*")
+_BETWEEN_WORDS: Final = lazy_pattern(r"(?a)[\d\s<>()\[\]{},.:;&*+=|/$@#%'-]*")
+
+_BUS: Final = lazy_pattern(
+    r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE | re.ASCII
+)
+_MODEL_WORD: Final = lazy_pattern(
+    r"NVIDIA|GeForce|Quadro|Tesla|TITAN|RTX|GTX|RX|XTX|V|CMP|Super|Ti|Laptop|GPU|Ada|Generation|Graphics|Max|Q|PCIe?|NVL|MIG"
+    r"|AMD|Instinct|Radeon|Pro|VII|TPU|CPU|Xp?|gfx\w{3,4}"
+    r"|(?:MX|GB|GH|MI|SXM|HBM|NVL|GT|CMP|[ABDHKLMPTV])?\d{1,4}(?:GB|HX|XTX?|[A-Z])?",
+    re.IGNORECASE | re.ASCII,
+)
+"""Words and numbers in the names of GPUs: `NVIDIA A100-SXM4-80GB`."""
+
 _ERROR_CODE: Final = lazy_pattern(
-    r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR(?:_[A-Z]+)+|ERR_NVGPUCTRPERM"
+    r"(?:CUPTI|CUDA|HIP|NCCL|NVML)_ERROR(?P<words>(?:_[A-Z]+)+)|ERR_NVGPUCTRPERM"
+)
+_LONG_NUMBER: Final = lazy_pattern(r"\d{10}")
+"""Of an account, a card, a telephone; no size in the name of a kernel is as long."""
+
+_VERSION: Final = lazy_pattern(
+    r"(?a)v?\d+(?:\.\d+)*(?:[-.]?(?:rc|dev|post|a|b)\d*)*(?:-\d+-g[0-9a-f]+)?"
 )
 _PLAIN_VALUE: Final = lazy_pattern(
     r"-?\d{1,9}(?:\.\d{1,9})?|-?\d{1,3}(?:,-?\d{1,3})*|true|false|on|off|yes|no|",
@@ -144,14 +184,14 @@ _PLAIN_VALUE: Final = lazy_pattern(
 )
 """A number, a list of small ones such as those of devices, or a switch; an address is none of these."""
 
+_TASK: Final = lazy_pattern(
+    r"(?a)(?:chief|coordinator|evaluator|master|ps|rank|worker)(?: \d{1,6})?"
+)
 _PUBLIC_FORMS: Final[Mapping[TextKind, re.Pattern[str]]] = {
-    "bus": lazy_pattern(
-        r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE | re.ASCII
-    ),
-    "task": lazy_pattern(r"(?a)(?:chief|coordinator|evaluator|master|ps|rank|worker)(?: \d{1,6})?"),
-    "version": lazy_pattern(
-        r"(?a)v?\d+(?:\.\d+)*(?:[-.]?(?:rc|dev|post|a|b)\d*)*(?:-\d+-g[0-9a-f]+)?"
-    ),
+    "bus": _BUS,
+    "task": _TASK,
+    "thread": _THREAD,
+    "version": _VERSION,
 }
 """Kinds of names that stay as they are where all of a name has this form."""
 
@@ -190,12 +230,10 @@ class Pseudonyms:
         shown: str = getattr(self, kind)(text)
         return shown
 
-    def _parts(self, kind: str, name: str, separator: str, is_known: Callable[[str], Any]) -> str:
-        """A name in parts, of which the known ones stay."""
-        parts = name.split(separator)
-        return separator.join(
-            part if is_known(part) else self._numbered(kind, part) for part in parts
-        )
+    def model(self, name: str) -> str:
+        """`model_1`, unless every word of it is one of the names of GPUs."""
+        is_known = all(map(_MODEL_WORD.fullmatch, re.findall(r"[^\s:-]+", name)))
+        return name if is_known else self._numbered("model", name)
 
     def device(self, key: str) -> str:
         """`host_1/GPU:0`: the number of the device stays; without one it is a host."""
@@ -214,36 +252,40 @@ class Pseudonyms:
 
     def run(self, name: str) -> str:
         """`run_1`, unless it is called after its time, as runs are."""
-        return self._parts(
-            "run", name, "/", lambda part: part in _RUN_FOLDERS or _TIMESTAMP.fullmatch(part)
-        )
+        parts = [
+            part
+            if part in _RUN_FOLDERS or _TIMESTAMP.fullmatch(part)
+            else self._numbered("run", part)
+            for part in name.split("/")
+        ]
+        return "/".join(parts)
 
     def op(self, name: str) -> str:
         """`op_1/op_2/MatMul:MatMul`: scopes and layers go, names of TensorFlow's own ops stay."""
         match = _OP.fullmatch(name)
         bare, type_ = (match["name"], match["type"]) if match else (name, None)
-        shown = self._parts(
-            "op", bare, "/", lambda part: _OP_PARTS.fullmatch(part) or is_op_name(part)
-        )
-        return f"{shown}:{self.type(type_)}" if type_ else shown
+        parts = [
+            part if _OP_PARTS.fullmatch(part) or is_op_name(part) else self._numbered("op", part)
+            for part in bare.split("/")
+        ]
+        return "/".join(parts) + (f":{self.type(type_)}" if type_ else "")
 
     def type(self, name: str) -> str:
         """The type of an op stays if TensorFlow registers it."""
         return name if is_op_name(name) else self._numbered("type", name)
 
-    def stage(self, name: str) -> str:
-        """`Iterator::Root::Prefetch::stage_1`: kinds of iterators stay."""
-        return self._parts("stage", name, "::", is_stage_name)
-
     def kernel(self, name: str) -> str:
-        """Identifiers stay if they consist of words of libraries: cuBLAS, cuDNN, CUTLASS, Eigen, NCCL …"""
-        if not _KERNEL.fullmatch(name) or _LONG_NUMBER.search(name):
+        """Words of a kernel's name stay if a known library uses them: cuBLAS, cuDNN, CUTLASS, Eigen, NCCL …"""
+
+        def word_of(match: re.Match[str]) -> str:
+            word = match[0]
+            return word if is_of_library(word) else self._numbered("kernel", word)
+
+        # What has no word, or other letters and signs than names of C++, is no kernel's name: hidden as a whole.
+        between, count = _KERNEL_WORD.subn("", name)
+        if not count or not _BETWEEN_WORDS.fullmatch(between) or _LONG_NUMBER.search(name):
             return self._numbered("kernel", name)
-
-        def shown(match: re.Match[str]) -> str:
-            return match[0] if is_public(match[0]) else self._numbered("kernel", match[0])
-
-        return _IDENTIFIER.sub(shown, name)
+        return _KERNEL_WORD.sub(word_of, name)
 
     def activity(self, name: str) -> str:
         """The op or, without one, the kernel of a device event."""
@@ -254,17 +296,17 @@ class Pseudonyms:
         """An iterator's stage, or else an op or a kernel."""
         return self.stage(name) if name.startswith("Iterator::") else self.activity(name)
 
-    def model(self, name: str) -> str:
-        """Models of GPUs stay."""
-        return name if is_public(name) else self._numbered("model", name)
-
-    def thread(self, name: str) -> str:
-        """Those of Python, CUPTI and TensorFlow stay; a pool can have a user's name."""
-        return name if is_public(name) else self._numbered("thread", name)
-
     def threads(self, names: str) -> str:
         """Several threads, with commas between them."""
-        return ", ".join(map(self.thread, names.split(", ")))
+        return ", ".join(self.shown("thread", name) for name in names.split(", "))
+
+    def stage(self, name: str) -> str:
+        """`Iterator::Root::Prefetch::stage_1`: kinds of iterators stay."""
+        parts = [
+            part if is_stage_name(part) else self._numbered("stage", part)
+            for part in name.split("::")
+        ]
+        return "::".join(parts)
 
     def event(self, names: str) -> str:
         """Events of a host, ` > ` between them: ops, stages and calls of TensorFlow and of drivers stay."""
@@ -272,23 +314,27 @@ class Pseudonyms:
 
     def _event(self, name: str) -> str:
         call, colon, op = name.partition(": ")
-        if colon and is_public(call):
-            return f"{call}: {self.type(op)}"
+        if _CALL.fullmatch(call):
+            return f"{call}: {self.type(op)}" if colon else call
         if name.startswith("Iterator::"):
             return self.stage(name)
-        if is_public(name):
+        if is_of_library(name) and not _LONG_NUMBER.search(name):
             return name
         is_op = is_op_name(name) or (_OP_WITH_TYPE.fullmatch(name) and "::" not in name)
         return self.op(name) if is_op else self._numbered("event", name)
 
     def setting(self, value: str) -> str:
         """A setting stays if it is a number, a list of numbers, a switch or a public word."""
-        is_known = _PLAIN_VALUE.fullmatch(value) or value in _stored("setting_words")
-        return value if is_known else self._numbered("value", value)
+        is_public = _PLAIN_VALUE.fullmatch(value) or value in _stored("setting_words")
+        return value if is_public else self._numbered("value", value)
 
     def message(self, text: str) -> str:
         """`message_1 (CUDA_ERROR_OUT_OF_MEMORY)`: codes of errors of known libraries stay."""
-        codes = dict.fromkeys(filter(is_public, _ERROR_CODE.findall(text)))
+        codes = dict.fromkeys(
+            match[0]
+            for match in _ERROR_CODE.finditer(text)
+            if _stored("error_words").issuperset((match["words"] or "").split("_")[1:])
+        )
         hidden = self._numbered("message", text)
         return f"{hidden} ({', '.join(codes)})" if codes else hidden
 
@@ -299,38 +345,19 @@ class Pseudonyms:
 _OP_VERSION: Final = lazy_pattern(r"(?:V[0-9]+)?$")
 _AFTER_TYPE: Final = lazy_pattern(r"(?:_[0-9]{1,6}|Op::(?:Do)?Compute)$")
 _INDEXED: Final = lazy_pattern(r"\[[0-9]{1,6}\]$")
-_KERNEL: Final = lazy_pattern(r"(?a)(?=.*[A-Za-z])[\w\s<>()\[\]{},.:;&*+=|/$@#%'~-]*", re.DOTALL)
-_IDENTIFIER: Final = lazy_pattern(r"(?a)[A-Za-z_~]\w*(?:::~?[A-Za-z_]\w*)*")
-_LONG_NUMBER: Final = lazy_pattern(r"\d{10}")
-"""Of an account, a card, a telephone; no size in the name of a kernel is as long."""
-_WORD: Final = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_LETTERS: Final = lazy_pattern(r"[a-z]{1,2}|[nt]{3}|[hsdbz][hscdbt][hsdbzt]")
-"""Letters for layouts and types, `nn`, `tnt`, `hsh`, and those beside numbers."""
 
 
 @cache
 def _stored(name: str) -> frozenset[str]:
     """Words that identify nobody, of one of the lists beside this module.
 
-    `tensorflow_ops`: the ops that TensorFlow 2.21 registers (`TF_GetAllOpList`). `public_words`: in names of kernels of
-    Eigen, CUB, CUTLASS, cuBLAS, cuDNN, NCCL, rocBLAS, Tensile and of XLA's instructions; of calls and threads of TensorFlow
-    and of drivers; of errors of CUDA's libraries, HIP and NCCL; of models of GPUs. `setting_words`: variables, classes and values of settings of
-    TensorFlow, Keras, JAX, CUDA and NCCL.
+    `tensorflow_ops`: the ops that TensorFlow 2.21 registers (`TF_GetAllOpList`). `library_words`: in names of kernels of
+    Eigen, CUB, CUTLASS, cuBLAS, cuDNN, NCCL, rocBLAS and of XLA's instructions. `tensile_keys`: parameters of a kernel of
+    Tensile in its name, before their values: `MT64x64x32`. `error_words`: in names of errors of CUDA's libraries, HIP and
+    NCCL. `setting_words`: variables, classes and values of settings of TensorFlow, Keras, JAX, CUDA and NCCL.
     """
     text = files("traceview.report").joinpath(f"{name}.txt").read_text(encoding="utf-8")
     return frozenset(text.split())
-
-
-@cache
-def is_public(name: str) -> bool:
-    """Whether every word of a name is one that libraries use: `ampere_sgemm_128x64_nn`, `cuMemcpyHtoDAsync_v2`."""
-    words = map(str.lower, _WORD.findall(name))
-    return (
-        name.isascii()
-        and name.isprintable()
-        and not _LONG_NUMBER.search(name)
-        and all(word in _stored("public_words") or _LETTERS.fullmatch(word) for word in words)
-    )
 
 
 @cache
@@ -353,3 +380,61 @@ def is_op_name(name: str) -> bool:
 def is_stage_name(name: str) -> bool:
     """Whether a part of the name of an iterator says its kind and nothing more: `Prefetch`, `FlatMap[0]`."""
     return _OP_VERSION.sub("", _INDEXED.sub("", name)) in stage_types()
+
+
+# Words in the names of kernels
+
+_CPP: Final = lazy_pattern(
+    r"void|const|unsigned|signed|bool|char|short|int|long|float|double|half|__half|__nv_bfloat16|u?int\d+_t"
+    r"|u?int[234]|float[234]|half2|half_t|bfloat16(?:_t)?|true|false"
+)
+"""Words of C++ and of CUDA's types."""
+
+_NAMESPACE: Final = lazy_pattern(
+    r"(?:Eigen|cub|thrust|cutlass|cute|cudnn|cublas|cufft|std|nccl|rccl|xla|stream_executor)\w*"
+)
+_BEGINNING: Final = lazy_pattern(
+    r"(?:cutlass|cudnn|cublas|nccl|rccl|ampere|volta|turing|maxwell|pascal|hopper|blackwell|sm\d+|nvjet|memcpy|memset"
+    r"|__amd_rocclr|dgrad|wgrad|fprop|gemv|gemmk1|splitkreduce|winograd|[sdhc]?gemm|fusion|cudagraphexec|kd|params)",
+    re.IGNORECASE,
+)
+"""Namespaces, and the beginnings of other names, of CUDA's libraries, Eigen, NCCL, Tensile and XLA."""
+
+_XLA_FUSION: Final = lazy_pattern(r"\w+_fusion(?:_\d+)?")
+_TENSILE: Final = lazy_pattern(
+    r"Cijk_[A-D][i-m]+_[A-D][i-m]+(?P<tail>(?:_ISA\d+[a-f]|_[A-Z\d][A-Z\dnpx]*|_Bias|_UserArgs)*)"
+)
+_TENSILE_TYPES: Final = lazy_pattern(r"[BCDFHISZ]{1,4}")
+_SHAPE: Final = lazy_pattern(
+    r"(?<![A-Za-z])(?:[a-z]{2}|[A-Z]{2}|[nt]{3}|[NT]{3}|[hsdbz][hscdbt][hsdbzt]|nhwc|nchw|ndhwc|ncdhw)(?![A-Za-z])"
+)
+"""Letters for layouts and types: `nn`, `tnt`, `hsh`. They stand alone, and a single one (`coopA`) stands anywhere."""
+_WORD: Final = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def is_of_library(word: str) -> bool:
+    """Whether a word begins as a library's names do and has no word that is not a library's.
+
+    `word`: an identifier of C++ with its namespaces.
+    """
+    tensile = _TENSILE.fullmatch(word)
+    if tensile:
+        keys = re.findall(r"[A-Z]+(?![a-z]{2})", tensile["tail"])
+        return all(key in _stored("tensile_keys") or _TENSILE_TYPES.fullmatch(key) for key in keys)
+    if _CPP.fullmatch(word):
+        return True
+    namespace, _, rest = word.partition("::")
+    begins = _NAMESPACE.fullmatch(namespace) if rest else _begins_as_library(word)
+    return (
+        bool(begins)
+        and word.isascii()
+        and all(map(_is_library_word, _WORD.findall(_SHAPE.sub("", word))))
+    )
+
+
+def _begins_as_library(word: str) -> bool:
+    return _BEGINNING.match(word) is not None or _XLA_FUSION.fullmatch(word) is not None
+
+
+def _is_library_word(word: str) -> bool:
+    return len(word) == 1 or word.lower() in _stored("library_words")

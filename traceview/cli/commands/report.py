@@ -157,6 +157,8 @@ def report(
     if output is not None:
         checked_place(output)
     document = _chosen_document(format_, output)
+    if output is not None:
+        _check_apart(output.parent if document else output, logdir, is_folder=not document)
     if document is not None:
         target = Target.of(output, logdir, force=force)
         made = _made(source, redact)
@@ -173,6 +175,19 @@ def report(
         files = {FILES[name]: (make(made).encode(),) for name, make in DOCUMENTS.items()}
         write_folder(output, files)
     say(f"wrote {', '.join(files)} to {output}")
+
+
+def _check_apart(folder: Location, logdir: Location, *, is_folder: bool) -> None:
+    """Raise `UsageError` for the log directory, though a run or a trace in it is read, and for folders of recorded runs."""
+    place, read = folder.resolve(), logdir.resolve()
+    folders = (part for part in (read, *read.parents) if part.name == "plugins")
+    recorded = next((part for part in folders if (part / "profile").is_dir()), read / "plugins")
+    is_read = is_folder and place in (read, recorded.parent)
+    if is_read or recorded == place or recorded in place.parents:
+        raise UsageError(
+            f"{folder} is the log directory that the command reads",
+            hint="write to another folder, such as traceview-report",
+        )
 
 
 def _made(source: Source, is_redacted: bool) -> Report:

@@ -191,6 +191,8 @@ def _deflated(value: Any) -> str:
 WIDTH: Final = 1040
 MOST_BARS: Final = 200
 """Bars of steps; of more steps a bar is a few of them."""
+_MARKED_RATIO: Final = 0.1
+"""Of the bars: more slow ones than that need no mark to be found."""
 
 _LEFT: Final = 64.0
 _HEIGHT: Final = 132.0
@@ -221,7 +223,7 @@ def drawn(figure: StepTimes, link: Link) -> str:
 
 
 def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
-    """A bar per step; of many, a bar per few steps, whose areas are theirs."""
+    """A bar per step; of many, a bar per few steps in which slow ones take the width of their share."""
     size = -(-len(figure.bars) // MOST_BARS)
     groups = [figure.bars[place : place + size] for place in range(0, len(figure.bars), size)]
     most = max([figure.median_ps, *(bar.duration_ps for bar in figure.bars)])
@@ -229,10 +231,23 @@ def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
     each = min((WIDTH - _LEFT - 8) / max(len(groups), 1), 90.0)
     digits = max(len(str(bar.number)) for bar in figure.bars)
     every = max(1, -(-int(_DIGIT * digits + 6) // int(max(each, 1))))
+    slow_count = sum(any(bar.excess_ps for bar in group) for group in groups)
+    has_marks = slow_count <= max(len(groups) * _MARKED_RATIO, 1)
     for place, group in enumerate(groups):
         x, width = _LEFT + each * place, max(each - (2 if each > 5 else 0.4), 0.8)
-        longest = max(group, key=lambda bar: bar.duration_ps)
-        yield link(longest.span, "".join(_bar(group, longest, x, width, bottom, scale)))
+        slow = [bar for bar in group if bar.excess_ps]
+        usual = [bar for bar in group if not bar.excess_ps]
+        of_usual = width * len(usual) / len(group)
+        if usual:
+            yield link(usual[0].span, "".join(_bar(usual, x, of_usual, bottom, scale)))
+        if slow:
+            longest = max(slow, key=lambda bar: bar.duration_ps)
+            drawn = "".join(_bar(slow, x + of_usual, width - of_usual, bottom, scale))
+            yield link(longest.span, drawn)
+            top = bottom - longest.duration_ps * scale
+            if has_marks and width < _LABEL_FROM:
+                middle = x + of_usual + (width - of_usual) / 2
+                yield f'<path class="slow" d="M{middle - 4:.1f} {top - 9:.1f}h8l-4 6z"/>'
         if place % every == 0:
             yield _text(x + width / 2, bottom + 13, str(group[0].number), "middle soft")
     line, right = bottom - figure.median_ps * scale, _LEFT + each * len(groups)
@@ -242,28 +257,27 @@ def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
     yield _text(_LEFT - 8, line + 9, numbers.time(figure.median_ps), "end soft")
     yield _text(_LEFT - 8, bottom + 13, "step", "end soft")
     if size > 1:
-        yield _text(_LEFT, bottom + 29, f"A bar is the mean of {size} steps.", "soft")
+        words = f"A bar is {size} steps. Slow steps among them take the part of its width that is their share."
+        yield _text(_LEFT, bottom + 29, words, "soft")
 
 
 def _bar(
-    bars: Sequence[StepBar],
-    longest: StepBar,
-    x: float,
-    width: float,
-    bottom: float,
-    scale: float,
+    bars: Sequence[StepBar], x: float, width: float, bottom: float, scale: float
 ) -> Iterator[str]:
-    """Steps as high as their mean; what slow ones take longer stands out."""
+    """Steps that are all slow or none is, as high as their mean; of slow ones what they take longer stands out."""
+    longest = max(bars, key=lambda bar: bar.duration_ps)
     height = sum(bar.duration_ps for bar in bars) / len(bars) * scale
     excess = sum(bar.excess_ps for bar in bars) / len(bars) * scale
     yield f"<g><title>{saxutils.escape(_title(bars, longest))}</title>"
     yield _rectangle(x, bottom - height + excess, width, height - excess, longest.look)
     if excess:
-        look, middle = longest.cause, x + width / 2
+        look = longest.cause
         yield _rectangle(x, bottom - height, width, excess, look)
+        middle = x + width / 2
         if width >= _LABEL_FROM:
-            words = numbers.time(longest.duration_ps)
-            yield _text(middle, bottom - height - 5, words, "middle strong")
+            yield _text(
+                middle, bottom - height - 5, numbers.time(longest.duration_ps), "middle strong"
+            )
         if look is not None and width >= _LETTER_FROM and excess >= _LETTER_FROM + 2:
             yield _text(middle, bottom - height + excess / 2 + 4, look.letter, "middle on-slice")
     yield "</g>"
@@ -277,7 +291,8 @@ def _title(bars: Sequence[StepBar], longest: StepBar) -> str:
     if longest.look.key != "train":
         title += f"; {longest.look.words}"
     if len(bars) > 1:
-        title = f"steps {bars[0].number} to {bars[-1].number}; longest: {title}"
+        which = "slow steps" if longest.excess_ps else "steps"
+        title = f"{len(bars)} {which} of {bars[0].number} to {bars[-1].number}; longest: {title}"
     return title
 
 
@@ -294,5 +309,8 @@ def _rectangle(x: float, y: float, width: float, height: float, look: Look | Non
 
 def _text(x: float, y: float, text: str, look: str) -> str:
     class_ = f' class="{look}"' if look else ""
-    shown = saxutils.escape(sanitize(text))
-    return f'<text{class_} x="{x:.1f}" y="{y:.1f}">{shown}</text>' if text else ""
+    return f'<text{class_} x="{x:.1f}" y="{y:.1f}">{_clean(text)}</text>' if text else ""
+
+
+def _clean(text: str) -> str:
+    return saxutils.escape(sanitize(text))
