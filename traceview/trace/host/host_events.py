@@ -192,31 +192,25 @@ class HostEvents:
             found.setdefault(int(self.thread[line]), []).append(line)
         return found
 
-    def open_in(self, thread: int, start_ps: int, end_ps: int) -> Int64Array:
-        """The events of a thread that overlap a span, ascending in start."""
-        span = (np.array([bound], dtype=np.int64) for bound in (start_ps, end_ps))
-        return self.by_start(thread).touching(*span)
+    def around(self, thread: int, start_ps: int, end_ps: int) -> tuple[int, int]:
+        """The events of a thread that ended last before a span and began first after it, of those that show what it does.
 
-    def first_after(self, thread: int, time_ps: int) -> int:
-        """The first event of a thread that shows what it does and begins at an instant or later; `NONE` without."""
-        rows, start, _ = self._spoken_rows(thread)
-        place = int(np.searchsorted(start, time_ps))
-        return int(rows[place]) if place < rows.size else NONE
-
-    def last_before(self, thread: int, time_ps: int) -> int:
-        """The event of a thread that shows what it does and ended last by an instant; `NONE` without any."""
-        rows, _, order = self._spoken_rows(thread)
-        end = self._columns.end_ps[rows[order]]
-        place = int(np.searchsorted(end, time_ps, side="right"))
-        return int(rows[order[place - 1]]) if place else NONE
+        `NONE` without any.
+        """
+        rows, ended = self._spoken_rows(thread)
+        before = int(np.searchsorted(self._columns.end_ps[ended], start_ps, side="right")) - 1
+        after = int(np.searchsorted(self._columns.start_ps[rows], end_ps))
+        return (
+            int(ended[before]) if before >= 0 else NONE,
+            int(rows[after]) if after < rows.size else NONE,
+        )
 
     @kept
-    def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """The events of a thread that show what it does, by start; their starts; and their order by end."""
+    def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array]:
+        """The events of a thread that show what it does, by start and by end."""
         rows = self.by_start(thread).rows
         rows = rows[self.is_spoken(rows)]
-        order = np.argsort(self._columns.end_ps[rows], kind="stable")
-        return rows, self._columns.start_ps[rows], order
+        return rows, rows[np.argsort(self._columns.end_ps[rows], kind="stable")]
 
     @kept
     def by_start(self, thread: int) -> ByStart:
