@@ -84,6 +84,5 @@ def test_the_model_waits_on_the_thread_of_the_step_and_where_a_call_waits(tmp_pa
     waits = find_input_waits(found, 0, calls)
     begin = waits.start_ps.min()
     assert (waits.start_ps - begin).tolist() == [0, ms(2)]
-    assert not waits.in_turn
     assert waits.pipeline.tolist() == [calls.pipeline[0], -1]
     assert {one.blocking: one.calls for one in recorded_stages(found)} == {True: 1, False: 1}

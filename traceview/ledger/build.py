@@ -30,6 +30,7 @@ from traceview.base.intervals import (
     Int32Array,
     Int64Array,
     IntervalSet,
+    Nesting,
     nesting,
     union,
 )
@@ -205,20 +206,6 @@ def _cut_spans(
     return cut_start, cut_end, number.astype(np.int64)
 
 
-class _Begun(Struct, frozen=True):
-    """What devices are in collectives, by start.
-
-    `device`; `holder`: the one that holds the collective up; `before`: the place of the last that began before it on another
-    device, `NONE` without one. All but `start` have one more entry, for the place `NONE`.
-    """
-
-    start: Int64Array
-    end: Int64Array
-    device: Int64Array
-    holder: Int64Array
-    before: Int64Array
-
-
 class _Waits:
     """Who waits for whom: in collectives, and before work that another device holds up."""
 
@@ -278,25 +265,18 @@ class _Waits:
         entry = self._trace.device_list[device]
         if entry.kind == "replica":
             return self._replica_at_work(device, start, end)
-        begun = self._begun
-        place = np.searchsorted(begun.start, end) - 1
-        # The last that began on another device.
-        place = np.where(begun.device[place] == device, begun.before[place], place)
-        runs = (place != NONE) & (begun.end[place] >= end)
-        holder = begun.holder[place]
-        result: Int64Array = np.where(runs & (holder != device), holder, NONE)
+        # In a gap it is in no collective itself.
+        running = self._nesting.innermost(end - 1)
+        last, of_device = (
+            np.append(column, NONE)[running] for column in (self._last, self._collectives.device)
+        )
+        holder = np.where(last == NONE, of_device, last)
+        result: Int64Array = np.where(holder != device, holder, NONE).astype(np.int64)
         return result
 
     @cached_property
-    def _begun(self) -> _Begun:
-        order = np.argsort(self._start, kind="stable")
-        device = self._collectives.device[order].astype(np.int64)
-        begins = np.flatnonzero(np.diff(device, prepend=NONE))
-        before = np.repeat(begins - 1, np.diff(np.append(begins, device.size)))
-        last = self._last[order]
-        holder = np.where(last == NONE, device, last)
-        others = (np.append(column, NONE) for column in (self._end[order], device, holder, before))
-        return _Begun(self._start[order], *others)
+    def _nesting(self) -> Nesting:
+        return nesting(self._start, self._end)
 
     def _replica_at_work(self, device: int, start: Int64Array, end: Int64Array) -> Int64Array:
         """The replica of the same host that was at work at the end of each span, of several the first to pause."""

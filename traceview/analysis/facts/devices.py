@@ -12,7 +12,7 @@ from msgspec import Struct
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.intervals import Int64Array
-from traceview.ledger.path import clocks_agree
+from traceview.ledger.table import clocks_agree
 from traceview.trace.device.memory import allocators
 from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Trace

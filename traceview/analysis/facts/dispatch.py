@@ -1,4 +1,4 @@
-"""Finds the time of a device that only handing it its work costs.
+"""Holds the segments of one device while they change, and finds the time that only handing it its work costs.
 
 That are short ops and kernels, a host that waited before it handed on more, and keys: TensorFlow gives each collective of each
 replica a new key in every call of a graph, and converts it to a tensor in Python before the graph runs (2.21:
@@ -8,12 +8,12 @@ step.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.draft import NOBODY, Draft
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
 from traceview.base.ids import is_in, unique_ids, unique_inverse
@@ -28,8 +28,8 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.base.units import PS_PER_MS, PS_PER_US
-from traceview.ledger.build import cut_at
-from traceview.ledger.columns import By, Columns
+from traceview.ledger.build import Segments, cut_at, is_among, recast, recast_ends, recast_rows
+from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
@@ -40,6 +40,69 @@ from traceview.trace.host.host_states import SCHEDULING_OP_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
+
+Causer = tuple[By, int]
+NOBODY: Causer = (By.NONE, NONE)
+
+
+class Draft:
+    """The segments of one device while they are changed. `lines`: the number of each line of Python that causes something."""
+
+    def __init__(
+        self, context: Run, segments: Segments, device: int, lines: dict[str, int]
+    ) -> None:
+        entry = context.trace.device_list[device]
+        self.context = context
+        self.trace = context.trace
+        self.device, self.host, self.kind = device, entry.host, entry.kind
+        self.gaps, self.states = context.idle.gaps[device], context.idle.states[entry.host]
+        self.python = context.idle.python.get(entry.host)
+        self.window = context.selection.windows[entry.host]
+        self._segments = segments
+        self._lines = lines
+
+    @property
+    def columns(self) -> Columns:
+        """Its segments as they are now; of every device they exist once."""
+        return self._segments.of_device[self.device]
+
+    @columns.setter
+    def columns(self, columns: Columns) -> None:
+        self._segments.of_device[self.device] = columns
+
+    @property
+    def everywhen(self) -> IntervalSet:
+        """The whole window."""
+        return union(np.array([self.window.start_ps]), np.array([self.window.end_ps]))
+
+    def by_line(self, line: str) -> Causer:
+        """A line of Python as a cause."""
+        return By.PYTHON, self._lines.setdefault(line, len(self._lines))
+
+    def idle_in(self, states: Collection[State]) -> BoolArray:
+        """Which segments are idle time in one of these states."""
+        rows = is_among(self.columns, states)
+        rows &= self.columns.activity == IDLE
+        return rows
+
+    def recast(
+        self,
+        spans: IntervalSet,
+        among: Collection[State],
+        state: State,
+        by: Causer | None = None,
+    ) -> None:
+        """Give the time in states `among` inside of `spans` another state, and cause if that changes as well."""
+        self.columns = recast(self.columns, spans, among, state, by)
+
+    def recast_rows(self, rows: BoolArray, state: State, by: Causer | None = None) -> None:
+        """Give some whole segments another state."""
+        self.columns = recast_rows(self.columns, rows, state, by)
+
+    def recast_ends(self, length_ps: Int64Array, state: State, by: Causer | None = None) -> None:
+        """Give the last `length_ps` of each segment another state."""
+        self.columns = recast_ends(self.columns, length_ps, state, by)
+
 
 MANY_OPS: Final = 1000
 """Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""

@@ -32,16 +32,17 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.facts.core_waits import CoreWaits, Floats, core_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import (
+    NOBODY,
+    Causer,
+    Draft,
     is_compute,
     is_side_work,
     recast_dispatch,
     recast_keys,
     recast_small_kernels,
 )
-from traceview.analysis.facts.draft import NOBODY, Causer, Draft
 from traceview.analysis.facts.input_supply import (
     LOCK_WAIT_RATIO,
     causes_prolonged,
@@ -50,9 +51,16 @@ from traceview.analysis.facts.input_supply import (
     supply_of,
 )
 from traceview.analysis.facts.python import HostPython
-from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_work
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
+from traceview.analysis.facts.threads import (
+    LOCKED,
+    CoreWaits,
+    Floats,
+    core_waits,
+    lock_waits,
+    threads_at_work,
+)
 from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
     BoolArray,
@@ -72,9 +80,8 @@ from traceview.ledger.build import (
     is_among,
 )
 from traceview.ledger.columns import IDLE, By, Columns
-from traceview.ledger.path import clocks_agree
 from traceview.ledger.states import OF_CAUSE, State
-from traceview.ledger.table import Ledger
+from traceview.ledger.table import Ledger, clocks_agree
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun

@@ -11,8 +11,8 @@ import numpy as np
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions, rows_of_keys
 from traceview.analysis.facts.python import PythonShare
-from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.facts.threads import threads_at_work
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.tracing import compilation
 from traceview.analysis.gpu_time.waits import (

@@ -358,7 +358,6 @@ def _is_injected(trace: Trace, names: Int64Array) -> bool:
 
 _WAIT = lazy_pattern(rb"IteratorGetNext\w*::DoCompute|[^:]*:IteratorGetNext\w*")
 _COMPUTE: Final = b"::DoCompute"
-_NUMBER = lazy_pattern(r":(\d{1,9})$")
 
 
 def _is_wait(name: bytes) -> bool:
@@ -368,15 +367,13 @@ def _is_wait(name: bytes) -> bool:
 class InputWaits(Struct, frozen=True, eq=False):
     """Blocking waits of the model on one host, int64 `[n]` each, by start.
 
-    `pipeline`: number of the pipeline in `IteratorCalls`, `NONE` if no iterator ran inside. `in_turn`: whether all
-    waits are on the thread of the step, one after the other.
+    `pipeline`: number of the pipeline in `IteratorCalls`, `NONE` if no iterator ran inside.
     """
 
     row: Int64Array
     start_ps: Int64Array
     end_ps: Int64Array
     pipeline: Int64Array
-    in_turn: bool
 
 
 def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWaits:
@@ -384,21 +381,17 @@ def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWait
     columns = trace.host_columns
     rows = trace.named_on(host, _is_wait)
     if not rows.size:
-        return InputWaits(rows, rows, rows, rows, in_turn=True)
+        return InputWaits(rows, rows, rows, rows)
     marker_line, thread = trace.steps_by_host[host].marker_line, trace.thread_of_line
     # Without markers every thread of the model may run the step.
     of_step = trace.runs_model if marker_line == NONE else thread == thread[marker_line]
-    on_step = of_step[columns.line[rows]]
-    blocking = on_step | _block_a_call(trace, host, rows)
-    rows, on_step = rows[blocking], on_step[blocking]
-    order = np.argsort(columns.start_ps[rows], kind="stable")
-    rows = rows[order]
+    rows = rows[of_step[columns.line[rows]] | _block_a_call(trace, host, rows)]
+    rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
     return InputWaits(
         row=rows,
         start_ps=columns.start_ps[rows],
         end_ps=columns.end_ps[rows],
         pipeline=_pipelines(trace, rows, calls),
-        in_turn=bool(on_step.all()),
     )
 
 
@@ -432,60 +425,3 @@ def _pipelines(trace: Trace, rows: Int64Array, calls: IteratorCalls) -> Int64Arr
         inside = (place < candidates.size) & (begins[first] < columns.end_ps[rows[waits]])
         pipeline[waits[inside]] = calls.pipeline[candidates[first[inside]]]
     return pipeline
-
-
-def shards(trace: Trace, host: int, calls: IteratorCalls, waits: InputWaits) -> dict[int, int]:
-    """The shard of each pipeline that a replica waits for; empty unless every replica has exactly one pipeline.
-
-    A pipeline takes its elements with a generator, and the generators are numbered in the order of the replicas
-    (`GeneratorDataset:66`, `GeneratorDataset:67`). If those numbers are not recorded, waits that follow one another
-    are in the order of the replicas.
-    """
-    rows = shard_rows(trace, host)
-    if not rows.size:
-        return {}
-    numbers = trace.host_columns.stat("shard_num").at(rows, NONE)
-    pipelines = list(dict.fromkeys(waits.pipeline[waits.pipeline != NONE].tolist()))
-    count = unique_ids(numbers[numbers != NONE]).size
-    if count < 2 or len(pipelines) != count:
-        return {}
-    number_of = _generator_numbers(trace, calls)
-    if len({number_of.get(pipeline) for pipeline in pipelines} - {None}) == count:
-        pipelines.sort(key=lambda pipeline: number_of[pipeline])
-    elif not waits.in_turn:
-        return {}
-    return {pipeline: place for place, pipeline in enumerate(pipelines)}
-
-
-def _generator_numbers(trace: Trace, calls: IteratorCalls) -> dict[int, int]:
-    """The number in the name of each pipeline's generator, where it has one."""
-    takes = np.array([name.endswith(GENERATOR) for name in calls.stage_names], dtype=np.bool_)
-    takers = np.flatnonzero(takes[calls.stage])
-    names = trace.host_columns.stat("dataset_name").at(calls.row[takers], NONE)
-    number_of: dict[int, int] = {}
-    for pipeline, name in zip(calls.pipeline[takers].tolist(), names.tolist(), strict=True):
-        number = _NUMBER.search(trace.names.text(name) or "")
-        if number:
-            number_of[pipeline] = int(number[1])
-    return number_of
-
-
-def arrivals(trace: Trace, calls: IteratorCalls, waits: InputWaits) -> Int64Array:
-    """When the element that ended each wait was made; in a pipeline of a single thread, the end of the wait."""
-    columns = trace.host_columns
-    arrived = waits.end_ps.copy()
-    ahead = calls.from_other_thread
-    on_line = columns.line[calls.row]
-    for pipeline in unique_ids(waits.pipeline[waits.pipeline != NONE]).tolist():
-        in_pipeline = np.flatnonzero(waits.pipeline == pipeline)
-        of_pipeline = calls.pipeline == pipeline
-        by_model = of_pipeline & is_in(on_line, columns.line[waits.row[in_pipeline]]) & ~ahead
-        makers = ahead & of_pipeline & is_in(calls.above, calls.iterator[by_model])
-        made = np.sort(columns.end_ps[calls.row[makers]])
-        if made.size == 0:
-            continue
-        place = np.searchsorted(made, waits.end_ps[in_pipeline], side="right") - 1
-        # An element that no recorded call made was in the buffer before the recording began.
-        made_at = np.where(place >= 0, made[np.maximum(place, 0)], np.iinfo(np.int64).min)
-        arrived[in_pipeline] = made_at
-    return arrived
