@@ -15,7 +15,7 @@ In this order:
                  takes; but not a request for a batch that is ready, which is dispatch
     no core      what ops and dispatch wait for the cores that other processes take
     turn         idle time of devices that run one after another, while another one has its turn
-    no work      idle time of a device that only copies, and, while another one computes, of one that computes little
+    no work      idle time of a device that only copies, and of one that computes little
     meeting      what all devices wait in the collectives of a step: it comes from meeting more than once
     calls        Python in steps of hosts without samples, where no frame was recorded either
     keys         dispatch before a graph in which Python makes keys of its collectives: they cause it
@@ -63,6 +63,7 @@ from traceview.analysis.facts.threads import (
 )
 from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
+    NEVER,
     BoolArray,
     Int64Array,
     IntervalSet,
@@ -81,13 +82,12 @@ from traceview.ledger.build import (
 )
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, State
-from traceview.ledger.table import Ledger, clocks_agree
+from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.python_lines import PythonLine
-from traceview.trace.host.state_timeline import complement, intersection, joined_spans
+from traceview.trace.host.state_timeline import complement, intersection
 from traceview.trace.model import Step, Trace
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
@@ -104,12 +104,10 @@ class BetweenMarkers(Struct, frozen=True, eq=False):
 
     It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
     with the last such call, or with what the devices compute after it; what follows, such as the beginning of an epoch,
-    comes without an evaluation as well, unless Python is still at the line that evaluates. `around`: the whole time between
-    two markers with an evaluation.
+    comes without an evaluation as well.
     """
 
     evaluates: IntervalSet
-    around: IntervalSet
     saves: IntervalSet
 
 
@@ -118,8 +116,7 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarke
     markers = states.markers
     start, end = markers.end[:-1], markers.start[1:]
     if not start.size:
-        nothing = union(start, end)
-        return BetweenMarkers(nothing, nothing, nothing)
+        return BetweenMarkers(NEVER, NEVER)
     rows, columns = states.rows_of_thread(states.caller), trace.host_columns
     kind = states.kind_of(rows)
     graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
@@ -132,14 +129,13 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarke
     if evaluates.mean() > MOST_EVALUATIONS_RATIO:
         evaluates[:] = False
     begin, until = start[evaluates], end[evaluates]
-    around = union(begin, until)
     if begin.size:
         device_rows, events = trace.device_rows(host), trace.device_columns
         kernels = device_rows[events.class_[device_rows] == ActivityClass.COMPUTE]
         ends = np.sort(np.concatenate((columns.end_ps[graphs], events.end_ps[kernels])))
         last = ends[np.searchsorted(ends, until, side="right") - 1]
         until = np.where((last > begin) & (last <= until), last, until)
-    return BetweenMarkers(union(begin, until), around, union(start[saves], end[saves]))
+    return BetweenMarkers(union(begin, until), union(start[saves], end[saves]))
 
 
 def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
@@ -218,13 +214,8 @@ def ledger_of(context: Run) -> Ledger:
 
 
 def _recast_between_markers(draft: Draft, between: BetweenMarkers) -> None:
-    """Evaluations; Python at a line that evaluates after the last graph, where it makes the result and clears up; and saves."""
+    """Evaluations and saves."""
     draft.recast(between.evaluates, _EVERY, State.EVALUATION)
-    python = draft.python
-    if python is not None and between.evaluates.start.size:
-        lines = python.lines.at_lines_of(python.caller, between.evaluates, draft.states.markers)
-        spans = intersection(lines, between.around)
-        draft.recast(spans, (State.BETWEEN,), State.EVALUATION)
     draft.recast(between.saves, (State.BETWEEN,), State.CHECKPOINT)
 
 
@@ -412,9 +403,6 @@ _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
 _LEAST_OF_A_LINE_PS: Final = 100 * PS_PER_US
 """Samples come every millisecond or so, and say little of less."""
 
-_MOSTLY_RATIO: Final = 0.5
-"""A line has so much of the sampled time of a gap. A choice of ours."""
-
 _LONG_DISPATCH_PS: Final = 1000 * PS_PER_US
 """A thread that is in one call for so long, before it has handed on any work, converts or copies what it was given."""
 
@@ -444,34 +432,11 @@ def _enter_lines_of(draft: Draft, python: HostPython) -> None:
     start = columns.start_ps[rows]
     spans = start, start + columns.duration_ps[rows], np.arange(rows.size)
     known = python.lines.in_each(python.caller, *spans, rows.size)
-    # A gap is cut where Python collects garbage, and samples come where it gives the lock back.
-    if is_among(columns, (State.GARBAGE_COLLECTION,)).any():
-        silent = [place for place, line in enumerate(known) if line is None]
-        for place, line in zip(silent, _lines_of_gaps(draft, python, rows[silent]), strict=True):
-            known[place] = line
     by_kind, by = columns.by_kind.copy(), columns.by.copy()
     for row, line in zip(rows.tolist(), known, strict=True):
         if line is not None:
             by_kind[row], by[row] = draft.by_line(str(line))
     draft.columns = replace(columns, by_kind=by_kind, by=by)
-
-
-def _lines_of_gaps(draft: Draft, python: HostPython, rows: Int64Array) -> list[PythonLine | None]:
-    """The line of Python in most of the gap around each of some rows, where Python collected garbage in it, and one is."""
-    start, end = draft.gaps.spans
-
-    def gaps_of(chosen: Int64Array) -> Int64Array:
-        return np.searchsorted(start, draft.columns.start_ps[chosen], "right") - 1
-
-    gaps, place = unique_inverse(gaps_of(rows))
-    groups = start[gaps], end[gaps], np.arange(gaps.size)
-    lines = python.lines.in_each(python.caller, *groups, gaps.size)
-    is_cut = is_in(gaps, gaps_of(np.flatnonzero(draft.idle_in((State.GARBAGE_COLLECTION,)))))
-    mostly = [
-        line if line and has_collection and line.ratio >= _MOSTLY_RATIO else None
-        for line, has_collection in zip(lines, is_cut.tolist(), strict=True)
-    ]
-    return [mostly[each] for each in place.tolist()]
 
 
 # The input pipeline
@@ -535,34 +500,11 @@ def _turns(
 
 
 def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
-    """Devices that only copy, or compute far less than others, have no work while those compute.
-
-    Where no other device has the same clock it is not known when, and all that they idle counts.
-    """
-    trace, activities = context.trace, context.activities
+    """Devices that only copy, or compute far less than others, are given no work while they idle."""
+    states = {"copy_only": _IDLE, "marginal": _WITH_LITTLE_TO_DO}
     status = statuses(context)
-    at_work: dict[int, IntervalSet | None] = {}
     for draft in drafts:
-        if status[draft.device] == "copy_only":
-            draft.recast(draft.everywhen, _IDLE, State.NO_WORK)
-        elif status[draft.device] == "marginal":
-            clock = trace.hosts[draft.host].clock
-            # With an aligned clock all others agree.
-            key = NONE if clock is not None and clock.residual_ps is not None else draft.host
-            if key not in at_work:
-                agreeing = [
-                    activities[other.device].compute
-                    for other in drafts
-                    if clocks_agree(trace, (draft.device, other.device))
-                ]
-                at_work[key] = joined_spans(agreeing) if len(agreeing) >= _FEWEST_BESIDE else None
-            others = at_work[key]
-            spans = (
-                draft.everywhen
-                if others is None
-                else difference(others, activities[draft.device].compute)
-            )
-            draft.recast(spans, _WITH_LITTLE_TO_DO, State.NO_WORK)
+        draft.recast(draft.everywhen, states.get(status[draft.device], ()), State.NO_WORK)
 
 
 def _lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Array]:

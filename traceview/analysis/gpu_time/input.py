@@ -293,7 +293,6 @@ _STAGES: Final = (
     Shown("parallel calls", "parallelism", 6, kind="count"),
     Shown("buffer", lambda row: _buffer(row), 7, kind="words"),
     Shown("calls with empty buffer", "empty_ratio", 3, kind="share"),
-    Shown("added by", lambda row: "TensorFlow" if row.injected else "", 2, kind="words"),
 )
 
 

@@ -390,7 +390,6 @@ class HostStates(HostEvents):
         yield self._scheduling, self._handovers
         if self.runs_python(thread):
             yield Cause.PYTHON, self._python(thread)
-            yield Cause.PYTHON, self._python_on_executors
         else:
             yield self._scheduling, own.other
         # What the caller prepares has not begun, and what it waits for has not come.
@@ -435,15 +434,6 @@ class HostStates(HostEvents):
             self.calls, joined_spans((*recorded, *(layer for _, layer in others.strong)))
         )
         return difference(silent, _longer_than(silent, HANDOVER_PS))
-
-    @cached_property
-    def _python_on_executors(self) -> IntervalSet:
-        """When Python ran on any thread but the caller: of threads that take turns, one may begin late."""
-        return joined_spans(
-            self._python(thread)
-            for thread in self._threads
-            if thread != self.caller and self.runs_python(thread)
-        )
 
     # The events that show the causes of gaps
 

@@ -27,7 +27,6 @@ from traceview.base.record import (
     Ratio,
     Record,
     StageName,
-    ThreadNames,
 )
 from traceview.base.stats import median_ps
 from traceview.base.text import lazy_pattern
@@ -55,7 +54,7 @@ _ITERATOR: Final = b"Iterator::"
 _SHARDS: Final = (b"GetNextFromShard", b"MultiDeviceIteratorGetNextFromShard:")
 _INPUT_NUMBER = lazy_pattern(r"\[\d+\]")
 _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
-_INJECTED: Final = b"inject/prefetch"
+_FILLS: Final = ("parallelism", "buffer_limit", "buffered_elements")
 _DEEPEST: Final = 64
 """Stages above each other: more than a pipeline has."""
 
@@ -104,8 +103,6 @@ class InputStage(Record, frozen=True):
         buffered_median: Median number of elements in the buffer at the start of a call, rounded down; null where
             not recorded.
         empty_ratio: Share of the calls with a recorded fill whose buffer was empty; null where not recorded.
-        threads: Names of the threads that ran the stage, without their numbers, comma-separated.
-        injected: Whether TensorFlow added the stage itself.
     """
 
     host: Hostname
@@ -120,8 +117,6 @@ class InputStage(Record, frozen=True):
     buffer_limit: Count | None
     buffered_median: Count | None
     empty_ratio: Ratio | None
-    threads: ThreadNames
-    injected: bool
 
     @property
     def own_ps(self) -> int:
@@ -181,10 +176,7 @@ def stages_of(
         return []
     columns = trace.host_columns
     blocks = is_in(calls.pipeline[chosen], blocking)
-    facts = {
-        key: columns.stat(key).at(calls.row[chosen], NONE)
-        for key in ("parallelism", "buffer_limit", "buffered_elements", "dataset_name")
-    }
+    facts = {key: columns.stat(key).at(calls.row[chosen], NONE) for key in _FILLS}
     duration = columns.duration_ps[calls.row[chosen]]
     stages = []
     for group in groups_of(calls.stage[chosen], blocks.view(np.uint8)):
@@ -205,9 +197,6 @@ def stages_of(
                 buffer_limit=_largest(of_stage["buffer_limit"]),
                 buffered_median=median_ps(fill),
                 empty_ratio=float((fill == 0).mean()) if fill.size else None,
-                threads=_threads(trace, columns.line[calls.row[chosen[group]]]),
-                injected=kind_of(name) == PREFETCH
-                and _is_injected(trace, of_stage["dataset_name"]),
             )
         )
     return sorted(stages, key=lambda stage: (-stage.self_ps, stage.name, stage.blocking))
@@ -318,10 +307,7 @@ def requests_of_buffer(
     """Of the chosen calls with a recorded fill, when they began, int64 picoseconds, and which met an empty buffer."""
     columns = trace.host_columns
     row = calls.row[chosen]
-    facts = {
-        key: columns.stat(key).at(row, NONE)
-        for key in ("parallelism", "buffer_limit", "buffered_elements")
-    }
+    facts = {key: columns.stat(key).at(row, NONE) for key in _FILLS}
     return columns.start_ps[row[_has_fill(facts)]], _fill(facts) == 0
 
 
@@ -341,17 +327,6 @@ def _fill(of_stage: dict[str, Int64Array]) -> Int64Array:
 def _largest(values: Int64Array) -> int | None:
     largest = int(values.max(initial=NONE))
     return largest if largest >= 0 else None
-
-
-def _threads(trace: Trace, lines: np.ndarray[tuple[int], np.dtype[np.int32]]) -> str:
-    names = (trace.lines[int(line)].name.partition("/")[0] for line in unique_ids(lines))
-    return ", ".join(sorted(set(names)))
-
-
-def _is_injected(trace: Trace, names: Int64Array) -> bool:
-    return any(
-        trace.names[int(name)].startswith(_INJECTED) for name in unique_ids(names[names != NONE])
-    )
 
 
 # Waits of the model

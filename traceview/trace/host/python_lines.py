@@ -254,15 +254,6 @@ class PythonLines:
         own = union(since[dispatches[inside]], until[dispatches[inside]])
         return joined_spans((own, difference(around, union(start, end))))
 
-    def at_lines_of(self, thread: int, spans: IntervalSet, but_not_of: IntervalSet) -> IntervalSet:
-        """When a thread was at a line of the script at which it was sampled in some spans, and in none of the others."""
-        rows = self._rows_of(thread)
-        time, line = self.time_ps[rows], self._user_frame[self._samples.stack[rows]]
-        inside, outside = (line[of.within(time, time + 1) > 0] for of in (spans, but_not_of))
-        lines = np.setdiff1d(inside, np.append(outside, NONE))
-        rows = rows[is_in(line, lines)]
-        return union(self._since_ps[rows], self._until_ps[rows])
-
     def waits_outside_python(self, thread: int, spans: IntervalSet) -> bool:
         """Whether a thread mostly used no core in some spans, and waited for none of Python's own locks, queues and files.
 
