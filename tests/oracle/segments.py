@@ -402,23 +402,10 @@ class Ledger:
         """Whether compute overlaps less than half as much as by chance, which chance hardly ever does."""
         hosts = {device.host: self.answer_of(device) for device in devices}
         overlap = overlap_of(spans, list(hosts.values()))
-        ratio, chance, shares = (
-            float(overlap.ratio),
-            float(overlap.chance),
-            [float(one) for one in overlap.shares],
-        )
-        mean = variance = 0.0
-        for place, first in enumerate(shares):
-            for second in shares[place + 1 :]:
-                mean += first * second
-                swapped = first + second > 1
-                a, b = (1 - first, 1 - second) if swapped else (first, second)
-                a, b = max(a, b), min(a, b)
-                variance += (a - b) * b**2 + 2 * b**3 / 3 - (a * b) ** 2
         count = min(sum(step.used for step in answer.steps) for answer in hosts.values())
-        spread = (variance / max(count, 1)) ** 0.5
-        missing = 1 - ratio / chance
-        return ratio < chance / 2 and missing * mean > 1.64 * spread
+        pairs = len(devices) * (len(devices) - 1) // 2
+        meetings = float(overlap.chance) * pairs * max(count, 1)
+        return float(overlap.ratio) < float(overlap.chance) / 2 and meetings >= 1.5
 
     def _no_work(self) -> None:
         """A device that only copies has no work, and one that computes little has none while others compute."""

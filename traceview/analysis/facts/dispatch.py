@@ -12,11 +12,10 @@ from collections.abc import Collection
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
-from traceview.base.ids import is_in, unique_ids, unique_inverse
+from traceview.base.ids import groups_of, is_in, unique_ids, unique_inverse
 from traceview.base.intervals import (
     NEVER,
     BoolArray,
@@ -370,52 +369,37 @@ _CONVERTING: Final = (State.HOST_OPS, State.LAUNCH, State.H2D, State.PYTHON, Sta
 
 def recast_keys(draft: Draft) -> None:
     """Dispatch in which the caller of a host makes keys has the first collective of the host as its cause."""
-    keys = draft.context.once(keys_of_hosts).get(draft.host)
-    if keys is None:
-        return
+    spans, op = draft.context.once(keys_of_hosts).get(draft.host, (NEVER, NONE))
     rows = draft.idle_in(_CONVERTING)
-    bounds = np.stack((keys.spans.start, keys.spans.end), axis=1).reshape(-1)
+    bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
     # Up to an instant inside of a span lies an odd number of these.
     draft.columns, number, passed = cut_at(draft.columns, bounds, rows)
-    draft.recast_rows(rows[number] & (passed % 2 == 1), State.HOST_OPS, (By.OP, keys.op))
+    draft.recast_rows(rows[number] & (passed % 2 == 1), State.HOST_OPS, (By.OP, op))
 
 
 def rows_of_keys(context: Run, ledger: Ledger) -> BoolArray:
-    """The rows of the ledger in which callers make keys."""
-    columns, host_of = ledger.columns, context.trace.host_of_device
-    rows = ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
-    chosen = np.zeros(columns.count, dtype=np.bool_)
-    for host, keys in context.once(keys_of_hosts).items():
-        own = np.flatnonzero(rows & (columns.by == keys.op) & (host_of[ledger.device] == host))
-        # The rows were cut at the bounds of the spans.
-        chosen[own] = last_begun(keys.spans, columns.start_ps[own])[1] > columns.start_ps[own]
-    return chosen
+    """The rows of the ledger in which callers make keys: nothing else that a host does is due to a collective."""
+    ops = [op for _, op in context.once(keys_of_hosts).values()]
+    return ledger.rows(states=(State.HOST_OPS,), by_ops=np.array(ops, dtype=np.int64))
 
 
-class Keys(Struct, frozen=True, eq=False):
-    """When the caller of a host makes keys, and the op of its first collective."""
-
-    spans: IntervalSet
-    op: int
-
-
-def keys_of_hosts(context: Run) -> dict[int, Keys]:
-    """By host, of those whose callers make many."""
+def keys_of_hosts(context: Run) -> dict[int, tuple[IntervalSet, int]]:
+    """When the caller of a host makes keys, and the op of its first collective, by host, of those whose callers make many."""
     collectives, trace = context.collectives, context.trace
     host_of = trace.host_of_device[collectives.device]
-    by_host = np.argsort(host_of, kind="stable")
     found = {}
-    # A host without a window has no states.
-    for host in context.idle.states:
-        first, last = np.searchsorted(host_of, (host, host + 1), sorter=by_host).tolist()
-        rows = by_host[first:last]
+    for rows in groups_of(host_of):
+        host = int(host_of[rows[0]])
+        # A host without a window has no states.
+        if host not in context.idle.states:
+            continue
         least = MANY_CALLS * unique_ids(collectives.device[rows]).size
         begun = np.sort(trace.device_columns.start_ps[collectives.row[rows]])
         spans = _spans_of_keys(context, host, begun, least)
         if spans.start.size:
             # Collectives come in the order of their starts.
             op, kernel = int(collectives.op[rows[0]]), int(collectives.name[rows[0]])
-            found[host] = Keys(spans, kernel if op == NONE else op)
+            found[host] = spans, kernel if op == NONE else op
     return found
 
 

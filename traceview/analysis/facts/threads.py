@@ -140,9 +140,6 @@ def _that_call_tensorflow(context: Run, host: int, python: HostPython) -> set[in
 _AROUND_PS: Final = 25 * PS_PER_MS
 """On either side of an interval: several turns of threads that share a core; a choice of ours."""
 
-_ALONE_RATIO: Final = 0.1
-"""Of a core: what the others run in an interval in which the model is alone; of the recording: what such intervals take. A choice of ours."""
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -162,22 +159,13 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     python: Mapping[int, int]
     cores_beside: float
 
-    def lost_to(
-        self, ran: Floats, thread: int, start: Int64Array, end: Int64Array, *, are_ops: bool
-    ) -> Int64Array:
-        """What a thread loses in each of some spans of what it does to others, which `ran` so long in each interval; picoseconds.
-
-        `are_ops`: it runs ops in them. While it rests in one, threads of the model that run neither ops nor steps work for it.
-        """
+    def lost_to(self, ran: Floats, thread: int, start: Int64Array, end: Int64Array) -> Int64Array:
+        """What a thread loses in each of some spans of what it does to others, which `ran` so long in each interval; picoseconds."""
         ran = self._around(ran)
         share = ran / np.maximum(np.maximum(self._around(self._ran_beside), self._owed), 1.0)
         opened = union(start, end).within(self.clocks.time_ps[:-1], self.clocks.time_ps[1:])
         waited = self._waited[thread]
         at_work = self._ran[thread] + waited
-        if are_ops:
-            rests = np.maximum(opened - at_work, 0.0)
-            works, waits = self._of_workers
-            waited = waited + rests * waits / np.maximum(np.maximum(works, rests), 1.0)
         # A thread that sleeps in what it does waits for no core.
         of = np.maximum(at_work, opened)
         part = np.divide(waited, of, out=np.zeros_like(waited), where=of > 0)
@@ -190,13 +178,6 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         )
         result: Int64Array = after - before
         return result
-
-    @cached_property
-    def _of_workers(self) -> tuple[Floats, Floats]:
-        """How long threads that work for ops of others ran or waited in each interval, and how long they waited."""
-        workers = sorted({*self.model} - {*self.awaited})
-        waited: Floats = self._waited[workers].sum(axis=0)
-        return self.ran_by(workers) + waited, waited
 
     def ran_by(self, places: Collection[int]) -> Floats:
         """What threads ran in each interval between two looks at the clocks, by their places."""
@@ -229,26 +210,12 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _among_model(self) -> Floats:
-        """The part of their time that the threads of the model would wait if they were alone.
-
-        What they want beyond all cores, and at least what they wait while nothing else runs.
-        """
+        """The part of their time that the threads of the model would wait if they were alone: what they want beyond all cores."""
         model = list(self.model)
         wanted = self._around((self._ran + self._waited)[model].sum(axis=0))
         beyond = np.maximum(wanted - self.cores * self._around(self._span), 0.0)
         result: Floats = np.divide(beyond, wanted, out=np.zeros_like(beyond), where=wanted > 0)
-        return np.maximum(result, self._alone)
-
-    @property
-    def _alone(self) -> float:
-        """The part of their time that the threads that devices wait for wait while hardly anything else runs."""
-        is_alone = self._ran_beside < _ALONE_RATIO * self._span
-        if self._span[is_alone].sum() < _ALONE_RATIO * self._span.sum():
-            return 0.0
-        ran, waited = (
-            of[list(self.awaited)][:, is_alone].sum() for of in (self._ran, self._waited)
-        )
-        return float(waited / (ran + waited)) if waited else 0.0
+        return result
 
     @cached_property
     def _owed(self) -> Floats:

@@ -134,7 +134,9 @@ class PythonLines:
 
     def at(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
         """Where a thread mostly was in spans, int64 `[n]`; None without samples."""
-        return self.in_each(thread, *_as_one(start_ps, end_ps))[0]
+        spans = union(start_ps, end_ps)
+        whole = np.zeros(spans.start.size, dtype=np.int64)
+        return self.in_each(thread, spans.start, spans.end, whole, 1)[0]
 
     def in_each(
         self, thread: int, start_ps: Int64Array, end_ps: Int64Array, group: Int64Array, count: int
@@ -146,17 +148,6 @@ class PythonLines:
         return self._most(self._rows_of(thread), start_ps, end_ps, group, count)
 
     def of_others(
-        self, thread: int, start_ps: Int64Array, end_ps: Int64Array, *, may_wait: bool
-    ) -> PythonLine | None:
-        """The same for all threads but one, among samples inside code of the user in which the thread runs something.
-
-        `may_wait`: where no line computes for half of the time, one counts that waits, as for a file. Otherwise only threads
-        count that native code started: functions of ops run in these, and what a thread of the script does beside them keeps
-        no op waiting.
-        """
-        return self.of_others_in_each(thread, *_as_one(start_ps, end_ps), may_wait=may_wait)[0]
-
-    def of_others_in_each(
         self,
         thread: int,
         start_ps: Int64Array,
@@ -166,7 +157,12 @@ class PythonLines:
         *,
         may_wait: bool,
     ) -> list[PythonLine | None]:
-        """The same for each of `count` groups of spans, as in `in_each`."""
+        """The same for all threads but one, among samples inside code of the user in which the thread runs something.
+
+        `may_wait`: where no line computes for half of the time, one counts that waits, as for a file. Otherwise only threads
+        count that native code started: functions of ops run in these, and what a thread of the script does beside them keeps
+        no op waiting.
+        """
         samples, spans = self._samples, (start_ps, end_ps, group, count)
         # No native code has started these.
         by_python = [thread.name is not None for thread in samples.threads]
@@ -464,14 +460,6 @@ class PythonLines:
     def _thread_of_id(self) -> dict[int, int]:
         """The number of each sampled thread by every id that its line may have."""
         return places_of_ids(self._samples.threads)
-
-
-def _as_one(
-    start_ps: Int64Array, end_ps: Int64Array
-) -> tuple[Int64Array, Int64Array, Int64Array, int]:
-    """Spans as one group."""
-    spans = union(start_ps, end_ps)
-    return spans.start, spans.end, np.zeros(spans.start.size, dtype=np.int64), 1
 
 
 def python_lines(recording: Recording, host: int) -> PythonLines | None:
