@@ -125,20 +125,6 @@ def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -
     assert round(states_of(report)["python"]) == 20
 
 
-@pytest.mark.parametrize(("line", "is_python"), [(CALL, False), (WORK, True)])
-def test_a_line_that_calls_the_framework_rests_in_it(
-    line: Line, is_python: bool, tmp_path: Path
-) -> None:
-    """It waits for a device in native code; another line may sleep."""
-    report = analyzed(
-        tmp_path,
-        graph(24.2, 24.8),
-        lambda at: (line,) if at < 24 else (TENSORFLOW, CALL),
-        cores=0,
-    )
-    assert ("python" in states_of(report)) is is_python
-
-
 def test_a_collection_beside_compute_costs_nothing(tmp_path: Path) -> None:
     report = analyzed(tmp_path, graph(20), lambda _: (WORK,), collections=[(26, 20)])
     assert "garbage_collection" not in states_of(report)

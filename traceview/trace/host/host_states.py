@@ -189,7 +189,9 @@ class HostStates(HostEvents):
     def _by_kind(self, rows: Int64Array) -> tuple[list[Int64Array], list[Int64Array]]:
         """These events by kind, ascending: those of the model, and those of the input pipeline."""
         count = len(HostNameKind)
-        codes = self.kind_of(rows) + self._is_pipeline(rows) * np.uint8(count)
+        codes = self.kind_of(rows) + self._in_pipeline.take(rows - self._span.start) * np.uint8(
+            count
+        )
         order = np.argsort(codes, kind="stable")
         begin = np.append(0, np.cumsum(np.bincount(codes, minlength=2 * count)))
         in_order = rows.take(order)
