@@ -30,6 +30,7 @@ from traceview.trace.device.op_names import (
     phase_of,
     phases_of,
     split_op,
+    split_op_name,
 )
 from traceview.trace.model import Recording
 from traceview.xplane.columns import Instruction
@@ -93,20 +94,31 @@ def label_updates(trace: Recording) -> npt.NDArray[np.bool_]:
 def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, Phase]]:
     """Where ops were made that are named without their type, as allocators name them, and the phase that each is a part of.
 
-    Folded constants are of the op that they were folded from.
+    The type is that under which another event has the op. Folded constants are of the op that they were folded from.
     """
     bare = {name: name.removeprefix(_FOLDED) for name in names}
+    typed = _with_types(trace, dict.fromkeys(bare.values()))
     columns, rows = trace.device_columns, trace.once(op_labels).row
     recorded = dict.fromkeys(trace.names.text(op) or "" for op in columns.op[rows].tolist())
     # One of the replicas of each op tells scopes from ops as all do.
     known = {split_op(text): text for text in recorded}
-    # What is in no scope may be no op.
-    ops = {
-        name: _op(op if "/" not in op or _TRANSFORMATION.search(op) else f"{op}:{_UNKNOWN_TYPE}")
-        for name, op in bare.items()
-    }
+    ops = {name: _op(typed[op]) for name, op in bare.items()}
     scopes = _Scopes([*map(_op, known.values()), *ops.values()])
     return {name: (Place(scopes.of(op)), op.phase) for name, op in ops.items()}
+
+
+def _with_types(trace: Recording, ops: Iterable[str]) -> dict[str, str]:
+    """The text `scope/name:Type` of ops that are named without their type; what is in no scope may be no op."""
+    typed = {
+        op: op if "/" not in op or _TRANSFORMATION.search(op) else f"{op}:{_UNKNOWN_TYPE}"
+        for op in ops
+    }
+    for name in trace.names:
+        path, type_ = split_op_name(name)
+        op = path.decode("utf-8", "replace") if type_ else ""
+        if op in typed:
+            typed[op] = f"{op}:{type_.decode()}"
+    return typed
 
 
 def layer_of_scope(scope: str) -> str:
