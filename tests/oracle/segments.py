@@ -49,7 +49,6 @@ NOT_ITS_TURN = (
     *("device_wait", "host_ops", "launch", "python", "between", "sync"),
     *("dependency", "latency", "unknown"),
 )
-TURN_BEGINS = tuple(state for state in NOT_ITS_TURN if state != "between")
 
 
 @dataclass(frozen=True)
@@ -382,21 +381,10 @@ class Ledger:
             return
         if not self._is_serial(used, [list(computing[id(device)].spans) for device in used]):
             return
-        starts = sorted(step.start for answer in self._all for step in answer.steps)
-        turns: dict[int, list[Interval]] = {id(device): [] for device in used}
-        spans = [(a, b, device) for device in used for a, b in computing[id(device)].spans]
-        until: int | None = None
-        for start, end, device in sorted(spans, key=lambda span: span[0]):
-            before = start if until is None else until
-            begun = bisect_right(starts, start)
-            is_in_step = begun > 0 and begun == bisect_left(starts, before)
-            turns[id(device)].append((min(start, before) if is_in_step else start, end))
-            until = end if until is None else max(until, end)
         for device in used:
             for other in used:
                 if other is not device:
                     self._recast(device, computing[id(other)], NOT_ITS_TURN, "turn", other)
-                    self._recast(device, Cover(turns[id(other)]), TURN_BEGINS, "turn", other)
 
     def _is_serial(self, devices: list[Device], spans: list[list[Interval]]) -> bool:
         """Whether compute overlaps less than half as much as by chance, which chance hardly ever does."""

@@ -88,7 +88,7 @@ from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection
-from traceview.trace.model import Step, Trace
+from traceview.trace.model import Trace
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
 
@@ -148,7 +148,7 @@ _LOCKED: Final = frozenset(OF_CAUSE[cause] for cause in LOCKED)
 _DISPATCH: Final = (State.HOST_OPS, State.LAUNCH, State.PYTHON, State.UNKNOWN)
 """States in which a thread of the model has work, or may have, and records no op."""
 
-_TURN_BEGINS: Final = (
+_NOT_ITS_TURN: Final = (
     State.DEVICE_WAIT,
     State.HOST_OPS,
     State.LAUNCH,
@@ -157,11 +157,9 @@ _TURN_BEGINS: Final = (
     State.DEPENDENCY,
     State.LATENCY,
     State.UNKNOWN,
+    State.BETWEEN,
 )
-"""What a device that runs by turns is idle for before the next kernel of the one whose turn it is, while the host prepares it."""
-
-_NOT_ITS_TURN: Final = (*_TURN_BEGINS, State.BETWEEN)
-"""The same while another one computes."""
+"""What a device that runs by turns is idle for while another one computes."""
 
 _EVERY: Final = frozenset(State) - {State.NO_WORK}
 _IDLE: Final = _EVERY - {State.COMPUTE, State.COMMUNICATION, State.EVALUATION}
@@ -201,7 +199,7 @@ def ledger_of(context: Run) -> Ledger:
             _recast_collections(draft)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)
-        _recast_by_turns(context, drafts, segments.steps)
+        _recast_by_turns(context, drafts)
         _recast_without_work(context, drafts)
         met = _lengths_of_meeting(context, segments)
         meeting = [draft for draft in drafts if draft.device in met]
@@ -460,41 +458,16 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
 # Devices beside each other
 
 
-def _recast_by_turns(context: Run, drafts: Sequence[Draft], steps: Sequence[Step]) -> None:
-    """Devices that run one after another: each waits for its turn while another one has its own."""
+def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
+    """Devices that run one after another: each waits for its turn while another one computes."""
     overlap = context.once(concurrency)
     if overlap is None or not overlap.is_serial:
         return
-    in_use = devices_in_use(context)
-    computing = {device: context.activities[device].compute for device in in_use}
-    turns = _turns(computing, sorted(step.start_ps for step in steps))
+    computing = {device: context.activities[device].compute for device in devices_in_use(context)}
     for draft in drafts:
-        for other in in_use if draft.device in computing else ():
+        for other, spans in computing.items() if draft.device in computing else ():
             if other != draft.device:
-                by = By.DEVICE, other
-                draft.recast(computing[other], _NOT_ITS_TURN, State.TURN, by)
-                draft.recast(turns[other], _TURN_BEGINS, State.TURN, by)
-
-
-def _turns(
-    computing: Mapping[int, IntervalSet], step_starts: Sequence[int]
-) -> dict[int, IntervalSet]:
-    """By device when it has its turn: while it computes, and before that from when the device before it had done.
-
-    What comes before the first kernel of a step is nobody's turn; without steps, whatever comes before a kernel.
-    """
-    start = np.concatenate([spans.start for spans in computing.values()])
-    end = np.concatenate([spans.end for spans in computing.values()])
-    sizes = [spans.start.size for spans in computing.values()]
-    whose = np.repeat(np.array(list(computing), dtype=np.int64), sizes)
-    order = np.argsort(start, kind="stable")
-    start, end, whose = start[order], end[order], whose[order]
-    before = np.append(start[:1], np.maximum.accumulate(end)[:-1])
-    bounds = np.array(step_starts, dtype=np.int64)
-    step = np.searchsorted(bounds, start, "right")
-    is_in_step = (step == np.searchsorted(bounds, before)) & (step > 0)
-    begin = np.where(is_in_step, np.minimum(start, before), start)
-    return {device: union(begin[whose == device], end[whose == device]) for device in computing}
+                draft.recast(spans, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
 
 
 def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
