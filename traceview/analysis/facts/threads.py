@@ -43,10 +43,8 @@ from traceview.base.intervals import Int64Array, IntervalSet, largest_between, u
 from traceview.base.units import PS_PER_MS
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import OFF_CORE_PS, ThreadClocks, thread_clocks
 from traceview.trace.host.state_timeline import intersection, without_holes
-from traceview.trace.model import Trace
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
 
@@ -64,23 +62,20 @@ LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
 
 
 def lock_waits(context: Run, device: int) -> IntervalSet:
-    """The idle time of a device while the thread of the step waited for the lock, whoever held it."""
+    """The idle time of a device while the thread of the step waited for the lock, whoever held it.
+
+    It waits from the last event inside a call of TensorFlow to its end; of a call without events inside nothing is known.
+    """
     trace, gaps = context.trace, context.idle.gaps[device]
-    returns = _returns(trace, context.idle.states[trace.device_list[device].host])
-    return intersection(union(gaps.start_ps, gaps.end_ps), union(*returns))
-
-
-def _returns(trace: Trace, states: HostStates) -> tuple[Int64Array, Int64Array]:
-    """From the last event inside each call of TensorFlow to its end; nothing for a call without events inside."""
-    columns = trace.host_columns
-    rows = states.rows_of_thread(states.caller)
-    rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
-    calls = np.flatnonzero(trace.names.where(columns.name[rows], _is_call))
-    start, end = columns.start_ps[rows], columns.end_ps[rows]
-    last = np.searchsorted(start, end[calls])
-    inside = largest_between(end, calls + 1, last, 0)
-    returned = np.where(last > calls + 1, np.minimum(inside, end[calls]), end[calls])
-    return returned, end[calls]
+    states = context.idle.states[trace.device_list[device].host]
+    events = states.by_start(states.caller)
+    names = trace.host_columns.name[events.rows]
+    calls = np.flatnonzero(trace.names.where(names, _is_call))
+    end = events.end_ps[calls]
+    last = np.searchsorted(events.start_ps, end)
+    inside = largest_between(events.end_ps, calls + 1, last, 0)
+    returned = np.where(last > calls + 1, np.minimum(inside, end), end)
+    return intersection(union(gaps.start_ps, gaps.end_ps), union(returned, end))
 
 
 def _is_call(name: bytes) -> bool:
@@ -90,8 +85,8 @@ def _is_call(name: bytes) -> bool:
 class ThreadAtWork(Struct, frozen=True, eq=False):
     """A thread of the script that computes beside the step, by its number and name, and the Python that it ran.
 
-    `kept`: when it kept the lock. `awaited`: when the thread of the step waited meanwhile. `computed`: when it computed, with
-    the lock or without. The times are of the window.
+    `kept`: when it kept the lock. `awaited`: when the thread of the step waited meanwhile. `computed_ps`: how long it computed,
+    with the lock or without. The times are of the window.
     """
 
     number: int
@@ -100,7 +95,6 @@ class ThreadAtWork(Struct, frozen=True, eq=False):
     kept_ps: int
     awaited: IntervalSet
     awaited_ps: int
-    computed: IntervalSet
     computed_ps: int
     python: PythonShare
 
@@ -114,17 +108,16 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
         if number == python.caller or number in _that_call_tensorflow(context, host, python):
             continue
         kept = python.lines.lock_kept(number)
-        computed = without_holes(python.lines.computing(number), OFF_CORE_PS)
         awaited = intersection(waits, python.lines.at_work(number))
-        kept_ps, awaited_ps, computed_ps = (
-            covered_ps(spans, window) for spans in (kept, awaited, computed)
-        )
+        kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)
         chosen = kept if kept_ps >= awaited_ps else awaited
+        computed = without_holes(python.lines.computing(number), OFF_CORE_PS)
+        computed_ps = covered_ps(computed, window)
         if max(kept_ps, awaited_ps) < _HELD_RATIO * computed_ps:
             chosen = computed
         line = python.lines.at(number, chosen.start, chosen.end)
         if chosen.start.size and line is not None:
-            times = kept, kept_ps, awaited, awaited_ps, computed, computed_ps
+            times = kept, kept_ps, awaited, awaited_ps, computed_ps
             found.append(ThreadAtWork(number, name, *times, shared(line)))
     return sorted(found, key=lambda row: -max(row.kept_ps, row.awaited_ps))
 

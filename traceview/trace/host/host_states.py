@@ -413,18 +413,18 @@ class HostStates(HostEvents):
     @cached_property
     def _executors(self) -> Evidence:
         """What all other threads of the model show together."""
-        threads_ = [self._evidence(thread) for thread in self._threads if thread != self.caller]
+        others = [self._evidence(thread) for thread in self._threads if thread != self.caller]
         strong = [
-            (cause, joined_spans(evidence.strong[index][1] for evidence in threads_))
-            for index, (cause, _) in enumerate(STRONG)
+            (cause, [shown.strong[at][1] for shown in others])
+            for at, (cause, _) in enumerate(STRONG)
         ]
-        strong[0] = (Cause.INPUT, joined_spans((strong[0][1], self._async_input)))
+        strong[0][1].append(self._async_input)
         return Evidence(
-            strong=tuple(strong),
-            **{
-                kind: joined_spans(getattr(evidence, kind) for evidence in threads_)
-                for kind in ("launch", "host_ops", "pipeline", "scheduling", "other", "unlisted")
-            },
+            tuple((cause, joined_spans(parts)) for cause, parts in strong),
+            *(
+                joined_spans(getattr(shown, kind) for shown in others)
+                for kind in Evidence.__struct_fields__[1:]
+            ),
         )
 
     @cached_property

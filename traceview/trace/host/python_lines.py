@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Final
@@ -276,25 +276,19 @@ class PythonLines:
         return lines
 
     def _line(self, rows: list[int], times: list[int]) -> PythonLine:
-        """The line of samples with most time."""
-        stacks = self._samples.stack[rows].tolist()
-        frames = [self._line_of(stack) for stack in stacks]
-        innermost = [self._frame(self._samples.stacks[stack][0]) for stack in stacks]
+        """The place with most time in the function with most time."""
         of_function: Counter[tuple[str, str]] = Counter()
-        for frame, time in zip(frames, times, strict=True):
+        of_place: Counter[tuple[PythonFrame, PythonFrame, PythonState]] = Counter()
+        for row, stack, time in zip(rows, self._samples.stack[rows].tolist(), times, strict=True):
+            frame, inner = self._line_of(stack), self._frame(self._samples.stacks[stack][0])
             of_function[frame.file, frame.function] += time
+            of_place[frame, inner, self._state(row)] += time
         function, inside_ps = of_function.most_common(1)[0]
-        of_line: Counter[PythonFrame] = Counter()
-        of_innermost: dict[PythonFrame, Counter[PythonFrame]] = defaultdict(Counter)
-        of_state: dict[tuple[PythonFrame, PythonFrame], Counter[PythonState]] = defaultdict(Counter)
-        for row, frame, inner, time in zip(rows, frames, innermost, times, strict=True):
-            if (frame.file, frame.function) == function:
-                of_line[frame] += time
-                of_innermost[frame][inner] += time
-                of_state[frame, inner][self._state(row)] += time
-        line, _ = of_line.most_common(1)[0]
-        inner, _ = of_innermost[line].most_common(1)[0]
-        state, _ = of_state[line, inner].most_common(1)[0]
+        line, inner, state = next(
+            (frame, inner, state)
+            for (frame, inner, state), _ in of_place.most_common()
+            if (frame.file, frame.function) == function
+        )
         return PythonLine(line, None if inner == line else inner, state, inside_ps, sum(times))
 
     def _time_by_sample(
