@@ -584,7 +584,7 @@ def small_steps() -> Scenario:
 SHARES: Final[Mapping[str, tuple[int, int]]] = {
     # No work: all of a GPU that computes nothing, and what one with little to do while another computes.
     "A": (ms(199.9), 2 * ms(199.9)),
-    "C": (ms(179.9), 2 * ms(199.9)),
+    "C": (4 * ms(35), 2 * ms(199.9)),
     "D": (7 * ms(199.9), 8 * ms(199.9)),
     "memory_only": (ms(199.9), 2 * ms(199.9)),
     "two_of_eight": (6 * ms(199.9), 8 * ms(199.9)),

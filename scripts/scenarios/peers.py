@@ -132,7 +132,7 @@ def straggler() -> Scenario:
         },
         {
             "GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10),
-            "GPU:1": idle_truth(states={"no_work": 179.9}, gaps=5, longest=45),
+            "GPU:1": idle_truth(states={"no_work": 4 * 35}, gaps=5, longest=45),
         },
         balance={
             "concurrency_ratio": 1.0,

@@ -410,8 +410,14 @@ class Ledger:
             if not device.of_class("compute", "collective"):
                 self._recast(device, window, idle, "no_work")
             elif 5 * compute[id(device)] < max(compute.values()):
+                others = [
+                    other
+                    for other in self.devices
+                    if other is not device and self.clocks_agree((device, other))
+                ]
+                at_work = Cover(a.span for other in others for a in other.of_class("compute"))
                 among = [state for state in idle if state != "device_wait"]
-                self._recast(device, window, among, "no_work")
+                self._recast(device, at_work if others else window, among, "no_work")
 
     def _meetings(self) -> None:
         """What all devices wait in the collectives of a step is what it costs to meet more than once."""

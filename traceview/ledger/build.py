@@ -24,7 +24,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict, astuple, replace
 
-from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
+from traceview.base.ids import sorted_unique, unique_ids
 from traceview.base.intervals import (
     BoolArray,
     Int32Array,
@@ -186,16 +186,16 @@ def _layers(trace: Trace, device: int) -> npt.NDArray[np.uint8]:
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
     layer: npt.NDArray[np.uint8] = _LAYER_OF_CLASS.take(columns.class_[own])
     if trace.device_list[device].kind == "replica":
-        names, index = unique_inverse(columns.op[own])
-        is_side = np.array(
-            [
-                name != NONE and side_work_of(trace.names[name]) is not None
-                for name in names.tolist()
-            ],
-            dtype=np.bool_,
-        )
-        layer[is_side[index] & (layer == 0)] = 1
+        layer[is_side_work(trace, device)] = 1
     return layer
+
+
+def is_side_work(trace: Trace, device: int) -> BoolArray:
+    """Which events of a CPU device compute nothing of the model."""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    result = trace.names.where(columns.op[own], lambda name: side_work_of(name) is not None)
+    result &= columns.class_[own] == ActivityClass.COMPUTE
+    return result
 
 
 class _Waits:

@@ -199,7 +199,7 @@ MEANINGS: Final[dict[State, Meaning]] = {
         "no work given",
         "U",
         "dim",
-        "the device computes nothing, or far less than the others",
+        "the device computes nothing, or far less than the others, and they were at work",
         "without work",
     ),
     State.UNKNOWN: Meaning(

@@ -154,11 +154,8 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def steps_of_device(self) -> dict[int, int]:
         """Used steps of the host of each device."""
-        by_host: dict[int, int] = {}
-        for step, used in zip(self.steps, self.is_used.tolist(), strict=True):
-            by_host[step.host] = by_host.get(step.host, 0) + used
-        of = self.trace.device_list
-        return {device: by_host.get(of[device].host, 0) for device in self.devices}
+        used = self.is_used
+        return {device: int(used[self.steps_of(device)].sum()) for device in self.devices}
 
     # Queries
 
@@ -230,7 +227,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         def by_number(chosen: Int64Array, values: Int64Array) -> Int64Array:
             return totals(place_of_step[columns.step[chosen]], values, distinct.size + 1)
 
-        spans = {device: self.spans_of((device,), rows) for device in self.devices}
+        spans: dict[int, IntervalSet] = {}
         lost: dict[int, Int64Array] = {}
         found: list[tuple[int, int, Int64Array, Int64Array]] = []
         for device in self.devices:
@@ -238,7 +235,9 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
             chosen, waiting = (np.flatnonzero(of[own]) + own.start for of in (rows, waits))
             lost[device] = by_number(chosen, columns.duration_ps[chosen])
             # Of a host without a window nobody knows what it was in.
-            for holder in spans.keys() & unique_ids(columns.by[waiting]).tolist():
+            for holder in self._rows_of_device.keys() & unique_ids(columns.by[waiting]).tolist():
+                if holder not in spans:
+                    spans[holder] = self.spans_of((holder,), rows)
                 held = waiting[columns.by[waiting] == holder]
                 start, duration = columns.start_ps[held], columns.duration_ps[held]
                 within = spans[holder].within(start, start + duration)

@@ -27,12 +27,19 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.base.units import PS_PER_MS, PS_PER_US
-from traceview.ledger.build import Segments, cut_at, is_among, recast, recast_ends, recast_rows
+from traceview.ledger.build import (
+    Segments,
+    cut_at,
+    is_among,
+    is_side_work,
+    recast,
+    recast_ends,
+    recast_rows,
+)
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
-from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.gaps import late_parts
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import SCHEDULING_OP_PS
@@ -132,14 +139,6 @@ def recast_dispatch(draft: Draft) -> None:
     else:
         _recast_reads(draft)
         _recast_after_waits(draft)
-
-
-def is_side_work(trace: Trace, device: int) -> BoolArray:
-    """Which events of a CPU device compute nothing of the model."""
-    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    result = trace.names.where(columns.op[own], lambda name: side_work_of(name) is not None)
-    result &= columns.class_[own] == ActivityClass.COMPUTE
-    return result
 
 
 def is_compute(columns: Columns) -> BoolArray:

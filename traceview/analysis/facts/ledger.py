@@ -15,7 +15,7 @@ In this order:
                  takes; but not a request for a batch that is ready, which is dispatch
     no core      what ops and dispatch wait for the cores that other processes take
     turn         idle time of devices that run one after another, while another one has its turn
-    no work      idle time of a device that only copies, and of one that computes little
+    no work      idle time of a device that only copies, and, while another one computes, of one that computes little
     meeting      what all devices wait in the collectives of a step: it comes from meeting more than once
     calls        Python in steps of hosts without samples, where no frame was recorded either
     keys         dispatch before a graph in which Python makes keys of its collectives: they cause it
@@ -25,11 +25,10 @@ Where stacks were sampled, Python in steps and between them and waits for a valu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
@@ -38,7 +37,6 @@ from traceview.analysis.facts.dispatch import (
     Causer,
     Draft,
     is_compute,
-    is_side_work,
     recast_dispatch,
     recast_keys,
     recast_small_kernels,
@@ -79,15 +77,16 @@ from traceview.ledger.build import (
     build_segments,
     cut_at,
     is_among,
+    is_side_work,
 )
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, State
-from traceview.ledger.table import Ledger
+from traceview.ledger.table import Ledger, clocks_agree
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.state_timeline import complement, intersection
+from traceview.trace.host.state_timeline import complement, intersection, joined_spans
 from traceview.trace.model import Trace
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
@@ -99,24 +98,17 @@ _GRAPH: Final = (b"FunctionRun",)
 _INPUT: Final = (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT)
 
 
-class BetweenMarkers(Struct, frozen=True, eq=False):
-    """When the caller of a host evaluates between explicit markers, and between which markers it saves or restores.
+def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[IntervalSet, IntervalSet]:
+    """When the caller of one host evaluates between explicit markers, and between which of them it saves or restores.
 
     It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
     with the last such call, or with what the devices compute after it; what follows, such as the beginning of an epoch,
     comes without an evaluation as well.
     """
-
-    evaluates: IntervalSet
-    saves: IntervalSet
-
-
-def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarkers:
-    """What the caller of one host does between its markers; in a run without them nothing."""
     markers = states.markers
     start, end = markers.end[:-1], markers.start[1:]
     if not start.size:
-        return BetweenMarkers(NEVER, NEVER)
+        return NEVER, NEVER
     rows, columns = states.rows_of_thread(states.caller), trace.host_columns
     kind = states.kind_of(rows)
     graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
@@ -135,7 +127,7 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarke
         ends = np.sort(np.concatenate((columns.end_ps[graphs], events.end_ps[kernels])))
         last = ends[np.searchsorted(ends, until, side="right") - 1]
         until = np.where((last > begin) & (last <= until), last, until)
-    return BetweenMarkers(union(begin, until), union(start[saves], end[saves]))
+    return union(begin, until), union(start[saves], end[saves])
 
 
 def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
@@ -189,14 +181,21 @@ def ledger_of(context: Run) -> Ledger:
             host: between_markers(trace, states, host) for host, states in idle.states.items()
         }
         has_callbacks = trace.names.every(_is_callback, np.bool_).any()
-        callbacks = {host: _callbacks(trace, host) for host in idle.states if has_callbacks}
+        callbacks = {host: _callbacks(trace, host) if has_callbacks else [] for host in idle.states}
         for draft in drafts:
             _share_with_side_work(draft)
-            _recast_between_markers(draft, between[draft.host])
+            evaluates, saves = between[draft.host]
+            draft.recast(evaluates, _EVERY, State.EVALUATION)
+            draft.recast(saves, (State.BETWEEN,), State.CHECKPOINT)
             _recast_python(draft)
             recast_dispatch(draft)
-            _recast_callbacks(draft, callbacks.get(draft.host, {}))
-            _recast_collections(draft)
+            # While a program of XLA calls Python its device waits for that, whatever Python calls in turn.
+            for name, spans in callbacks[draft.host] if draft.kind != "replica" else ():
+                draft.recast(spans, _CALLED, State.HOST_OPS, (By.OP, name))
+            if draft.python is not None:
+                # Meanwhile Python could not go on.
+                spans, among = draft.python.lines.collections, (*_LOCKED, State.BETWEEN)
+                draft.recast(spans, among, State.GARBAGE_COLLECTION, NOBODY)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)
         _recast_by_turns(context, drafts)
@@ -209,12 +208,6 @@ def ledger_of(context: Run) -> Ledger:
             recast_small_kernels(draft)
             recast_keys(draft)
         return segments.ledger(trace, tuple(lines))
-
-
-def _recast_between_markers(draft: Draft, between: BetweenMarkers) -> None:
-    """Evaluations and saves."""
-    draft.recast(between.evaluates, _EVERY, State.EVALUATION)
-    draft.recast(between.saves, (State.BETWEEN,), State.CHECKPOINT)
 
 
 # Ops of replicas
@@ -298,22 +291,14 @@ def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:
     draft.recast_ends(length, State.PYTHON)
 
 
-def _callbacks(trace: Trace, host: int) -> dict[int, IntervalSet]:
-    """When the programs of XLA of a host called Python, by the name of the instruction."""
+def _callbacks(trace: Trace, host: int) -> list[tuple[int, IntervalSet]]:
+    """The instructions with which programs of XLA called Python on a host, by name, and when."""
     events, calls = trace.host_columns, trace.named_on(host, _is_callback)
-    of_name = {
-        name: calls[events.name[calls] == name] for name in unique_ids(events.name[calls]).tolist()
-    }
-    return {
-        name: union(events.start_ps[rows], events.end_ps[rows]) for name, rows in of_name.items()
-    }
-
-
-def _recast_callbacks(draft: Draft, callbacks: Mapping[int, IntervalSet]) -> None:
-    """While a program of XLA calls Python its device waits for that, whatever Python calls in turn."""
-    if draft.kind != "replica":
-        for name, spans in callbacks.items():
-            draft.recast(spans, _CALLED, State.HOST_OPS, (By.OP, name))
+    return [
+        (name, union(events.start_ps[rows], events.end_ps[rows]))
+        for name in unique_ids(events.name[calls]).tolist()
+        for rows in (calls[events.name[calls] == name],)
+    ]
 
 
 def _is_callback(name: bytes) -> bool:
@@ -323,13 +308,6 @@ def _is_callback(name: bytes) -> bool:
 
 _CALLED: Final = (State.HOST_OPS, State.LAUNCH, State.SYNC, State.H2D, State.PYTHON, State.UNKNOWN)
 """What Python does in a call, and what a device is idle for meanwhile."""
-
-
-def _recast_collections(draft: Draft) -> None:
-    """Time in which Python could not go on, because it collected garbage."""
-    if draft.python is not None:
-        spans, among = draft.python.lines.collections, (*_LOCKED, State.BETWEEN)
-        draft.recast(spans, among, State.GARBAGE_COLLECTION, NOBODY)
 
 
 def _recast_held_by_threads(draft: Draft) -> None:
@@ -471,11 +449,34 @@ def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
 
 
 def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
-    """Devices that only copy, or compute far less than others, are given no work while they idle."""
-    states = {"copy_only": _IDLE, "marginal": _WITH_LITTLE_TO_DO}
+    """Devices that only copy, or compute far less than others, have no work while those compute.
+
+    Where no other device has the same clock it is not known when, and all that they idle counts.
+    """
+    trace, activities = context.trace, context.activities
     status = statuses(context)
+    at_work: dict[int, IntervalSet | None] = {}
     for draft in drafts:
-        draft.recast(draft.everywhen, states.get(status[draft.device], ()), State.NO_WORK)
+        if status[draft.device] == "copy_only":
+            draft.recast(draft.everywhen, _IDLE, State.NO_WORK)
+        elif status[draft.device] == "marginal":
+            clock = trace.hosts[draft.host].clock
+            # With an aligned clock all others agree.
+            key = NONE if clock is not None and clock.residual_ps is not None else draft.host
+            if key not in at_work:
+                agreeing = [
+                    activities[other.device].compute
+                    for other in drafts
+                    if clocks_agree(trace, (draft.device, other.device))
+                ]
+                at_work[key] = joined_spans(agreeing) if len(agreeing) >= _FEWEST_BESIDE else None
+            others = at_work[key]
+            spans = (
+                draft.everywhen
+                if others is None
+                else difference(others, activities[draft.device].compute)
+            )
+            draft.recast(spans, _WITH_LITTLE_TO_DO, State.NO_WORK)
 
 
 def _lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Array]:
