@@ -377,9 +377,15 @@ def recast_keys(draft: Draft) -> None:
 
 
 def rows_of_keys(context: Run, ledger: Ledger) -> BoolArray:
-    """The rows of the ledger in which callers make keys: nothing else that a host does is due to a collective."""
-    ops = [op for _, op in context.once(keys_of_hosts).values()]
-    return ledger.rows(states=(State.HOST_OPS,), by_ops=np.array(ops, dtype=np.int64))
+    """The rows of the ledger in which callers make keys."""
+    columns, host_of = ledger.columns, context.trace.host_of_device
+    rows = ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
+    chosen = np.zeros(columns.count, dtype=np.bool_)
+    for host, (spans, op) in context.once(keys_of_hosts).items():
+        own = np.flatnonzero(rows & (columns.by == op) & (host_of[ledger.device] == host))
+        # The rows were cut at the bounds of the spans. The host asks for the collective under the same name.
+        chosen[own] = last_begun(spans, columns.start_ps[own])[1] > columns.start_ps[own]
+    return chosen
 
 
 def keys_of_hosts(context: Run) -> dict[int, tuple[IntervalSet, int]]:
