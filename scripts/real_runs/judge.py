@@ -14,10 +14,13 @@ import traceview
 from scripts.real_runs.record import STEP_TIMES
 from scripts.real_runs.recount import RECOUNTED, recounted
 from scripts.real_runs.table import Program
-from scripts.real_runs.truth import RECORDED, UNDISTURBED, TrueCost, read_blocks, true_costs
+from scripts.real_runs.truth import RECORDED, UNDISTURBED, Block, TrueCost, read_blocks, true_costs
 
 WITHIN: Final = 0.20
 """A cost this close to the true one, as a share of it, is right."""
+
+IS_THERE: Final = 1.0
+"""A cause of a healthy run is there if what is said of it is no more than that above what it was measured to cost, as a share."""
 
 
 SMALL: Final = {"host-bound", "launch-bound"}
@@ -41,8 +44,9 @@ class Judgement(Struct, frozen=True):
         undisturbed: What it costs without the profiler.
         warnings: Codes of the findings that are no mere information.
         is_first_right: Whether the verdict names the slowdown, and the next finding the second one, if there is one; of a
-            healthy run, whether there is no warning but of what it spends as measured, and that its steps are small.
-        is_state_right: Whether one of the states is one of the slowdown's.
+            healthy run, whether there is no warning but of causes that are there, and that its steps are small.
+        is_state_right: Whether one of the states is one of the slowdown's; of a healthy run, whether nothing is said to cost
+            more than measured.
         is_advice_known: Whether the advice on it is what the advised runs of the program follow; null if none of them does.
     """
 
@@ -111,13 +115,22 @@ def judge_healthy(
     program: Program,
     report: traceview.Report,
     recording: str = "healthy",
-    recounted: Mapping[str, float] = MappingProxyType({}),
+    present: Mapping[str, float] = MappingProxyType({}),
 ) -> Judgement:
-    """Judge the report of a healthy run; `recounted`: what the file itself says of it, as in `Program.present`."""
+    """Judge the report of a healthy run; `present`: what it spends on causes as measured, as in `Program.present`."""
     verdict, leading, warnings = report.verdict, report.leading, warnings_of(report)
     is_small = leading is not None and "small" in leading.sentences
-    wrong = set(warnings) - _present(report, {**program.present, **recounted})
-    is_right = wrong <= SMALL and (not wrong or is_small)
+
+    def is_right(above: float) -> bool:
+        """Whether each cost that is said is at most so much above the measured one, as a share of it."""
+        right = {
+            row.code
+            for row in report.findings
+            if row.loss and row.loss.ratio <= (1 + above) * present.get(row.code, 0.0)
+        }
+        wrong = set(warnings) - right
+        return wrong <= SMALL and (not wrong or is_small)
+
     return Judgement(
         name=f"{program.name}/{recording}",
         headline=verdict.headline,
@@ -127,18 +140,16 @@ def judge_healthy(
         truth=None,
         undisturbed=None,
         warnings=warnings,
-        is_first_right=is_right,
-        is_state_right=is_right,
+        is_first_right=is_right(IS_THERE),
+        is_state_right=is_right(WITHIN),
     )
 
 
-def _present(report: traceview.Report, shares: Mapping[str, float]) -> set[str]:
-    """The codes of findings whose cost is no more than what the healthy steps spend on that, or close to it."""
-    return {
-        row.code
-        for row in report.findings
-        if row.loss and row.loss.ratio <= (1 + WITHIN) * shares.get(row.code, 0.0)
-    }
+def _present(program: Program, blocks: Sequence[Block], index: int) -> dict[str, float]:
+    """What a healthy run spends on causes. One whose steps took longer than usual may have spent as much more on them."""
+    steps = [block.step(program.statistic, RECORDED) for block in blocks if not block.is_slow]
+    longer = max(steps[index] / median(steps), 1.0)
+    return {code: 1 - (1 - share) / longer for code, share in program.present.items()}
 
 
 def warnings_of(report: traceview.Report) -> tuple[str, ...]:
@@ -161,10 +172,11 @@ def judge_folder(program: Program, folder: Path) -> Iterator[Judgement]:
     for index, (truth, without) in enumerate(zip(truths, undisturbed, strict=True), start=1):
         path = folder / f"slow-{index}"
         yield judge_slow(program, traceview.analyze(path), truth, without, path.name)
-    for path in sorted(folder.glob("healthy-*")):
+    for index, path in enumerate(sorted(folder.glob("healthy-*"))):
         report = traceview.analyze(path)
         counts = program.needs_gpu and not {*warnings_of(report)}.isdisjoint(RECOUNTED)
-        yield judge_healthy(program, report, path.name, recounted(path) if counts else {})
+        present = recounted(path) if counts else _present(program, blocks, index)
+        yield judge_healthy(program, report, path.name, present)
 
 
 def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
@@ -184,7 +196,8 @@ def totals(judgements: Sequence[Judgement]) -> Iterator[str]:
     yield f"{within}, medians of the recordings of a program: {_count(of_programs, right)}"
     undisturbed = (row.is_undisturbed_cost_right for row in slow)
     yield f"{within} of that without the profiler: {_count(slow, undisturbed)}"
-    yield f"healthy without a warning, or small: {_count(healthy, (row.is_first_right for row in healthy))}"
+    yield f"healthy told no cause that is not there: {_count(healthy, (row.is_first_right for row in healthy))}"
+    yield f"the same, and at no higher cost: {_count(healthy, (row.is_state_right for row in healthy))}"
     programs = {row.name.partition("/")[0] for row in healthy}
     warned = {row.name.partition("/")[0] for row in healthy if not row.is_first_right}
     are_healthy = (program not in warned for program in programs)
@@ -213,6 +226,8 @@ def _count(rows: Sized, are_right: Iterable[bool]) -> str:
 def line(row: Judgement) -> str:
     """One row of the table, and the headline below it."""
     marks = "first" if row.is_first_right else "WRONG"
+    if row.truth is None and not row.is_state_right:
+        marks += " cost too high"
     if row.truth is not None:
         marks += " state" if row.is_state_right else " -    "
         marks += " cost" if row.is_cost_right else " -   "

@@ -24,7 +24,8 @@ class Program(Struct, frozen=True):
         advice: How the advice begins that the blocks with `StepClock.is_advised` follow; empty if none of them does.
         present: By code of a finding what healthy steps spend on that, too, as a share of a step: how much shorter they were
             without it, in turns with it in one process on two idle cores. Without `pmean`, or by `shard_map` without a sum;
-            with a batch made before the loop, or a dataset of it; without setting the rate or asking for predictions.
+            with a batch made before the loop, or a dataset of it; without setting the rate, asking for predictions, casts or
+            averages.
     """
 
     name: str
@@ -87,6 +88,7 @@ PROGRAMS: Final = {
             _INPUT,
             ("input",),
             advice=_CACHE,
+            present={"casts": 0.066},
         ),
         Program(
             "fit_shuffle",
@@ -261,6 +263,7 @@ PROGRAMS: Final = {
             _SMALL_OPS,
             ("host_ops", "communication", "device_wait"),
             advice="Exchange in one call",
+            present={"collective-exposed": 0.36},
         ),
         Program(
             "loop_producer_thread",
@@ -326,6 +329,7 @@ PROGRAMS: Final = {
             _PYTHON,
             ("python",),
             advice="Write it in jax.numpy",
+            present={"collective-exposed": 0.41},
         ),
         Program(
             "jax_numpy_and_callback",
@@ -961,7 +965,7 @@ PROGRAMS: Final = {
             "48 metrics are averaged outside of the compiled step, one op each",
             (*_PYTHON, "host-bound"),
             (*_BETWEEN_STEPS, "host_ops"),
-            present={"collective-exposed": 0.15},
+            present={"collective-exposed": 0.15, "callback-stall": 0.096},
             advice="Put all that a step computes into one jax.jit",
         ),
     )

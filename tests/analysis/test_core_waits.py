@@ -80,6 +80,12 @@ def lost_ms(finding: Finding | None) -> float:
     return finding.loss.ps_per_step / ms(1)
 
 
+def test_an_op_rests_while_threads_work_for_it(tmp_path: Path) -> None:
+    """It rests for 9 of 10 ms, in which a worker wants a core for 8 and waits for 3."""
+    loads = {CALLER: (0.1, 0.0), EXECUTOR: (0.05, 0.05), WORKER: (0.5, 0.3), PIPELINE: (0.8, 0.0)}
+    assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(90 * (0.05 + 0.3), rel=0.05)
+
+
 def test_threads_are_known_by_what_pthread_self_returns(tmp_path: Path) -> None:
     """The numbers of the kernel are others then."""
     loads = {thread + 1000: load for thread, load in LOADS.items()}
@@ -113,6 +119,14 @@ def test_what_the_model_would_wait_alone_is_nobodys(tmp_path: Path) -> None:
     loads = {**LOADS, SECOND: (0.9, 0.3)}
     expected = 90 * (0.3 - 0.4 / 2.4) + 10 * (0.2 - 0.4 / 2.4)
     assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(expected, rel=0.05)
+
+
+def test_what_the_model_waits_while_nothing_else_runs_is_nobodys(tmp_path: Path) -> None:
+    """From 500 ms on the pipeline rests, and threads that want 0.8 cores still wait for 0.1 of one."""
+    alone = {CALLER: (0.1, 0.0), EXECUTOR: (0.6, 0.1), PIPELINE: (0.0, 0.0)}
+    finding = found(tmp_path, later=(500, alone))
+    expected = 5 / 8 * (90 * (0.3 - 0.1 / 0.8) + 10 * (0.2 - 0.1 / 0.8))
+    assert lost_ms(finding) == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize(

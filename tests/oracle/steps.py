@@ -196,16 +196,18 @@ def marked_steps(
         return [], None
     roots = {event: i for i, mark in enumerate(marks) for event in mark.events}
     first_linked: dict[int, int] = {}
-    last_end = marks[-1].end
+    last_end, late, whole = marks[-1].end, 0, 0
     for activity in activities:
         index, linked = _step_of_activity(activity, links, roots, marks)
-        if index is None:
+        if index is None or not linked:
             continue
-        if linked:
-            start = activity.event.start
-            first_linked[index] = min(start, first_linked.get(index, start))
-        if linked and index == len(marks) - 1:
-            last_end = max(last_end, activity.event.end)
+        start, end = activity.event.start, activity.event.end
+        first_linked[index] = min(start, first_linked.get(index, start))
+        if index == len(marks) - 1:
+            last_end = max(last_end, end)
+        else:
+            whole += end - start
+            late += max(end - max(start, marks[index + 1].start), 0)
 
     steps = []
     for i, mark in enumerate(marks):
@@ -213,27 +215,13 @@ def marked_steps(
         steps.append(Step(host.name, mark.number, mark.start, end, mark.kind))
     steps[0].used = not begins_with_tracing(host, steps)
 
-    # The host runs ahead if the lag grows by more than 10 % of T per step: from the first to the last
-    # step, spread evenly, with T = median period from marker to marker. The lag from the start of the marker
-    # and that from its end both have to. If a step has no linked device event, the steps cannot be cut at the
-    # devices.
+    # The host runs ahead if the devices spend more than a tenth of their time for all steps but the last after
+    # the marker that follows. If a step has no linked device event, or they are not in order, the steps cannot be
+    # cut at the devices.
     in_order = sorted(first_linked.values()) == [first_linked[i] for i in sorted(first_linked)]
     on_planes = any(name.startswith("/device:") for name in host.planes)
-    if len(marks) < 2 or len(first_linked) < len(marks) or not in_order or not on_planes:
-        return steps, None
-    first, last = marks[0], marks[-1]
-    between = first_linked[len(marks) - 1] - first_linked[0]
-    growth = between - max(last.start - first.start, last.end - first.end)
-    periods = sorted(after.start - before.start for before, after in pairwise(marks))
-    middle = len(periods) // 2
-    falls_behind = 10 * 2 * growth > (len(marks) - 1) * (periods[middle] + periods[-middle - 1])
-    # Or it runs ahead at times: a quarter of the steps begin on the device more than 10 % of the mean period
-    # after the end of the marker, and this delay differs by more than half of the mean period.
-    delays = [first_linked[i] - mark.end for i, mark in enumerate(marks)]
-    whole, count = last.start - first.start, len(marks) - 1
-    late = sum(10 * delay * count > whole for delay in delays)
-    varies = 2 * (max(delays) - min(delays)) * count > whole
-    if not falls_behind and not (varies and 4 * late >= len(marks)):
+    cannot_cut = len(marks) < 2 or len(first_linked) < len(marks) or not in_order or not on_planes
+    if cannot_cut or 10 * late <= whole:
         return steps, None
 
     # A step without a linked device event is merged into the one before; the last step ends with its

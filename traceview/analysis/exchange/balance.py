@@ -335,6 +335,7 @@ def _by_turns(context: Context, result: Balance) -> Finding | None:
     return LATE_BY_TURNS.of_rows(
         context,
         waits,
+        named=devices_in_use(context),
         arguments={"all": _all(result)},
         confidence=("medium", "cores") if shares_cores else ("high", ""),
         evidence=[

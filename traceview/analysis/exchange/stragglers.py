@@ -27,6 +27,7 @@ from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import split_op
 from traceview.trace.model import Trace
+from traceview.trace.strategy.replicas import CPU
 from traceview.trace.strategy.roles import machine_of
 
 Reason: TypeAlias = Literal["slower", "work", "input", "copies", "collective", "start"]
@@ -72,6 +73,9 @@ _MORE_WORK_FACTOR: Final = 4
 """As above in a single step, where chance gives one of several replicas all cores; in 64 healthy recordings at most 3.4% of the time
 was spent waiting for such a one."""
 
+_OFTEN_RATIO: Final = 0.5
+"""In so many of the used steps one of several replicas has more work where the work varies; a choice of ours."""
+
 _NUMBER: Final = lazy_pattern(r"_\d+$")
 
 
@@ -113,13 +117,19 @@ def waits_for_known(ledger: Ledger) -> BoolArray:
 
 
 def waits_for_more_work(ledger: Ledger) -> BoolArray:
-    """The rows in which a device waits for one that computes much longer in that step: more than cores dealt out unevenly explain."""
+    """The rows in which a device waits for one that computes much longer in that step: more than cores dealt out unevenly explain.
+
+    None where that is so in few steps, in which other processes may have had the cores.
+    """
     columns, waits = ledger.columns, waits_for_known(ledger)
     rows = np.flatnonzero(waits)
     compute_ps, place = _by_step(ledger, ledger.device, columns.state == State.COMPUTE)
     of_step = place[columns.step[rows]]
     own_ps, late_ps = (compute_ps[of[rows], of_step] for of in (ledger.device, columns.by))
     waits[rows] = late_ps >= _MORE_WORK_FACTOR * own_ps
+    steps = np.unique(columns.step[waits])
+    if steps.size < _OFTEN_RATIO * ledger.is_used.sum():
+        waits[:] = False
     return waits
 
 
@@ -254,7 +264,9 @@ def _work(
     more_work = float(((count[0] - count[1]) * mean[0]).sum())
     slower = float((count[1] * (mean[0] - mean[1])).sum())
     if shares_cores:
-        is_larger = total[0].sum() >= _UNEVEN_CORES_FACTOR * total[1].sum()
+        # Programs of XLA do the same whatever their data.
+        is_larger = trace.device_list[device].model != CPU
+        is_larger &= total[0].sum() >= _UNEVEN_CORES_FACTOR * total[1].sum()
         return more_work > slower or bool(is_larger), names
     is_uniform = 2 * total[1][mean[0] > mean[1]].sum() >= total[1].sum()
     return more_work > slower or not is_uniform, names
@@ -270,14 +282,26 @@ def _kernels(
     for place, device in enumerate(devices):
         # Of kernels that run at once the ledger has only one.
         events = counted_events(context, device)
-        names = columns.name[events].astype(np.int64)
+        names, duration_ps = columns.name[events].astype(np.int64), columns.duration_ps[events]
         if trace.device_list[device].kind == "replica":
             names = _replica_free(trace, names, known)
+            duration_ps = _computed_ps(context.ledger, device, events)
         count[min(place, 1)] += np.bincount(names, minlength=count.shape[1])
-        total[min(place, 1)] += np.bincount(names, columns.duration_ps[events], count.shape[1])
+        total[min(place, 1)] += np.bincount(names, duration_ps, count.shape[1])
     count[1] /= len(devices) - 1
     total[1] /= len(devices) - 1
     return count, total
+
+
+def _computed_ps(ledger: Ledger, device: int, events: Int64Array) -> Int64Array:
+    """How long each event of a replica computed, without what kept it from a core, `[events]`."""
+    columns, rows = ledger.columns, ledger.rows_of(device)
+    own = ledger.trace.device_columns.rows_of(device)
+    computes = columns.state[rows] == State.COMPUTE
+    event, duration_ps = columns.event[rows][computes], columns.duration_ps[rows][computes]
+    total = totals(event - own.start, duration_ps, own.stop - own.start)
+    result: Int64Array = total[events - own.start]
+    return result
 
 
 def _unnumbered(trace: Trace, name: int) -> str:

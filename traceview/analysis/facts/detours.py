@@ -115,7 +115,10 @@ def detour_rows(context: Run) -> BoolArray:
     asked = down & is_within[stretch]
     if not (up | asked).any() or ledger.loss(of_sums).share >= LIMIT:
         return nothing
-    rows = up | down | ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
+    by_op = ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
+    # The host also runs events that are no ops, such as what hands on the results of a graph.
+    by_op[by_op] = trace.names.where(columns.by[by_op], op_type)
+    rows = up | down | by_op
     asked_ps, took_ps = (
         totals(stretch[of], columns.duration_ps[of], is_within.size) for of in (asked, rows)
     )

@@ -350,16 +350,18 @@ def _recast_without_cores(
         launch = trace.device_columns.launch[columns.event]
         is_launched = is_compute(columns) & (launch != NONE)
         line = np.where(is_launched, trace.host_columns.line[launch], NONE)
-        draft.recast_ends(_lost(columns, line, waits, ran), state, by)
+        draft.recast_ends(_lost(columns, line, waits, ran, are_ops=True), state, by)
     if with_dispatch:
         columns = draft.columns
         # A thread has the number of its first line.
         line = np.where(columns.by_kind == By.THREAD, columns.by, draft.states.caller)
         line = np.where(draft.idle_in(_DISPATCH), line, NONE)
-        draft.recast_ends(_lost(columns, line, waits, ran), state, by)
+        draft.recast_ends(_lost(columns, line, waits, ran, are_ops=False), state, by)
 
 
-def _lost(columns: Columns, line: Int64Array, waits: CoreWaits, ran: Floats) -> Int64Array:
+def _lost(
+    columns: Columns, line: Int64Array, waits: CoreWaits, ran: Floats, *, are_ops: bool
+) -> Int64Array:
     """How much of each segment its thread loses, by its line, `NONE` where it loses nothing."""
     lost = np.zeros(columns.count, dtype=np.int64)
     for each in sorted_unique(line[line != NONE].astype(np.int64)).tolist():
@@ -367,7 +369,7 @@ def _lost(columns: Columns, line: Int64Array, waits: CoreWaits, ran: Floats) -> 
         if place != NONE:
             rows = line == each
             bounds = columns.start_ps[rows], columns.end_ps[rows]
-            lost[rows] = waits.lost_to(ran, place, *bounds)
+            lost[rows] = waits.lost_to(ran, place, *bounds, are_ops=are_ops)
     return lost
 
 

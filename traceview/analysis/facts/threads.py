@@ -17,9 +17,9 @@ A thread that computes without the lock, as NumPy does on large arrays, takes a 
 
 The kernel counts how long each thread ran and how long it waited for a core (`ThreadClocks`). Of what runs on a thread
 between two looks at the clocks, the part in which the thread waited is lost: without the wait it were shorter by that. A part
-of the waits the threads of the model owe to each other: what they want beyond all cores. The rest they owe to the other
-threads and processes, to each in proportion to what it ran, and never more than that: a core that it gives back runs one
-thread at a time.
+of the waits the threads of the model owe to each other, where they want more than all cores: alone they would run on all of
+them, and all that they do would be shorter by what they now lack of that. This they owe to the other threads and processes,
+to each in proportion to what it ran.
 
 Of the model are the threads with its events; others are those that work for the input pipeline, and threads of the script in
 Python, which compute beside the step. What threads without any events ran is nobody's.
@@ -133,6 +133,9 @@ def _that_call_tensorflow(context: Run, host: int, python: HostPython) -> set[in
 _AROUND_PS: Final = 25 * PS_PER_MS
 """On either side of an interval: several turns of threads that share a core; a choice of ours."""
 
+_ALONE_RATIO: Final = 0.1
+"""Of a core: what the others run in an interval in which the model is alone; of the recording: what such intervals take. A choice of ours."""
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -152,18 +155,32 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     python: Mapping[int, int]
     cores_beside: float
 
-    def lost_to(self, ran: Floats, thread: int, start: Int64Array, end: Int64Array) -> Int64Array:
-        """What a thread loses in each of some spans of what it does to others, which `ran` so long in each interval; picoseconds."""
+    def lost_to(
+        self, ran: Floats, thread: int, start: Int64Array, end: Int64Array, *, are_ops: bool
+    ) -> Int64Array:
+        """What a thread loses in each of some spans of what it does to others, which `ran` so long in each interval; picoseconds.
+
+        `are_ops`: it runs ops in them. While it rests in one, threads of the model that run neither ops nor steps work for it.
+        """
         ran = self._around(ran)
-        share = ran / np.maximum(np.maximum(self._around(self._ran_beside), self._owed), 1.0)
+        share = ran / np.maximum(self._around(self._ran_beside), 1.0)
         opened = union(start, end).within(self.clocks.time_ps[:-1], self.clocks.time_ps[1:])
         waited = self._waited[thread]
         at_work = self._ran[thread] + waited
+        if are_ops:
+            rests = np.maximum(opened - at_work, 0.0)
+            works, waits = self._of_workers
+            waited = waited + rests * waits / np.maximum(np.maximum(works, rests), 1.0)
         # A thread that sleeps in what it does waits for no core.
         of = np.maximum(at_work, opened)
         part = np.divide(waited, of, out=np.zeros_like(waited), where=of > 0)
-        lost = np.clip(part - self._among_model, 0.0, 1.0) * share
-        lost = np.minimum(lost, ran / np.maximum(self._around(self._span), 1.0)) * self._span
+        lost = (
+            np.clip(np.minimum(part * self._owed_to_others, part - self._alone), 0.0, 1.0) * share
+        )
+        lost = (
+            np.minimum(lost, ran / np.maximum(self.cores * self._around(self._span), 1.0))
+            * self._span
+        )
         until = np.append(0, np.cumsum(lost.astype(np.int64)))
         before, after = (
             np.interp(moments, self.clocks.time_ps, until).astype(np.int64)
@@ -171,6 +188,13 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         )
         result: Int64Array = after - before
         return result
+
+    @cached_property
+    def _of_workers(self) -> tuple[Floats, Floats]:
+        """How long threads that work for ops of others ran or waited in each interval, and how long they waited."""
+        workers = sorted({*self.model} - {*self.awaited})
+        waited: Floats = self._waited[workers].sum(axis=0)
+        return self.ran_by(workers) + waited, waited
 
     def ran_by(self, places: Collection[int]) -> Floats:
         """What threads ran in each interval between two looks at the clocks, by their places."""
@@ -199,24 +223,45 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _waited(self) -> Floats:
-        return np.diff(self.clocks.waited_ps, axis=1).astype(np.float64)
+        """How long each thread waited in each interval. The kernel counts a wait when it is over: one that is too long began before."""
+        waited = np.diff(self.clocks.waited_ps, axis=1).astype(np.float64)
+        rest = np.maximum(self._span - self._ran, 0.0)
+        for place in range(self._span.size - 1, 0, -1):
+            before = np.maximum(waited[:, place] - rest[:, place], 0.0)
+            waited[:, place] -= before
+            waited[:, place - 1] += before
+        return waited
 
     @cached_property
-    def _among_model(self) -> Floats:
-        """The part of their time that the threads of the model would wait if they were alone: what they want beyond all cores."""
+    def _owed_to_others(self) -> Floats:
+        """What the threads of the model would not wait if they were alone, as a part of what they wait.
+
+        They run R and want W, of which they would get G, all that there is at most: what they do takes W/R of the time that it
+        would take without any wait, and G/R of the time that it would take alone.
+        """
         model = list(self.model)
+        ran = self._around(self._ran[model].sum(axis=0))
         wanted = self._around((self._ran + self._waited)[model].sum(axis=0))
-        beyond = np.maximum(wanted - self.cores * self._around(self._span), 0.0)
-        result: Floats = np.divide(beyond, wanted, out=np.zeros_like(beyond), where=wanted > 0)
+        alone = np.minimum(wanted, self.cores * self._around(self._span))
+        waited = alone * (wanted - ran)
+        result: Floats = np.divide(
+            wanted * np.maximum(alone - ran, 0.0),
+            waited,
+            out=np.zeros_like(waited),
+            where=waited > 0,
+        )
         return result
 
     @cached_property
-    def _owed(self) -> Floats:
-        """What the threads that devices wait for wait themselves, and do not owe to each other."""
-        threads = list(self.awaited)
-        waited = self._around(self._waited[threads].sum(axis=0))
-        wanted = self._around(self._ran[threads].sum(axis=0)) + waited
-        return np.maximum(waited - self._among_model * wanted, 0.0)
+    def _alone(self) -> float:
+        """The part of their time that the threads that devices wait for wait while hardly anything else runs."""
+        is_alone = self._ran_beside < _ALONE_RATIO * self._span
+        if self._span[is_alone].sum() < _ALONE_RATIO * self._span.sum():
+            return 0.0
+        ran, waited = (
+            of[list(self.awaited)][:, is_alone].sum() for of in (self._ran, self._waited)
+        )
+        return float(waited / (ran + waited)) if waited else 0.0
 
     @cached_property
     def _ran_beside(self) -> Floats:

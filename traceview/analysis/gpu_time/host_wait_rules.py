@@ -25,6 +25,7 @@ _NO_PYTHON: Final = {
         "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer."
     ),
     "queue": "That line waits most of the time for what another thread or process makes.",
+    "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
     "network": "That line waits for the network most of the time.",
     "native": (
         "That line is in calls of TensorFlow most of the time: they run ops outside of the step, or fetch a value and wait until "
@@ -45,6 +46,10 @@ _AWAITED_ACTIONS: Final = {
 }
 _NO_PYTHON_ACTIONS: Final = {
     **_AWAITED_ACTIONS,
+    "iterator": (
+        "Make one data set of all inputs and one iterator, before the loop; in Keras call `fit` once.",
+        "`tf.data.Dataset.from_tensor_slices(files).interleave(reader)` is one data set of many files; `repeat()` gives it no end.",
+    ),
     # They hold whatever framework runs the steps.
     **{f"jax-{key}": texts for key, texts in _AWAITED_ACTIONS.items()},
     "waits": (
@@ -96,11 +101,12 @@ def _in_step(what: str) -> str:
 
 
 AWAITED_IN: Final = {
+    "iterator": ("in make_iterator", "in anonymous_iterator"),
     "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
     "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
     "native": ("keras/", "tf_keras/"),
 }
-"""The modules in which a thread waits for each of these."""
+"""What the line of a library holds in which a thread waits for each of these: its module, or its function."""
 
 D2H_SYNC: Final = Rule(
     code="d2h-sync",

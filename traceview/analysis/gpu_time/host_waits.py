@@ -415,7 +415,11 @@ def _instead(python: PythonShare | None) -> str:
     if python is None or python.state == "runs":
         return ""
     inner = python.inner or ""
-    known = (key for key, modules in rules.AWAITED_IN.items() if inner.startswith(modules))
+    known = (
+        key
+        for key, parts in rules.AWAITED_IN.items()
+        if inner.startswith(parts) or inner.endswith(parts)
+    )
     return next(known, python.state)
 
 

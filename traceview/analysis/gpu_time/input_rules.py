@@ -62,6 +62,7 @@ _REPEATED: Final = "repeated"
 _FEWEST_PASSES: Final = 3
 """The first and the last of them may be parts."""
 _SMALL: Final = "small_elements"
+_PARTS: Final = "parts"
 """A parallel map makes many elements per step, each quickly."""
 _ITERATOR: Final = "iterator"
 _FEWEST_ITERATORS: Final = 2
@@ -193,6 +194,10 @@ _ACTIONS: Final = {
             "It then makes the next batch while the model computes. If that is not enough, make the slowest stage faster: "
             "`num_parallel_calls=tf.data.AUTOTUNE` for `map` and `interleave`."
         ),
+    ),
+    _PARTS: (
+        "Make all parts of an element with one op, such as `tf.signal.frame`, in `dataset.map`, then `.rebatch(n)`.",
+        "A data set of its own for each window or row takes longer than what it holds.",
     ),
     _SMALL: (
         "Batch before mapping, and write the mapped function for batches: `dataset.batch(n).map(function)`.",
@@ -454,6 +459,12 @@ class _Sentences:
             return "map"
         if action == "parallel_map" and self._is_quick(stage):
             return _SMALL
+        reads = any(
+            action_for(kind_of(s.name)) == "read" and s.name.startswith(stage.name)
+            for s in supply.stages
+        )
+        if action == "interleave" and not reads and self._is_quick(stage):
+            return _PARTS
         if action == "filter":
             whole = f"{stage.name}::"
             before = [kind_of(s.name) for s in supply.stages if s.name.startswith(whole)]

@@ -197,7 +197,7 @@ _TYPES: Final = {
     SideWork.CHECKS: lazy_pattern(rb"DebugNumericSummary(?:V2)?|CheckNumerics(?:V2)?"),
     SideWork.SUMMARIES: lazy_pattern(rb"(?<!\w)(?=\w*Summary)\w+"),
     SideWork.TEXT: lazy_pattern(
-        rb"(?:Static)?Regex\w+|String(?!Format$)\w+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode\w+"
+        rb"(?:Static)?Regex\w+|String(?!Format$)\w+|LookupTable\w+|AsString|ReduceJoin|UnsortedSegmentJoin|Substr|Unicode\w+"
     ),
 }
 _SCOPES: Final = {

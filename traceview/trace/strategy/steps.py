@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.ids import sorted_unique, unique_ids
+from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import Int64Array
 from traceview.base.stats import median
 from traceview.base.text import enumerated
@@ -22,10 +22,11 @@ from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass, is_compilation
 
 RUN_AHEAD_RATIO: Final = 0.10
-"""If the lag from marker to first device event grows faster than this, in steps per step, the basis is device."""
+"""The share of the devices' time in the work of a step that lies after the next marker, from which on steps are the devices'."""
 
 _MARKER_STARTS: Final = (b"train", b"test", b"TraceContext")
 _EVAL_START: Final = b"test"
+_NEVER: Final = np.iinfo(np.int64).max
 
 
 StoredStep: TypeAlias = tuple[int, int, int]
@@ -157,14 +158,14 @@ def _between_markers(recording: Recording, markers: _Markers) -> HostSteps:
     end = columns.end_ps[markers.row]
     # A call ends when the last of its components ends.
     np.maximum.at(end, markers.roots.step, columns.end_ps[markers.roots.row])
-    first_linked, last_linked = _linked_span(recording, markers)
+    work = _work_of_steps(recording, markers)
     basis, used, last_end = "marker", list(range(len(start))), int(end[-1])
-    ends = [max(last_end, last_linked or last_end)]
+    ends = [max(last_end, work.last_end_ps)]
     # Replicas run on the host itself, which cannot run ahead of them.
     has_planes = any(device.kind != "replica" for device in recording.device_list)
-    runs_ahead = has_planes and _runs_ahead(start, end.tolist(), first_linked)
+    runs_ahead = has_planes and work.is_behind_markers
     if runs_ahead:
-        basis, begins = "device", [time for time in first_linked if time is not None]
+        basis, begins = "device", work.start_ps.tolist()
     elif not has_planes and (runs := _runs_behind(recording, markers)):
         # The last program has no successor to end it.
         basis, used, begins, ends = "device", list(runs), list(runs.values()), []
@@ -207,7 +208,7 @@ def _runs_behind(recording: Recording, markers: _Markers) -> dict[int, int]:
         if number != NONE:
             begun[number] = min(start_ps, begun.get(number, start_ps))
     begun = dict(sorted(begun.items()))
-    next_ps = [*columns.start_ps[markers.row].tolist()[1:], np.iinfo(np.int64).max]
+    next_ps = [*columns.start_ps[markers.row].tolist()[1:], _NEVER]
     behind = sum(start_ps >= next_ps[number] for number, start_ps in begun.items())
     in_order = all(a < b for a, b in pairwise(begun.values()))
     return begun if len(begun) > 1 and in_order and 2 * behind > len(begun) else {}
@@ -220,69 +221,41 @@ def _numbers(recorded: list[int | None]) -> list[int]:
     return known if len(known) == len(recorded) and grows else list(range(len(recorded)))
 
 
-def _linked_span(recording: Recording, markers: _Markers) -> tuple[list[int | None], int | None]:
-    """Start of the first device event linked to each marker, and end of the last event linked to the last marker."""
+class _Work(Struct, frozen=True, eq=False):
+    """What the devices did for each marker. `start_ps`: when they began with that, int64 `[n]`, `_NEVER` without.
+
+    `last_end_ps`: when they had done all for the last marker. `is_late`: whether much of their time for the others lies after
+    the marker that follows.
+    """
+
+    start_ps: Int64Array
+    last_end_ps: int
+    is_late: bool
+
+    @property
+    def is_behind_markers(self) -> bool:
+        """Whether the host runs ahead: the devices work on each step, in order, and on many when the next one has begun."""
+        start_ps = self.start_ps
+        in_order = start_ps.size > 1 and start_ps[-1] < _NEVER and (np.diff(start_ps) > 0).all()
+        return bool(in_order) and self.is_late
+
+
+def _work_of_steps(recording: Recording, markers: _Markers) -> _Work:
     device = recording.device_columns
     rows = np.flatnonzero(device.launch != NONE)
-    launch = device.launch[rows]
-    count = markers.row.size
-    launched = unique_ids(launch)
-    least, most = (int(launched[0]), int(launched[-1])) if launched.size else (0, 0)
-    step_of = np.full(most - least + 1, NONE, dtype=np.int32)
-    step_of[launched - least] = steps_of_rows(
-        launched, markers.roots, recording.host_columns, recording.thread_of_line
-    )
-    step = step_of[launch - least]
+    launched, place = unique_inverse(device.launch[rows])
+    step = steps_of_rows(launched, markers.roots, recording.host_columns, recording.thread_of_line)[
+        place
+    ]
     rows, step = rows[step != NONE], step[step != NONE]
-    never = np.iinfo(np.int64).max
-    first = np.full(count, never, dtype=np.int64)
-    np.minimum.at(first, step, device.start_ps[rows])
-    ends = device.end_ps[rows[step == count - 1]]
-    last_end = int(ends.max()) if ends.size else None
-    return [None if start == never else start for start in first.tolist()], last_end
-
-
-def _runs_ahead(start: list[int], end: list[int], first_linked: list[int | None]) -> bool:
-    """Whether every step has a first device event, in order, and these come after the marker by more and more.
-
-    After both ends of the marker: what delays the host lies inside the marker, and moves its end as well. Or half of them come
-    well after its end. Or the steps are unsteady, and begin at least twice as evenly on the device: the host waits for that now
-    and then, and runs ahead again.
-    """
-    known = [time for time in first_linked if time is not None]
-    if len(known) < max(len(first_linked), 2) or any(a >= b for a, b in pairwise(known)):
-        return False
-    growth = min(known[-1] - of[-1] - (known[0] - of[0]) for of in (start, end))
-    periods = _distances(start)
-    if growth / (len(known) - 1) > RUN_AHEAD_RATIO * _middle(periods):
-        return True
-    behind = [first - last for first, last in zip(known, end, strict=True)]
-    if _middle(behind) > RUN_AHEAD_RATIO * _mean(periods):
-        return True
-    # What delays the first event of the first step makes its period alone longer.
-    lengths = periods[1:] or periods
-    spread = _spread(lengths)
-    return spread > RUN_AHEAD_RATIO * _mean(lengths) and 2 * _spread(_distances(known)) < spread
-
-
-def _distances(times: list[int]) -> list[int]:
-    return [after - before for before, after in pairwise(times)]
-
-
-def _spread(lengths: list[int]) -> float:
-    """How far they are from their median, on average."""
-    middle = _middle(lengths)
-    return _mean([abs(length - middle) for length in lengths])
-
-
-def _mean(lengths: Sequence[float]) -> float:
-    return sum(lengths) / len(lengths)
-
-
-def _middle(lengths: Sequence[float]) -> float:
-    """The median; of a few numbers more quickly than by an array."""
-    ordered = sorted(lengths)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    start, end = device.start_ps[rows], device.end_ps[rows]
+    first = np.full(markers.row.size, _NEVER, dtype=np.int64)
+    np.minimum.at(first, step, start)
+    next_ps = np.append(recording.host_columns.start_ps[markers.row[1:]], _NEVER)[step]
+    has_next = next_ps < _NEVER
+    late_ps = int(np.maximum(end - np.maximum(start, next_ps), 0)[has_next].sum())
+    whole_ps = int((end - start)[has_next].sum())
+    return _Work(first, int(end[~has_next].max(initial=0)), late_ps > RUN_AHEAD_RATIO * whole_ps)
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
