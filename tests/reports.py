@@ -198,7 +198,6 @@ def idle_of(name: str) -> IdleRow:
         step=1,
         thread="python",
         host_event="IteratorGetNextOp::DoCompute",
-        host_outer="train",
     )
     return IdleRow(
         host=HOST,

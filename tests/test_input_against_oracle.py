@@ -21,7 +21,7 @@ from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
-PIPELINES = ["slow_map", "slow_reading", "healthy_prefetch", "late_shard", "common_source"]
+PIPELINES = ["slow_map", "slow_reading", "healthy_prefetch", "late_shard"]
 
 
 def same_supply(folder: Path, host: Host) -> None:

@@ -169,30 +169,5 @@ def late_shard() -> Scenario:
         "wait_ps": ms(80.4),
         "bottleneck": "Root::Map",
         "missing": ["parallel_map"],
-        "replicas": {
-            0: {"wait_per_step_ps": ms(0.1), "late_per_step_ps": 0, "late_step_count": 0},
-            1: {"wait_per_step_ps": ms(20), "late_per_step_ps": ms(19.9), "late_step_count": 4},
-        },
-    }
-    return scenario(trace, ["input-bound"], input=truth)
-
-
-def common_source() -> Scenario:
-    """The first replica waits for the batch that the second then finds made: no shard is late."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        _replica(step, 0, 1, 21)
-        _replica(step, 1, 21.1, 21.2)
-        _make(step, 0, 0.5, 20.8)
-        _make(step, 1, 0.5, 20.9)
-        _fill(step, 0.5, 20.7)
-    truth: Truth = {
-        "input_ratio": 0.402,
-        "verdict": "high",
-        "wait_ps": ms(80.4),
-        "replicas": {
-            0: {"wait_per_step_ps": ms(20), "late_per_step_ps": 0, "late_step_count": 0},
-            1: {"wait_per_step_ps": ms(0.1), "late_per_step_ps": 0, "late_step_count": 0},
-        },
     }
     return scenario(trace, ["input-bound"], input=truth)

@@ -60,7 +60,6 @@ def test_a_gap_says_what_was_around_it(tmp_path: Path) -> None:
         step=0,
         thread="python3",
         host_event="IteratorGetNext:IteratorGetNext",
-        host_outer="train > fit > next_batch",
     )
     assert (row.gap_count, row.longest_gap_ps) == (2, 20 * MS)
 

@@ -1,4 +1,4 @@
-"""Tests that the section on input gives the wait, what the pipeline lacks, and hosts, shards and stages."""
+"""Tests that the section on input gives the wait, what the pipeline lacks, and hosts and stages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ def input_of(**changes: Any) -> Input:
         "input_ratio": 0.616,
         "verdict": "high",
         "hosts": (host(),),
-        "shards": (),
         "missing": (),
         "stages": (),
         "stage_count": 0,

@@ -125,44 +125,6 @@ def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -
     assert round(states_of(report)["python"]) == 20
 
 
-@pytest.mark.parametrize(("line", "is_python"), [(CALL, False), (WORK, True)])
-def test_a_line_that_calls_the_framework_rests_in_it(
-    line: Line, is_python: bool, tmp_path: Path
-) -> None:
-    """It waits for a device in native code; another line may sleep."""
-    report = analyzed(
-        tmp_path,
-        graph(24.2, 24.8),
-        lambda at: (line,) if at < 24 else (TENSORFLOW, CALL),
-        cores=0,
-    )
-    assert ("python" in states_of(report)) is is_python
-
-
-@pytest.mark.parametrize(
-    ("module", "converts"), [("jax/_src/dtypes.py", True), ("jax/_src/pjit.py", False)]
-)
-def test_a_gap_that_is_cut_by_collections_has_the_line_of_most_of_it(
-    module: str, converts: bool, tmp_path: Path
-) -> None:
-    """Rounds that come late find the thread where it collects garbage, and of the parts between one has a sample."""
-
-    def play(step: Step) -> None:
-        step.host("PjitFunction(step)", 40, 41)
-        step.host("dot.1", 41, 50, {"device_ordinal": 0}, thread=step.trace.thread("device", 70))
-
-    report = analyzed(
-        tmp_path,
-        play,
-        lambda _: ((module, "dtype", 1047, False), WORK),
-        (4, 9, 19, 29, 39),
-        collections=[(at - 0.5, 1) for at in (9, 19, 29, 39)],
-    )
-    found = {row.code: row for row in report.findings}
-    assert "in augmented, train.py:4" in found["host-bound"].title
-    assert ("np.asarray" in found["host-bound"].action) is converts
-
-
 def test_a_collection_beside_compute_costs_nothing(tmp_path: Path) -> None:
     report = analyzed(tmp_path, graph(20), lambda _: (WORK,), collections=[(26, 20)])
     assert "garbage_collection" not in states_of(report)

@@ -11,8 +11,8 @@ import traceview
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.python_sidecars import Line, Sample, python_group
 from tests.sidecars import write_sidecar
-from traceview.analysis.facts.python_lock import ThreadAtWork, threads_at_work
 from traceview.analysis.facts.selection import select
+from traceview.analysis.facts.threads import ThreadAtWork, threads_at_work
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
 

@@ -56,11 +56,10 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
 
 
 class Overlap(NamedTuple):
-    """How much devices compute at the same time, by chance, and which part of a step each computes."""
+    """How much devices compute at the same time, and how much by chance."""
 
     ratio: Fraction
     chance: Fraction
-    shares: list[Fraction]
 
 
 def overlap_of(spans: list[list[Interval]], answers: list[HostAnswer]) -> Overlap:
@@ -91,7 +90,6 @@ def overlap_of(spans: list[list[Interval]], answers: list[HostAnswer]) -> Overla
     return Overlap(
         Fraction(sum(map(sum, of_part)) - together, sum(possible)),
         weighed / (sum(possible) * step),
-        [Fraction(sum(own), len(parts)) / step for own in zip(*of_part, strict=True)],
     )
 
 

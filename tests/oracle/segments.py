@@ -48,7 +48,6 @@ NOT_ITS_TURN = (
     *("device_wait", "host_ops", "launch", "python", "between", "sync"),
     *("dependency", "latency", "unknown"),
 )
-TURN_BEGINS = tuple(state for state in NOT_ITS_TURN if state != "between")
 
 
 @dataclass(frozen=True)
@@ -381,43 +380,19 @@ class Ledger:
             return
         if not self._is_serial(used, [list(computing[id(device)].spans) for device in used]):
             return
-        starts = sorted(step.start for answer in self._all for step in answer.steps)
-        turns: dict[int, list[Interval]] = {id(device): [] for device in used}
-        spans = [(a, b, device) for device in used for a, b in computing[id(device)].spans]
-        until: int | None = None
-        for start, end, device in sorted(spans, key=lambda span: span[0]):
-            before = start if until is None else until
-            begun = bisect_right(starts, start)
-            is_in_step = begun > 0 and begun == bisect_left(starts, before)
-            turns[id(device)].append((min(start, before) if is_in_step else start, end))
-            until = end if until is None else max(until, end)
         for device in used:
             for other in used:
                 if other is not device:
                     self._recast(device, computing[id(other)], NOT_ITS_TURN, "turn", other)
-                    self._recast(device, Cover(turns[id(other)]), TURN_BEGINS, "turn", other)
 
     def _is_serial(self, devices: list[Device], spans: list[list[Interval]]) -> bool:
         """Whether compute overlaps less than half as much as by chance, which chance hardly ever does."""
         hosts = {device.host: self.answer_of(device) for device in devices}
         overlap = overlap_of(spans, list(hosts.values()))
-        ratio, chance, shares = (
-            float(overlap.ratio),
-            float(overlap.chance),
-            [float(one) for one in overlap.shares],
-        )
-        mean = variance = 0.0
-        for place, first in enumerate(shares):
-            for second in shares[place + 1 :]:
-                mean += first * second
-                swapped = first + second > 1
-                a, b = (1 - first, 1 - second) if swapped else (first, second)
-                a, b = max(a, b), min(a, b)
-                variance += (a - b) * b**2 + 2 * b**3 / 3 - (a * b) ** 2
         count = min(sum(step.used for step in answer.steps) for answer in hosts.values())
-        spread = (variance / max(count, 1)) ** 0.5
-        missing = 1 - ratio / chance
-        return ratio < chance / 2 and missing * mean > 1.64 * spread
+        pairs = len(devices) * (len(devices) - 1) // 2
+        meetings = float(overlap.chance) * pairs * max(count, 1)
+        return float(overlap.ratio) < float(overlap.chance) / 2 and meetings >= 1.5
 
     def _no_work(self) -> None:
         """A device that only copies has no work, and one that computes little has none while others compute."""

@@ -51,20 +51,6 @@ def test_iterators_that_ask_each_other_in_a_circle_end(tmp_path: Path) -> None:
     assert {name: s.calls for name, s in stages(tmp_path, build).items()} == dict.fromkeys("ABC", 1)
 
 
-def test_a_prefetch_of_tensorflow_is_told_by_the_name_of_its_dataset(tmp_path: Path) -> None:
-    def build(_: CudaTrace, step: Step) -> None:
-        step.host("Iterator::Root", 0, 2, {"name": "inject/prefetch_MapDataset/_4"})
-        step.host("Iterator::Root::Prefetch", 0, 1, {"name": "inject/prefetch_MapDataset/_4"})
-        step.host("Iterator::Prefetch", 3, 4, {"name": "PrefetchDataset:5"})
-
-    found = stages(tmp_path, build)
-    assert {name: one.injected for name, one in found.items()} == {
-        "Root": False,
-        "Root::Prefetch": True,
-        "Prefetch": False,
-    }
-
-
 def test_the_model_waits_on_the_thread_of_the_step_and_where_a_call_waits(tmp_path: Path) -> None:
     trace = new_trace()
     worker = trace.thread("tf_data_iterator_get_next", 40)
@@ -84,6 +70,5 @@ def test_the_model_waits_on_the_thread_of_the_step_and_where_a_call_waits(tmp_pa
     waits = find_input_waits(found, 0, calls)
     begin = waits.start_ps.min()
     assert (waits.start_ps - begin).tolist() == [0, ms(2)]
-    assert not waits.in_turn
     assert waits.pipeline.tolist() == [calls.pipeline[0], -1]
     assert {one.blocking: one.calls for one in recorded_stages(found)} == {True: 1, False: 1}

@@ -44,7 +44,6 @@ TextKind: TypeAlias = Literal[
     "stage",
     "task",
     "thread",
-    "threads",
     "type",
     "version",
     "words",
@@ -154,8 +153,6 @@ TaskName: TypeAlias = Annotated[str, text_kind("task")]
 """A process of a cluster by its role and number: `worker 3`."""
 
 ThreadName: TypeAlias = Annotated[str, text_kind("thread")]
-ThreadNames: TypeAlias = Annotated[str, text_kind("threads")]
-"""Several threads, with commas between them."""
 
 VersionText: TypeAlias = Annotated[str, text_kind("version")]
 Words: TypeAlias = Annotated[str, text_kind("words")]

@@ -24,12 +24,13 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict, astuple, replace
 
-from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
+from traceview.base.ids import sorted_unique, unique_ids
 from traceview.base.intervals import (
     BoolArray,
     Int32Array,
     Int64Array,
     IntervalSet,
+    Nesting,
     nesting,
     union,
 )
@@ -40,7 +41,7 @@ from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.gaps import STATE_SWEEPS, Gaps, IdleSpans
+from traceview.trace.host.gaps import STATE_SWEEPS, Gaps
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Step, Trace, kept
 from traceview.trace.strategy.collectives import Collectives
@@ -114,10 +115,10 @@ def build_segments(
     def segments_of(device: int) -> Columns:
         host = trace.device_list[device].host
         busy, begin = _busy(trace, device, waits)
-        idle = _idle(trace, gaps[device], states[host], waits)
+        idle = _idle(gaps[device], states[host], waits)
         columns = _merged([*busy, idle], begin, windows[host], bounds[host])
         waits.name(device, columns)
-        return columns
+        return _named_by_ops(trace, columns, gaps[device], states[host])
 
     of_device = made_of_each(segments_of, tuple(gaps), trace.threads_beside)
     return Segments(of_device, tuple(every))
@@ -185,38 +186,16 @@ def _layers(trace: Trace, device: int) -> npt.NDArray[np.uint8]:
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
     layer: npt.NDArray[np.uint8] = _LAYER_OF_CLASS.take(columns.class_[own])
     if trace.device_list[device].kind == "replica":
-        names, index = unique_inverse(columns.op[own])
-        is_side = np.array(
-            [
-                name != NONE and side_work_of(trace.names[name]) is not None
-                for name in names.tolist()
-            ],
-            dtype=np.bool_,
-        )
-        layer[is_side[index] & (layer == 0)] = 1
+        layer[is_side_work(trace, device)] = 1
     return layer
 
 
-def _cut_spans(
-    start: Int64Array, end: Int64Array, bounds: Int64Array
-) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Sorted, disjoint spans cut at sorted bounds: start, end and the number of the span of each piece."""
-    cut_start, cut_end, number, _ = SWEEPS.cut(start, end, bounds)
-    return cut_start, cut_end, number.astype(np.int64)
-
-
-class _Begun(Struct, frozen=True):
-    """What devices are in collectives, by start.
-
-    `device`; `holder`: the one that holds the collective up; `before`: the place of the last that began before it on another
-    device, `NONE` without one. All but `start` have one more entry, for the place `NONE`.
-    """
-
-    start: Int64Array
-    end: Int64Array
-    device: Int64Array
-    holder: Int64Array
-    before: Int64Array
+def is_side_work(trace: Trace, device: int) -> BoolArray:
+    """Which events of a CPU device compute nothing of the model."""
+    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
+    result = trace.names.where(columns.op[own], lambda name: side_work_of(name) is not None)
+    result &= columns.class_[own] == ActivityClass.COMPUTE
+    return result
 
 
 class _Waits:
@@ -253,8 +232,8 @@ class _Waits:
         of_device = self._rows_of(device)
         transfers = union(self._transfer_from[of_device], self._end[of_device])
         bounds = sorted_unique(np.concatenate((transfers.start, transfers.end)))
-        start, end, piece = _cut_spans(spans.start_ps, spans.end_ps, bounds)
-        cut = replace(spans.chosen(piece), start_ps=start, end_ps=end)
+        start, end, number, _ = SWEEPS.cut(spans.start_ps, spans.end_ps, bounds)
+        cut = replace(spans.chosen(number.astype(np.int64)), start_ps=start, end_ps=end)
         cut.state[transfers.within(start, end) == 0] = State.DEVICE_WAIT
         return cut
 
@@ -278,25 +257,18 @@ class _Waits:
         entry = self._trace.device_list[device]
         if entry.kind == "replica":
             return self._replica_at_work(device, start, end)
-        begun = self._begun
-        place = np.searchsorted(begun.start, end) - 1
-        # The last that began on another device.
-        place = np.where(begun.device[place] == device, begun.before[place], place)
-        runs = (place != NONE) & (begun.end[place] >= end)
-        holder = begun.holder[place]
-        result: Int64Array = np.where(runs & (holder != device), holder, NONE)
+        # In a gap it is in no collective itself.
+        running = self._nesting.innermost(end - 1)
+        last, of_device = (
+            np.append(column, NONE)[running] for column in (self._last, self._collectives.device)
+        )
+        holder = np.where(last == NONE, of_device, last)
+        result: Int64Array = np.where(holder != device, holder, NONE).astype(np.int64)
         return result
 
     @cached_property
-    def _begun(self) -> _Begun:
-        order = np.argsort(self._start, kind="stable")
-        device = self._collectives.device[order].astype(np.int64)
-        begins = np.flatnonzero(np.diff(device, prepend=NONE))
-        before = np.repeat(begins - 1, np.diff(np.append(begins, device.size)))
-        last = self._last[order]
-        holder = np.where(last == NONE, device, last)
-        others = (np.append(column, NONE) for column in (self._end[order], device, holder, before))
-        return _Begun(self._start[order], *others)
+    def _nesting(self) -> Nesting:
+        return nesting(self._start, self._end)
 
     def _replica_at_work(self, device: int, start: Int64Array, end: Int64Array) -> Int64Array:
         """The replica of the same host that was at work at the end of each span, of several the first to pause."""
@@ -324,10 +296,9 @@ class _Waits:
 # What it is idle for
 
 
-def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
-    spans, op = _cut_at_ops(trace, gaps, states)
+def _idle(gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans:
+    spans = gaps.idle_spans
     gap = gaps.gap.take(spans.piece)
-    state = _STATE_OF_CAUSE.take(spans.cause)
     by = _late_threads(gaps, states, spans.start_ps, gap)
     by_kind = np.where(by == NONE, np.uint8(By.NONE), np.uint8(By.THREAD))
     of_device = np.flatnonzero(spans.cause == Cause.DEVICE_WAIT)
@@ -337,54 +308,48 @@ def _idle(trace: Trace, gaps: Gaps, states: HostStates, waits: _Waits) -> _Spans
         by[of_device] = holder
     nobody = _IS_NOBODYS.take(spans.cause)
     by_kind[nobody], by[nobody] = By.NONE, NONE
-    by_kind[op != NONE] = By.OP
-    by = np.where(op == NONE, by, op).astype(np.int32)
-    activity = np.full(gap.size, IDLE, dtype=np.uint8)
-    after = gaps.after.take(gap)
-    return _Spans(spans.start_ps, spans.end_ps, state, activity, by_kind, by, after)
+    return _Spans(
+        spans.start_ps,
+        spans.end_ps,
+        _STATE_OF_CAUSE.take(spans.cause),
+        np.full(gap.size, IDLE, dtype=np.uint8),
+        by_kind,
+        by,
+        gaps.after.take(gap),
+    )
 
 
-def _cut_at_ops(trace: Trace, gaps: Gaps, states: HostStates) -> tuple[IdleSpans, Int32Array]:
-    """The idle spans, those of host ops cut where another one begins, and the name of each op, `NONE` without one.
+def _named_by_ops(trace: Trace, columns: Columns, gaps: Gaps, states: HostStates) -> Columns:
+    """The segments of a device, those idle for host ops cut where another op begins, which causes them.
 
     Of several ops that compute on the host the one that began last counts, and without any the event of no known kind on a
     thread that was late. The ops of replicas are their work.
     """
-    spans = gaps.idle_spans
-    computing = spans.cause == Cause.HOST_OPS
-    nothing = np.full(spans.piece.size, NONE, dtype=np.int32)
-    if trace.device_list[gaps.device].kind == "replica" or not computing.any():
-        return spans, nothing
-    columns, own = trace.host_columns, np.flatnonzero(computing)
+    waits = (columns.state == State.HOST_OPS) & (columns.activity == IDLE)
+    if trace.device_list[gaps.device].kind == "replica" or not waits.any():
+        return columns
+    host = trace.host_columns
     late = unique_ids(np.append(gaps.thread[gaps.handed], states.caller)).tolist()
     unlisted = joined([states.unlisted_rows(thread) for thread in late], np.int64)
     both = states.computing_rows, unlisted
-    edges = [edge[rows] for rows in both for edge in (columns.start_ps, columns.end_ps)]
-    pieces = _cut_spans(
-        spans.start_ps[own], spans.end_ps[own], sorted_unique(np.concatenate(edges))
-    )
+    moments = [moment[rows] for rows in both for moment in (host.start_ps, host.end_ps)]
+    bounds = sorted_unique(np.concatenate(moments))
     op, event = (
-        np.append(columns.name[rows], NONE)[
-            nesting(columns.start_ps[rows], columns.end_ps[rows]).innermost(pieces[0])
+        np.append(host.name[rows], NONE)[
+            nesting(host.start_ps[rows], host.end_ps[rows]).innermost(bounds)
         ]
         for rows in both
     )
     name = np.where(op == NONE, event, op).astype(np.int32)
-    others = np.flatnonzero(~computing)
-    place = np.concatenate((others, own[pieces[2]]))
-    cut_start = np.concatenate((spans.start_ps[others], pieces[0]))
-    cut_end = np.concatenate((spans.end_ps[others], pieces[1]))
-    op = np.concatenate((nothing[others], name))
-    order = np.argsort(cut_start, kind="stable")
-    place, cut_start, cut_end, op = place[order], cut_start[order], cut_end[order], op[order]
-    # Pieces of one span with one op are one.
-    opens = np.ones(place.size, dtype=np.bool_)
-    opens[1:] = (place[1:] != place[:-1]) | (op[1:] != op[:-1])
-    first = np.flatnonzero(opens)
-    last = np.append(first[1:], place.size) - 1
-    place = place[first]
-    cut = IdleSpans(cut_start[first], cut_end[last], spans.cause[place], spans.piece[place])
-    return cut, op[first]
+    changes = np.diff(name, prepend=NONE) != 0
+    cut, number, passed = cut_at(columns, bounds[changes], waits)
+    by_op = np.where(waits[number], np.append(name[changes], NONE)[passed - 1], NONE)
+    known = by_op != NONE
+    return replace(
+        cut,
+        by_kind=np.where(known, np.uint8(By.OP), cut.by_kind),
+        by=np.where(known, by_op, cut.by),
+    )
 
 
 def _late_threads(gaps: Gaps, states: HostStates, start: Int64Array, gap: Int32Array) -> Int32Array:

@@ -1,9 +1,8 @@
-"""Defines the columns of the ledger, and those of the critical path through it."""
+"""Defines the columns of the ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +12,6 @@ from msgspec import Struct
 from traceview.base.codes import Code
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.ledger.states import State
-from traceview.trace.model import Step, Trace
 from traceview.xplane.planes import ActivityClass
 
 IDLE: Final = len(ActivityClass)
@@ -75,49 +73,3 @@ DTYPES: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("step", "by", "event"), np.int32),
 }
 """Of the columns."""
-
-
-class PathRows(Struct, frozen=True, eq=False):
-    """The critical path of the used steps: parts of segments, all arrays `[n]`; per step they sum to its length.
-
-    int64 `row` of the ledger, `start_ps`, `duration_ps`; int32 `step`.
-    """
-
-    row: Int64Array
-    start_ps: Int64Array
-    duration_ps: Int64Array
-    step: Int32Array
-
-
-class LedgerRows(Struct, frozen=True, eq=False, dict=True):
-    """The segments of all visible devices, device by device.
-
-    `devices`: the visible devices of hosts that recorded device events, ascending numbers of the device list; `first`
-    `[devices + 1]`: where the rows of each begin. `steps`: those of all hosts in their windows, host by host. `python`:
-    the lines of Python that caused something.
-    """
-
-    trace: Trace
-    columns: Columns
-    devices: tuple[int, ...]
-    first: tuple[int, ...]
-    steps: tuple[Step, ...]
-    python: tuple[str, ...] = ()
-
-    def rows_of(self, device: int) -> slice:
-        """The rows of a device; none if it is not visible."""
-        return self._rows_of_device.get(device, slice(0, 0))
-
-    @cached_property
-    def _rows_of_device(self) -> dict[int, slice]:
-        return dict(zip(self.devices, map(slice, self.first, self.first[1:]), strict=False))
-
-    @cached_property
-    def is_used(self) -> BoolArray:
-        """By step, whether it takes part in statistics; bool `[steps]`."""
-        return np.array([step.excluded is None for step in self.steps], dtype=np.bool_)
-
-    @cached_property
-    def has_steps(self) -> bool:
-        """Whether times are per step; otherwise of the whole window."""
-        return bool(self.is_used.any())

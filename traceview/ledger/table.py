@@ -20,100 +20,18 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.ids import is_in, unique_inverse
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, IntervalSet, places, union
 from traceview.base.sweeping import SWEEPS
-from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns, LedgerRows, PathRows
-from traceview.ledger.path import path_of
+from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns
 from traceview.ledger.states import KEYS, State
 from traceview.trace.columns import NONE
 from traceview.trace.device.table import category, flag, table, texts, whole
 from traceview.trace.host.gaps import STATE_SWEEPS, Gaps
-from traceview.trace.model import Step
+from traceview.trace.model import Step, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class _Wait(Struct, frozen=True):
-    """How long one device waits for another one, int64 picoseconds `[numbers of steps]`: while that is in the rows, and else."""
-
-    device: int
-    holder: int
-    meanwhile_ps: Int64Array
-    else_ps: Int64Array
-
-
-def waits_for(
-    columns: Columns,
-    own: Mapping[int, slice],
-    steps: Sequence[Step],
-    waits: BoolArray,
-    rows: BoolArray,
-) -> dict[int, int]:
-    """By device how long it waits for other devices because of some rows of theirs, picoseconds.
-
-    `own`: the rows of each device; `waits`: those that wait for a device. While the other one is in the rows; for the rest
-    as much, step by step, as the other one has lost to them more than the one that waits, by its own and by such waits.
-    """
-    by_number = _ByNumber(columns, steps)
-    found = list(_waits(columns, own, waits & (columns.by_kind == By.DEVICE), rows, by_number))
-    lost: dict[int, Int64Array] = {}
-    for device, of_device in own.items():
-        chosen = np.flatnonzero(rows[of_device]) + of_device.start
-        lost[device] = by_number.sums(chosen, columns.duration_ps[chosen])
-    for wait in found:
-        lost[wait.device] = lost[wait.device] + wait.meanwhile_ps
-    result = dict.fromkeys(own, 0)
-    for wait in found:
-        late_ps = np.clip(lost[wait.holder] - lost[wait.device], 0, wait.else_ps)
-        result[wait.device] += int(wait.meanwhile_ps.sum() + late_ps.sum())
-    return result
-
-
-class _ByNumber:
-    """Sums by the numbers of steps, which hosts share; the last one is of what lies outside of steps."""
-
-    def __init__(self, columns: Columns, steps: Sequence[Step]) -> None:
-        numbers = np.array([step.number for step in steps], dtype=np.int64)
-        distinct, place = unique_inverse(numbers)
-        self._columns = columns
-        self._count = distinct.size + 1
-        self._place = np.append(place, distinct.size)
-
-    def sums(self, rows: Int64Array, values: Int64Array) -> Int64Array:
-        """The sum of the values of some rows by number."""
-        place = self._place[self._columns.step[rows]]
-        total: Int64Array = SWEEPS.totals(place, values, self._count)
-        return total
-
-
-def _waits(
-    columns: Columns,
-    own: Mapping[int, slice],
-    waits: BoolArray,
-    rows: BoolArray,
-    by_number: _ByNumber,
-) -> list[_Wait]:
-    spans: dict[int, IntervalSet] = {}
-    found = []
-    for device, of_device in own.items():
-        waiting = np.flatnonzero(waits[of_device]) + of_device.start
-        holders, place = unique_inverse(columns.by[waiting])
-        for index, holder in enumerate(holders.tolist()):
-            if holder not in own:
-                # Its host has no window: nobody knows what it was in.
-                continue
-            if holder not in spans:
-                chosen = np.flatnonzero(rows[own[holder]]) + own[holder].start
-                begin = columns.start_ps[chosen]
-                spans[holder] = union(begin, begin + columns.duration_ps[chosen])
-            held = waiting[place == index]
-            start, duration = columns.start_ps[held], columns.duration_ps[held]
-            within = spans[holder].within(start, start + duration)
-            meanwhile = by_number.sums(held, within)
-            found.append(_Wait(device, holder, meanwhile, by_number.sums(held, duration - within)))
-    return found
 
 
 AS_LONG_RATIO: Final = 0.5
@@ -167,8 +85,38 @@ class Loss(Struct, frozen=True):
         return self.named_steps or len(self.devices)
 
 
-class Ledger(LedgerRows, frozen=True, eq=False):
-    """The segments of all visible devices, device by device, and what is made of them."""
+class Ledger(Struct, frozen=True, eq=False, dict=True):
+    """The segments of all visible devices, device by device, and what is made of them.
+
+    `devices`: the visible devices of hosts that recorded device events, ascending numbers of the device list; `first`
+    `[devices + 1]`: where the rows of each begin. `steps`: those of all hosts in their windows, host by host. `python`:
+    the lines of Python that caused something.
+    """
+
+    trace: Trace
+    columns: Columns
+    devices: tuple[int, ...]
+    first: tuple[int, ...]
+    steps: tuple[Step, ...]
+    python: tuple[str, ...] = ()
+
+    def rows_of(self, device: int) -> slice:
+        """The rows of a device; none if it is not visible."""
+        return self._rows_of_device.get(device, slice(0, 0))
+
+    @cached_property
+    def _rows_of_device(self) -> dict[int, slice]:
+        return dict(zip(self.devices, map(slice, self.first, self.first[1:]), strict=False))
+
+    @cached_property
+    def is_used(self) -> BoolArray:
+        """By step, whether it takes part in statistics; bool `[steps]`."""
+        return np.array([step.excluded is None for step in self.steps], dtype=np.bool_)
+
+    @cached_property
+    def has_steps(self) -> bool:
+        """Whether times are per step; otherwise of the whole window."""
+        return bool(self.is_used.any())
 
     @property
     def count(self) -> int:
@@ -206,11 +154,8 @@ class Ledger(LedgerRows, frozen=True, eq=False):
     @cached_property
     def steps_of_device(self) -> dict[int, int]:
         """Used steps of the host of each device."""
-        by_host: dict[int, int] = {}
-        for step, used in zip(self.steps, self.is_used.tolist(), strict=True):
-            by_host[step.host] = by_host.get(step.host, 0) + used
-        of = self.trace.device_list
-        return {device: by_host.get(of[device].host, 0) for device in self.devices}
+        used = self.is_used
+        return {device: int(used[self.steps_of(device)].sum()) for device in self.devices}
 
     # Queries
 
@@ -264,10 +209,46 @@ class Ledger(LedgerRows, frozen=True, eq=False):
         """
         of_device = self.by_device(rows)
         if keeps_waiting:
-            own = {device: self.rows_of(device) for device in self.devices}
-            waits = waits_for(self.columns, own, self.steps, self._waits, rows)
+            waits = self._kept_waiting(rows)
             of_device = {device: ps + waits[device] for device, ps in of_device.items()}
         return self.loss_of(of_device, named)
+
+    def _kept_waiting(self, rows: BoolArray) -> dict[int, int]:
+        """By device how long it waits for other devices because of some rows of theirs, picoseconds.
+
+        While the other one is in the rows; for the rest as much, step by step, as the other one has lost to them more than the
+        one that waits, by its own and by such waits. Hosts share the numbers of steps; what lies outside of steps is one more.
+        """
+        columns, waits = self.columns, self._waits & (self.columns.by_kind == By.DEVICE)
+        numbers = np.array([step.number for step in self.steps], dtype=np.int64)
+        distinct, place = unique_inverse(numbers)
+        place_of_step = np.append(place, distinct.size)
+
+        def by_number(chosen: Int64Array, values: Int64Array) -> Int64Array:
+            return totals(place_of_step[columns.step[chosen]], values, distinct.size + 1)
+
+        spans: dict[int, IntervalSet] = {}
+        lost: dict[int, Int64Array] = {}
+        found: list[tuple[int, int, Int64Array, Int64Array]] = []
+        for device in self.devices:
+            own = self.rows_of(device)
+            chosen, waiting = (np.flatnonzero(of[own]) + own.start for of in (rows, waits))
+            lost[device] = by_number(chosen, columns.duration_ps[chosen])
+            # Of a host without a window nobody knows what it was in.
+            for holder in self._rows_of_device.keys() & unique_ids(columns.by[waiting]).tolist():
+                if holder not in spans:
+                    spans[holder] = self.spans_of((holder,), rows)
+                held = waiting[columns.by[waiting] == holder]
+                start, duration = columns.start_ps[held], columns.duration_ps[held]
+                within = spans[holder].within(start, start + duration)
+                meanwhile = by_number(held, within)
+                lost[device] += meanwhile
+                found.append((device, holder, meanwhile, by_number(held, duration - within)))
+        result = dict.fromkeys(self.devices, 0)
+        for device, holder, meanwhile, rest in found:
+            late_ps = np.clip(lost[holder] - lost[device], 0, rest)
+            result[device] += int(meanwhile.sum() + late_ps.sum())
+        return result
 
     def loss_of(self, of_device: Mapping[int, int], named: Collection[int] | None = None) -> Loss:
         """The loss that each device has so much of; `named` as in `loss`."""
@@ -507,3 +488,112 @@ def gap_states(ledger: Ledger, gaps: Gaps, chosen: Int64Array) -> GapStates:
         largest[in_state > most_ps] = number
         np.maximum(most_ps, in_state, out=most_ps)
     return GapStates(start, start + duration, gap, state, by_state, largest)
+
+
+# The critical path
+
+_FOR_NOBODY: Final = -2
+"""Of a row in which a device waits for no other one."""
+
+
+class PathRows(Struct, frozen=True, eq=False):
+    """The critical path of the used steps: parts of segments, all arrays `[n]`; per step they sum to its length.
+
+    int64 `row` of the ledger, `start_ps`, `duration_ps`; int32 `step`.
+    """
+
+    row: Int64Array
+    start_ps: Int64Array
+    duration_ps: Int64Array
+    step: Int32Array
+
+
+def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
+    """Whether collectives show that a moment on one of the devices is the same on another."""
+    clocks = [
+        trace.hosts[host].clock for host in {trace.device_list[device].host for device in devices}
+    ]
+    # The host that the others are aligned to has no residual itself.
+    unaligned = sum(clock is None or clock.residual_ps is None for clock in clocks)
+    return len(clocks) == 1 or unaligned <= 1
+
+
+def path_of(ledger: Ledger) -> PathRows:
+    """The critical path of the used steps; without steps, of the window of each host.
+
+    It goes back from the end of each step along what held it up. On a device it stays until the device waits for another one,
+    which the ledger names, and goes on, from the same instant, on that device:
+
+        GPU:0   ▕ compute ▏▕ waits for GPU:1 ······▕ transfer ▏        ◂ the step ends here
+                                                   ┆
+        GPU:1   ▕ input ······▏▕ compute          ▏▕ transfer ▏
+                ◂──────── the path goes on ────────┘
+
+    The pieces of a step touch each other and cover it, so they sum to its length.
+    """
+    columns, first = ledger.columns, np.array(ledger.first, dtype=np.int64)
+    is_active = columns.activity != IDLE
+    # A device that was given no work holds nobody up.
+    places = [
+        place
+        for place, device in enumerate(ledger.devices)
+        if is_active[ledger.rows_of(device)].any()
+    ]
+    takes_part = np.zeros(len(ledger.devices), dtype=np.uint8)
+    takes_part[places] = 1
+    of_list = ledger.trace.device_list
+    host = np.array([of_list[device].host for device in ledger.devices], dtype=np.int64)
+    step, walk_host, start, end = _walks(ledger, host, places)
+    row, begin, duration, walk = STATE_SWEEPS.walked(
+        columns.start_ps,
+        columns.duration_ps,
+        is_active.view(np.uint8),
+        _waits_for(ledger),
+        first,
+        host,
+        takes_part,
+        clocks_agree(ledger.trace, [ledger.devices[place] for place in places]),
+        walk_host,
+        start,
+        end,
+    )
+    return PathRows(row, begin, duration, step[walk])
+
+
+def _walks(
+    ledger: Ledger, host: Int64Array, places: Sequence[int]
+) -> tuple[Int32Array, Int64Array, Int64Array, Int64Array]:
+    """What to walk back along: used steps in the window of their host, or the windows; step, host, start and end."""
+    # The devices of a host have one window.
+    begins, ends = ledger.columns.start_ps, ledger.columns.end_ps
+    bounds = {
+        int(host[place]): (int(begins[ledger.first[place]]), int(ends[ledger.first[place + 1] - 1]))
+        for place in places
+    }
+    walks = [(NONE, of, *bounds[of]) for of in sorted(bounds)]
+    if ledger.has_steps:
+        walks = [
+            (
+                number,
+                step.host,
+                max(step.start_ps, bounds[step.host][0]),
+                min(step.end_ps, bounds[step.host][1]),
+            )
+            for number, step in enumerate(ledger.steps)
+            if step.excluded is None and step.host in bounds
+        ]
+    kept = np.array([walk for walk in walks if walk[2] < walk[3]], dtype=np.int64).reshape(-1, 4)
+    step, of_host, start, end_ps = kept.T.copy()
+    return step.astype(np.int32), of_host, start, end_ps
+
+
+def _waits_for(ledger: Ledger) -> Int32Array:
+    """The place of the device that each row waits for, `NONE` for one that is not known, `_FOR_NOBODY` where it waits for none."""
+    columns = ledger.columns
+    place_of = np.full(len(ledger.trace.device_list) + 1, NONE, dtype=np.int32)
+    place_of[list(ledger.devices)] = np.arange(len(ledger.devices))
+    rows = np.flatnonzero(is_in(columns.state, [int(state) for state in WAITS]))
+    result = np.full(columns.count, _FOR_NOBODY, dtype=np.int32)
+    by = np.where(columns.by_kind[rows] == By.DEVICE, columns.by[rows], NONE)
+    result[rows] = place_of[by]
+    return result

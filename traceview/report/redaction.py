@@ -296,10 +296,6 @@ class Pseudonyms:
         """An iterator's stage, or else an op or a kernel."""
         return self.stage(name) if name.startswith("Iterator::") else self.activity(name)
 
-    def threads(self, names: str) -> str:
-        """Several threads, with commas between them."""
-        return ", ".join(self.shown("thread", name) for name in names.split(", "))
-
     def stage(self, name: str) -> str:
         """`Iterator::Root::Prefetch::stage_1`: kinds of iterators stay."""
         parts = [

@@ -19,7 +19,7 @@ from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.text import lazy_pattern
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
-from traceview.ledger.table import Ledger
+from traceview.ledger.table import Ledger, totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.correlation import copies_of
 from traceview.trace.host.gaps import LATENCY_PS
@@ -109,45 +109,36 @@ def detour_rows(context: Run) -> BoolArray:
     down[down] = trace.names.where(op, TRANSFER.fullmatch)
     if not (results.row.size or down.any()):
         return nothing
-    waits, stretches = ledger.rows(states=WAITS_FOR_RESULTS), _Stretches(ledger)
+    waits, (stretch, is_within) = ledger.rows(states=WAITS_FOR_RESULTS), _stretches(ledger)
     of_sums = waits & is_in(columns.event, results.row[results.is_sum])
     up = waits & is_in(columns.event, results.row[~results.is_sum])
-    asked = down & stretches.within_steps
+    asked = down & is_within[stretch]
     if not (up | asked).any() or ledger.loss(of_sums).share >= LIMIT:
         return nothing
     by_op = ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
     # The host also runs events that are no ops, such as what hands on the results of a graph.
     by_op[by_op] = trace.names.where(columns.by[by_op], op_type)
     rows = up | down | by_op
+    asked_ps, took_ps = (
+        totals(stretch[of], columns.duration_ps[of], is_within.size) for of in (asked, rows)
+    )
     # A launch that takes longer than what is between two kernels does not wait for that.
-    held_up = stretches.of(asked) | stretches.of(rows, LATENCY_PS)
-    rows |= ledger.rows(states=_LATE) & ~of_sums & held_up
+    held_up = (asked_ps > 0) | (took_ps > LATENCY_PS)
+    rows |= ledger.rows(states=_LATE) & ~of_sums & held_up[stretch]
     return rows if ledger.loss(rows).share >= LIMIT else nothing
 
 
 _LATE: Final = (State.LAUNCH, State.LATENCY)
 
 
-class _Stretches:
-    """The rows of a ledger from one of compute to the next: behind a detour the host has launched nothing ahead."""
+def _stretches(ledger: Ledger) -> tuple[Int64Array, BoolArray]:
+    """The stretch of each row, from one of compute to the next, and which stretches lie between two of compute in one step.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._columns = ledger.columns
-        begins: BoolArray = self._columns.activity == ActivityClass.COMPUTE
-        begins[[first for first in ledger.first[:-1] if first < begins.size]] = True
-        self._number = np.cumsum(begins, dtype=np.int64)
-        step = self._columns.step[begins]
-        self._is_within = np.append(False, np.append(step[1:] == step[:-1], False))
-
-    @property
-    def within_steps(self) -> BoolArray:
-        """Which rows lie between two of compute in one step."""
-        within: BoolArray = self._is_within[self._number]
-        return within
-
-    def of(self, rows: BoolArray, least_ps: int = 0) -> BoolArray:
-        """All rows of the stretches that have some of these, which last longer than `least_ps`."""
-        duration_ps = self._columns.duration_ps[rows].astype(np.float64)
-        total_ps = np.bincount(self._number[rows], duration_ps, self._is_within.size)
-        held: BoolArray = (total_ps > least_ps)[self._number]
-        return held
+    Behind a detour the host has launched nothing ahead.
+    """
+    columns = ledger.columns
+    begins: BoolArray = columns.activity == ActivityClass.COMPUTE
+    begins[[first for first in ledger.first[:-1] if first < begins.size]] = True
+    step = columns.step[begins]
+    is_within = np.append(False, np.append(step[1:] == step[:-1], False))
+    return np.cumsum(begins, dtype=np.int64), is_within

@@ -6,13 +6,12 @@ from collections.abc import Collection
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.intervals import Int64Array
-from traceview.ledger.path import clocks_agree
+from traceview.ledger.table import clocks_agree
 from traceview.trace.device.memory import allocators
 from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Trace
@@ -32,8 +31,8 @@ OF_CHANCE_RATIO: Final = 0.5
 _FOR_TWO: Final = 1.5
 """Cores for two devices to compute at once, most of the time: a choice of ours."""
 
-_DEVIATIONS: Final = 1.64
-"""They overlap by so many standard deviations less: so far below the mean lies 1 of 20 values that chance gives."""
+_FEWEST_MEETINGS: Final = 1.5
+"""Of fewer, by chance and in all pairs and steps, it says nothing that they do not happen. A choice of ours."""
 
 _KINDS: Final = ("gpu", "tpu", "other", "replica")
 """Devices of one kind are compared with each other: the first of these that computed."""
@@ -153,10 +152,10 @@ def concurrency(run: Run) -> Concurrency | None:
     # Of a mean step.
     span = int(last - first) / start.size
     chance = float((possible / possible.sum() * longest).sum()) / span
-    shares = of_device.mean(axis=1) / span
     step_count = min(len(run.selection.used_of(host)) for host in hosts)
-    deviations = (1 - ratio / chance) * _mean_over_deviation(shares, step_count)
-    is_serial = ratio < OF_CHANCE_RATIO * chance and deviations > _DEVIATIONS
+    pair_count = len(devices) * (len(devices) - 1) // 2
+    is_serial = ratio < OF_CHANCE_RATIO * chance
+    is_serial &= chance * pair_count * max(step_count, 1) >= _FEWEST_MEETINGS
     is_serial &= not any(_has_one_core(trace, device) for device in devices)
     return Concurrency(ratio, chance, is_serial)
 
@@ -178,25 +177,6 @@ def _used_steps(run: Run, hosts: Collection[int]) -> tuple[Int64Array, Int64Arra
             bounds[step.number] = min(first, step.start_ps), max(last, step.end_ps)
     start, end = np.array([*bounds.values()], dtype=np.int64).reshape(-1, 2).T
     return start, end
-
-
-def _mean_over_deviation(shares: npt.NDArray[np.float64], step_count: int) -> float:
-    """The mean overlap, by chance, of devices that compute these shares of a step, over its standard deviation.
-
-    Each device is taken to compute in one piece per step, wherever chance puts it: in more pieces, chance varies less.
-    Of two pieces a >= b of a circle of length 1, ab overlap in the mean, with a mean square of (a - b)b² + 2b³/3.
-    """
-    mean = variance = 0.0
-    for place, share in enumerate(shares):
-        others = shares[place + 1 :]
-        mean += float((share * others).sum())
-        # The overlap of pieces that cannot miss each other varies as that of what they leave free.
-        swap = share + others > 1
-        first, second = np.where(swap, 1 - share, share), np.where(swap, 1 - others, others)
-        a, b = np.maximum(first, second), np.minimum(first, second)
-        variance += float(((a - b) * b**2 + 2 * b**3 / 3 - (a * b) ** 2).sum())
-    deviation = float(np.sqrt(max(variance, 0.0) / max(step_count, 1)))
-    return mean / deviation if deviation else float("inf")
 
 
 def model_of(trace: Trace, device: int) -> str | None:

@@ -1,4 +1,4 @@
-"""Finds the time of a device that only handing it its work costs.
+"""Holds the segments of one device while they change, and finds the time that only handing it its work costs.
 
 That are short ops and kernels, a host that waited before it handed on more, and keys: TensorFlow gives each collective of each
 replica a new key in every call of a graph, and converts it to a tensor in Python before the graph runs (2.21:
@@ -8,15 +8,14 @@ step.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 
-from traceview.analysis.facts.draft import NOBODY, Draft
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
-from traceview.base.ids import is_in, unique_ids, unique_inverse
+from traceview.base.ids import groups_of, is_in, unique_ids, unique_inverse
 from traceview.base.intervals import (
     NEVER,
     BoolArray,
@@ -28,18 +27,88 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.base.units import PS_PER_MS, PS_PER_US
-from traceview.ledger.build import cut_at
-from traceview.ledger.columns import By, Columns
+from traceview.ledger.build import (
+    Segments,
+    cut_at,
+    is_among,
+    is_side_work,
+    recast,
+    recast_ends,
+    recast_rows,
+)
+from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
-from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.gaps import late_parts
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import SCHEDULING_OP_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans
 from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
+
+Causer = tuple[By, int]
+NOBODY: Causer = (By.NONE, NONE)
+
+
+class Draft:
+    """The segments of one device while they are changed. `lines`: the number of each line of Python that causes something."""
+
+    def __init__(
+        self, context: Run, segments: Segments, device: int, lines: dict[str, int]
+    ) -> None:
+        entry = context.trace.device_list[device]
+        self.context = context
+        self.trace = context.trace
+        self.device, self.host, self.kind = device, entry.host, entry.kind
+        self.gaps, self.states = context.idle.gaps[device], context.idle.states[entry.host]
+        self.python = context.idle.python.get(entry.host)
+        self.window = context.selection.windows[entry.host]
+        self._segments = segments
+        self._lines = lines
+
+    @property
+    def columns(self) -> Columns:
+        """Its segments as they are now; of every device they exist once."""
+        return self._segments.of_device[self.device]
+
+    @columns.setter
+    def columns(self, columns: Columns) -> None:
+        self._segments.of_device[self.device] = columns
+
+    @property
+    def everywhen(self) -> IntervalSet:
+        """The whole window."""
+        return union(np.array([self.window.start_ps]), np.array([self.window.end_ps]))
+
+    def by_line(self, line: str) -> Causer:
+        """A line of Python as a cause."""
+        return By.PYTHON, self._lines.setdefault(line, len(self._lines))
+
+    def idle_in(self, states: Collection[State]) -> BoolArray:
+        """Which segments are idle time in one of these states."""
+        rows = is_among(self.columns, states)
+        rows &= self.columns.activity == IDLE
+        return rows
+
+    def recast(
+        self,
+        spans: IntervalSet,
+        among: Collection[State],
+        state: State,
+        by: Causer | None = None,
+    ) -> None:
+        """Give the time in states `among` inside of `spans` another state, and cause if that changes as well."""
+        self.columns = recast(self.columns, spans, among, state, by)
+
+    def recast_rows(self, rows: BoolArray, state: State, by: Causer | None = None) -> None:
+        """Give some whole segments another state."""
+        self.columns = recast_rows(self.columns, rows, state, by)
+
+    def recast_ends(self, length_ps: Int64Array, state: State, by: Causer | None = None) -> None:
+        """Give the last `length_ps` of each segment another state."""
+        self.columns = recast_ends(self.columns, length_ps, state, by)
+
 
 MANY_OPS: Final = 1000
 """Small ops per step from which on they count as dispatch; a choice of ours. Healthy steps of 58 recordings had up to 180."""
@@ -70,14 +139,6 @@ def recast_dispatch(draft: Draft) -> None:
     else:
         _recast_reads(draft)
         _recast_after_waits(draft)
-
-
-def is_side_work(trace: Trace, device: int) -> BoolArray:
-    """Which events of a CPU device compute nothing of the model."""
-    columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    result = trace.names.where(columns.op[own], lambda name: side_work_of(name) is not None)
-    result &= columns.class_[own] == ActivityClass.COMPUTE
-    return result
 
 
 def is_compute(columns: Columns) -> BoolArray:
@@ -307,14 +368,12 @@ _CONVERTING: Final = (State.HOST_OPS, State.LAUNCH, State.H2D, State.PYTHON, Sta
 
 def recast_keys(draft: Draft) -> None:
     """Dispatch in which the caller of a host makes keys has the first collective of the host as its cause."""
-    keys = draft.context.once(keys_of_hosts).get(draft.host)
-    if keys is None:
-        return
+    spans, op = draft.context.once(keys_of_hosts).get(draft.host, (NEVER, NONE))
     rows = draft.idle_in(_CONVERTING)
-    bounds = np.stack((keys.spans.start, keys.spans.end), axis=1).reshape(-1)
+    bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
     # Up to an instant inside of a span lies an odd number of these.
     draft.columns, number, passed = cut_at(draft.columns, bounds, rows)
-    draft.recast_rows(rows[number] & (passed % 2 == 1), State.HOST_OPS, (By.OP, keys.op))
+    draft.recast_rows(rows[number] & (passed % 2 == 1), State.HOST_OPS, (By.OP, op))
 
 
 def rows_of_keys(context: Run, ledger: Ledger) -> BoolArray:
@@ -322,37 +381,30 @@ def rows_of_keys(context: Run, ledger: Ledger) -> BoolArray:
     columns, host_of = ledger.columns, context.trace.host_of_device
     rows = ledger.rows(states=(State.HOST_OPS,)) & (columns.by_kind == By.OP)
     chosen = np.zeros(columns.count, dtype=np.bool_)
-    for host, keys in context.once(keys_of_hosts).items():
-        own = np.flatnonzero(rows & (columns.by == keys.op) & (host_of[ledger.device] == host))
-        # The rows were cut at the bounds of the spans.
-        chosen[own] = last_begun(keys.spans, columns.start_ps[own])[1] > columns.start_ps[own]
+    for host, (spans, op) in context.once(keys_of_hosts).items():
+        own = np.flatnonzero(rows & (columns.by == op) & (host_of[ledger.device] == host))
+        # The rows were cut at the bounds of the spans. The host asks for the collective under the same name.
+        chosen[own] = last_begun(spans, columns.start_ps[own])[1] > columns.start_ps[own]
     return chosen
 
 
-class Keys(Struct, frozen=True, eq=False):
-    """When the caller of a host makes keys, and the op of its first collective."""
-
-    spans: IntervalSet
-    op: int
-
-
-def keys_of_hosts(context: Run) -> dict[int, Keys]:
-    """By host, of those whose callers make many."""
+def keys_of_hosts(context: Run) -> dict[int, tuple[IntervalSet, int]]:
+    """When the caller of a host makes keys, and the op of its first collective, by host, of those whose callers make many."""
     collectives, trace = context.collectives, context.trace
     host_of = trace.host_of_device[collectives.device]
-    by_host = np.argsort(host_of, kind="stable")
     found = {}
-    # A host without a window has no states.
-    for host in context.idle.states:
-        first, last = np.searchsorted(host_of, (host, host + 1), sorter=by_host).tolist()
-        rows = by_host[first:last]
+    for rows in groups_of(host_of):
+        host = int(host_of[rows[0]])
+        # A host without a window has no states.
+        if host not in context.idle.states:
+            continue
         least = MANY_CALLS * unique_ids(collectives.device[rows]).size
         begun = np.sort(trace.device_columns.start_ps[collectives.row[rows]])
         spans = _spans_of_keys(context, host, begun, least)
         if spans.start.size:
             # Collectives come in the order of their starts.
             op, kernel = int(collectives.op[rows[0]]), int(collectives.name[rows[0]])
-            found[host] = Keys(spans, kernel if op == NONE else op)
+            found[host] = spans, kernel if op == NONE else op
     return found
 
 

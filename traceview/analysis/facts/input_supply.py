@@ -1,6 +1,8 @@
-"""Judges whether the input pipeline of each host makes batches as fast as the model takes them, and how late each shard is.
+"""Judges whether the input pipeline of each host makes batches as fast as the model takes them, and what it lacks.
 
-The slowest stage says how much of the window it works. The prefetch buffers between it and the model say whether that
+The slowest stage is the one with the longest own time among those that the model waits for. Stages that only pass on
+what others made (the root, other wrappers, `Prefetch`, the generator of a replica's shard) cannot be it. It says how much of the
+window it works. The prefetch buffers between it and the model say whether that
 is too slow: a model that takes faster than the pipeline makes meets empty ones. Only the fill of `Prefetch` counts;
 parallel stages record calls that still run as elements.
 
@@ -10,130 +12,56 @@ as the processor time of its thread shows, it does not need Python's lock, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.input_pipelines import HostPipelines, pipelines_of
-from traceview.analysis.facts.python_lock import LOCKED, SILENT, lock_waits
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps, rows_in, step_bounds
+from traceview.analysis.facts.threads import LOCKED, SILENT, lock_waits
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import (
     BoolArray,
     Int64Array,
     IntervalSet,
     difference,
-    largest_between,
     places,
     union,
 )
-from traceview.base.record import Count, DeviceKey, Hostname, Picoseconds, Record
-from traceview.base.stats import median_ps
+from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.pipeline import (
     GENERATOR,
     PREFETCH,
+    WRAPPERS,
     InputStage,
     InputWaits,
     IteratorCalls,
-    arrivals,
+    find_input_waits,
+    iterator_calls,
     kind_of,
+    path_of,
     requests_of_buffer,
+    shard_rows,
+    stages_of,
 )
 from traceview.trace.host.state_timeline import intersection, joined_spans
 
-
-class InputShard(Record, frozen=True):
-    """One shard of a distributed dataset.
-
-    Attributes:
-        host: Name of the host.
-        shard: Number of the shard and of its replica.
-        device: Key of the replica's device; null where it is not known.
-        wait_ps: Wait of the replica's own iterator in the window, picoseconds.
-        wait_per_step_ps: The same, median over the used steps, picoseconds.
-        late_per_step_ps: How much later than the earliest shard its element arrived, at most what it waited
-            longer, median over the used steps, picoseconds.
-        late_step_count: Used steps in which the shard is late by 5 % of the step or more.
-        step_count: Used steps.
-    """
-
-    host: Hostname
-    shard: Count
-    device: DeviceKey | None
-    wait_ps: Picoseconds
-    wait_per_step_ps: Picoseconds
-    late_per_step_ps: Picoseconds
-    late_step_count: Count
-    step_count: Count
-
-
-LATE_RATIO: Final = 0.05
-"""Of the step: how late a shard is in a step that counts as late."""
-
-
-def _late_shards(context: Run, pipelines: HostPipelines) -> list[InputShard]:
-    """The shards of a distributed dataset, in their order, over the used steps."""
-    trace, selection = context.trace, context.selection
-    steps = selection.used_of(pipelines.host)
-    if not steps or not pipelines.shards:
-        return []
-    waits, window = pipelines.waits, selection.windows[pipelines.host]
-    start, end = step_bounds(steps)
-    arrived = arrivals(trace, pipelines.calls, waits)
-    of_shard = sorted(pipelines.shards, key=lambda pipeline: pipelines.shards[pipeline])
-    unions = [
-        union(waits.start_ps[waits.pipeline == p], waits.end_ps[waits.pipeline == p])
-        for p in of_shard
-    ]
-    wait = np.stack([waited.within(start, end) for waited in unions])
-    late = _lateness(waits, arrived, of_shard, wait, start, end)
-    limit_ps = LATE_RATIO * (end - start)
-    keys = {
-        trace.device_list[index].ordinal: trace.device_key(index)
-        for index in trace.devices_of_host[pipelines.host]
-    }
-    return [
-        InputShard(
-            host=trace.hosts[pipelines.host].name,
-            shard=shard,
-            device=keys.get(shard),
-            wait_ps=covered_ps(unions[shard], window),
-            wait_per_step_ps=median_ps(wait[shard]) or 0,
-            late_per_step_ps=median_ps(late[shard]) or 0,
-            late_step_count=int((late[shard] >= limit_ps).sum()),
-            step_count=len(steps),
-        )
-        for shard in range(len(of_shard))
-    ]
-
-
-def _lateness(
-    waits: InputWaits,
-    arrived: Int64Array,
-    of_shard: Sequence[int],
-    wait: Int64Array,
-    start: Int64Array,
-    end: Int64Array,
-) -> Int64Array:
-    """How much later than the earliest each shard arrived in each step, at most by what it waited longer."""
-    arrival = np.empty_like(wait)
-    asked = np.minimum(
-        np.append(waits.start_ps, np.iinfo(np.int64).max)[places(waits.start_ps, start)], end
-    )
-    for shard, pipeline in enumerate(of_shard):
-        own = np.flatnonzero(waits.pipeline == pipeline)
-        first, last = (places(waits.start_ps[own], times) for times in (start, end))
-        # An element that was ready before the first request is not late at all.
-        elements = largest_between(arrived[own], first, last, np.iinfo(np.int64).min)
-        arrival[shard] = np.maximum(elements, asked)
-    late: Int64Array = np.minimum(wait - wait.min(axis=0), arrival - arrival.min(axis=0))
-    return late
-
+_WORKS_AHEAD = lazy_pattern(
+    r"Prefetch|Parallel|LegacyParallel|MapAndBatch|ParseExample|DataService"
+)
+_READS = lazy_pattern(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|LMDB|Csv)(?:V\d+)?")
+_KEEPS = lazy_pattern(r"::\w*(?:Cache|Snapshot)\w*")
+_HANDS_ON = lazy_pattern(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
+_SHUFFLES = lazy_pattern(r"Shuffle(?:AndRepeat)?(?:V\d+)?")
+_PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
+_FILLING_FACTOR: Final = 2
 
 WORK_RATIO: Final = 0.25
 """Of the window, or of the wait: how long the slowest stage works where the model waits for it (XProf's limit)."""
@@ -155,8 +83,7 @@ class InputSupply(Struct, frozen=True, eq=False):
     `stages`: those in the window, longest first. `slowest`: the one to change first; `share_ratio`: its share of the work of
     all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `fills_shuffle`: most of
     what it makes stays in the buffer of a shuffle. `missing`: what the pipeline lacks. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
-    buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `shards`: of a distributed
-    dataset. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
+    buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
     in it, if the first requests to them are most of the wait. What is not known is None.
     """
@@ -170,7 +97,6 @@ class InputSupply(Struct, frozen=True, eq=False):
     work_of_wait_ratio: float | None
     empty_step_ratio: float | None
     empty_wait_ratio: float | None
-    shards: tuple[InputShard, ...]
     wait_ps: int | None
     wait_of_steps: tuple[int, ...] | None
     pass_count: int
@@ -196,14 +122,8 @@ class InputSupply(Struct, frozen=True, eq=False):
 
 def input_supplies(context: Run) -> Mapping[int, InputSupply]:
     """What the pipelines of each host with an iterator deliver, by index."""
-    every = (
-        pipelines_of(context.trace, context.selection, host) for host in context.selection.windows
-    )
-    return {
-        pipelines.host: _supply(context, pipelines)
-        for pipelines in every
-        if pipelines.calls.row.size or pipelines.waits.row.size
-    }
+    every = {host: _supply(context, host) for host in context.selection.windows}
+    return {host: supply for host, supply in every.items() if supply is not None}
 
 
 def supply_of(context: Run, host: int) -> InputSupply | None:
@@ -231,11 +151,24 @@ def causes_prolonged(context: Run, host: int, device: int) -> frozenset[Cause]:
     return frozenset(SILENT) if at_work_ratio >= LIMITING_WORK_RATIO else frozenset()
 
 
-def _supply(context: Run, pipelines: HostPipelines) -> InputSupply:
-    trace, selection, host = context.trace, context.selection, pipelines.host
-    window, slowest, waits = selection.windows[host], pipelines.slowest, pipelines.waits
-    steps = step_bounds(selection.steps[host])
+def _supply(context: Run, host: int) -> InputSupply | None:
+    trace, selection, columns = context.trace, context.selection, context.trace.host_columns
+    calls = iterator_calls(trace, host)
+    waits = find_input_waits(trace, host, calls)
+    if not (calls.row.size or waits.row.size):
+        return None
+    window, asked = selection.windows[host], waits.pipeline[waits.pipeline != NONE]
+    inside = rows_in(columns.start_ps[calls.row], columns.end_ps[calls.row], window)
+    stages = stages_of(trace, host, calls, inside, asked)
+    is_distributed = bool(shard_rows(trace, host).size)
+    candidates = _waited_for(stages, is_distributed=is_distributed)
+    slowest = max(candidates, key=lambda stage: stage.own_ps, default=None)
+    if slowest is not None and slowest.own_ps <= 0:
+        slowest = None
+    # Whatever the window holds of the pipeline, it is the same in all of the recording.
+    whole = stages_of(trace, host, calls, np.arange(calls.row.size), asked)
     wait_ps = of_steps = None
+    steps = step_bounds(selection.steps[host])
     if waits.row.size:
         spans = union(waits.start_ps, waits.end_ps)
         wait_ps, of_steps = covered_ps(spans, window), spans.within(*steps)
@@ -249,35 +182,83 @@ def _supply(context: Run, pipelines: HostPipelines) -> InputSupply:
         waited_ps = None if waited is None else int(waited.sum())
     is_used = [step.excluded is None for step in selection.steps[host]]
     of_used = None if waited is None else waited[np.array(is_used, dtype=np.bool_)]
-    empty = (None, None) if slowest is None else _empty(context, pipelines, slowest, of_used)
-    candidates_ps = sum(stage.own_ps for stage in pipelines.candidates)
+    empty: tuple[float | None, float | None] = (None, None)
+    if slowest is not None:
+        empty = _empty(
+            context, host, calls, is_in(calls.pipeline, waits.pipeline), slowest, of_used
+        )
+    own_ps = slowest.own_ps if slowest else 0
     return InputSupply(
-        stages=tuple(sorted(pipelines.stages, key=lambda stage: -stage.self_ps)),
+        stages=tuple(sorted(stages, key=lambda stage: -stage.self_ps)),
         slowest=slowest,
-        share_ratio=slowest.own_ps / candidates_ps if slowest else 0.0,
-        fills_shuffle=slowest is not None and pipelines.fills_a_shuffle(slowest),
-        missing=pipelines.missing,
-        work_ratio=None
-        if slowest is None
-        else slowest.own_ps / window.length_ps
-        if window.length_ps
-        else 0.0,
-        work_of_wait_ratio=slowest.own_ps / waited_ps if slowest and waited_ps else None,
+        share_ratio=own_ps / sum(stage.own_ps for stage in candidates) if slowest else 0.0,
+        fills_shuffle=slowest is not None and _fills_a_shuffle(slowest, stages),
+        missing=_missing(whole, is_distributed=is_distributed),
+        work_ratio=own_ps / max(window.length_ps, 1) if slowest else None,
+        work_of_wait_ratio=own_ps / waited_ps if slowest and waited_ps else None,
         empty_step_ratio=empty[0],
         empty_wait_ratio=empty[1],
-        shards=tuple(_late_shards(context, pipelines)),
         wait_ps=wait_ps,
         wait_of_steps=None if of_steps is None else tuple(of_steps.tolist()),
-        pass_count=pipelines.pass_count,
-        iterator_count=_new_iterators(context, pipelines),
+        pass_count=_passes(
+            map(trace.names.text, unique_ids(columns.name[calls.row[inside]]).tolist())
+        ),
+        iterator_count=_new_iterators(context, host, waits),
     )
 
 
-def _new_iterators(context: Run, pipelines: HostPipelines) -> int:
+def _waited_for(stages: Sequence[InputStage], *, is_distributed: bool) -> list[InputStage]:
+    """The stages that may hold up the model, without those that only pass on elements."""
+    asked = [stage for stage in stages if stage.blocking or is_distributed]
+    return [
+        stage
+        for stage in asked or stages
+        if kind_of(stage.name) not in (*WRAPPERS, PREFETCH)
+        and not (is_distributed and stage.blocking and stage.name.endswith(GENERATOR))
+    ]
+
+
+def _missing(stages: Sequence[InputStage], *, is_distributed: bool) -> tuple[str, ...]:
+    """What a pipeline lacks, by the names of its stages; nothing without names."""
+    names = [stage.name for stage in _waited_for(stages, is_distributed=is_distributed)]
+    paths = [path_of(name) for name in names]
+    readers = [name for name in names if _READS.fullmatch(kind_of(name))]
+    missing = []
+    # A distributed dataset works ahead by itself, on the threads that fill the shards.
+    last = [next(filterfalse(_HANDS_ON.fullmatch, path), PREFETCH) for path in paths]
+    if not is_distributed and not all(map(_WORKS_AHEAD.match, last)):
+        missing.append("prefetch")
+    if any("Map" in path for path in paths):
+        missing.append("parallel_map")
+    if any("Interleave" in path for path in paths) or any(
+        "Interleave" not in name for name in readers
+    ):
+        missing.append("parallel_interleave")
+    if readers and not any(_KEEPS.search(name) for name in names):
+        missing.append("cache")
+    return tuple(missing)
+
+
+def _fills_a_shuffle(stage: InputStage, stages: Sequence[InputStage]) -> bool:
+    """Whether most of what a stage makes stays in the buffer of a shuffle: it is asked twice as often as the shuffle."""
+    return any(
+        _SHUFFLES.fullmatch(kind_of(other.name))
+        and stage.name.startswith(f"{other.name}::")
+        and stage.calls >= _FILLING_FACTOR * other.calls
+        for other in stages
+    )
+
+
+def _passes(names: Iterable[str | None]) -> int:
+    """How many passes over the data these calls belong to: a stage that repeats its input numbers them."""
+    begun = {found[0]: found[1] for name in names if (found := _PASS.match(name or ""))}
+    return max(Counter(begun.values()).values(), default=0)
+
+
+def _new_iterators(context: Run, host: int, waits: InputWaits) -> int:
     """How many iterators the window makes, if the first requests to them are most of what the model waits; else 0."""
-    window, waits = context.selection.windows[pipelines.host], pipelines.waits
-    columns = context.trace.host_columns
-    rows = context.trace.named_on(pipelines.host, _makes_iterator)
+    window, columns = context.selection.windows[host], context.trace.host_columns
+    rows = context.trace.named_on(host, _makes_iterator)
     rows = rows[rows_in(columns.start_ps[rows], columns.end_ps[rows], window)]
     asked = rows_in(waits.start_ps, waits.end_ps, window)
     wait_ps = (waits.end_ps - waits.start_ps)[asked]
@@ -291,16 +272,21 @@ def _makes_iterator(name: bytes) -> bool:
 
 
 def _empty(
-    context: Run, pipelines: HostPipelines, stage: InputStage, wait_ps: Int64Array | None
+    context: Run,
+    host: int,
+    calls: IteratorCalls,
+    blocks: BoolArray,
+    stage: InputStage,
+    wait_ps: Int64Array | None,
 ) -> tuple[float | None, float | None]:
     """The share of the used steps, or of the window, and of the wait, in which a request met an empty buffer.
 
-    Of the buffer for which it is least. `wait_ps`: of each used step; None where it is not known.
+    Of the buffer for which it is least. `blocks`: which calls are of pipelines that the model waits for. `wait_ps`: of each used
+    step; None where it is not known.
     """
-    calls, selection = pipelines.calls, context.selection
-    steps = selection.used_of(pipelines.host)
-    start, end = step_bounds(steps or (selection.windows[pipelines.host],))
-    blocks = is_in(calls.pipeline, pipelines.waits.pipeline)
+    selection = context.selection
+    steps = selection.used_of(host)
+    start, end = step_bounds(steps or (selection.windows[host],))
     of_steps, of_wait = [], []
     for chosen in _buffers(calls, blocks, stage):
         begun, is_empty = requests_of_buffer(context.trace, calls, chosen)

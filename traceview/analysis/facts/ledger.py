@@ -25,23 +25,22 @@ Where stacks were sampled, Python in steps and between them and waits for a valu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.facts.core_waits import CoreWaits, Floats, core_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import (
+    NOBODY,
+    Causer,
+    Draft,
     is_compute,
-    is_side_work,
     recast_dispatch,
     recast_keys,
     recast_small_kernels,
 )
-from traceview.analysis.facts.draft import NOBODY, Causer, Draft
 from traceview.analysis.facts.input_supply import (
     LOCK_WAIT_RATIO,
     causes_prolonged,
@@ -50,11 +49,19 @@ from traceview.analysis.facts.input_supply import (
     supply_of,
 )
 from traceview.analysis.facts.python import HostPython
-from traceview.analysis.facts.python_lock import LOCKED, lock_waits, threads_at_work
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
+from traceview.analysis.facts.threads import (
+    LOCKED,
+    CoreWaits,
+    Floats,
+    core_waits,
+    lock_waits,
+    threads_at_work,
+)
 from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
+    NEVER,
     BoolArray,
     Int64Array,
     IntervalSet,
@@ -70,18 +77,17 @@ from traceview.ledger.build import (
     build_segments,
     cut_at,
     is_among,
+    is_side_work,
 )
 from traceview.ledger.columns import IDLE, By, Columns
-from traceview.ledger.path import clocks_agree
 from traceview.ledger.states import OF_CAUSE, State
-from traceview.ledger.table import Ledger
+from traceview.ledger.table import Ledger, clocks_agree
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.host.state_timeline import complement, intersection, joined_spans
-from traceview.trace.model import Step, Trace
+from traceview.trace.model import Trace
 from traceview.xplane.host_names import HostNameKind
 from traceview.xplane.planes import ActivityClass
 
@@ -92,27 +98,17 @@ _GRAPH: Final = (b"FunctionRun",)
 _INPUT: Final = (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT)
 
 
-class BetweenMarkers(Struct, frozen=True, eq=False):
-    """When the caller of a host evaluates between explicit markers, and between which markers it saves or restores.
+def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[IntervalSet, IntervalSet]:
+    """When the caller of one host evaluates between explicit markers, and between which of them it saves or restores.
 
     It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
     with the last such call, or with what the devices compute after it; what follows, such as the beginning of an epoch,
-    comes without an evaluation as well, unless Python is still at the line that evaluates. `around`: the whole time between
-    two markers with an evaluation.
+    comes without an evaluation as well.
     """
-
-    evaluates: IntervalSet
-    around: IntervalSet
-    saves: IntervalSet
-
-
-def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarkers:
-    """What the caller of one host does between its markers; in a run without them nothing."""
     markers = states.markers
     start, end = markers.end[:-1], markers.start[1:]
     if not start.size:
-        nothing = union(start, end)
-        return BetweenMarkers(nothing, nothing, nothing)
+        return NEVER, NEVER
     rows, columns = states.rows_of_thread(states.caller), trace.host_columns
     kind = states.kind_of(rows)
     graphs = rows[trace.names.matching(columns.name[rows], _GRAPH)]
@@ -125,14 +121,13 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> BetweenMarke
     if evaluates.mean() > MOST_EVALUATIONS_RATIO:
         evaluates[:] = False
     begin, until = start[evaluates], end[evaluates]
-    around = union(begin, until)
     if begin.size:
         device_rows, events = trace.device_rows(host), trace.device_columns
         kernels = device_rows[events.class_[device_rows] == ActivityClass.COMPUTE]
         ends = np.sort(np.concatenate((columns.end_ps[graphs], events.end_ps[kernels])))
         last = ends[np.searchsorted(ends, until, side="right") - 1]
         until = np.where((last > begin) & (last <= until), last, until)
-    return BetweenMarkers(union(begin, until), around, union(start[saves], end[saves]))
+    return union(begin, until), union(start[saves], end[saves])
 
 
 def _holds(start: Int64Array, end: Int64Array, moments: Int64Array) -> BoolArray:
@@ -145,7 +140,7 @@ _LOCKED: Final = frozenset(OF_CAUSE[cause] for cause in LOCKED)
 _DISPATCH: Final = (State.HOST_OPS, State.LAUNCH, State.PYTHON, State.UNKNOWN)
 """States in which a thread of the model has work, or may have, and records no op."""
 
-_TURN_BEGINS: Final = (
+_NOT_ITS_TURN: Final = (
     State.DEVICE_WAIT,
     State.HOST_OPS,
     State.LAUNCH,
@@ -154,11 +149,9 @@ _TURN_BEGINS: Final = (
     State.DEPENDENCY,
     State.LATENCY,
     State.UNKNOWN,
+    State.BETWEEN,
 )
-"""What a device that runs by turns is idle for before the next kernel of the one whose turn it is, while the host prepares it."""
-
-_NOT_ITS_TURN: Final = (*_TURN_BEGINS, State.BETWEEN)
-"""The same while another one computes."""
+"""What a device that runs by turns is idle for while another one computes."""
 
 _EVERY: Final = frozenset(State) - {State.NO_WORK}
 _IDLE: Final = _EVERY - {State.COMPUTE, State.COMMUNICATION, State.EVALUATION}
@@ -188,17 +181,24 @@ def ledger_of(context: Run) -> Ledger:
             host: between_markers(trace, states, host) for host, states in idle.states.items()
         }
         has_callbacks = trace.names.every(_is_callback, np.bool_).any()
-        callbacks = {host: _callbacks(trace, host) for host in idle.states if has_callbacks}
+        callbacks = {host: _callbacks(trace, host) if has_callbacks else [] for host in idle.states}
         for draft in drafts:
             _share_with_side_work(draft)
-            _recast_between_markers(draft, between[draft.host])
+            evaluates, saves = between[draft.host]
+            draft.recast(evaluates, _EVERY, State.EVALUATION)
+            draft.recast(saves, (State.BETWEEN,), State.CHECKPOINT)
             _recast_python(draft)
             recast_dispatch(draft)
-            _recast_callbacks(draft, callbacks.get(draft.host, {}))
-            _recast_collections(draft)
+            # While a program of XLA calls Python its device waits for that, whatever Python calls in turn.
+            for name, spans in callbacks[draft.host] if draft.kind != "replica" else ():
+                draft.recast(spans, _CALLED, State.HOST_OPS, (By.OP, name))
+            if draft.python is not None:
+                # Meanwhile Python could not go on.
+                spans, among = draft.python.lines.collections, (*_LOCKED, State.BETWEEN)
+                draft.recast(spans, among, State.GARBAGE_COLLECTION, NOBODY)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)
-        _recast_by_turns(context, drafts, segments.steps)
+        _recast_by_turns(context, drafts)
         _recast_without_work(context, drafts)
         met = _lengths_of_meeting(context, segments)
         meeting = [draft for draft in drafts if draft.device in met]
@@ -208,17 +208,6 @@ def ledger_of(context: Run) -> Ledger:
             recast_small_kernels(draft)
             recast_keys(draft)
         return segments.ledger(trace, tuple(lines))
-
-
-def _recast_between_markers(draft: Draft, between: BetweenMarkers) -> None:
-    """Evaluations; Python at a line that evaluates after the last graph, where it makes the result and clears up; and saves."""
-    draft.recast(between.evaluates, _EVERY, State.EVALUATION)
-    python = draft.python
-    if python is not None and between.evaluates.start.size:
-        lines = python.lines.at_lines_of(python.caller, between.evaluates, draft.states.markers)
-        spans = intersection(lines, between.around)
-        draft.recast(spans, (State.BETWEEN,), State.EVALUATION)
-    draft.recast(between.saves, (State.BETWEEN,), State.CHECKPOINT)
 
 
 # Ops of replicas
@@ -302,22 +291,14 @@ def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:
     draft.recast_ends(length, State.PYTHON)
 
 
-def _callbacks(trace: Trace, host: int) -> dict[int, IntervalSet]:
-    """When the programs of XLA of a host called Python, by the name of the instruction."""
+def _callbacks(trace: Trace, host: int) -> list[tuple[int, IntervalSet]]:
+    """The instructions with which programs of XLA called Python on a host, by name, and when."""
     events, calls = trace.host_columns, trace.named_on(host, _is_callback)
-    of_name = {
-        name: calls[events.name[calls] == name] for name in unique_ids(events.name[calls]).tolist()
-    }
-    return {
-        name: union(events.start_ps[rows], events.end_ps[rows]) for name, rows in of_name.items()
-    }
-
-
-def _recast_callbacks(draft: Draft, callbacks: Mapping[int, IntervalSet]) -> None:
-    """While a program of XLA calls Python its device waits for that, whatever Python calls in turn."""
-    if draft.kind != "replica":
-        for name, spans in callbacks.items():
-            draft.recast(spans, _CALLED, State.HOST_OPS, (By.OP, name))
+    return [
+        (name, union(events.start_ps[rows], events.end_ps[rows]))
+        for name in unique_ids(events.name[calls]).tolist()
+        for rows in (calls[events.name[calls] == name],)
+    ]
 
 
 def _is_callback(name: bytes) -> bool:
@@ -327,13 +308,6 @@ def _is_callback(name: bytes) -> bool:
 
 _CALLED: Final = (State.HOST_OPS, State.LAUNCH, State.SYNC, State.H2D, State.PYTHON, State.UNKNOWN)
 """What Python does in a call, and what a device is idle for meanwhile."""
-
-
-def _recast_collections(draft: Draft) -> None:
-    """Time in which Python could not go on, because it collected garbage."""
-    if draft.python is not None:
-        spans, among = draft.python.lines.collections, (*_LOCKED, State.BETWEEN)
-        draft.recast(spans, among, State.GARBAGE_COLLECTION, NOBODY)
 
 
 def _recast_held_by_threads(draft: Draft) -> None:
@@ -405,9 +379,6 @@ _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
 _LEAST_OF_A_LINE_PS: Final = 100 * PS_PER_US
 """Samples come every millisecond or so, and say little of less."""
 
-_MOSTLY_RATIO: Final = 0.5
-"""A line has so much of the sampled time of a gap. A choice of ours."""
-
 _LONG_DISPATCH_PS: Final = 1000 * PS_PER_US
 """A thread that is in one call for so long, before it has handed on any work, converts or copies what it was given."""
 
@@ -437,34 +408,11 @@ def _enter_lines_of(draft: Draft, python: HostPython) -> None:
     start = columns.start_ps[rows]
     spans = start, start + columns.duration_ps[rows], np.arange(rows.size)
     known = python.lines.in_each(python.caller, *spans, rows.size)
-    # A gap is cut where Python collects garbage, and samples come where it gives the lock back.
-    if is_among(columns, (State.GARBAGE_COLLECTION,)).any():
-        silent = [place for place, line in enumerate(known) if line is None]
-        for place, line in zip(silent, _lines_of_gaps(draft, python, rows[silent]), strict=True):
-            known[place] = line
     by_kind, by = columns.by_kind.copy(), columns.by.copy()
     for row, line in zip(rows.tolist(), known, strict=True):
         if line is not None:
             by_kind[row], by[row] = draft.by_line(str(line))
     draft.columns = replace(columns, by_kind=by_kind, by=by)
-
-
-def _lines_of_gaps(draft: Draft, python: HostPython, rows: Int64Array) -> list[PythonLine | None]:
-    """The line of Python in most of the gap around each of some rows, where Python collected garbage in it, and one is."""
-    start, end = draft.gaps.spans
-
-    def gaps_of(chosen: Int64Array) -> Int64Array:
-        return np.searchsorted(start, draft.columns.start_ps[chosen], "right") - 1
-
-    gaps, place = unique_inverse(gaps_of(rows))
-    groups = start[gaps], end[gaps], np.arange(gaps.size)
-    lines = python.lines.in_each(python.caller, *groups, gaps.size)
-    is_cut = is_in(gaps, gaps_of(np.flatnonzero(draft.idle_in((State.GARBAGE_COLLECTION,)))))
-    mostly = [
-        line if line and has_collection and line.ratio >= _MOSTLY_RATIO else None
-        for line, has_collection in zip(lines, is_cut.tolist(), strict=True)
-    ]
-    return [mostly[each] for each in place.tolist()]
 
 
 # The input pipeline
@@ -490,41 +438,16 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
 # Devices beside each other
 
 
-def _recast_by_turns(context: Run, drafts: Sequence[Draft], steps: Sequence[Step]) -> None:
-    """Devices that run one after another: each waits for its turn while another one has its own."""
+def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
+    """Devices that run one after another: each waits for its turn while another one computes."""
     overlap = context.once(concurrency)
     if overlap is None or not overlap.is_serial:
         return
-    in_use = devices_in_use(context)
-    computing = {device: context.activities[device].compute for device in in_use}
-    turns = _turns(computing, sorted(step.start_ps for step in steps))
+    computing = {device: context.activities[device].compute for device in devices_in_use(context)}
     for draft in drafts:
-        for other in in_use if draft.device in computing else ():
+        for other, spans in computing.items() if draft.device in computing else ():
             if other != draft.device:
-                by = By.DEVICE, other
-                draft.recast(computing[other], _NOT_ITS_TURN, State.TURN, by)
-                draft.recast(turns[other], _TURN_BEGINS, State.TURN, by)
-
-
-def _turns(
-    computing: Mapping[int, IntervalSet], step_starts: Sequence[int]
-) -> dict[int, IntervalSet]:
-    """By device when it has its turn: while it computes, and before that from when the device before it had done.
-
-    What comes before the first kernel of a step is nobody's turn; without steps, whatever comes before a kernel.
-    """
-    start = np.concatenate([spans.start for spans in computing.values()])
-    end = np.concatenate([spans.end for spans in computing.values()])
-    sizes = [spans.start.size for spans in computing.values()]
-    whose = np.repeat(np.array(list(computing), dtype=np.int64), sizes)
-    order = np.argsort(start, kind="stable")
-    start, end, whose = start[order], end[order], whose[order]
-    before = np.append(start[:1], np.maximum.accumulate(end)[:-1])
-    bounds = np.array(step_starts, dtype=np.int64)
-    step = np.searchsorted(bounds, start, "right")
-    is_in_step = (step == np.searchsorted(bounds, before)) & (step > 0)
-    begin = np.where(is_in_step, np.minimum(start, before), start)
-    return {device: union(begin[whose == device], end[whose == device]) for device in computing}
+                draft.recast(spans, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
 
 
 def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:

@@ -102,18 +102,16 @@ class HostPython(Struct, frozen=True, eq=False):
         """
         if state in _BY_NO_THREAD:
             return [None] * count
+        spans = start_ps, end_ps, group, count
         if state in _BY_OTHER_THREADS:
             # Input waits for what loads it, even where that waits for a disk; an op waits for what computes.
-            may_wait = state == State.INPUT
-            return self.lines.of_others_in_each(
-                self.caller, start_ps, end_ps, group, count, may_wait=may_wait
-            )
-        return self.lines.in_each(self.caller, start_ps, end_ps, group, count)
+            return self.lines.of_others(self.caller, *spans, may_wait=state == State.INPUT)
+        return self.lines.in_each(self.caller, *spans)
 
     def of_others(self, window: Window) -> PythonLine | None:
         """The line of the user's code that the other threads ran in a window."""
         start, end = np.array([window.start_ps]), np.array([window.end_ps])
-        return self.lines.of_others(self.caller, start, end, may_wait=True)
+        return self.in_each(State.INPUT, start, end, np.zeros(1, dtype=np.int64), 1)[0]
 
 
 def python_of_hosts(trace: Trace, states: Mapping[int, HostStates]) -> dict[int, HostPython]:

@@ -17,7 +17,6 @@ from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
 from traceview.base.sweeping import made_of_each
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
-from traceview.trace.host.evidence import ManyEvidence
 from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
@@ -83,8 +82,6 @@ class IdleAttribution(Struct, frozen=True, eq=False):
     states: Mapping[int, HostStates]
     python: Mapping[int, HostPython]
     """Only of hosts whose stacks were sampled."""
-    evidence: Mapping[int, ManyEvidence]
-    """The search for the host events that show causes, by host index."""
 
 
 class DeviceActivity(Struct, frozen=True, eq=False):
@@ -189,5 +186,4 @@ def _idle_time(run: Run) -> IdleAttribution:
                 states[host].gather(trace.threads_beside)
             found |= made_of_each(find, devices, trace.threads_beside)
         gaps = {device: found[device] for device in sorted(found)}
-        evidence = {host: ManyEvidence(trace, of_host) for host, of_host in states.items()}
-        return IdleAttribution(gaps, states, python_of_hosts(trace, states), evidence)
+        return IdleAttribution(gaps, states, python_of_hosts(trace, states))

@@ -11,8 +11,8 @@ import numpy as np
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions, rows_of_keys
 from traceview.analysis.facts.python import PythonShare
-from traceview.analysis.facts.python_lock import threads_at_work
 from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.facts.threads import threads_at_work
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.tracing import compilation
 from traceview.analysis.gpu_time.waits import (
@@ -379,9 +379,9 @@ def diagnose_without_devices(context: Context) -> Iterator[Finding]:
         if ops is None:
             continue
         states, (start, end) = HostStates(trace, host), step_bounds(steps)
-        of_causes = states.timeline(states.caller).within(start, end)
-        of_graph = [OF_CAUSE[cause] in _OF_GRAPHS for cause in Cause]
-        between = np.maximum(of_causes[of_graph].sum(axis=0) - ops.least_ps_of_steps, 0)
+        causes = [cause for cause in Cause if OF_CAUSE[cause] in _OF_GRAPHS]
+        of_graphs = states.timeline(states.caller).spans_of(causes).within(start, end)
+        between = np.maximum(of_graphs - ops.least_ps_of_steps, 0)
         whole_ps = int((end - start).sum())
         loss = loss_of_host(int(between.sum()), whole_ps, len(steps), State.HOST_OPS)
         if loss.ratio < rules.HOST_BOUND.limit or _is_of_profiler(

@@ -11,7 +11,6 @@ from traceview.analysis.gpu_time import host_wait_rules, tracing
 from traceview.analysis.gpu_time.host_waits import diagnose, diagnose_without_devices
 from traceview.analysis.measures.context import Analysis, View, has_time
 from traceview.analysis.measures.idle_report import (
-    NAME_SEPARATOR,
     Gap,
     Idle,
     compute,
@@ -34,20 +33,16 @@ RULES: Final = (*host_wait_rules.RULES, *tracing.RULES)
 
 
 class _Row(Struct, frozen=True):
-    """A gap with the event that the host was in; in a document its number."""
+    """A gap, and in a document its number."""
 
     gap: Gap
     span: doc.Span
-    event: str | None
     number: int | None = None
 
 
 def gaps_section(view: View, result: Idle) -> doc.Section | None:
     """The longest gaps of all devices, with the evidence for their state."""
-    rows = [
-        _Row(row.gap, row.span, row.gap.host_event, row.number)
-        for row in numbered_gaps(view)[: view.few_rows]
-    ]
+    rows = [_Row(row.gap, row.span, row.number) for row in numbered_gaps(view)[: view.few_rows]]
     if not rows:
         return None
     return doc.Section(
@@ -71,11 +66,7 @@ def gap_table_section(
     `windows`: by device its start. `states`: those whose columns stay longest where room is short.
     """
     shown = [
-        _Row(
-            gap,
-            gap_span(device, gap, windows[device]),
-            gap.host_event and NAME_SEPARATOR.join(filter(None, (gap.host_outer, gap.host_event))),
-        )
+        _Row(gap, gap_span(device, gap, windows[device]))
         for device, gap in zip(rows["device"], gap_rows(rows), strict=True)
     ]
     of_states = _of_states([row.gap for row in shown], states)
@@ -91,7 +82,7 @@ _COLUMNS: Final = (
     Shown("length", "gap.duration_ps"),
     Shown("step", "gap.step", 3, "ordinal"),
     Shown("mostly", lambda row: look_of(STATES, row.gap.state), kind="look"),
-    Shown("evidence on the host", lambda row: _evidence(row.gap, row.event), 1, "name"),
+    Shown("evidence on the host", lambda row: _evidence(row.gap), 1, "name"),
     Shown("line of Python", "gap.python", 1),
     Shown("previous op", "gap.before", 2),
     Shown("next op", "gap.after", 4),
@@ -112,8 +103,9 @@ def _in_state(key: str, priority: int) -> Shown:
     return Shown(words, lambda row: row.gap.states.get(key, 0), priority, "time")
 
 
-def _evidence(gap: Gap, event: str | None) -> str | None:
+def _evidence(gap: Gap) -> str | None:
     """The thread, and the event that it was in, or without one the event that it began next."""
+    event = gap.host_event
     if event is None and gap.next_event is not None:
         event = f"nothing until {gap.next_event}"
     return ": ".join(part for part in (thread_name(gap.thread), event) if part and event) or None

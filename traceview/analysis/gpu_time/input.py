@@ -1,4 +1,4 @@
-"""Input: how long the model waits for data, for which host and shard, and which stage of the pipeline is slowest.
+"""Input: how long the model waits for data, for which host, and which stage of the pipeline is slowest.
 
 The wait of a host is what the ledger has as input of the device that waits most. On a host without devices it is the
 union of the `IteratorGetNext…` calls that hold up the step.
@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Final
 
-from traceview.analysis.facts.input_supply import (
-    LATE_RATIO,
-    InputShard,
-    InputSupply,
-    input_supplies,
-)
+from traceview.analysis.facts.input_supply import InputSupply, input_supplies
 from traceview.analysis.gpu_time.input_rules import INPUT_BOUND, wait_of_host, waits_of_devices
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Finding, Skipped, Verdict
@@ -87,7 +82,6 @@ class Input(Record, frozen=True):
             steps; null where not known.
         verdict: high from 0.20 on, moderate from 0.05 on, else none; null without a ratio.
         hosts: How long the model of each host waited.
-        shards: The shards of a distributed dataset; empty without one, and where it is not known whose they are.
         missing: What the pipeline of the host that waits most lacks, by the names of its stages.
         stages: Stages with the longest self time, the longest first.
         stage_count: Stages in all.
@@ -96,7 +90,6 @@ class Input(Record, frozen=True):
     input_ratio: Ratio | None
     verdict: Verdict | None
     hosts: tuple[InputHost, ...]
-    shards: tuple[InputShard, ...]
     missing: tuple[
         Annotated[str, one_of("prefetch", "parallel_map", "parallel_interleave", "cache")], ...
     ]
@@ -115,7 +108,7 @@ def verdict_of(ratio: float) -> Verdict:
 
 
 def compute(context: Context) -> Input | Skipped:
-    """The waits, shards and stages of every host."""
+    """The waits and stages of every host."""
     supplies = context.once(input_supplies)
     if not supplies:
         return Skipped("no tf.data iterator was recorded")
@@ -130,7 +123,6 @@ def compute(context: Context) -> Input | Skipped:
         input_ratio=ratio,
         verdict=None if ratio is None else verdict_of(ratio),
         hosts=tuple(rows.values()),
-        shards=tuple(shard for supply in supplies.values() for shard in supply.shards),
         missing=supplies[worst].missing,
         stages=tuple(stages[: context.options.rows_of(TOP_STAGES)]),
         stage_count=len(stages),
@@ -192,9 +184,6 @@ MISSING: Final = {
     "parallel_interleave": "a parallel interleave",
     "cache": "a cache",
 }
-BEHIND: Final = (
-    "A shard is behind by how much later than the earliest one it was ready; median over the steps."
-)
 WORK: Final = (
     "Work is time in the calls of a stage, added up over all threads; that of a parallel map is the time in which it is asked "
     "and waits for its functions, which run elsewhere. Handing over is time in which a stage only waits for what stages on other "
@@ -204,7 +193,7 @@ _ASKED_BY: Final = {True: "model", False: "background threads"}
 
 
 def section(view: View, result: Input) -> doc.Section:
-    """The wait, what the pipeline lacks, and the hosts, shards and stages."""
+    """The wait, what the pipeline lacks, and the hosts and stages."""
     everything = f"{view.command('analyze')} --format json"
     stages = sorted(result.stages, key=lambda stage: -stage.own_ps)[: view.few_rows]
     return doc.Section(
@@ -220,14 +209,6 @@ def section(view: View, result: Input) -> doc.Section:
                 row_count=len(result.hosts),
                 rest=everything,
             ),
-            *table(
-                "Shards of the batch",
-                result.shards[: view.few_rows],
-                _SHARDS,
-                row_count=len(result.shards),
-                rest=everything,
-            ),
-            *doc.remarks(BEHIND if result.shards else None),
             *table(
                 "Stages of the input pipeline",
                 stages,
@@ -290,25 +271,6 @@ _HOSTS: Final = (
     Shown("device", "device", 2, kind="device", meaning="the device of the host that waits most"),
     Shown("unknown because", "reason", 4, kind="words"),
 )
-_SHARDS: Final = (
-    Shown("shard", lambda row: str(row.shard), kind="words"),
-    Shown("device", "device", kind="device"),
-    Shown("host", "host", 3, kind="name", if_several=True),
-    Shown(
-        "time in calls per step",
-        "wait_per_step_ps",
-        kind="time",
-        meaning="time in the calls for the next part of the batch, median over the steps",
-    ),
-    Shown(
-        "behind first shard",
-        "late_per_step_ps",
-        kind="time",
-        meaning="ready later than the earliest shard, median over the steps",
-    ),
-    Shown(f"steps {LATE_RATIO:.0%} behind", "late_step_count", 1, kind="count"),
-    Shown("steps", "step_count", 2, kind="count"),
-)
 _STAGES: Final = (
     Shown("stage", lambda row: _path(row.name), kind="name"),
     Shown("host", "host", 3, kind="name", if_several=True),
@@ -331,7 +293,6 @@ _STAGES: Final = (
     Shown("parallel calls", "parallelism", 6, kind="count"),
     Shown("buffer", lambda row: _buffer(row), 7, kind="words"),
     Shown("calls with empty buffer", "empty_ratio", 3, kind="share"),
-    Shown("added by", lambda row: "TensorFlow" if row.injected else "", 2, kind="words"),
 )
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from traceview.analysis.facts.core_waits import core_waits
 from traceview.analysis.facts.input_supply import (
     EMPTY_STEP_RATIO,
     EMPTY_WAIT_RATIO,
@@ -19,6 +18,7 @@ from traceview.analysis.facts.input_supply import (
     supply_of,
 )
 from traceview.analysis.facts.selection import covered_ps
+from traceview.analysis.facts.threads import core_waits
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument

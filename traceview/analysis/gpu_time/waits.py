@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.kernels import EAGER, GRAPH
+from traceview.analysis.facts.layers import EAGER, GRAPH
 from traceview.analysis.facts.python import PythonShare, python_of_rows
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND

@@ -37,7 +37,6 @@ from traceview.ledger.table import GapStates, Ledger, gap_states
 from traceview.trace.columns import NONE
 from traceview.trace.device.table import Column, Table, category, table, whole
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.evidence import Surroundings, surroundings_of
 from traceview.trace.host.gaps import Gaps, late_parts
 from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import Trace
@@ -56,7 +55,6 @@ class Gap(Record, frozen=True):
         step: Number of the step in which most of it lies.
         thread: Thread of the host event, or without one the thread that was late.
         host_event: The host event that shows the state; null where nothing was recorded.
-        host_outer: Names of the events around it on its thread, outermost first; null without any.
         previous_event: What the thread recorded last before the longest time in the state; null where an event shows
             it, and without any.
         next_event: What it recorded next.
@@ -73,7 +71,6 @@ class Gap(Record, frozen=True):
     step: Integer | None
     thread: ThreadName | None
     host_event: EventName | None
-    host_outer: EventName | None = None
     previous_event: EventName | None = None
     next_event: EventName | None = None
     python: SourceLine | None = None
@@ -209,8 +206,6 @@ def is_without_work(row: IdleRow) -> bool:
 
 # What is known of gaps
 
-NAME_SEPARATOR: Final = " > "
-
 _CAUSE_OF: Final = {state: cause for cause, state in OF_CAUSE.items()} | {
     State.EVALUATION: Cause.BETWEEN,
     State.BETWEEN_CALLS: Cause.PYTHON,
@@ -278,25 +273,40 @@ def evidence_rows(context: Context, part: ChosenGaps) -> Int64Array:
     by_launch = is_in(cause, (Cause.LATENCY, Cause.DEPENDENCY))
     row = np.full(chosen.size, NONE, dtype=np.int64)
     asked = np.flatnonzero(is_known & ~by_launch)
-    search = context.idle.evidence[trace.device_list[gaps.device].host]
+    states = context.idle.states[trace.device_list[gaps.device].host]
     thread = gaps.thread[chosen[asked]]
-    row[asked] = search.rows(cause[asked], thread, start[asked], end[asked])
+    row[asked] = states.shown_by(cause[asked], thread, start[asked], end[asked])
     by_launch |= (cause == Cause.H2D) & (row == NONE)
     return np.where(by_launch, launch, row)
 
 
-def surroundings(context: Context, part: ChosenGaps) -> Iterator[Surroundings]:
-    """Events of the thread that was late around the longest time in the state of each gap; nothing if none was late."""
+def surroundings(
+    context: Context, part: ChosenGaps
+) -> Iterator[tuple[str | None, str | None, str | None]]:
+    """The thread that was late in each gap, and what it recorded before and after the longest time in the state of the gap.
+
+    Nothing if none was late.
+    """
     trace, gaps = context.trace, part.gaps
-    states = context.idle.states[trace.device_list[gaps.device].host]
+    states, names = (
+        context.idle.states[trace.device_list[gaps.device].host],
+        trace.host_columns.name,
+    )
     start, end = part.states.longest_parts()
     late_end, handed_over = late_parts(trace, gaps, part.number)
     thread = np.where(start < handed_over, states.caller, gaps.thread[part.number])
-    is_late = (part.state != State.NO_WORK) & (start < late_end)
-    for late, *span in zip(
+    is_late = (part.state != State.NO_WORK) & (start < late_end) & (thread != NONE)
+    for late, number, *span in zip(
         is_late.tolist(), thread.tolist(), start.tolist(), end.tolist(), strict=True
     ):
-        yield surroundings_of(trace, states, *span) if late else Surroundings()
+        if not late:
+            yield None, None, None
+            continue
+        before, after = (
+            None if row == NONE else trace.names.text(int(names[row]))
+            for row in states.around(number, *span)
+        )
+        yield trace.lines[number].name, before, after
 
 
 def python_lines(context: Context, part: ChosenGaps) -> list[PythonLine | None]:
@@ -340,9 +350,8 @@ def gap_table(
     """The gaps of the devices, longest first, those without work last, and how many rows `top` leaves out.
 
     `devices`: keys as in the report. `states`: only gaps of which one of these is the largest part.
-    `least_ps`: only gaps from this length on. The times by state of a gap add up to `duration_ps`. `host_outer`: the
-    names of the events around `host_event` on its thread, outermost first. `previous_event` and `next_event`:
-    what the thread recorded around the time in that state where no event shows it.
+    `least_ps`: only gaps from this length on. The times by state of a gap add up to `duration_ps`. `previous_event`
+    and `next_event`: what the thread recorded around the time in that state where no event shows it.
     """
     wanted = [BY_KEY[key] for key in states]
     parts = []
@@ -392,7 +401,7 @@ def _table(context: Context, parts: Sequence[ChosenGaps], order: Int64Array) -> 
         whole("step", joined("step"), joined("has_no_step", np.bool_)),
         category("state", joined("state"), KEYS),
         *named("before", "after", "thread", "host_event", "python"),
-        *named("host_outer", "previous_event", "next_event"),
+        *named("previous_event", "next_event"),
         *(whole(name, joined(name)) for name in _COLUMN_OF_STATE.values()),
     )
 
@@ -403,8 +412,6 @@ def _values(context: Context, part: ChosenGaps) -> dict[str, Any]:
     host = trace.device_list[gaps.device].host
     row = evidence_rows(context, part)
     shown, hidden = np.flatnonzero(row != NONE), np.flatnonzero(row == NONE)
-    stacks, of_stack = context.idle.evidence[host].stacks(row[shown])
-    outer = [NAME_SEPARATOR.join(stack[:-1]) or None for stack in stacks]
     around = list(surroundings(context, part.at(hidden)))
     lines = trace.host_columns.line[row[shown]].tolist()
     of_step = gaps.longest_steps[chosen]
@@ -429,11 +436,10 @@ def _values(context: Context, part: ChosenGaps) -> dict[str, Any]:
         "state": part.state,
         "before": activity_names(trace, gaps.before[chosen]),
         "after": activity_names(trace, gaps.after[chosen]),
-        "thread": texts((trace.lines[line].name for line in lines), (of.thread for of in around)),
-        "host_event": texts(stacks[place][-1] for place in of_stack.tolist()),
-        "host_outer": texts(outer[place] for place in of_stack.tolist()),
-        "previous_event": texts((), (of.before for of in around)),
-        "next_event": texts((), (of.after for of in around)),
+        "thread": texts((trace.lines[line].name for line in lines), (of[0] for of in around)),
+        "host_event": texts(map(trace.names.text, trace.host_columns.name[row[shown]].tolist())),
+        "previous_event": texts((), (of[1] for of in around)),
+        "next_event": texts((), (of[2] for of in around)),
         "python": [str(line) if line else None for line in python_lines(context, part)],
         **{
             _COLUMN_OF_STATE[state.key]: part.states.by_state.get(state, nothing)

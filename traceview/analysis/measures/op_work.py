@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.analysis.facts.kernels import KernelNames, kernel_names
+from traceview.analysis.facts.layers import KernelNames, kernel_names
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.peaks import peaks_of

@@ -15,11 +15,11 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.analysis.facts.kernels import (
+from traceview.analysis.facts.layers import (
     cast_labels,
     instructions_that,
+    label_updates,
 )
-from traceview.analysis.facts.layers import label_updates
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
     label_kernels,

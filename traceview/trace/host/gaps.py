@@ -18,13 +18,12 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from traceview.base.ids import groups_of, unique_ids
+from traceview.base.ids import unique_ids
 from traceview.base.intervals import (
     BoolArray,
     Int32Array,
     Int64Array,
     IntervalSet,
-    difference,
     overlapping,
     union,
 )
@@ -163,194 +162,123 @@ def _late_ends(
 
 
 def gaps_of_device(
-    trace: Trace,
-    device: int,
-    window: Window,
-    steps: StepBounds,
-    states: HostStates,
+    trace: Trace, device: int, window: Window, steps: StepBounds, states: HostStates
 ) -> Gaps:
     """The gaps of a device in its host's window; `steps`: the bounds of the steps in it."""
-    return _Finder(trace, device, window, states).gaps(steps)
-
-
-class _Finder:
-    def __init__(self, trace: Trace, device: int, window: Window, states: HostStates) -> None:
-        self._trace = trace
-        self._device = device
-        self._window = window
-        self._states = states
-        self._rows = trace.device_columns.rows_of(device)
-
-    def gaps(self, steps: StepBounds) -> Gaps:
-        gap_start, gap_end, before, after = self._between()
-        start, end, gap, place = SWEEPS.cut(gap_start, gap_end, steps.time)
-        caller = self._states.caller
-        thread = np.full(gap_start.size, caller, dtype=np.int32)
-        if self._is_unused():
-            no_work = np.full(start.size, Cause.NO_WORK, dtype=np.uint8)
-            spans = IdleSpans(start, end, no_work, np.arange(start.size, dtype=np.int32))
-            handed_over = late_end = gap_start
-        else:
-            late_end, launch = _late_ends(self._trace, self._device, gap_start, gap_end, after)
-            launched = launch != NONE
-            line = self._trace.host_columns.line
-            thread[launched] = self._states.thread[line[launch[launched]]]
-            handed_over, thread = self._handed_over(gap_start, late_end, launch, thread)
-            is_short = gap_end - late_end < LATENCY_PS
-            since, cause, piece = STATE_SWEEPS.attributed_spans(
-                start,
-                end,
-                gap,
-                late_end,
-                handed_over,
-                *self._lines_of_states(thread, late_end > gap_start),
-                self._queued_causes(before, after, launched, is_short),
-                *astuple(self._trace.once(collective_peers).of(self._device)),
-                _YIELDS,
-                Cause.DEVICE_WAIT,
-                Cause.LATENCY,
-                Cause.LAUNCH,
-            )
-            # Each lasts until the next of its piece, or until that ends.
-            until = np.where(np.diff(piece, append=NONE), end.take(piece), np.append(since[1:], 0))
-            spans = IdleSpans(since, until, cause, piece)
-        handed = np.flatnonzero(handed_over != late_end)
-        return Gaps(
-            device=self._device,
-            start_ps=start,
-            end_ps=end,
-            gap=gap,
-            step=steps.step[place],
-            idle_spans=spans,
-            before=before,
-            after=after,
-            thread=thread,
-            handed=handed.astype(np.int32),
-            handed_over_ps=handed_over[handed],
+    columns, rows = trace.device_columns, trace.device_columns.rows_of(device)
+    gap_start, gap_end, before, after = _between(trace, rows, window)
+    start, end, gap, place = SWEEPS.cut(gap_start, gap_end, steps.time)
+    thread = np.full(gap_start.size, states.caller, dtype=np.int32)
+    inside = overlapping(
+        columns.start_ps[rows], columns.end_ps[rows], window.start_ps, window.end_ps
+    )
+    if not (columns.class_[rows][inside] <= ActivityClass.COLLECTIVE).any():
+        no_work = np.full(start.size, Cause.NO_WORK, dtype=np.uint8)
+        spans = IdleSpans(start, end, no_work, np.arange(start.size, dtype=np.int32))
+        handed_over = late_end = gap_start
+    else:
+        late_end, launch = _late_ends(trace, device, gap_start, gap_end, after)
+        handed_over, launched = late_end.copy(), launch != NONE
+        thread[launched] = states.thread[trace.host_columns.line[launch[launched]]]
+        # From when on another thread than the caller was late, and which.
+        late = np.flatnonzero(launched & (late_end > gap_start) & (thread != states.caller))
+        if late.size:
+            since, thread[late] = states.handed_over(launch[late])
+            handed_over[late] = np.clip(since, gap_start[late], late_end[late])
+        is_short = gap_end - late_end < LATENCY_PS
+        since, cause, piece = STATE_SWEEPS.attributed_spans(
+            start,
+            end,
+            gap,
+            late_end,
+            handed_over,
+            *_lines_of_states(states, thread, late_end > gap_start),
+            _queued_causes(columns.class_, before, after, launched, is_short),
+            *astuple(trace.once(collective_times)),
+            _YIELDS,
+            Cause.DEVICE_WAIT,
+            Cause.LATENCY,
+            Cause.LAUNCH,
         )
-
-    def _between(self) -> tuple[Int64Array, Int64Array, Int32Array, Int32Array]:
-        """Start and end of each gap, and the device rows on either side, `NONE` without one.
-
-        Of several that end where a gap begins a copy to the device counts, then the one that began last; of several that
-        begin where it ends the one launched first.
-        """
-        columns = self._trace.device_columns
-        rows = self._rows
-        is_copy = (columns.class_[rows] == ActivityClass.H2D).view(np.uint8)
-        gap_start, gap_end, before, after = STATE_SWEEPS.gaps_between(
-            columns.start_ps[rows],
-            columns.duration_ps[rows],
-            is_copy,
-            columns.launch[rows],
-            self._trace.host_columns.start_ps,
-            self._window.start_ps,
-            self._window.end_ps,
-        )
-        for beside in (before, after):
-            beside[beside != NONE] += rows.start
-        return gap_start, gap_end, before, after
-
-    def _is_unused(self) -> bool:
-        columns, rows, window = self._trace.device_columns, self._rows, self._window
-        inside = overlapping(
-            columns.start_ps[rows], columns.end_ps[rows], window.start_ps, window.end_ps
-        )
-        return not bool((columns.class_[rows][inside] <= ActivityClass.COLLECTIVE).any())
-
-    def _handed_over(
-        self, gap_start: Int64Array, late_end: Int64Array, launch: Int64Array, thread: Int32Array
-    ) -> tuple[Int64Array, Int32Array]:
-        """From when on another thread than the caller counts in the host-late part of each gap, and which."""
-        late = np.flatnonzero(
-            (launch != NONE) & (late_end > gap_start) & (thread != self._states.caller)
-        )
-        if not late.size:
-            return late_end, thread
-        handed_over, thread = late_end.copy(), thread.copy()
-        since, thread[late] = self._states.handed_over(launch[late])
-        handed_over[late] = np.clip(since, gap_start[late], late_end[late])
-        return handed_over, thread
-
-    def _lines_of_states(
-        self, thread: Int32Array, is_late: BoolArray
-    ) -> tuple[Int64Array, Int64Array, npt.NDArray[np.uint8], Int64Array]:
-        """The line of states of each gap, of which the first is the caller's; their starts and causes, and where each begins."""
-        caller = self._states.caller
-        line = np.zeros(thread.size, dtype=np.int64)
-        if caller == NONE:
-            timelines = [stacked(())]
-        else:
-            launching = unique_ids(thread[is_late & (thread != caller)]).tolist()
-            timelines = [self._states.timeline(one) for one in (caller, *launching)]
-            for number, one in enumerate(launching, 1):
-                line[thread == one] = number
-        begin = np.append(0, np.cumsum([timeline.start.size for timeline in timelines]))
-        return (
-            line,
-            np.concatenate([timeline.start for timeline in timelines]),
-            np.concatenate([timeline.cause for timeline in timelines]),
-            begin.astype(np.int64),
-        )
-
-    def _queued_causes(
-        self, before: Int32Array, after: Int32Array, launched: BoolArray, is_short: BoolArray
-    ) -> npt.NDArray[np.uint8]:
-        """The cause of the queued part of each gap, where it is not `device_wait`; `latency` also where it may be `launch`."""
-        class_ = self._trace.device_columns.class_
-        cause = np.where(is_short, np.uint8(Cause.LATENCY), np.uint8(Cause.DEPENDENCY))
-        copied = np.flatnonzero((class_[before] == ActivityClass.H2D) & (before != NONE))
-        copied = copied[(after[copied] != NONE)]
-        cause[copied[class_[after[copied]] <= ActivityClass.COLLECTIVE]] = Cause.H2D
-        cause[(after != NONE) & ~launched] = Cause.UNKNOWN
-        return cause
+        # Each lasts until the next of its piece, or until that ends.
+        until = np.where(np.diff(piece, append=NONE), end.take(piece), np.append(since[1:], 0))
+        spans = IdleSpans(since, until, cause, piece)
+    handed = np.flatnonzero(handed_over != late_end)
+    return Gaps(
+        device=device,
+        start_ps=start,
+        end_ps=end,
+        gap=gap,
+        step=steps.step[place],
+        idle_spans=spans,
+        before=before,
+        after=after,
+        thread=thread,
+        handed=handed.astype(np.int32),
+        handed_over_ps=handed_over[handed],
+    )
 
 
-class CollectivePeers(Struct, frozen=True, eq=False):
-    """When any device was in a collective, and when a single one was: `device` (sorted), start and end, all `[n]`."""
+def _between(
+    trace: Trace, rows: slice, window: Window
+) -> tuple[Int64Array, Int64Array, Int32Array, Int32Array]:
+    """Start and end of each gap, and the device rows on either side, `NONE` without one.
 
-    any: IntervalSet
-    alone_device: npt.NDArray[np.integer]
-    alone_start_ps: Int64Array
-    alone_end_ps: Int64Array
+    Of several that end where a gap begins a copy to the device counts, then the one that began last; of several that
+    begin where it ends the one launched first.
+    """
+    columns = trace.device_columns
+    gap_start, gap_end, before, after = STATE_SWEEPS.gaps_between(
+        columns.start_ps[rows],
+        columns.duration_ps[rows],
+        (columns.class_[rows] == ActivityClass.H2D).view(np.uint8),
+        columns.launch[rows],
+        trace.host_columns.start_ps,
+        window.start_ps,
+        window.end_ps,
+    )
+    for beside in (before, after):
+        beside[beside != NONE] += rows.start
+    return gap_start, gap_end, before, after
 
-    def of(self, device: int) -> IntervalSet:
-        """When devices other than this one were in a collective."""
-        own = slice(*np.searchsorted(self.alone_device, [device, device + 1]).tolist())
-        if own.start == own.stop:
-            return self.any
-        return difference(self.any, union(self.alone_start_ps[own], self.alone_end_ps[own]))
+
+def _lines_of_states(
+    states: HostStates, thread: Int32Array, is_late: BoolArray
+) -> tuple[Int64Array, Int64Array, npt.NDArray[np.uint8], Int64Array]:
+    """The line of states of each gap, of which the first is the caller's; their starts and causes, and where each begins."""
+    caller = states.caller
+    line = np.zeros(thread.size, dtype=np.int64)
+    timelines = [stacked(()) if caller == NONE else states.timeline(caller)]
+    launching = unique_ids(thread[is_late & (thread != caller)]).tolist()
+    for number, other in enumerate(launching if caller != NONE else (), 1):
+        timelines.append(states.timeline(other))
+        line[thread == other] = number
+    return (
+        line,
+        np.concatenate([timeline.start for timeline in timelines]),
+        np.concatenate([timeline.cause for timeline in timelines]),
+        np.cumsum([0, *(timeline.start.size for timeline in timelines)], dtype=np.int64),
+    )
 
 
-def collective_peers(recording: Recording) -> CollectivePeers:
-    """When other devices than each were in a collective, without comparing every two devices."""
+def _queued_causes(
+    class_: npt.NDArray[np.uint8],
+    before: Int32Array,
+    after: Int32Array,
+    launched: BoolArray,
+    is_short: BoolArray,
+) -> npt.NDArray[np.uint8]:
+    """The cause of the queued part of each gap, where it is not `device_wait`; `latency` also where it may be `launch`."""
+    cause = np.where(is_short, np.uint8(Cause.LATENCY), np.uint8(Cause.DEPENDENCY))
+    copied = np.flatnonzero((class_[before] == ActivityClass.H2D) & (before != NONE))
+    copied = copied[(after[copied] != NONE)]
+    cause[copied[class_[after[copied]] <= ActivityClass.COLLECTIVE]] = Cause.H2D
+    cause[(after != NONE) & ~launched] = Cause.UNKNOWN
+    return cause
+
+
+def collective_times(recording: Recording) -> IntervalSet:
+    """When any device was in a collective. In a gap of a device that is another one: it does nothing itself."""
     columns = recording.device_columns
     rows = np.flatnonzero(columns.class_ == ActivityClass.COLLECTIVE)
-    return peers_of(columns.device[rows], columns.start_ps[rows], columns.end_ps[rows])
-
-
-def peers_of(
-    device: npt.NDArray[np.integer], start_ps: Int64Array, end_ps: Int64Array
-) -> CollectivePeers:
-    """Made from the collectives of all devices: the device, the start and the end of each, all `[n]`."""
-    spans = [
-        (int(device[rows[0]]), union(start_ps[rows], end_ps[rows])) for rows in groups_of(device)
-    ]
-    if not spans:
-        empty = np.empty(0, dtype=np.int64)
-        return CollectivePeers(union(empty, empty), empty, empty, empty)
-    start = np.concatenate([span.start for _, span in spans])
-    end = np.concatenate([span.end for _, span in spans])
-    of = np.repeat([number for number, _ in spans], [span.start.size for _, span in spans])
-    moments = np.concatenate((start, end))
-    order = np.argsort(moments, kind="stable")
-    opens = np.where(order < start.size, 1, -1)
-    # Of a single device that is open, the sum of the numbers of open devices is its number.
-    number = np.cumsum(opens * np.concatenate((of, of))[order])[:-1]
-    is_alone = np.cumsum(opens)[:-1] == 1
-    alone_on = number[is_alone]
-    by_device = np.argsort(alone_on, kind="stable")
-    begins, finishes = moments[order][:-1][is_alone], moments[order][1:][is_alone]
-    return CollectivePeers(
-        union(start_ps, end_ps), alone_on[by_device], begins[by_device], finishes[by_device]
-    )
+    return union(columns.start_ps[rows], columns.end_ps[rows])

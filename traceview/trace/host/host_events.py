@@ -6,7 +6,6 @@ have no events here, except for iterator ops that a graph call waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
@@ -192,31 +191,25 @@ class HostEvents:
             found.setdefault(int(self.thread[line]), []).append(line)
         return found
 
-    def open_in(self, thread: int, start_ps: int, end_ps: int) -> Int64Array:
-        """The events of a thread that overlap a span, ascending in start."""
-        span = (np.array([bound], dtype=np.int64) for bound in (start_ps, end_ps))
-        return self.by_start(thread).touching(*span)
+    def around(self, thread: int, start_ps: int, end_ps: int) -> tuple[int, int]:
+        """The events of a thread that ended last before a span and began first after it, of those that show what it does.
 
-    def first_after(self, thread: int, time_ps: int) -> int:
-        """The first event of a thread that shows what it does and begins at an instant or later; `NONE` without."""
-        rows, start, _ = self._spoken_rows(thread)
-        place = int(np.searchsorted(start, time_ps))
-        return int(rows[place]) if place < rows.size else NONE
-
-    def last_before(self, thread: int, time_ps: int) -> int:
-        """The event of a thread that shows what it does and ended last by an instant; `NONE` without any."""
-        rows, _, order = self._spoken_rows(thread)
-        end = self._columns.end_ps[rows[order]]
-        place = int(np.searchsorted(end, time_ps, side="right"))
-        return int(rows[order[place - 1]]) if place else NONE
+        `NONE` without any.
+        """
+        rows, ended = self._spoken_rows(thread)
+        before = int(np.searchsorted(self._columns.end_ps[ended], start_ps, side="right")) - 1
+        after = int(np.searchsorted(self._columns.start_ps[rows], end_ps))
+        return (
+            int(ended[before]) if before >= 0 else NONE,
+            int(rows[after]) if after < rows.size else NONE,
+        )
 
     @kept
-    def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """The events of a thread that show what it does, by start; their starts; and their order by end."""
+    def _spoken_rows(self, thread: int) -> tuple[Int64Array, Int64Array]:
+        """The events of a thread that show what it does, by start and by end."""
         rows = self.by_start(thread).rows
         rows = rows[self.is_spoken(rows)]
-        order = np.argsort(self._columns.end_ps[rows], kind="stable")
-        return rows, self._columns.start_ps[rows], order
+        return rows, rows[np.argsort(self._columns.end_ps[rows], kind="stable")]
 
     @kept
     def by_start(self, thread: int) -> ByStart:
@@ -276,11 +269,8 @@ class HostEvents:
 
     def is_in_step(self, rows: Int64Array) -> BoolArray:
         """Which host rows begin inside a step marker."""
-        markers = self.markers
-        opened = np.searchsorted(markers.start, self._columns.start_ps[rows], side="right") - 1
-        result: BoolArray = opened >= 0
-        if markers.start.size:
-            result &= markers.end[np.maximum(opened, 0)] > self._columns.start_ps[rows]
+        start = self._columns.start_ps[rows]
+        result: BoolArray = last_begun(self.markers, start)[1] > start
         return result
 
     def is_marker(self, rows: Int64Array) -> BoolArray:
@@ -312,15 +302,11 @@ class HostEvents:
         """The same by row of this host, counted from its first; to devices that are threads only XLA copies."""
         kind = self._trace.names.every(host_name_kind, np.uint8)
         if not self._has_queue:
-            copies = self._names_that(is_copy_to_device)
+            copies = self._trace.names.every(is_copy_to_device, np.bool_)
             kind = np.where(
                 (kind == HostNameKind.H2D) & ~copies, np.uint8(HostNameKind.OTHER), kind
             )
         return kind[self._columns.name[self._span]]
-
-    def _names_that(self, matches: Callable[[bytes], bool]) -> BoolArray:
-        """Which names of the trace match."""
-        return self._trace.names.every(matches, np.bool_)
 
     def _stat(self, key: str) -> HostStat:
         """A stat of the events of this host."""
@@ -332,23 +318,19 @@ class HostEvents:
 
     @cached_property
     def _is_python_call(self) -> BoolArray:
-        return self._names_that(is_python_call)
+        return self._trace.names.every(is_python_call, np.bool_)
 
     @cached_property
     def _is_frame(self) -> BoolArray:
-        return self._names_that(is_python_frame)
-
-    def _is_pipeline(self, rows: Int64Array) -> BoolArray:
-        """Which rows of this host belong to the input pipeline."""
-        result: BoolArray = self._in_pipeline.take(rows - self._span.start)
-        return result
+        return self._trace.names.every(is_python_frame, np.bool_)
 
     @cached_property
     def _in_pipeline(self) -> BoolArray:
-        """The same of all rows of this host: they began in a call of the pipeline, or in what runs under its id."""
+        """Which rows of this host are of the input pipeline: they began in a call of it, or in what runs under its id."""
         columns, id_ = self._columns, self._stat("id")
         first = self._span.start
-        is_root = self._names_that(is_pipeline_call)[columns.name[self._span]]
+        is_call = self._trace.names.every(is_pipeline_call, np.bool_)
+        is_root = is_call[columns.name[self._span]]
         captured = id_.value[is_root[id_.row - first]]
         is_root[id_.row[is_in(id_.value, captured)] - first] = True
         result = np.zeros(is_root.size, dtype=np.bool_)
@@ -440,39 +422,41 @@ def _with_driver_lines(trace: Trace, host: int) -> Int32Array:
     same one.
     """
     thread, columns = trace.thread_of_line, trace.host_columns
-    lines = np.flatnonzero(trace.host_of_line == host).tolist()
+    of_host = np.flatnonzero(trace.host_of_line == host).tolist()
+    rows_of = {
+        line: rows
+        for line in of_host
+        if trace.lines[line].is_thread and (rows := columns.rows_of(line)).start < rows.stop
+    }
     calls = columns.stat("correlation_id").among(columns.rows_of_host(host)).row
-    count_of_line = np.bincount(columns.line[calls], minlength=thread.size)
-    alone = np.bincount(thread, minlength=thread.size)
-    drivers: list[int] = []
-    others: list[int] = []
-    for line in lines:
-        rows = columns.rows_of(line)
-        if not trace.lines[line].is_thread or rows.start == rows.stop:
-            continue
-        is_driver = count_of_line[line] == rows.stop - rows.start and alone[thread[line]] == 1
-        (drivers if is_driver else others).append(line)
-    drivers = [line for line in drivers if count_of_line[line] >= _FEWEST_CALLS]
+    call_count = np.bincount(columns.line[calls], minlength=thread.size)
+    line_count = np.bincount(thread, minlength=thread.size)
+    drivers = [
+        line
+        for line, rows in rows_of.items()
+        if call_count[line] == rows.stop - rows.start >= _FEWEST_CALLS
+        and line_count[thread[line]] == 1
+    ]
     if not drivers:
         return thread
     is_frame = trace.names.every(is_python_frame, np.bool_)
-    open_: list[tuple[int, int, IntervalSet]] = []
-    for line in others:
-        rows = columns.rows_of(line)
+    opened: list[tuple[int, int, IntervalSet]] = []
+    for line, rows in rows_of.items():
+        if call_count[line] == rows.stop - rows.start:
+            continue
         known = ~is_frame[columns.name[rows]]
         spans = union(columns.start_ps[rows][known], columns.end_ps[rows][known])
-        open_.append((spans.length, int(thread[line]), spans))
-    found: dict[int, list[int]] = {}
+        opened.append((spans.length, int(thread[line]), spans))
+    opened.sort(key=lambda each: each[:2])
+    holders = []
     for line in drivers:
-        rows = columns.rows_of(line)
-        start, end = columns.start_ps[rows], columns.end_ps[rows]
-        holds = [one[:2] for one in open_ if (one[2].within(start, end) == end - start).all()]
-        if holds:
-            found.setdefault(min(holds)[1], []).append(line)
+        start, end = columns.start_ps[rows_of[line]], columns.end_ps[rows_of[line]]
+        holds = (n for _, n, spans in opened if (spans.within(start, end) == end - start).all())
+        holders.append(next(holds, NONE))
     result = thread.copy()
-    for number, own in found.items():
-        if len(own) == 1:
-            result[own[0]] = number
+    for line, holder in zip(drivers, holders, strict=True):
+        if holder != NONE and holders.count(holder) == 1:
+            result[line] = holder
     return result
 
 

@@ -5,26 +5,36 @@
       executors in a call                    ▕ Process ▕ op ▏▕op▏▏            ▕
       its timeline        │ input            │ launch or host_ops  │ between  │ …
 
-The layers of each timeline, and what is evidence of which kind, are defined in docs/method.md, "State of a host thread".
+The layers of each timeline, and what is evidence of which kind, are defined in docs/method.md, "State of a host thread". The
+host event that shows the cause of a gap is found as in "Keys of gaps" there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.base.ids import is_in, unique_ids
-from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, places, union
-from traceview.base.sweeping import made_of_each
+from traceview.base.intervals import (
+    NEVER,
+    Int32Array,
+    Int64Array,
+    IntervalSet,
+    difference,
+    places,
+    union,
+)
+from traceview.base.sweeping import SWEEPS, made_of_each
 from traceview.base.units import PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.host_events import HostEvents, among
+from traceview.trace.host.host_events import ByStart, HostEvents, among
 from traceview.trace.host.state_timeline import (
     Layer,
     StateTimeline,
@@ -58,6 +68,36 @@ _SCHEDULING: Final = (HostNameKind.DISPATCH, HostNameKind.EXECUTOR)
 _JITTED: Final = b"PjitFunction("
 _DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
 """A Python thread makes such calls itself where it hands on an array or reads a value."""
+
+_SHOWN_BY: Final[dict[Cause, tuple[HostNameKind, ...]]] = {
+    Cause.INPUT: (HostNameKind.INPUT, HostNameKind.ASYNC_INPUT),
+    Cause.H2D: (HostNameKind.H2D,),
+    Cause.COMPILE: (HostNameKind.COMPILE,),
+    Cause.SYNC: (HostNameKind.SYNC, HostNameKind.D2H),
+    Cause.CHECKPOINT: (HostNameKind.CHECKPOINT,),
+    Cause.LAUNCH: (
+        *(HostNameKind.OP, HostNameKind.OTHER),
+        *(HostNameKind.DISPATCH, HostNameKind.LAUNCH),
+    ),
+    Cause.HOST_OPS: (
+        *(HostNameKind.OP, HostNameKind.OTHER),
+        *(HostNameKind.DISPATCH, HostNameKind.EXECUTOR),
+    ),
+    Cause.DEVICE_WAIT: (HostNameKind.OP,),
+}
+_Bits = npt.NDArray[np.uint16]
+_SHOWN_CAUSES: Final = np.array(
+    [
+        sum(1 << cause for cause in Cause if kind in _SHOWN_BY.get(cause, HostNameKind))
+        for kind in HostNameKind
+    ],
+    dtype=np.uint16,
+)
+"""The causes that a kind of name shows, a bit for each; any kind shows those that `_SHOWN_BY` does not list."""
+_LEAST_SHOWN_RATIO: Final = 0.1
+"""Of a span between steps: an event that covers less does not show what the host did."""
+_NEARLY: Final = 0.8
+"""An event that covers this share of what the longest one covers shows the same cause, more precisely."""
 
 
 class Evidence(Struct, frozen=True, eq=False):
@@ -149,7 +189,9 @@ class HostStates(HostEvents):
     def _by_kind(self, rows: Int64Array) -> tuple[list[Int64Array], list[Int64Array]]:
         """These events by kind, ascending: those of the model, and those of the input pipeline."""
         count = len(HostNameKind)
-        codes = self.kind_of(rows) + self._is_pipeline(rows) * np.uint8(count)
+        codes = self.kind_of(rows) + self._in_pipeline.take(rows - self._span.start) * np.uint8(
+            count
+        )
         order = np.argsort(codes, kind="stable")
         begin = np.append(0, np.cumsum(np.bincount(codes, minlength=2 * count)))
         in_order = rows.take(order)
@@ -350,7 +392,6 @@ class HostStates(HostEvents):
         yield self._scheduling, self._handovers
         if self.runs_python(thread):
             yield Cause.PYTHON, self._python(thread)
-            yield Cause.PYTHON, self._python_on_executors
         else:
             yield self._scheduling, own.other
         # What the caller prepares has not begun, and what it waits for has not come.
@@ -372,18 +413,18 @@ class HostStates(HostEvents):
     @cached_property
     def _executors(self) -> Evidence:
         """What all other threads of the model show together."""
-        threads_ = [self._evidence(thread) for thread in self._threads if thread != self.caller]
+        others = [self._evidence(thread) for thread in self._threads if thread != self.caller]
         strong = [
-            (cause, joined_spans(evidence.strong[index][1] for evidence in threads_))
-            for index, (cause, _) in enumerate(STRONG)
+            (cause, [shown.strong[at][1] for shown in others])
+            for at, (cause, _) in enumerate(STRONG)
         ]
-        strong[0] = (Cause.INPUT, joined_spans((strong[0][1], self._async_input)))
+        strong[0][1].append(self._async_input)
         return Evidence(
-            strong=tuple(strong),
-            **{
-                kind: joined_spans(getattr(evidence, kind) for evidence in threads_)
-                for kind in ("launch", "host_ops", "pipeline", "scheduling", "other", "unlisted")
-            },
+            tuple((cause, joined_spans(parts)) for cause, parts in strong),
+            *(
+                joined_spans(getattr(shown, kind) for shown in others)
+                for kind in Evidence.__struct_fields__[1:]
+            ),
         )
 
     @cached_property
@@ -396,14 +437,77 @@ class HostStates(HostEvents):
         )
         return difference(silent, _longer_than(silent, HANDOVER_PS))
 
-    @cached_property
-    def _python_on_executors(self) -> IntervalSet:
-        """When Python ran on any thread but the caller: of threads that take turns, one may begin late."""
-        return joined_spans(
-            self._python(thread)
-            for thread in self._threads
-            if thread != self.caller and self.runs_python(thread)
+    # The events that show the causes of gaps
+
+    def shown_by(
+        self,
+        cause: npt.NDArray[np.integer],
+        thread: Int32Array,
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+    ) -> Int64Array:
+        """The host row that shows the cause of each span, in which a thread was late; `NONE` without one."""
+        result = np.full(start_ps.size, NONE, dtype=np.int64)
+        wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
+        for number in unique_ids(thread).tolist():
+            chosen = np.flatnonzero(thread == number)
+            spans = start_ps[chosen], end_ps[chosen], wanted[chosen]
+            # The thread and the one that calls graphs are searched first.
+            near = [self.by_start(each) for each in dict.fromkeys((number, self.caller))]
+            result[chosen] = self._clearest(near, *spans)
+        missing = np.flatnonzero(result == NONE)
+        if missing.size:
+            rest = start_ps[missing], end_ps[missing], wanted[missing]
+            result[missing] = self._clearest([self.model_by_start], *rest)
+        columns = self._columns
+        covered = np.minimum(columns.end_ps[result], end_ps) - np.maximum(
+            columns.start_ps[result], start_ps
         )
+        # Whatever runs between steps shows that the host is there, and a moment of it shows nothing more.
+        is_short = (cause == Cause.BETWEEN) & (covered < _LEAST_SHOWN_RATIO * (end_ps - start_ps))
+        result[is_short] = NONE
+        return result
+
+    def _clearest(
+        self,
+        searched: Sequence[ByStart],
+        start_ps: Int64Array,
+        end_ps: Int64Array,
+        wanted: _Bits,
+    ) -> Int64Array:
+        """The row that shows what is wanted of each span, of several the first searched; `NONE` without one."""
+        columns, spans = self._columns, union(start_ps, end_ps)
+        # What events show is asked for a few gaps out of many.
+        rows = np.concatenate([events.touching(spans.start, spans.end) for events in searched])
+        if len(searched) > 1:
+            rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
+        order = np.argsort(start_ps, kind="stable")
+        end_of_row = columns.end_ps[rows]
+        found = np.empty(order.size, dtype=np.int64)
+        found[order] = SWEEPS.clearest(
+            columns.start_ps[rows],
+            end_of_row,
+            SWEEPS.reaches(end_of_row),
+            self._causes_of(rows),
+            start_ps[order],
+            end_ps[order],
+            wanted[order],
+            _NEARLY,
+        )
+        return np.append(rows, NONE)[found]
+
+    def _causes_of(self, rows: Int64Array) -> _Bits:
+        """The causes that each row shows, a bit for each."""
+        bits = _SHOWN_CAUSES[self.kind_of(rows)]
+        for cause, is_shown in (
+            (Cause.BETWEEN, ~self.is_in_step(rows)),
+            (Cause.PYTHON, ~self.is_spoken(rows)),
+        ):
+            bit = np.uint16(1 << cause)
+            bits = np.where(is_shown, bits | bit, bits & ~bit)
+        has_call = self._stat("tf_function_call").has(rows)
+        bits = np.where(has_call, bits | np.uint16(1 << Cause.COMPILE), bits)
+        return np.where(self.is_marker(rows), np.uint16(0), bits)
 
 
 def _longer_than(spans: IntervalSet, length_ps: int) -> IntervalSet:

@@ -27,7 +27,6 @@ from traceview.base.record import (
     Ratio,
     Record,
     StageName,
-    ThreadNames,
 )
 from traceview.base.stats import median_ps
 from traceview.base.text import lazy_pattern
@@ -55,7 +54,7 @@ _ITERATOR: Final = b"Iterator::"
 _SHARDS: Final = (b"GetNextFromShard", b"MultiDeviceIteratorGetNextFromShard:")
 _INPUT_NUMBER = lazy_pattern(r"\[\d+\]")
 _SHARD_THREAD: Final = "tf_data_multi_device_iterator"
-_INJECTED: Final = b"inject/prefetch"
+_FILLS: Final = ("parallelism", "buffer_limit", "buffered_elements")
 _DEEPEST: Final = 64
 """Stages above each other: more than a pipeline has."""
 
@@ -104,8 +103,6 @@ class InputStage(Record, frozen=True):
         buffered_median: Median number of elements in the buffer at the start of a call, rounded down; null where
             not recorded.
         empty_ratio: Share of the calls with a recorded fill whose buffer was empty; null where not recorded.
-        threads: Names of the threads that ran the stage, without their numbers, comma-separated.
-        injected: Whether TensorFlow added the stage itself.
     """
 
     host: Hostname
@@ -120,8 +117,6 @@ class InputStage(Record, frozen=True):
     buffer_limit: Count | None
     buffered_median: Count | None
     empty_ratio: Ratio | None
-    threads: ThreadNames
-    injected: bool
 
     @property
     def own_ps(self) -> int:
@@ -181,10 +176,7 @@ def stages_of(
         return []
     columns = trace.host_columns
     blocks = is_in(calls.pipeline[chosen], blocking)
-    facts = {
-        key: columns.stat(key).at(calls.row[chosen], NONE)
-        for key in ("parallelism", "buffer_limit", "buffered_elements", "dataset_name")
-    }
+    facts = {key: columns.stat(key).at(calls.row[chosen], NONE) for key in _FILLS}
     duration = columns.duration_ps[calls.row[chosen]]
     stages = []
     for group in groups_of(calls.stage[chosen], blocks.view(np.uint8)):
@@ -205,9 +197,6 @@ def stages_of(
                 buffer_limit=_largest(of_stage["buffer_limit"]),
                 buffered_median=median_ps(fill),
                 empty_ratio=float((fill == 0).mean()) if fill.size else None,
-                threads=_threads(trace, columns.line[calls.row[chosen[group]]]),
-                injected=kind_of(name) == PREFETCH
-                and _is_injected(trace, of_stage["dataset_name"]),
             )
         )
     return sorted(stages, key=lambda stage: (-stage.self_ps, stage.name, stage.blocking))
@@ -318,10 +307,7 @@ def requests_of_buffer(
     """Of the chosen calls with a recorded fill, when they began, int64 picoseconds, and which met an empty buffer."""
     columns = trace.host_columns
     row = calls.row[chosen]
-    facts = {
-        key: columns.stat(key).at(row, NONE)
-        for key in ("parallelism", "buffer_limit", "buffered_elements")
-    }
+    facts = {key: columns.stat(key).at(row, NONE) for key in _FILLS}
     return columns.start_ps[row[_has_fill(facts)]], _fill(facts) == 0
 
 
@@ -343,22 +329,10 @@ def _largest(values: Int64Array) -> int | None:
     return largest if largest >= 0 else None
 
 
-def _threads(trace: Trace, lines: np.ndarray[tuple[int], np.dtype[np.int32]]) -> str:
-    names = (trace.lines[int(line)].name.partition("/")[0] for line in unique_ids(lines))
-    return ", ".join(sorted(set(names)))
-
-
-def _is_injected(trace: Trace, names: Int64Array) -> bool:
-    return any(
-        trace.names[int(name)].startswith(_INJECTED) for name in unique_ids(names[names != NONE])
-    )
-
-
 # Waits of the model
 
 _WAIT = lazy_pattern(rb"IteratorGetNext\w*::DoCompute|[^:]*:IteratorGetNext\w*")
 _COMPUTE: Final = b"::DoCompute"
-_NUMBER = lazy_pattern(r":(\d{1,9})$")
 
 
 def _is_wait(name: bytes) -> bool:
@@ -368,15 +342,13 @@ def _is_wait(name: bytes) -> bool:
 class InputWaits(Struct, frozen=True, eq=False):
     """Blocking waits of the model on one host, int64 `[n]` each, by start.
 
-    `pipeline`: number of the pipeline in `IteratorCalls`, `NONE` if no iterator ran inside. `in_turn`: whether all
-    waits are on the thread of the step, one after the other.
+    `pipeline`: number of the pipeline in `IteratorCalls`, `NONE` if no iterator ran inside.
     """
 
     row: Int64Array
     start_ps: Int64Array
     end_ps: Int64Array
     pipeline: Int64Array
-    in_turn: bool
 
 
 def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWaits:
@@ -384,21 +356,17 @@ def find_input_waits(trace: Trace, host: int, calls: IteratorCalls) -> InputWait
     columns = trace.host_columns
     rows = trace.named_on(host, _is_wait)
     if not rows.size:
-        return InputWaits(rows, rows, rows, rows, in_turn=True)
+        return InputWaits(rows, rows, rows, rows)
     marker_line, thread = trace.steps_by_host[host].marker_line, trace.thread_of_line
     # Without markers every thread of the model may run the step.
     of_step = trace.runs_model if marker_line == NONE else thread == thread[marker_line]
-    on_step = of_step[columns.line[rows]]
-    blocking = on_step | _block_a_call(trace, host, rows)
-    rows, on_step = rows[blocking], on_step[blocking]
-    order = np.argsort(columns.start_ps[rows], kind="stable")
-    rows = rows[order]
+    rows = rows[of_step[columns.line[rows]] | _block_a_call(trace, host, rows)]
+    rows = rows[np.argsort(columns.start_ps[rows], kind="stable")]
     return InputWaits(
         row=rows,
         start_ps=columns.start_ps[rows],
         end_ps=columns.end_ps[rows],
         pipeline=_pipelines(trace, rows, calls),
-        in_turn=bool(on_step.all()),
     )
 
 
@@ -432,60 +400,3 @@ def _pipelines(trace: Trace, rows: Int64Array, calls: IteratorCalls) -> Int64Arr
         inside = (place < candidates.size) & (begins[first] < columns.end_ps[rows[waits]])
         pipeline[waits[inside]] = calls.pipeline[candidates[first[inside]]]
     return pipeline
-
-
-def shards(trace: Trace, host: int, calls: IteratorCalls, waits: InputWaits) -> dict[int, int]:
-    """The shard of each pipeline that a replica waits for; empty unless every replica has exactly one pipeline.
-
-    A pipeline takes its elements with a generator, and the generators are numbered in the order of the replicas
-    (`GeneratorDataset:66`, `GeneratorDataset:67`). If those numbers are not recorded, waits that follow one another
-    are in the order of the replicas.
-    """
-    rows = shard_rows(trace, host)
-    if not rows.size:
-        return {}
-    numbers = trace.host_columns.stat("shard_num").at(rows, NONE)
-    pipelines = list(dict.fromkeys(waits.pipeline[waits.pipeline != NONE].tolist()))
-    count = unique_ids(numbers[numbers != NONE]).size
-    if count < 2 or len(pipelines) != count:
-        return {}
-    number_of = _generator_numbers(trace, calls)
-    if len({number_of.get(pipeline) for pipeline in pipelines} - {None}) == count:
-        pipelines.sort(key=lambda pipeline: number_of[pipeline])
-    elif not waits.in_turn:
-        return {}
-    return {pipeline: place for place, pipeline in enumerate(pipelines)}
-
-
-def _generator_numbers(trace: Trace, calls: IteratorCalls) -> dict[int, int]:
-    """The number in the name of each pipeline's generator, where it has one."""
-    takes = np.array([name.endswith(GENERATOR) for name in calls.stage_names], dtype=np.bool_)
-    takers = np.flatnonzero(takes[calls.stage])
-    names = trace.host_columns.stat("dataset_name").at(calls.row[takers], NONE)
-    number_of: dict[int, int] = {}
-    for pipeline, name in zip(calls.pipeline[takers].tolist(), names.tolist(), strict=True):
-        number = _NUMBER.search(trace.names.text(name) or "")
-        if number:
-            number_of[pipeline] = int(number[1])
-    return number_of
-
-
-def arrivals(trace: Trace, calls: IteratorCalls, waits: InputWaits) -> Int64Array:
-    """When the element that ended each wait was made; in a pipeline of a single thread, the end of the wait."""
-    columns = trace.host_columns
-    arrived = waits.end_ps.copy()
-    ahead = calls.from_other_thread
-    on_line = columns.line[calls.row]
-    for pipeline in unique_ids(waits.pipeline[waits.pipeline != NONE]).tolist():
-        in_pipeline = np.flatnonzero(waits.pipeline == pipeline)
-        of_pipeline = calls.pipeline == pipeline
-        by_model = of_pipeline & is_in(on_line, columns.line[waits.row[in_pipeline]]) & ~ahead
-        makers = ahead & of_pipeline & is_in(calls.above, calls.iterator[by_model])
-        made = np.sort(columns.end_ps[calls.row[makers]])
-        if made.size == 0:
-            continue
-        place = np.searchsorted(made, waits.end_ps[in_pipeline], side="right") - 1
-        # An element that no recorded call made was in the buffer before the recording began.
-        made_at = np.where(place >= 0, made[np.maximum(place, 0)], np.iinfo(np.int64).min)
-        arrived[in_pipeline] = made_at
-    return arrived

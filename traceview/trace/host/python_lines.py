@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Final
@@ -49,8 +49,6 @@ _MOSTLY_RATIO: Final = 0.5
 """A thread that used a core for less of a time spent most of it waiting; JAX waits for a GPU at up to 0.3 of a core (H100)."""
 OFF_CORE_PS: Final = 10 * PS_PER_MS
 """A thread with work may be off a busy core for so long: some slices of other threads, of 3 to 4 ms each on Linux."""
-_EXPLAINS_RATIO: Final = 0.5
-"""Of the time in which a device waits: a line that computes for so long explains it, before any that waits."""
 _FRAMEWORKS: Final = ("tensorflow/", "keras/", "tf_keras/", "jax/", "jaxlib/")
 _HASH_SEED: Final = 0xC70F6907
 _HASH_FACTOR: Final = 0xC6A4A7935BD1E995
@@ -95,7 +93,6 @@ class PythonLines:
         rounds, round_of_sample = unique_inverse(self.time_ps)
         self.previous_ps: Int64Array = rounds[np.maximum(round_of_sample - 1, 0)]
         """Time of the round before that of each sample; of the first round its own."""
-        self._next_ps: Int64Array = rounds[np.minimum(round_of_sample + 1, rounds.size - 1)]
         passed = np.diff(rounds)
         between = rounds[:-1] + (passed - self._late_ps(round_of_sample, passed)) // 2
         self._since_ps: Int64Array = np.append(rounds[:1], between)[round_of_sample]
@@ -134,7 +131,9 @@ class PythonLines:
 
     def at(self, thread: int, start_ps: Int64Array, end_ps: Int64Array) -> PythonLine | None:
         """Where a thread mostly was in spans, int64 `[n]`; None without samples."""
-        return self.in_each(thread, *_as_one(start_ps, end_ps))[0]
+        spans = union(start_ps, end_ps)
+        whole = np.zeros(spans.start.size, dtype=np.int64)
+        return self.in_each(thread, spans.start, spans.end, whole, 1)[0]
 
     def in_each(
         self, thread: int, start_ps: Int64Array, end_ps: Int64Array, group: Int64Array, count: int
@@ -146,17 +145,6 @@ class PythonLines:
         return self._most(self._rows_of(thread), start_ps, end_ps, group, count)
 
     def of_others(
-        self, thread: int, start_ps: Int64Array, end_ps: Int64Array, *, may_wait: bool
-    ) -> PythonLine | None:
-        """The same for all threads but one, among samples inside code of the user in which the thread runs something.
-
-        `may_wait`: where no line computes for half of the time, one counts that waits, as for a file. Otherwise only threads
-        count that native code started: functions of ops run in these, and what a thread of the script does beside them keeps
-        no op waiting.
-        """
-        return self.of_others_in_each(thread, *_as_one(start_ps, end_ps), may_wait=may_wait)[0]
-
-    def of_others_in_each(
         self,
         thread: int,
         start_ps: Int64Array,
@@ -166,7 +154,12 @@ class PythonLines:
         *,
         may_wait: bool,
     ) -> list[PythonLine | None]:
-        """The same for each of `count` groups of spans, as in `in_each`."""
+        """The same for all threads but one, among samples inside code of the user in which the thread runs something.
+
+        `may_wait`: where no line computes, one counts that waits, as for a file. Otherwise only threads
+        count that native code started: functions of ops run in these, and what a thread of the script does beside them keeps
+        no op waiting.
+        """
         samples, spans = self._samples, (start_ps, end_ps, group, count)
         # No native code has started these.
         by_python = [thread.name is not None for thread in samples.threads]
@@ -177,18 +170,8 @@ class PythonLines:
         if not may_wait:
             return self._most(np.flatnonzero(computing & ~is_of_script), *spans)
         computes = self._most(np.flatnonzero(computing), *spans)
-        waited_ps = np.zeros(count, dtype=np.int64)
-        np.add.at(waited_ps, group, end_ps - start_ps)
-        runs = zip(
-            computes,
-            self._most(np.flatnonzero(is_other), *spans),
-            waited_ps.tolist(),
-            strict=True,
-        )
-        return [
-            line if line is not None and line.inside_ps >= _EXPLAINS_RATIO * ps else other
-            for line, other, ps in runs
-        ]
+        waits = self._most(np.flatnonzero(is_other), *spans)
+        return [line or other for line, other in zip(computes, waits, strict=True)]
 
     def lock_kept(self, thread: int) -> IntervalSet:
         """When a thread kept Python's lock from others: between two rounds, as the second came late while it computed."""
@@ -218,8 +201,6 @@ class PythonLines:
 
         Such a line flattens arguments in native code of the framework, which records nothing. As far as samples stand for it:
         those that were taken in one of the `silences` of the thread speak for all of it, and others do not.
-        A round that comes late because the thread keeps the lock finds it where it gives that back, mostly in a call of the
-        framework: it counts unless the rounds that were in time found the thread at work mostly elsewhere.
         """
         rows = self._rows_of(thread)
         stack, time = self._samples.stack[rows], self.time_ps[rows]
@@ -227,15 +208,8 @@ class PythonLines:
         runs_graph = (place >= 0) & (time <= np.append(calls.end, 0)[place])
         user = self._user_frame[stack]
         is_call = self._is_innermost_user[stack] & is_in(user, unique_ids(user[runs_graph]))
-        of_framework = self._is_of_framework[stack]
-        # Native code of the framework has no frame of its own.
-        rests = self._is_innermost_user[stack] & (self._load[rows] < _WAITS_RATIO)
-        rests &= is_in(user, unique_ids(user[of_framework]))
-        dispatches = of_framework | is_call | rests
-        is_late = self._samples.late_ns[rows] >= _LATE_PS // PS_PER_NS
-        at_work = (self._load[rows] >= _AT_WORK_RATIO) & ~self._waits[stack] & ~is_late
-        if 2 * int((at_work & dispatches).sum()) < int(at_work.sum()):
-            dispatches &= ~is_late
+        dispatches = self._is_of_framework[stack] | is_call
+        at_work = (self._load[rows] >= _AT_WORK_RATIO) & ~self._waits[stack]
         # Who waited for a device before it went on in the script waits no longer when that device has nothing to do.
         goes_on = np.append((at_work & ~dispatches)[1:], False)[: rows.size]
         dispatches &= ~(goes_on & (self._load[rows] < _WAITS_RATIO))
@@ -254,15 +228,6 @@ class PythonLines:
         own = union(since[dispatches[inside]], until[dispatches[inside]])
         return joined_spans((own, difference(around, union(start, end))))
 
-    def at_lines_of(self, thread: int, spans: IntervalSet, but_not_of: IntervalSet) -> IntervalSet:
-        """When a thread was at a line of the script at which it was sampled in some spans, and in none of the others."""
-        rows = self._rows_of(thread)
-        time, line = self.time_ps[rows], self._user_frame[self._samples.stack[rows]]
-        inside, outside = (line[of.within(time, time + 1) > 0] for of in (spans, but_not_of))
-        lines = np.setdiff1d(inside, np.append(outside, NONE))
-        rows = rows[is_in(line, lines)]
-        return union(self._since_ps[rows], self._until_ps[rows])
-
     def waits_outside_python(self, thread: int, spans: IntervalSet) -> bool:
         """Whether a thread mostly used no core in some spans, and waited for none of Python's own locks, queues and files.
 
@@ -275,20 +240,12 @@ class PythonLines:
         return float((used * weight).sum()) < _MOSTLY_RATIO * float(weight.sum())
 
     def at_rest(self, thread: int, *, in_native: bool = True) -> IntervalSet:
-        """When a thread waited in Python, by its processor time; also from there to a round in which it had left Python.
-
-        `in_native`: also where it waited in native code of TensorFlow.
-        """
+        """When a thread waited in Python, by its processor time. `in_native`: also in native code of TensorFlow."""
         rows = self._rows_of(thread)
         if not in_native:
             rows = rows[~self._is_native[self._samples.stack[rows]]]
-        next_ps = self._next_ps[rows]
-        is_in_next = np.append(self.time_ps[rows[1:]] == next_ps[:-1], False)[: rows.size]
-        end_ps = np.where(is_in_next, self.time_ps[rows], next_ps)
-        is_at_rest = self._load[rows] < np.where(
-            self._waits[self._samples.stack[rows]], _MOSTLY_RATIO, _AT_REST_RATIO
-        )
-        return union(self.previous_ps[rows][is_at_rest], end_ps[is_at_rest])
+        rows = rows[self._load[rows] < _AT_REST_RATIO]
+        return union(self.previous_ps[rows], self.time_ps[rows])
 
     @property
     def started_by_python(self) -> list[tuple[int, str]]:
@@ -319,25 +276,19 @@ class PythonLines:
         return lines
 
     def _line(self, rows: list[int], times: list[int]) -> PythonLine:
-        """The line of samples with most time."""
-        stacks = self._samples.stack[rows].tolist()
-        frames = [self._line_of(stack) for stack in stacks]
-        innermost = [self._frame(self._samples.stacks[stack][0]) for stack in stacks]
+        """The place with most time in the function with most time."""
         of_function: Counter[tuple[str, str]] = Counter()
-        for frame, time in zip(frames, times, strict=True):
+        of_place: Counter[tuple[PythonFrame, PythonFrame, PythonState]] = Counter()
+        for row, stack, time in zip(rows, self._samples.stack[rows].tolist(), times, strict=True):
+            frame, inner = self._line_of(stack), self._frame(self._samples.stacks[stack][0])
             of_function[frame.file, frame.function] += time
+            of_place[frame, inner, self._state(row)] += time
         function, inside_ps = of_function.most_common(1)[0]
-        of_line: Counter[PythonFrame] = Counter()
-        of_innermost: dict[PythonFrame, Counter[PythonFrame]] = defaultdict(Counter)
-        of_state: dict[tuple[PythonFrame, PythonFrame], Counter[PythonState]] = defaultdict(Counter)
-        for row, frame, inner, time in zip(rows, frames, innermost, times, strict=True):
-            if (frame.file, frame.function) == function:
-                of_line[frame] += time
-                of_innermost[frame][inner] += time
-                of_state[frame, inner][self._state(row)] += time
-        line, _ = of_line.most_common(1)[0]
-        inner, _ = of_innermost[line].most_common(1)[0]
-        state, _ = of_state[line, inner].most_common(1)[0]
+        line, inner, state = next(
+            (frame, inner, state)
+            for (frame, inner, state), _ in of_place.most_common()
+            if (frame.file, frame.function) == function
+        )
         return PythonLine(line, None if inner == line else inner, state, inside_ps, sum(times))
 
     def _time_by_sample(
@@ -353,7 +304,7 @@ class PythonLines:
         until_ps = np.minimum(self._until_ps[rows], end_ps[span])
         stands_for_ps = until_ps - np.maximum(self._since_ps[rows], start_ps[span])
         is_in = (span >= 0) & (time <= end_ps[span]) & (stands_for_ps > 0)
-        is_in &= self._has_frames[self._samples.stack[rows]]
+        is_in &= self._ends_of_stacks[0, self._samples.stack[rows]] != NONE
         return rows[is_in], stands_for_ps[is_in], span[is_in]
 
     def _state(self, row: int) -> PythonState:
@@ -424,63 +375,60 @@ class PythonLines:
             np.divide(used, passed, out=ratio, where=passed > least_ps)
         return ratio[group]
 
-    def _stacks_that(self, holds: Callable[[tuple[int, ...]], bool]) -> BoolArray:
-        """For which stacks with frames of Python something holds."""
-        stacks = self._samples.stacks
-        return np.array([bool(stack) and holds(stack) for stack in stacks], dtype=np.bool_)
+    @cached_property
+    def _ends_of_stacks(self) -> Int64Array:
+        """The innermost and the outermost frame of each stack, `NONE` without any, int64 `[2, stacks]`."""
+        ends = [(stack[0], stack[-1]) if stack else (NONE, NONE) for stack in self._samples.stacks]
+        return np.array(ends, dtype=np.int64).reshape(-1, 2).T
+
+    def _stacks_in(self, end: int, holds: Callable[[PythonFrame], bool]) -> BoolArray:
+        """For which stacks something holds of the innermost frame, `end` 0, or of the outermost, 1."""
+        frames = np.array([*map(holds, self._samples.frames), False], dtype=np.bool_)
+        result: BoolArray = frames[self._ends_of_stacks[end]]
+        return result
 
     @cached_property
     def _is_user(self) -> BoolArray:
         """Which stacks reach code of the user."""
-        return self._stacks_that(lambda stack: self._frame(stack[-1]).is_user)
+        return self._stacks_in(1, lambda frame: frame.is_user)
 
     @cached_property
     def _user_frame(self) -> Int64Array:
         """The frame of the user's line of each stack, `NONE` where it has none, int64 `[stacks]`."""
-        stacks = self._samples.stacks
-        numbers = [stack[-1] if stack else NONE for stack in stacks]
-        return np.where(self._is_user, np.array(numbers, dtype=np.int64), NONE)
+        return np.where(self._is_user, self._ends_of_stacks[1], NONE)
 
     @cached_property
     def _is_innermost_user(self) -> BoolArray:
         """Stacks whose innermost frame is the user's line."""
-        return self._is_user & self._stacks_that(lambda stack: len(stack) == 1)
+        innermost, outermost = self._ends_of_stacks
+        result: BoolArray = self._is_user & (innermost == outermost)
+        return result
 
     @cached_property
     def _is_of_framework(self) -> BoolArray:
         """Stacks in which the user's line, or what no user's line calls, is in a call of the framework."""
-        return self._stacks_that(
-            lambda stack: self._frame(
-                stack[-2 if len(stack) > 1 and self._frame(stack[-1]).is_user else -1]
-            ).file.startswith(_FRAMEWORKS)
-        )
+        called = [
+            stack[-2 if len(stack) > 1 and is_user else -1] if stack else NONE
+            for stack, is_user in zip(self._samples.stacks, self._is_user.tolist(), strict=True)
+        ]
+        frames = [frame.file.startswith(_FRAMEWORKS) for frame in self._samples.frames]
+        result: BoolArray = np.array([*frames, False], dtype=np.bool_)[called]
+        return result
 
     @cached_property
     def _is_native(self) -> BoolArray:
         """Stacks whose innermost frame is in native code of TensorFlow."""
-        return self._stacks_that(lambda stack: self._frame(stack[0]).state == "native")
+        return self._stacks_in(0, lambda frame: frame.state == "native")
 
     @cached_property
     def _waits(self) -> BoolArray:
         """Stacks whose innermost frame waits."""
-        return self._stacks_that(lambda stack: self._frame(stack[0]).state == "waits")
-
-    @cached_property
-    def _has_frames(self) -> BoolArray:
-        return self._stacks_that(lambda _: True)
+        return self._stacks_in(0, lambda frame: frame.state == "waits")
 
     @cached_property
     def _thread_of_id(self) -> dict[int, int]:
         """The number of each sampled thread by every id that its line may have."""
         return places_of_ids(self._samples.threads)
-
-
-def _as_one(
-    start_ps: Int64Array, end_ps: Int64Array
-) -> tuple[Int64Array, Int64Array, Int64Array, int]:
-    """Spans as one group."""
-    spans = union(start_ps, end_ps)
-    return spans.start, spans.end, np.zeros(spans.start.size, dtype=np.int64), 1
 
 
 def python_lines(recording: Recording, host: int) -> PythonLines | None:

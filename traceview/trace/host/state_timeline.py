@@ -1,4 +1,4 @@
-"""A timeline with one cause at each instant, and the time of each cause in any span."""
+"""A timeline with one cause at each instant, and sets of spans joined and cut."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import is_in, unique_ids
-from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, places, union
+from traceview.base.ids import is_in
+from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, union
 from traceview.base.sweeping import SWEEPS
 from traceview.trace.host.cause import Cause
 
@@ -22,7 +22,7 @@ Layer = tuple[Cause, IntervalSet]
 
 
 class StateTimeline(Struct, frozen=True, eq=False):
-    """One cause at each instant of all time, `UNATTRIBUTED` where none is known.
+    """One cause at each instant of all time, `UNKNOWN` where no event shows any.
 
     `start`: int64 `[n]`, start of each stretch; the first begins before all events. `cause`: uint8 `[n]`.
     """
@@ -30,31 +30,10 @@ class StateTimeline(Struct, frozen=True, eq=False):
     start: Int64Array
     cause: npt.NDArray[np.uint8]
 
-    def within(self, start: npt.ArrayLike, end: npt.ArrayLike) -> Int64Array:
-        """Time in each cause inside each `[start, end)`, int64 `[causes, spans]`; it sums to `end - start`."""
-        before, after = (np.asarray(time, dtype=np.int64) for time in (start, end))
-        result = np.zeros((len(Cause), before.size), dtype=np.int64)
-        first, last = self._stretch(before), self._stretch(after)
-        first_part, last_part = before - self.start[first], after - self.start[last]
-        lengths = np.diff(self.start)
-        for cause in unique_ids(self.cause).tolist():
-            elapsed = np.append(0, np.cumsum(np.where(self.cause[:-1] == cause, lengths, 0)))
-            result[cause] = elapsed[last] - elapsed[first]
-            result[cause] += np.where(self.cause[last] == cause, last_part, 0)
-            result[cause] -= np.where(self.cause[first] == cause, first_part, 0)
-        return result
-
     def spans_of(self, causes: Collection[Cause]) -> IntervalSet:
         """When the cause is one of these; the last stretch, after all events, is left out."""
         is_one = is_in(self.cause[:-1], list(causes))
         return union(self.start[:-1][is_one], self.start[1:][is_one])
-
-    def at(self, time: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-        """The cause at each instant."""
-        return self.cause[self._stretch(np.asarray(time, dtype=np.int64))]
-
-    def _stretch(self, time: Int64Array) -> Int64Array:
-        return places(self.start, time, right=True) - 1
 
 
 def stacked(layers: Sequence[Layer]) -> StateTimeline:

@@ -1,4 +1,19 @@
-"""Finds what the threads of the model lose because they are ready, and others have the cores.
+"""Finds what the threads of the model lose to other threads: Python's lock, what these make, and the cores that they have.
+
+A call of TensorFlow from Python, `TFE_Py_…`, gives the lock back while it works, and needs it again to return. What it
+records ends before that, so the rest of the call is the wait (TensorFlow 2.21, measured: at most 22 µs in five
+recordings without another thread that runs Python, up to 9.6 ms beside a generator). Between its calls the thread runs
+Python and records nothing. While another thread runs Python, it is silent for longer, for it shares the lock: what it is
+silent more than at other times is due to that thread.
+
+One thread at a time runs Python. One that computes gives the lock to another only after 5 ms. The samples of the stacks
+show such a thread: the sampling waits for the lock as well, so rounds come late, while the thread takes processor time.
+Threads of the input pipeline do not count here; Python did not start them.
+
+Where the thread of the step waits in Python, and uses no processor, it waits for what another thread makes, if one computes
+meanwhile: for a batch in a queue, or for its end.
+
+A thread that computes without the lock, as NumPy does on large arrays, takes a core and nothing else.
 
 The kernel counts how long each thread ran and how long it waited for a core (`ThreadClocks`). Of what runs on a thread
 between two looks at the clocks, the part in which the thread waited is lost: without the wait it were shorter by that. A part
@@ -20,14 +35,100 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
+from traceview.analysis.facts.selection import covered_ps
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import Int64Array, union
+from traceview.base.intervals import Int64Array, IntervalSet, largest_between, union
 from traceview.base.units import PS_PER_MS
 from traceview.trace.columns import NONE
-from traceview.trace.host.python_lines import ThreadClocks, thread_clocks
+from traceview.trace.host.cause import Cause
+from traceview.trace.host.python_lines import OFF_CORE_PS, ThreadClocks, thread_clocks
+from traceview.trace.host.state_timeline import intersection, without_holes
 from traceview.trace.windows import Window
 from traceview.xplane.planes import ActivityClass
+
+# Python's lock
+
+_CALLS: Final = b"TFE_Py_"
+SILENT: Final = (Cause.UNKNOWN, Cause.PYTHON)
+"""Causes of idle time in which the thread of the step records nothing."""
+
+_HELD_RATIO: Final = 0.5
+"""Of the time that a thread computes: the line of one that keeps the lock, or the step waiting, for less is that of all it computes."""
+
+LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
+"""Causes of idle time that get longer while another thread keeps Python's lock."""
+
+
+def lock_waits(context: Run, device: int) -> IntervalSet:
+    """The idle time of a device while the thread of the step waited for the lock, whoever held it.
+
+    It waits from the last event inside a call of TensorFlow to its end; of a call without events inside nothing is known.
+    """
+    trace, gaps = context.trace, context.idle.gaps[device]
+    states = context.idle.states[trace.device_list[device].host]
+    events = states.by_start(states.caller)
+    names = trace.host_columns.name[events.rows]
+    calls = np.flatnonzero(trace.names.where(names, _is_call))
+    end = events.end_ps[calls]
+    last = np.searchsorted(events.start_ps, end)
+    inside = largest_between(events.end_ps, calls + 1, last, 0)
+    returned = np.where(last > calls + 1, np.minimum(inside, end), end)
+    return intersection(union(gaps.start_ps, gaps.end_ps), union(returned, end))
+
+
+def _is_call(name: bytes) -> bool:
+    return name.startswith(_CALLS)
+
+
+class ThreadAtWork(Struct, frozen=True, eq=False):
+    """A thread of the script that computes beside the step, by its number and name, and the Python that it ran.
+
+    `kept`: when it kept the lock. `awaited`: when the thread of the step waited meanwhile. `computed_ps`: how long it computed,
+    with the lock or without. The times are of the window.
+    """
+
+    number: int
+    thread: str
+    kept: IntervalSet
+    kept_ps: int
+    awaited: IntervalSet
+    awaited_ps: int
+    computed_ps: int
+    python: PythonShare
+
+
+def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
+    """The threads of one host, the one that the step may have waited for longest first."""
+    python, window = context.idle.python[host], context.selection.windows[host]
+    waits = python.lines.at_rest(python.caller, in_native=False)
+    found = []
+    for number, name in python.lines.started_by_python:
+        if number == python.caller or number in _that_call_tensorflow(context, host, python):
+            continue
+        kept = python.lines.lock_kept(number)
+        awaited = intersection(waits, python.lines.at_work(number))
+        kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)
+        chosen = kept if kept_ps >= awaited_ps else awaited
+        computed = without_holes(python.lines.computing(number), OFF_CORE_PS)
+        computed_ps = covered_ps(computed, window)
+        if max(kept_ps, awaited_ps) < _HELD_RATIO * computed_ps:
+            chosen = computed
+        line = python.lines.at(number, chosen.start, chosen.end)
+        if chosen.start.size and line is not None:
+            times = kept, kept_ps, awaited, awaited_ps, computed_ps
+            found.append(ThreadAtWork(number, name, *times, shared(line)))
+    return sorted(found, key=lambda row: -max(row.kept_ps, row.awaited_ps))
+
+
+def _that_call_tensorflow(context: Run, host: int, python: HostPython) -> set[int]:
+    """The sampled threads that call TensorFlow: replicas outside of graphs, for which the thread of the step waits."""
+    lines = context.idle.states[host].lines_of_python
+    return {python.lines.thread_of(line) for line in lines}
+
+
+# Cores
 
 _AROUND_PS: Final = 25 * PS_PER_MS
 """On either side of an interval: several turns of threads that share a core; a choice of ours."""
