@@ -362,9 +362,6 @@ def collective_result(
         "ops": (
             CollectiveOp(
                 op="all-reduce.4",
-                layers=("train_step/up", "train_step/down"),
-                layer_count=20,
-                phase="backward",
                 count_per_step=1,
                 device_count=2,
                 bytes=90_000_000,
@@ -373,9 +370,6 @@ def collective_result(
             ),
             CollectiveOp(
                 op="all-reduce",
-                layers=(),
-                layer_count=0,
-                phase=None,
                 count_per_step=1,
                 device_count=2,
                 bytes=None,

@@ -333,70 +333,6 @@ def _p2p(step: Step, source: int, target: int, start_ms: float, end_ms: float, s
     step.copy(source, "P2P", start_ms, end_ms, size=size, dest=target)
 
 
-def hierarchical_copy() -> Scenario:
-    """Four GPUs in two pairs: each pair sums on one of its own, then GPU 0 the two, then back.
-
-    The accumulation inside each replica is an `AddN`, too, and no reduction.
-    """
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(4):
-            step.kernel(ordinal, 0.1, 40)
-            _sum(step, ordinal, 40, 40.2, f"replica_{ordinal}/AddN" if ordinal else "AddN")
-        for source, target in ((1, 0), (3, 2)):
-            _p2p(step, source, target, 40.3, 41.3, GRADIENT_BYTES)
-            _sum(step, target, 41.4, 41.6, f"sgd/AddN_{target}")
-        _p2p(step, 2, 0, 41.7, 42.7, GRADIENT_BYTES)
-        _sum(step, 0, 42.8, 43, "sgd/AddN_4")
-        _p2p(step, 0, 2, 43.1, 44.1, GRADIENT_BYTES)
-        for source, target in ((0, 1), (2, 3)):
-            _p2p(step, source, target, 44.2, 45.2, GRADIENT_BYTES)
-    # Compute of GPU 0: 39.9 + 0.2 + 0.2 + 0.2; its copies: to GPU 2 and GPU 1.
-    parts = {0: (162, 8, 5), 1: (160.4, 4, 2), 2: (161.2, 8, 3), 3: (160.4, 4, 2)}
-    kernels = {0: 4, 1: 2, 2: 3, 3: 2}
-    gpus = {
-        f"GPU:{ordinal}": device_truth(
-            WINDOW_MS,
-            compute=compute,
-            d2d=copied,
-            idle=WINDOW_MS - compute - copied,
-            kernels=4 * kernels[ordinal],
-            copies=copied,
-            d2d_bytes=copied * GRADIENT_BYTES,
-        )
-        for ordinal, (compute, copied, _) in parts.items()
-    }
-    collectives: Truth = {
-        **_NO_TIMES,
-    }
-    return Scenario("hierarchical_copy", {"host0": trace}, _truth(gpus, collectives))
-
-
-def one_device() -> Scenario:
-    """All four GPUs send their gradients to GPU 0, which sums them and sends the result to each."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(4):
-            step.kernel(ordinal, 0.1, 40)
-        for source in (1, 2, 3):
-            _p2p(step, source, 0, 40.1, 42.1, GRADIENT_BYTES)
-        _sum(step, 0, 42.2, 42.7, "sgd/AddN")
-        for place, target in enumerate((1, 2, 3)):
-            _p2p(step, 0, target, 42.8 + 2 * place, 44.8 + 2 * place, GRADIENT_BYTES)
-    root = device_truth(
-        WINDOW_MS, compute=161.6, d2d=24, idle=14.3, kernels=8, copies=12,
-        d2d_bytes=12 * GRADIENT_BYTES,
-    )  # fmt: skip
-    other = device_truth(
-        WINDOW_MS, compute=159.6, d2d=8, idle=32.3, kernels=4, copies=4,
-        d2d_bytes=4 * GRADIENT_BYTES,
-    )  # fmt: skip
-    gpus = {"GPU:0": root, **dict.fromkeys(["GPU:1", "GPU:2", "GPU:3"], other)}
-    collectives: Truth = _NO_TIMES
-    truth = _truth(gpus, collectives, ["reduction-off-gpu"])
-    return Scenario("one_device", {"host0": trace}, truth)
-
-
 def cpu_bounce() -> Scenario:
     """Two GPUs send their gradients to the host, which sums them and sends the result back."""
     trace = new_trace()
@@ -494,13 +430,6 @@ def embedding() -> Scenario:
     }
     truth = _truth({"GPU:0": device, "GPU:1": device}, collectives)
     return Scenario("embedding", {"host0": trace}, truth)
-
-
-def cpu_variables() -> Scenario:
-    """As `cpu_bounce`, and the sidecar says that the strategy keeps its variables on the CPU."""
-    bounced = cpu_bounce()
-    sidecar = {"strategy": {"parameter_devices": ["/job:localhost/device:CPU:0"]}}
-    return Scenario("cpu_variables", bounced.traces, bounced.truth, {"host0": sidecar})
 
 
 def several_packs() -> Scenario:
@@ -603,13 +532,10 @@ CASES: dict[str, Builder] = {
         late_by_turns,
         cut_collectives,
         rccl,
-        hierarchical_copy,
-        one_device,
         cpu_bounce,
         scalar_loss,
         collective_ring,
         embedding,
-        cpu_variables,
         several_packs,
         collectives_of_two_hosts,
     )

@@ -287,13 +287,11 @@ Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
 class Exchange(Struct, frozen=True):
     """What a collective moves: `bytes`, what each device gives, None where its shapes do not tell; `groups`: the devices
-    that exchange with each other, none where all do or it is not known; `of`: the scopes of
-    what is exchanged, without numbers beside arrays.
+    that exchange with each other, none where all do or it is not known.
     """
 
     bytes: int | None
     groups: Groups = ()
-    of: tuple[str, ...] = ()
 
 
 MOST_HELD: Final = 8

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from itertools import compress, islice, repeat
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -69,9 +69,6 @@ _COMPUTES_NOTHING: Final = frozenset(
     ("", "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota")
 )
 
-_SAME: Final = frozenset(("bitcast", "copy", "reshape", "get-tuple-element", "tuple", "convert"))
-"""What only hands on what another instruction computed."""
-
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
 
@@ -83,9 +80,6 @@ _COLLECTIVES: Final = frozenset(
     )
     for start in ("", "-start")
 )  # fmt: skip
-
-_LARGEST_SCALAR: Final = 16
-"""Bytes: of a complex number of two float64."""
 
 _MOST_USES: Final = 64
 _LONGEST_CONFIG: Final = 1 << 16
@@ -394,24 +388,4 @@ class _Program:
         by_id = computation.by_id
         given = [by_id[operand] for operand in instruction.operands if operand in by_id]
         sizes = [self._size(each.shape) for each in given]
-        # The loss is summed with the gradients.
-        arrays = [size is None or size > _LARGEST_SCALAR for size in sizes]
-        of = compress(given, arrays if any(arrays) else repeat(True))
-        scopes = dict.fromkeys(self._scope_of(each, by_id) for each in of)
-        return Exchange(
-            whole(sizes),
-            self._module.groups(collective),
-            tuple(scope for scope in scopes if scope),
-        )
-
-    def _scope_of(self, instruction: HloInstruction, by_id: dict[int, HloInstruction]) -> str:
-        """The scope in which a value was computed."""
-        scope = self._module.said(instruction)[0]
-        for _ in range(DEEPEST):
-            if scope or instruction.opcode not in _SAME or not instruction.operands:
-                break
-            maker = by_id.get(instruction.operands[0])
-            if maker is None:
-                break
-            instruction, scope = maker, self._module.said(maker)[0]
-        return scope
+        return Exchange(whole(sizes), self._module.groups(collective))

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceview.analysis.exchange.gradient_sums import reduction_rows
+from traceview.analysis.exchange.collective_sums import reduction_rows
 from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
