@@ -216,7 +216,6 @@ def pageable_copies() -> Scenario:
         "exposed_ps": ms(80),
         "exposed_ratio": 0.4,
         "bytes_per_second": 4_000_000_000,
-        "small_count": 0,
     }
     truth = _truth(
         {"GPU:0": device},

@@ -66,7 +66,6 @@ def h2d_as_compute() -> Scenario:
         "exposed_ps": 100_000_000_000,
         "exposed_ratio": 0.5,
         "bytes_per_second": 4_000_000_000,
-        "small_count": 0,
     }
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": _unused()},

@@ -68,7 +68,6 @@ def check_finding(finding: Finding) -> None:
             low = evidence.metric in (
                 "used_count",
                 "compute_ratio_to_busiest",
-                "link_use_ratio",
                 "low_precision_ratio",
                 "concurrency_ratio",
                 "spread_ps",

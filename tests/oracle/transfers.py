@@ -8,7 +8,6 @@ from tests.oracle.classes import COPY_CLASSES
 from tests.oracle.intervals import Interval, clip, length, overlaps, subtract
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 
-SMALL_BYTES = 65_536
 BEFORE = {
     "h2d": ("compute", "collective"),
     "d2h": ("compute", "collective", "h2d"),
@@ -47,7 +46,6 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
     whole_ps = sum(b - a for a, b in steps)
     parts = (sum(per_step), whole_ps) if whole_ps else (exposed_ps, window_ps)
     ratio = Fraction(*parts) if parts[1] else None
-    small = [a for a in copies if a.bytes is not None and a.bytes < SMALL_BYTES]
     return {
         "bytes": sum(sizes) if is_known else None,
         "count": len(copies),
@@ -60,5 +58,4 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
             if busy_ps and sum(sizes) and len(sizes) == len(copies)
             else None
         ),
-        "small_count": len(small) if is_known else None,
     }
