@@ -10,14 +10,13 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS, lanes_of, strip
-from traceview.analysis.exchange.balance import Balance, DeviceBalance
+from traceview.analysis.exchange.balance import Balance, DeviceBalance, LateDevice
 from traceview.analysis.exchange.collective_sums import (
     CollectiveOp,
     CollectiveResult,
     DeviceCollectives,
 )
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
-from traceview.analysis.exchange.stragglers import LateDevice
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture import Capture, HostCapture
@@ -257,7 +256,6 @@ def device_balance(ordinal: int) -> DeviceBalance:
         device=f"GPU:{ordinal}",
         ordinal=ordinal,
         compute_ps_per_step=(15 + ordinal) * MS,
-        longer_ratio=(-0.0625, 1 / 15)[ordinal],
         waits_ps_per_step=(1 - ordinal) * MS,
         waited_for_ps_per_step=ordinal * MS,
         model="Tesla V100",
@@ -266,17 +264,13 @@ def device_balance(ordinal: int) -> DeviceBalance:
 
 def phases_of(ordinal: int) -> DevicePhases:
     """All parts of the step ran on both."""
-    return DevicePhases(HOST, f"GPU:{ordinal}", ordinal, (ordinal,), 40, 20 / 35, True)
+    return DevicePhases(HOST, f"GPU:{ordinal}", ordinal, 40, 20 / 35, True)
 
 
 def balance_result() -> Balance:
     """Two of six GPUs in use, of which the later one has more to do."""
     return Balance(
         kind="gpu",
-        visible_count=6,
-        in_use_count=2,
-        efficiency_ratio=0.2,
-        in_use_efficiency_ratio=0.6,
         concurrency_ratio=0.9,
         chance_ratio=0.6,
         is_serial=False,

@@ -139,12 +139,7 @@ def two_of_eight() -> Scenario:
     unused = device_truth(WINDOW_MS, status="empty", idle=WINDOW_MS)
     devices = {f"GPU:{ordinal}": used if ordinal < 2 else unused for ordinal in range(8)}
     balance: Truth = {
-        "visible_count": 8,
-        "in_use_count": 2,
         "concurrency_ratio": 1.0,
-        # 320 of 199.9 ms over eight.
-        "efficiency_ratio": 0.200,
-        "in_use_efficiency_ratio": 0.800,
         "straggler": None,
     }
     truth = _truth(

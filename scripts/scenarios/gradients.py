@@ -137,30 +137,8 @@ def strategy_of_one_replica() -> Scenario:
     return _one_of_two("strategy_of_one_replica", sidecar, "one_replica")
 
 
-def hidden_gpus() -> Scenario:
-    """CUDA_VISIBLE_DEVICES shows one of the machine's four GPUs to a MirroredStrategy. It may be meant so."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        train(step, 0)
-    sidecar = {
-        "strategy": strategy(0),
-        "variables": {"CUDA_VISIBLE_DEVICES": "2"},
-        "devices": _physical(1),
-        "links": {"gpus": [{"name": f"GPU {number}"} for number in range(4)]},
-    }
-    gradients: Truth = {
-        "computed": ("GPU:0",),
-        "is_single": True,
-        "reasons": ("one_replica", "visible_devices"),
-    }
-    truth = _truth({"GPU:0": _TRAINS}, gradients, [])
-    # One GPU per job is a choice, so it is told as information.
-    truth["findings"] = findings_truth(["single-gpu-gradients"], ["unused-gpu"])
-    return Scenario("hidden_gpus", {"host0": trace}, truth, {"host0": sidecar})
-
-
 def one_gpu_without_a_strategy() -> Scenario:
-    """The same machine and one visible GPU, and no strategy: nothing says that more were wanted."""
+    """CUDA_VISIBLE_DEVICES shows one of the machine's four GPUs: nothing says that more were wanted."""
     trace = new_trace()
     for step in marked_steps(trace):
         train(step, 0)
@@ -172,25 +150,6 @@ def one_gpu_without_a_strategy() -> Scenario:
     gradients: Truth = {"computed": ("GPU:0",), "is_single": False, "reasons": ()}
     truth = _truth({"GPU:0": _TRAINS}, gradients, [])
     return Scenario("one_gpu_without_a_strategy", {"host0": trace}, truth, {"host0": sidecar})
-
-
-def batch_of_one() -> Scenario:
-    """One example for two replicas, and the first one gets it: the kernels of GPU 1 run on an empty batch."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        train(step, 0)
-        step.kernel(1, 2, 3, op=FORWARD.format(scope="replica_1/"))
-        step.kernel(1, 12, 20, op=BACKWARD.format(scope="replica_1/"))
-        train(step, 1, "o")
-    sidecar = {"strategy": strategy(0, 1), "batch": {"global": 1, "found_by": "arguments"}}
-    gradients: Truth = {
-        "computed": ("GPU:0",),
-        "is_single": True,
-        "reasons": ("small_batch",),
-    }
-    empty = device_truth(WINDOW_MS, compute=56, idle=143.9, kernels=12)
-    truth = _truth({"GPU:0": _TRAINS, "GPU:1": empty}, gradients, ["single-gpu-gradients"])
-    return Scenario("batch_of_one", {"host0": trace}, truth, {"host0": sidecar})
 
 
 def replicas_on_one_gpu() -> Scenario:
@@ -344,9 +303,7 @@ CASES: dict[str, Builder] = {
         built_outside_the_scope,
         pinned_to_one_gpu,
         strategy_of_one_replica,
-        hidden_gpus,
         one_gpu_without_a_strategy,
-        batch_of_one,
         replicas_on_one_gpu,
         gpu_held_by_another,
         replicas_reached_on_two,

@@ -135,7 +135,6 @@ def straggler() -> Scenario:
         },
         balance={
             "concurrency_ratio": 1.0,
-            "efficiency_ratio": 0.450,
             "straggler": None,
         },
         findings=findings_truth(["marginal-gpu"], ["straggler-gpu", "serial-gpus", "unused-gpu"]),
@@ -158,7 +157,7 @@ def one_of_eight() -> Scenario:
             "GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10),
             **{device: _all_unused() for device in unused},
         },
-        balance={"efficiency_ratio": 0.100, "concurrency_ratio": None},
+        balance={"concurrency_ratio": None},
         findings=findings_truth(["unused-gpu"], ["marginal-gpu", "serial-gpus"]),
     )
     return Scenario("D", {"host0": trace}, truth)

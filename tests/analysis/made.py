@@ -71,7 +71,6 @@ def check_finding(finding: Finding) -> None:
                 "low_precision_ratio",
                 "concurrency_ratio",
                 "spread_ps",
-                "in_use_efficiency_ratio",
             )
             assert (
                 evidence.value < evidence.threshold if low else evidence.value >= evidence.threshold
