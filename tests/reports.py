@@ -28,7 +28,7 @@ from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Devices, Number, Size
-from traceview.analysis.workload.kernels import DevicePrecision, Precision
+from traceview.analysis.workload.efficiency import DevicePrecision, Precision
 from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.document.figures import UtilizationStrips
 from traceview.report.model import Report, ReportFile, ReportWindow, Source, Verdict
@@ -311,7 +311,8 @@ def precision_of(name: str) -> DevicePrecision:
         has_tensor_cores=True,
         tensor_core_ps=30 * MS,
         tensor_core_ratio=0.5,
-        opaque_count=1,
+        occupancy_ratio=0.6,
+        sparse_ps_per_step=2 * MS,
     )
 
 

@@ -40,9 +40,7 @@ def _precision(parts: list[tuple[Activity, int]]) -> Row:
         formats = [name for name, text in SPELLINGS.items() if re.search(text, kernel.kernel)]
         times[formats[0] if formats else "unknown"] += ps
         on_tensor_cores += ps * bool(re.search(TENSOR_CORES, kernel.kernel))
-    graphs = {id(kernel) for kernel, _ in parts if kernel.kernel.startswith("CudaGraphExec:")}
     return {
         "precision_ps": dict(times),
         "tensor_core_ps": on_tensor_cores,
-        "opaque_count": len(graphs),
     }

@@ -32,7 +32,7 @@ RUNS = (
     *("replicas_wait_for_input", "stages_a_copy", "small_copies"),
     # Collectives, compute and memory.
     *("collective_ring", "cpu_bounce", "several_packs", "cut_collectives"),
-    *("few_blocks", "far_from_the_peak", "memory_headroom", "memory_growing"),
+    *("few_blocks", "memory_headroom", "memory_growing"),
 )
 BRIEF = ("full", "slow-input-2", "sixty_four_healthy", "throttled_gpu", "late_shard")
 
