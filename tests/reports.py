@@ -20,8 +20,13 @@ from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture import Capture, HostCapture
-from traceview.analysis.measures.device_report import ActivityTime, DeviceTime, DeviceTimeRow
-from traceview.analysis.measures.environment import Environment, HostEnvironment
+from traceview.analysis.measures.device_report import (
+    ActivityTime,
+    DeviceTime,
+    DeviceTimeRow,
+    Environment,
+    HostEnvironment,
+)
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
 from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
 from traceview.analysis.registry import RULES, Results

@@ -41,7 +41,7 @@ from traceview.analysis.workload.layers import ANALYSIS as LAYERS
 from traceview.analysis.workload.layers import Layers
 from traceview.analysis.workload.memory import ANALYSIS as MEMORY
 from traceview.analysis.workload.ops import ANALYSIS as OPS
-from traceview.analysis.workload.ops import FUNCTIONS, Functions, TopOps
+from traceview.analysis.workload.ops import TopOps
 from traceview.base.record import Record
 from traceview.document.figures import Lanes, UtilizationStrips
 
@@ -63,7 +63,6 @@ class Results(Record, frozen=True):
         gradients: Which devices computed gradients.
         precision: With which precision each GPU computes, and how much of it its kernels can fill.
         efficiency: How many FLOP/s the compute does, and how far it is from the peak of the device.
-        functions: Which compiled functions take the compute, and which of them train.
         layers: Which layers of the model take the compute, by phase of the step and line of Python.
         memory: What fills the memory of the GPUs at its peak, and how it changes from step to step.
         ops: The ops and kernels that take most time.
@@ -89,7 +88,6 @@ class Results(Record, frozen=True):
     gradients: Annotated[Gradients | None, GRADIENTS] = None
     precision: Annotated[Precision | None, PRECISION] = None
     efficiency: Annotated[Efficiency | None, EFFICIENCY] = None
-    functions: Annotated[Functions | None, FUNCTIONS] = None
     layers: Annotated[Layers | None, LAYERS] = None
     memory: Annotated[Memory | None, MEMORY] = None
     ops: Annotated[TopOps | None, OPS] = None

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from traceview.analysis.machine.environment import PUBLIC_NAMES
-from traceview.analysis.measures.environment import HostEnvironment
+from traceview.analysis.measures.device_report import HostEnvironment
 from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
 from traceview.base.stats import median

@@ -307,10 +307,6 @@ def _off_gpu(context: Context) -> Finding | None:
 
 # Section
 TITLE: Final = "Collectives"
-TRANSFER_REMARK: Final = (
-    "The sum has the transfer of each collective once, in full. Communication is that of one device: transfers at the same "
-    "time count once, and only while their op runs there and nothing computes."
-)
 
 
 def collectives_section(view: View, result: CollectiveResult) -> doc.Section | None:
@@ -355,9 +351,6 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
         ),
     )
     yield from view.device_table("Collectives by device", rows, shown, "collectives")
-    whole_ps = result.transfer_per_step_ps if is_per_step else result.transfer_ps
-    if any(getattr(row, f"communication{ending}") != whole_ps for row in rows):
-        yield from doc.remarks(TRANSFER_REMARK)
     complete_count = result.count - result.incomplete_count
     unclear_count = complete_count - sum(row.last_count for row in result.devices)
     if unclear_count > 0:

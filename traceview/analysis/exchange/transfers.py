@@ -306,7 +306,7 @@ D2D_COPIES: Final = Rule(
         )
     },
     reasons={"": "the copies are recorded with their times"},
-    metrics={"copy_count": "copies within the device", "mean_copy_bytes": "mean size"},
+    metrics={"copy_count": "copies within the device"},
     example="GPU:0 spends 6.17 of 8.90 ms (69%) in DtoD copies, copy.2 of store",
 )
 
@@ -325,7 +325,7 @@ D2H_COPIES: Final = Rule(
         )
     },
     reasons={"": "the copies are recorded with their times"},
-    metrics={"copy_count": "copies to the host", "mean_copy_bytes": "mean size"},
+    metrics={"copy_count": "copies to the host"},
     example="GPU:0 spends 4.75 of 26.4 ms (18%) in DtoH copies",
 )
 
@@ -367,18 +367,11 @@ def _by_op(context: Context, rule: Rule, rows: BoolArray, result: Transfers) -> 
             **({"line": Line(line)} if line else {}),
         },
         evidence=[
-            each
+            Evidence("copy_count", row.directions[rule.states[0].key].count, None, row.device)
             for row in result.devices
             if row.device in named
-            for each in _size_of_copies(row.directions[rule.states[0].key], row.device)
         ],
     )
-
-
-def _size_of_copies(of: Direction, device: str) -> Iterator[Evidence]:
-    yield Evidence("copy_count", of.count, None, device)
-    if of.bytes is not None and of.count:
-        yield Evidence("mean_copy_bytes", of.bytes // of.count, None, device)
 
 
 def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.environment import Environment
+from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
     SLOW_SPREADS,
