@@ -346,7 +346,7 @@ LOW_OCCUPANCY: Final = Rule(
         "for memory. Such a kernel takes about as long for several times the work."
     ),
     action="Use a larger batch per GPU: more work in each kernel takes little longer.",
-    advice=("`jit_compile=True` on the function inside `strategy.run` fuses small ops."),
+    advice="`jit_compile=True` on the function inside `strategy.run` fuses small ops.",
     actions={
         "jax": (
             "Use a larger batch per GPU: more work in each kernel takes little longer.",
@@ -443,8 +443,8 @@ def _by_precision(rows: Sequence[DevicePrecision]) -> Iterator[Shown]:
     def share_of(name: str) -> Callable[[DevicePrecision], float | None]:
         return lambda row: doc.ratio(row.precision_ps.get(name, 0), row.compute_ps)
 
-    totals = {name: sum(row.precision_ps.get(name, 0) for row in rows) for name in PRECISIONS}
-    ranked = sorted((name for name in totals if totals[name]), key=lambda name: -totals[name])
+    sums = {name: sum(row.precision_ps.get(name, 0) for row in rows) for name in PRECISIONS}
+    ranked = sorted((name for name in sums if sums[name]), key=lambda name: -sums[name])
     for place, name in enumerate(ranked):
         yield Shown(name, share_of(name), place and place + 2, "share")
 
