@@ -36,8 +36,6 @@ _NO_PRODUCT_CALLS: Final = (
 _GEMM: Final = ("__cublas$gemm", "__cublas$lt$matmul")
 _CONVOLUTION: Final = "__cudnn$conv"
 _ATTENTION: Final = "__cudnn$fmha"
-MATRIX_CALLS: Final = (*_GEMM, _CONVOLUTION, _ATTENTION, "__cudnn$norm")
-"""Calls of libraries that read what they are given, and yield scratch memory last."""
 
 PRODUCTS: Final = frozenset(
     (
