@@ -131,6 +131,13 @@ def test_gradients_that_the_cpu_sums(
         assert one.loss.ps_per_step == ms(2.6)
 
 
+def test_a_sum_for_one_gpu_is_none_of_replicas(tmp_path: Path) -> None:
+    scenario = SCENARIOS["cpu_bounce"]()
+    scenario.traces["host0"].gpus.pop(1)
+    scenario.write(tmp_path)
+    assert findings(traceview.analyze(tmp_path)) == {}
+
+
 def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "keras-fit-4")
     assert {one.severity for one in findings(report).values()} == {"info"}

@@ -345,6 +345,9 @@ def reduction_rows(context: Context) -> BoolArray:
     given a sum over replicas.
     """
     ledger, results = context.ledger, context.once(copied_results)
+    is_virtual = any(host.captured.has_virtual_gpus for host in context.trace.hosts)
+    if len(ledger.devices) < 2 and not is_virtual:
+        return np.zeros(ledger.count, dtype=np.bool_)
     gpus = unique_ids(context.trace.device_columns.device[results.row[results.is_sum]]).tolist()
     rows = ledger.rows(states=(State.D2H,), devices=gpus)
     waits = ledger.rows(states=WAITS_FOR_RESULTS, devices=gpus)
