@@ -84,14 +84,6 @@ def test_only_gpus_with_tensor_cores_count(tmp_path: Path, stats: Stats, has: bo
     assert is_unused(report) is (has is True)
 
 
-def test_advice_fits_the_gpu(tmp_path: Path) -> None:
-    for major, policy in ((7, "mixed_float16"), (8, "mixed_bfloat16")):
-        stats: Stats = {**V100_STATS, "compute_cap_major": major, "compute_cap_minor": 0}
-        report = analyzed(tmp_path / policy, (FP32, 0, 10), stats=stats)
-        (advice,) = [f.action for f in report.findings if f.code == "low-precision-unused"]
-        assert f'"{policy}"' in advice
-
-
 @pytest.mark.parametrize(
     ("with_cores", "expected"), [(0, "tensor cores none"), (20, "tensor cores none or 50.0%")]
 )

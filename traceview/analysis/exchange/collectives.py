@@ -351,11 +351,6 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
         ),
     )
     yield from view.device_table("Collectives by device", rows, shown, "collectives")
-    complete_count = result.count - result.incomplete_count
-    unclear_count = complete_count - sum(row.last_count for row in result.devices)
-    if unclear_count > 0:
-        of_all = f"{unclear_count:,} of {complete_count:,} collectives"
-        yield from doc.remarks(f"In {of_all} no device was clearly the last.")
 
 
 def _by_op(view: View, result: CollectiveResult) -> Iterator[doc.Block]:

@@ -318,26 +318,49 @@ def _labels_by_name(context: Context, ops: _ByName) -> BoolArray:
     return marks & ~context.once(_constant_labels)
 
 
-_SAVED_OF_BYTES: Final = 0.5
-"""Of an op in float64: in 32 bits it moves half of the bytes, and no GPU or CPU has fewer units for these."""
+def _saved_ratio(
+    context: Context, slow: NumberFormat, labels: BoolArray, devices: Iterable[int]
+) -> float | None:
+    """How much less products take in the quickest 32-bit format, by the peaks of the devices that run ops with these labels.
+
+    None where one of them has no known peak.
+    """
+    saved = []
+    for device in devices:
+        if context.once(time_by_label)[device].where(labels).total:
+            peaks = peak_flops(context.trace, device)
+            if slow not in peaks:
+                return None
+            quick = peaks.get(NumberFormat.TF32, peaks[NumberFormat.FP32])
+            saved.append(1 - peaks[slow] / quick)
+    return min(saved, default=None)
 
 
 def _float64(context: Context) -> Finding | None:
-    """What float64 costs at least."""
-    labels, shown = context.once(_float64_labels), context.once(_shown_float64)
-    return _of_ops(context, FLOAT64, labels, _SAVED_OF_BYTES, shown=shown)
+    """What float64 costs: of products by the peaks of the GPUs, of other ops half, for in 32 bits they move half the bytes."""
+    labels, is_product = context.once(_float64_labels), context.trace.once(label_kernels).is_matrix
+    computed_ps = np.where(labels, context.once(_computed_ps), 0)
+    of_products = _saved_ratio(context, NumberFormat.FP64, labels, context.ledger.devices)
+    note, saved = "half", _SAVED_OF_BYTES
+    if of_products is not None:
+        share = int(computed_ps[is_product].sum()) / int(computed_ps.sum())
+        note, saved = "peaks", share * of_products + (1 - share) * _SAVED_OF_BYTES
+    return _of_ops(context, FLOAT64, labels, saved, note, context.once(_shown_float64))
+
+
+_SAVED_OF_BYTES: Final = 0.5
+"""Of an op in float64: in 32 bits it moves half of the bytes, and no GPU or CPU has fewer units for these."""
 
 
 def _slow_products(context: Context) -> Finding | None:
     """Products of float32 matrices off the tensor cores of GPUs that have them for TF32."""
     trace, kernels = context.trace, context.trace.once(label_kernels)
     labels = kernels.is_matrix & ~kernels.tensor_core & (kernels.precision == NumberFormat.FP32)
-    peaks = {device: peak_flops(trace, device) for device in context.ledger.devices}
-    devices = [device for device, of in peaks.items() if NumberFormat.TF32 in of]
-    saved = [
-        1 - peaks[each][NumberFormat.FP32] / peaks[each][NumberFormat.TF32] for each in devices
-    ]
-    return _of_ops(context, SLOW_PRODUCTS, labels, min(saved, default=0.0), devices=devices)
+    devices = [d for d in context.ledger.devices if NumberFormat.TF32 in peak_flops(trace, d)]
+    saved = _saved_ratio(context, NumberFormat.FP32, labels, devices)
+    if not saved:
+        return None
+    return _of_ops(context, SLOW_PRODUCTS, labels, saved, "peaks", devices=devices)
 
 
 def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
@@ -371,13 +394,14 @@ def _of_ops(
     rule: Rule,
     labels: BoolArray,
     saved_ratio: float = 1.0,
+    note: str = "",
     shown: BoolArray | None = None,
     key: str = "",
     devices: Collection[int] | None = None,
 ) -> Finding | None:
     """The finding about some ops, with the type and the line of those that take longest.
 
-    `saved_ratio`: how much of their time is the loss. `shown`: labels that the trace shows to
+    `saved_ratio`: how much of their time is the loss, for the reason that `note` gives. `shown`: labels that the trace shows to
     be such ops; where none of these took time, graphs of the capture do. `key`: of its title and action. `devices`: on which
     they are such ops, by default all.
     """
@@ -397,10 +421,11 @@ def _of_ops(
         _rows(context, labels, chosen),
         arguments=arguments | _line(context, np.where(named, by_label, 0)),
         confidence=("high", "graph" if is_of_graph else ""),
-        keeps_waiting=saved_ratio == 1,
+        keeps_waiting=not note,
         saved_ratio=saved_ratio,
-        title=key,
+        title=note or key,
         action=key,
+        notes=(note,),
         evidence=_type_evidence(types),
     )
 

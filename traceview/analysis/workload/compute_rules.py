@@ -13,11 +13,19 @@ _OF_GRAPH: Final = {"graph": "the graph of the step function shows it"}
 FLOAT64: Final = Rule(
     code="float64-compute",
     states=(State.COMPUTE,),
-    title="{who:loses/lose} at least {loss} to float64[, {ops}][, {line}]",
+    title="{who:loses/lose} {loss} to float64[, {ops}][, {line}]",
+    titles={"half": "{who:loses/lose} at least {loss} to float64[, {ops}][, {line}]"},
     meaning=(
         "The results of these ops are float64, which takes longer than float32: twice the bytes, and half as many numbers at a "
-        "time or fewer. GPUs made for graphics have few units for it. The loss is half of their time."
+        "time or fewer. GPUs made for graphics have few units for it."
     ),
+    notes={
+        "half": "The loss is half of their time.",
+        "peaks": (
+            "The loss is what products take less at the peaks of float32, or TF32, of this model of GPU, and half of the time of "
+            "other ops."
+        ),
+    },
     starts_at=(
         "{limit} of the GPU time in what ops take longer whose results are float64 or complex128: by the names of kernels, the "
         "programs of XLA, and the graphs of the step functions"
@@ -41,9 +49,9 @@ SLOW_PRODUCTS: Final = Rule(
     title="{who:loses/lose} {loss} to float32 products off the tensor cores[: {ops}][, {line}]",
     meaning=(
         "These kernels multiply matrices or convolve in full float32. The tensor cores of this GPU do that in TF32, with float32 "
-        "numbers rounded to 10 bits of mantissa, which training mostly tolerates. The loss is what they take less at the peak of "
-        "TF32 of this model of GPU."
+        "numbers rounded to 10 bits of mantissa, which training mostly tolerates."
     ),
+    notes={"peaks": "The loss is what they take less at the peak of TF32 of this model of GPU."},
     starts_at=(
         "{limit} of the GPU time in what products in float32 take longer than on the tensor cores, by the names of kernels and the "
         "peaks of the GPU"

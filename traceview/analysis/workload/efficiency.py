@@ -10,7 +10,7 @@ busy. Source: openxla/xla `cupti_collector.cc`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Annotated, Final
 
@@ -53,7 +53,7 @@ from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
-from traceview.trace.model import Device, Recording, Trace
+from traceview.trace.model import Device, Recording
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import parse_details
 
@@ -176,9 +176,6 @@ def _has_tensor_cores(device: Device, *, is_shown: bool) -> bool | None:
 
 # Findings about precision
 
-FIRST_BFLOAT16: Final = 8.0
-"""Compute capability from which tensor cores support bfloat16 and TF32."""
-
 _TRUSTED_UNKNOWN_RATIO: Final = 0.10
 """Up to this share of compute of unknown precision the finding is certain."""
 
@@ -199,13 +196,10 @@ LOW_PRECISION_UNUSED: Final = Rule(
     ),
     action='Train in mixed precision: `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`.',
     advice=(
-        "If it has to be float32, leave TF32 on: `tf.config.experimental.enable_tensor_float_32_execution(True)`."
+        'GPUs before Ampere have no bfloat16: `"mixed_float16"` there. If it has to be float32, leave TF32 on: '
+        "`tf.config.experimental.enable_tensor_float_32_execution(True)`."
     ),
     actions={
-        "float16": (
-            'Train in mixed precision: `tf.keras.mixed_precision.set_global_policy("mixed_float16")`.',
-            "It applies loss scaling automatically in `Model.fit`; keep the last layer in float32.",
-        ),
         "jax": (
             "Compute in bfloat16: arrays and parameters with dtype `jnp.bfloat16`.",
             "Layers take `dtype=jnp.bfloat16`.",
@@ -233,7 +227,6 @@ def _low_precision(context: Context, result: Precision) -> Finding | None:
     ]
     low_ps = sum(row.precision_ps[name] for row in rows for name in LOW_PRECISIONS)
     unknown = max((row.unknown_ratio for row in rows), default=0.0)
-    keys = frozenset(row.device for row in rows)
     return LOW_PRECISION_UNUSED.about(
         context,
         rows,
@@ -245,15 +238,6 @@ def _low_precision(context: Context, result: Precision) -> Finding | None:
         limits["low_precision_ratio"],
         confidence=("low", "unknown") if unknown > _TRUSTED_UNKNOWN_RATIO else ("high", "names"),
         title="" if low_ps else "none",
-        action="" if _have_bfloat16(context.trace, keys) else "float16",
-    )
-
-
-def _have_bfloat16(trace: Trace, keys: Collection[str]) -> bool:
-    return all(
-        (capability_of(device) or 0.0) >= FIRST_BFLOAT16
-        for index, device in enumerate(trace.device_list)
-        if trace.device_key(index) in keys
     )
 
 

@@ -36,11 +36,6 @@ from traceview.xplane.columns import joined
 TITLE: Final = "Top ops"
 
 _LEAD: Final = "By total time in the window; shares are of the time in which the device computes."
-SHARE_ABOVE_ALL: Final = (
-    "Ops that run at the same time all count in full, so their shares may add up to more than 100% of the time in which "
-    "the device computes."
-)
-
 MOST_GROUPS: Final = 8
 """Devices, or groups of devices with the same ops, that have a table each."""
 
@@ -150,11 +145,6 @@ def section(view: View, result: TopOps) -> doc.Section | None:
             # On a terminal the names get the room.
             shown_columns = [each for each in _OPS if not view.is_brief or each.priority < 5]
             blocks += table(f"Ops of {devices[0]}", kept, shown_columns)
-    shares: dict[str, float] = {}
-    for row in shown:
-        shares[row.device] = shares.get(row.device, 0.0) + (row.share_ratio or 0.0)
-    if any(share > 1 for share in shares.values()):
-        blocks += doc.remarks(SHARE_ABOVE_ALL)
     if hidden_count := result.row_count - len(shown):
         of_all = f"{numbers.count(hidden_count)} of {numbers.plural(result.row_count, 'row')}"
         command = f"{view.command('show ops')} -o ops.csv"
@@ -196,10 +186,7 @@ _OPS: Final = (
 
 def op_rows_section(device: str, rows: Table) -> doc.Section:
     """All ops and kernels of a device."""
-    blocks: tuple[doc.Block, ...] = (
-        *table("Ops and kernels", [convert(row, OpRow) for row in rows.rows()], _OPS),
-        *doc.remarks(SHARE_ABOVE_ALL if any((of or 0) > 1 for of in rows["share_ratio"]) else None),
-    )
+    blocks = table("Ops and kernels", [convert(row, OpRow) for row in rows.rows()], _OPS)
     return doc.Section(f"ops-{device}", device, blocks)
 
 
