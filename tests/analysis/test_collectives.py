@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, CudaTrace
+from scripts.cuda_trace import NCCL_NAME, CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
@@ -132,10 +132,17 @@ def test_gradients_that_the_cpu_sums(
 
 
 def test_a_sum_for_one_gpu_is_none_of_replicas(tmp_path: Path) -> None:
-    scenario = SCENARIOS["cpu_bounce"]()
-    scenario.traces["host0"].gpus.pop(1)
-    scenario.write(tmp_path)
-    assert findings(traceview.analyze(tmp_path)) == {}
+    """Its copy back, a tenth of the step, is one like any other."""
+    trace = new_trace()
+    executor = trace.thread("tf_Compute", 8_001)
+    summed: Stats = {"tf_op": Ref("sgd/AddN/_9:_Recv")}
+    for step in marked_steps(trace):
+        step.kernel(0, 0.1, 40)
+        step.host("sgd/AddN:AddN", 40.1, 40.2, thread=executor)
+        step.copy(0, "H2D", 40.4, 45.4, size=25_000_000, stats=summed, launch_ms=40.3)
+        step.kernel(0, 45.5, 48)
+    codes = {finding.code for finding in analyzed(tmp_path, trace).findings}
+    assert codes & {"h2d-exposed", OFF_GPU.code} == {"h2d-exposed"}
 
 
 def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
