@@ -10,26 +10,30 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from tests.charts import HOST, MS, lanes_of, strip
-from traceview.analysis.exchange.balance import Balance, DeviceBalance
+from traceview.analysis.exchange.balance import Balance, DeviceBalance, LateDevice
 from traceview.analysis.exchange.collective_sums import (
     CollectiveOp,
     CollectiveResult,
     DeviceCollectives,
 )
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
-from traceview.analysis.exchange.stragglers import LateDevice
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture import Capture, HostCapture
-from traceview.analysis.measures.device_report import ActivityTime, DeviceTime, DeviceTimeRow
-from traceview.analysis.measures.environment import Environment, HostEnvironment
+from traceview.analysis.measures.device_report import (
+    ActivityTime,
+    DeviceTime,
+    DeviceTimeRow,
+    Environment,
+    HostEnvironment,
+)
 from traceview.analysis.measures.idle_report import Gap, Idle, IdleRow
 from traceview.analysis.measures.step_report import StepDevice, StepRow, Steps
 from traceview.analysis.registry import RULES, Results
 from traceview.analysis.rules.finding import Evidence, Finding, FindingLoss
 from traceview.analysis.rules.rule import rendered
 from traceview.analysis.rules.words import Among, Devices, Number, Size
-from traceview.analysis.workload.kernels import DevicePrecision, Precision
+from traceview.analysis.workload.efficiency import DevicePrecision, Precision
 from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.document.figures import UtilizationStrips
 from traceview.report.model import Report, ReportFile, ReportWindow, Source, Verdict
@@ -256,7 +260,6 @@ def device_balance(ordinal: int) -> DeviceBalance:
         device=f"GPU:{ordinal}",
         ordinal=ordinal,
         compute_ps_per_step=(15 + ordinal) * MS,
-        longer_ratio=(-0.0625, 1 / 15)[ordinal],
         waits_ps_per_step=(1 - ordinal) * MS,
         waited_for_ps_per_step=ordinal * MS,
         model="Tesla V100",
@@ -265,17 +268,13 @@ def device_balance(ordinal: int) -> DeviceBalance:
 
 def phases_of(ordinal: int) -> DevicePhases:
     """All parts of the step ran on both."""
-    return DevicePhases(HOST, f"GPU:{ordinal}", ordinal, (ordinal,), 40, 20 / 35, True)
+    return DevicePhases(HOST, f"GPU:{ordinal}", ordinal, 40, 20 / 35, True)
 
 
 def balance_result() -> Balance:
     """Two of six GPUs in use, of which the later one has more to do."""
     return Balance(
         kind="gpu",
-        visible_count=6,
-        in_use_count=2,
-        efficiency_ratio=0.2,
-        in_use_efficiency_ratio=0.6,
         concurrency_ratio=0.9,
         chance_ratio=0.6,
         is_serial=False,
@@ -316,7 +315,8 @@ def precision_of(name: str) -> DevicePrecision:
         has_tensor_cores=True,
         tensor_core_ps=30 * MS,
         tensor_core_ratio=0.5,
-        opaque_count=1,
+        occupancy_ratio=0.6,
+        sparse_ps_per_step=2 * MS,
     )
 
 
@@ -361,9 +361,6 @@ def collective_result(
         "ops": (
             CollectiveOp(
                 op="all-reduce.4",
-                layers=("train_step/up", "train_step/down"),
-                layer_count=20,
-                phase="backward",
                 count_per_step=1,
                 device_count=2,
                 bytes=90_000_000,
@@ -372,9 +369,6 @@ def collective_result(
             ),
             CollectiveOp(
                 op="all-reduce",
-                layers=(),
-                layer_count=0,
-                phase=None,
                 count_per_step=1,
                 device_count=2,
                 bytes=None,

@@ -81,12 +81,7 @@ def two_of_eight() -> Scenario:
         ["unused-gpu"],
         ["straggler-gpu", "serial-gpus"],
         balance={
-            "visible_count": 8,
-            "in_use_count": 2,
             "concurrency_ratio": 1.0,
-            # 320 of 199.9 ms over eight.
-            "efficiency_ratio": 0.200,
-            "in_use_efficiency_ratio": 0.800,
             "straggler": None,
         },
     )

@@ -266,46 +266,6 @@ def _p2p(step: Step, source: int, target: int, start_ms: float, end_ms: float, s
     step.copy(source, "P2P", start_ms, end_ms, size=size, dest=target)
 
 
-def hierarchical_copy() -> Scenario:
-    """Four GPUs in two pairs: each pair sums on one of its own, then GPU 0 the two, then back.
-
-    The accumulation inside each replica is an `AddN`, too, and no reduction.
-    """
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(4):
-            step.kernel(ordinal, 0.1, 40)
-            _sum(step, ordinal, 40, 40.2, f"replica_{ordinal}/AddN" if ordinal else "AddN")
-        for source, target in ((1, 0), (3, 2)):
-            _p2p(step, source, target, 40.3, 41.3, GRADIENT_BYTES)
-            _sum(step, target, 41.4, 41.6, f"sgd/AddN_{target}")
-        _p2p(step, 2, 0, 41.7, 42.7, GRADIENT_BYTES)
-        _sum(step, 0, 42.8, 43, "sgd/AddN_4")
-        _p2p(step, 0, 2, 43.1, 44.1, GRADIENT_BYTES)
-        for source, target in ((0, 1), (2, 3)):
-            _p2p(step, source, target, 44.2, 45.2, GRADIENT_BYTES)
-    return _scenario(
-        trace,
-        {
-            **_NO_TIMES,
-        },
-    )
-
-
-def one_device() -> Scenario:
-    """All four GPUs send their gradients to GPU 0, which sums them and sends the result to each."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(4):
-            step.kernel(ordinal, 0.1, 40)
-        for source in (1, 2, 3):
-            _p2p(step, source, 0, 40.1, 42.1, GRADIENT_BYTES)
-        _sum(step, 0, 42.2, 42.7, "sgd/AddN")
-        for place, target in enumerate((1, 2, 3)):
-            _p2p(step, 0, target, 42.8 + 2 * place, 44.8 + 2 * place, GRADIENT_BYTES)
-    return _scenario(trace, _NO_TIMES, ["reduction-off-gpu"])
-
-
 def cpu_bounce() -> Scenario:
     """Two GPUs send their gradients to the host, which sums them and sends the result back."""
     trace = new_trace()
@@ -380,13 +340,6 @@ def embedding() -> Scenario:
             "transfer_ps": ms(12),
         },
     )
-
-
-def cpu_variables() -> Scenario:
-    """As `cpu_bounce`, and the sidecar says that the strategy keeps its variables on the CPU."""
-    bounced = cpu_bounce()
-    sidecar = {"strategy": {"parameter_devices": ["/job:localhost/device:CPU:0"]}}
-    return Scenario(bounced.traces, bounced.truth, {"host0": sidecar})
 
 
 def several_packs() -> Scenario:

@@ -53,7 +53,6 @@ def overlapped_copies() -> Scenario:
         "exposed_ps_per_step": 0,
         "exposed_ratio": 0.0,
         "bytes_per_second": 5_000_000_000,
-        "small_count": 0,
     }
     truth = _truth(device, {"h2d": h2d}, must=[], must_not=["h2d-exposed"])
     return Scenario({"host0": trace}, truth)
@@ -79,7 +78,6 @@ def small_copies() -> Scenario:
         "exposed_ps": ms(12),
         "exposed_ps_per_step": ms(3),
         "exposed_ratio": 0.06,
-        "small_count": count,
         # The last copy ends at 6.99 ms, 10 µs before the kernel starts.
     }
     truth = _truth(device, {"h2d": h2d}, must=["h2d-exposed"], must_not=[])
@@ -96,7 +94,7 @@ def read_back() -> Scenario:
         WINDOW_MS, compute=112, d2h=2, idle=85.9, kernels=4, copies=4, d2h_bytes=16
     )
     transfers: Truth = {
-        "d2h": {"bytes": 16, "count": 4, "exposed_ps": ms(2), "small_count": 4},
+        "d2h": {"bytes": 16, "count": 4, "exposed_ps": ms(2)},
     }
     truth = _truth(device, transfers, must=[], must_not=["h2d-exposed"])
     return Scenario({"host0": trace}, truth)

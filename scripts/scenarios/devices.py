@@ -297,7 +297,7 @@ def opaque_graph() -> Scenario:
     truth = _truth(
         {"GPU:0": device},
         precision={"GPU:0": {"unknown": ms(160)}, "tensor_core_ratio": 0.0},
-        findings=findings_truth(["opaque-cuda-graph"], ["low-precision-unused"]),
+        findings=findings_truth([], ["low-precision-unused"]),
     )
     return Scenario({"host0": trace}, truth)
 
@@ -314,10 +314,7 @@ def graph_nodes() -> Scenario:
                 0, step.at(start_ms), step.at(end_ms), stats=node_stats, correlation_id=number
             )
     device = device_truth(WINDOW_MS, compute=144, idle=55.9, kernels=12)
-    truth = _truth(
-        {"GPU:0": device},
-        findings=findings_truth([], ["opaque-cuda-graph"]),
-    )
+    truth = _truth({"GPU:0": device})
     return Scenario({"host0": trace}, truth)
 
 

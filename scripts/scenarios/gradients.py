@@ -128,28 +128,8 @@ def strategy_of_one_replica() -> Scenario:
     return _one_of_two(sidecar, "one_replica")
 
 
-def hidden_gpus() -> Scenario:
-    """CUDA_VISIBLE_DEVICES shows one of the machine's four GPUs to a MirroredStrategy. It may be meant so."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        train(step, 0)
-    sidecar = {
-        "strategy": mirrored("GPU:0"),
-        "variables": {"CUDA_VISIBLE_DEVICES": "2"},
-        "devices": _physical(1),
-        "links": {"gpus": [{"name": f"GPU {number}"} for number in range(4)]},
-    }
-    gradients: Truth = {
-        "computed": ("GPU:0",),
-        "is_single": True,
-        "reasons": ("one_replica", "visible_devices"),
-    }
-    # One GPU per job is a choice, so it is told as information.
-    return _scenario(trace, gradients, ["single-gpu-gradients"], sidecar=sidecar)
-
-
 def one_gpu_without_a_strategy() -> Scenario:
-    """The same machine and one visible GPU, and no strategy: nothing says that more were wanted."""
+    """CUDA_VISIBLE_DEVICES shows one of the machine's four GPUs: nothing says that more were wanted."""
     trace = new_trace()
     for step in marked_steps(trace):
         train(step, 0)
@@ -160,25 +140,6 @@ def one_gpu_without_a_strategy() -> Scenario:
             "variables": {"CUDA_VISIBLE_DEVICES": "2"},
             "devices": _physical(1),
             "links": {"gpus": [{"name": f"GPU {number}"} for number in range(4)]},
-        },
-    )
-
-
-def batch_of_one() -> Scenario:
-    """One example for two replicas, and the first one gets it: the kernels of GPU 1 run on an empty batch."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        train(step, 0)
-        step.kernel(1, 2, 3, op=FORWARD.format(scope="replica_1/"))
-        step.kernel(1, 12, 20, op=BACKWARD.format(scope="replica_1/"))
-        train(step, 1, "o")
-    return _scenario(
-        trace,
-        {"computed": ("GPU:0",), "is_single": True, "reasons": ("small_batch",)},
-        ["single-gpu-gradients"],
-        sidecar={
-            "strategy": mirrored("GPU:0", "GPU:1"),
-            "batch": {"global": 1, "found_by": "arguments"},
         },
     )
 

@@ -275,8 +275,6 @@ def sixteen_hosts_of_eight() -> Scenario:
             "last_count": {key: 4 * (key == "host5/GPU:3") for key in rows},
         },
         "balance": {
-            "visible_count": 128,
-            "in_use_count": 127,
             "straggler": {
                 "device": "host5/GPU:3",
                 "reason": "slower",

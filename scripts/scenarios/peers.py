@@ -66,7 +66,6 @@ def h2d_as_compute() -> Scenario:
         "exposed_ps": 100_000_000_000,
         "exposed_ratio": 0.5,
         "bytes_per_second": 4_000_000_000,
-        "small_count": 0,
     }
     truth = _truth(
         {"GPU:0": gpu0, "GPU:1": _unused()},
@@ -136,7 +135,6 @@ def straggler() -> Scenario:
         },
         balance={
             "concurrency_ratio": 1.0,
-            "efficiency_ratio": 0.450,
             "straggler": None,
         },
         findings=findings_truth(["marginal-gpu"], ["straggler-gpu", "serial-gpus", "unused-gpu"]),
@@ -159,7 +157,7 @@ def one_of_eight() -> Scenario:
             "GPU:0": idle_truth(states={"no_work": 0}, gaps=5, longest=10),
             **{device: _all_unused() for device in unused},
         },
-        balance={"efficiency_ratio": 0.100, "concurrency_ratio": None},
+        balance={"concurrency_ratio": None},
         findings=findings_truth(["unused-gpu"], ["marginal-gpu", "serial-gpus"]),
     )
     return Scenario({"host0": trace}, truth)

@@ -68,11 +68,9 @@ def check_finding(finding: Finding) -> None:
             low = evidence.metric in (
                 "used_count",
                 "compute_ratio_to_busiest",
-                "link_use_ratio",
                 "low_precision_ratio",
                 "concurrency_ratio",
                 "spread_ps",
-                "in_use_efficiency_ratio",
             )
             assert (
                 evidence.value < evidence.threshold if low else evidence.value >= evidence.threshold

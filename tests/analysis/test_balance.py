@@ -9,14 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, V100_STATS, CudaTrace
+from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import FIRST, SECOND, component
-from traceview.analysis.exchange.balance import Balance
-from traceview.analysis.exchange.stragglers import CHANCE, LateDevice, is_steady
+from traceview.analysis.exchange.balance import CHANCE, Balance, LateDevice, is_steady
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
@@ -228,18 +227,3 @@ def test_a_host_without_a_window_keeps_nobody_waiting(lost: int, tmp_path: Path)
     computes = ledger.rows(states=(State.COMPUTE,))
     lost_ps = ledger.loss(computes, keeps_waiting=True).ps
     assert ledger.loss(computes).ps <= lost_ps <= sum(ledger.gpu_ps_by_device.values())
-
-
-def test_a_slower_device_of_another_model(tmp_path: Path) -> None:
-    """What takes one 20 ms takes the other 30."""
-    trace = new_trace()
-    trace.gpu(0)
-    trace.gpu(1, stats={**V100_STATS, "gpu_device_name": "Tesla T4"})
-    for step in marked_steps(trace, marker_ms=50):
-        for ordinal, end in ((0, 22), (1, 32)):
-            step.kernel(ordinal, 2, end)
-            step.kernel(ordinal, end, 40, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
-    report = analyzed(tmp_path, trace)
-    finding = findings(report)["straggler-gpu"]
-    assert "Tesla V100-SXM2-16GB and Tesla T4: all of them" in finding.explanation
-    assert "one kind of device" in finding.action

@@ -10,7 +10,7 @@ from tests.analysis.sections import sentences_of, view_of
 from tests.reports import environment
 from traceview.analysis.machine.capture import Capture, HostCapture, capture_section
 from traceview.analysis.machine.environment import LONGEST_FACT, job_details, job_facts
-from traceview.analysis.measures.environment import Environment, HostEnvironment
+from traceview.analysis.measures.device_report import Environment, HostEnvironment
 
 # Hosts and the capture
 

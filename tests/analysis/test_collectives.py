@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, CudaTrace
+from scripts.cuda_trace import NCCL_NAME, CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
@@ -16,13 +16,9 @@ from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
-from traceview.analysis.exchange.gradient_sums import sums_off_links
-from traceview.analysis.facts.selection import select
-from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number
 from traceview.report.model import Report
-from traceview.trace.reading.load import load
 
 
 def reduced(exposed_ms: float, late_ms: float = 0.0, *, steps: int = 4) -> CudaTrace:
@@ -106,100 +102,52 @@ def test_the_action_is_about_the_calls_of_the_strategy(
     assert one.arguments["calls"] == Number(4, "collective")
 
 
-# Sums off the links
-
-
-def test_variables_that_the_cpu_updates_are_the_reason(tmp_path: Path) -> None:
-    scenario = SCENARIOS["cpu_bounce"]()
-    trace = scenario.traces["host0"]
-    thread = trace.thread("tf_Compute", 8_001)
-    for start_ms in (0, 50, 100, 150):
-        update = "sgd/update/ResourceApplyAdam:ResourceApplyAdam"
-        Step(trace, start_ms).host(update, 43.6, 43.62, thread=thread)
-    scenario.write(tmp_path)
-    found = findings(traceview.analyze(tmp_path))["reduction-off-gpu"]
-    assert "Variables are updated on the CPU." in found.explanation
-
-
-def test_virtual_gpus_are_the_reason_for_one_device(tmp_path: Path) -> None:
-    (path,) = SCENARIOS["one_device"]().write(tmp_path)
-    physical = [{"type": "GPU", "logical_devices": 2}]
-    write_sidecar(path, {"devices": {"physical": physical}})
-    found = findings(traceview.analyze(tmp_path))["reduction-off-gpu"]
-    assert "NCCL does not support GPUs that are divided into virtual devices." in found.explanation
+# Sums on the CPU
 
 
 @pytest.mark.parametrize(
-    ("name", "place"),
+    ("name", "sidecar", "action"),
     [
-        ("one_device", "one"),
-        ("cpu_bounce", "cpu"),
-        # Sums on several GPUs, and of no gradients.
-        ("hierarchical_copy", None),
-        ("scalar_loss", None),
+        ("cpu_bounce", {}, ""),
+        (
+            "cpu_bounce",
+            {"devices": {"physical": [{"type": "GPU", "logical_devices": 2}]}},
+            "virtual",
+        ),
+        ("scalar_loss", {}, None),
     ],
 )
-def test_where_gradients_are_summed(name: str, place: str | None, tmp_path: Path) -> None:
-    SCENARIOS[name]().write(tmp_path)
-    trace = load(tmp_path)
-    found = Context(trace, select(trace)).once(sums_off_links)
-    assert [each.place for each in found.values()] == ([place] if place else [])
-
-
-@pytest.mark.parametrize("is_kernel", [False, True])
-def test_collectives_sum_the_gradients_where_there_are_any(is_kernel: bool, tmp_path: Path) -> None:
-    """A collective op may copy between GPUs over the host itself."""
-    scenario = SCENARIOS["cpu_bounce"]()
-    step = Step(scenario.traces["host0"], 0)
-    if is_kernel:
-        step.kernel(0, 47, 48, name=NCCL_NAME)
-    else:
-        thread = step.trace.thread("collective_ops", 9_001)
-        step.host("adam/CollectiveReduceV2:CollectiveReduceV2", 40, 43, thread=thread)
-    scenario.write(tmp_path)
-    trace = load(tmp_path)
-    assert Context(trace, select(trace)).once(sums_off_links) == {}
-
-
-@pytest.mark.parametrize(
-    ("gpus", "copy_ms", "is_found"), [(2, 4, False), (3, 2.4, False), (3, 2.6, True)]
-)
-def test_summing_on_one_gpu_matters_from_three_on(
-    tmp_path: Path, gpus: int, copy_ms: float, is_found: bool
+def test_gradients_that_the_cpu_sums(
+    name: str, sidecar: dict[str, Any], action: str | None, tmp_path: Path
 ) -> None:
-    """Each of three GPUs copies for 5 % of the step."""
+    """Two of 50 ms are copies of gradients, and the GPUs wait for 0.6 ms between these."""
+    (path,) = SCENARIOS[name]().write(tmp_path)
+    write_sidecar(path, sidecar)
+    found = findings(traceview.analyze(tmp_path))
+    assert [one.sentences[1] for one in found.values()] == ([] if action is None else [action])
+    for one in found.values():
+        assert one.code == OFF_GPU.code
+        assert one.loss is not None
+        assert one.loss.ps_per_step == ms(2.6)
+
+
+def test_a_sum_for_one_gpu_is_none_of_replicas(tmp_path: Path) -> None:
+    """Its copy back, a tenth of the step, is one like any other."""
     trace = new_trace()
+    executor = trace.thread("tf_Compute", 8_001)
+    summed: Stats = {"tf_op": Ref("sgd/AddN/_9:_Recv")}
     for step in marked_steps(trace):
-        for ordinal in range(gpus):
-            step.kernel(ordinal, 0.1, 40)
-            step.copy(ordinal, "P2P", 40.1, 40.1 + copy_ms, size=1_000_000, dest=0)
-        step.kernel(0, 44.2, 44.4, op="sgd/AddN:AddN")
-    report = analyzed(tmp_path, trace)
-    found = findings(report)
-    assert list(found) == (["reduction-off-gpu"] if is_found else [])
-    if is_found:
-        loss = found["reduction-off-gpu"].loss
-        assert loss is not None
-        assert loss.gpu_time_ps == gpus * 4 * ms(copy_ms)
+        step.kernel(0, 0.1, 40)
+        step.host("sgd/AddN:AddN", 40.1, 40.2, thread=executor)
+        step.copy(0, "H2D", 40.4, 45.4, size=25_000_000, stats=summed, launch_ms=40.3)
+        step.kernel(0, 45.5, 48)
+    codes = {finding.code for finding in analyzed(tmp_path, trace).findings}
+    assert codes & {"h2d-exposed", OFF_GPU.code} == {"h2d-exposed"}
 
 
 def test_replicas_on_the_cpu_are_information_only(fixtures: Path) -> None:
     report = traceview.analyze(fixtures / "keras-fit-4")
     assert {one.severity for one in findings(report).values()} == {"info"}
-
-
-@pytest.mark.parametrize(("size", "is_found"), [(349_524, False), (349_526, True)])
-def test_copies_below_the_size_of_gradients_are_none(
-    tmp_path: Path, size: int, is_found: bool
-) -> None:
-    """Three copies a step: together 1 MiB."""
-    trace = new_trace()
-    for step in marked_steps(trace):
-        for ordinal in range(3):
-            step.kernel(ordinal, 0.1, 40)
-            step.copy(ordinal, "P2P", 40.1, 44.1, size=size, dest=0)
-        step.kernel(0, 44.2, 44.4, op="sgd/AddN:AddN")
-    assert ("reduction-off-gpu" in findings(analyzed(tmp_path, trace))) is is_found
 
 
 # Small ones

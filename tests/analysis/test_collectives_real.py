@@ -67,11 +67,8 @@ def test_devices_of_a_mesh_exchange_along_its_axes(tmp_path: Path) -> None:
     assert result is not None
     forward, backward = sorted(result.ops, key=lambda op: op.bytes or 0)
     assert forward.bytes == SUMMED
-    assert forward.layers == ("train_step/down",)
     assert backward.bytes is not None
     assert GRADIENTS <= backward.bytes <= GRADIENTS + 16
-    assert set(backward.layers) == {"train_step/up", "train_step/down"}
-    assert backward.phase == "backward"
     assert {op.device_count for op in result.ops} == {2}
 
     frame = trace.table("collectives")

@@ -12,7 +12,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.machine.environment import job_facts
-from traceview.analysis.measures.environment import Environment, HostEnvironment
+from traceview.analysis.measures.device_report import Environment, HostEnvironment
 from traceview.trace.sidecar.fields import read_as
 
 

@@ -11,7 +11,7 @@ import traceview
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.analysis.made import finding_of
-from tests.sidecars import mirrored, write_sidecar
+from tests.sidecars import write_sidecar
 from traceview.analysis.exchange.gradients import BACKWARD_RATIO, Gradients
 from traceview.report.model import Report
 from traceview.trace.device.op_names import Phase, phase_of
@@ -71,10 +71,6 @@ def test_constants_of_the_backward_pass_are_not_it(
 # One device
 
 
-GPU_0 = {"name": "/physical_device:GPU:0", "type": "GPU", "logical_devices": 1}
-BOTH = mirrored("GPU:0", "GPU:1")
-
-
 def reasons(folder: Path, name: str, **changes: object) -> tuple[str, ...]:
     """The reasons of a scenario whose sidecar is changed."""
     (path,) = SCENARIOS[name]().write(folder)
@@ -89,36 +85,8 @@ def test_a_strategy_of_one_device_asks_for_it_itself(tmp_path: Path) -> None:
     assert found == ("one_replica",)
 
 
-def test_a_batch_for_all_replicas_is_no_reason(tmp_path: Path) -> None:
-    assert reasons(tmp_path / "one", "batch_of_one") == ("small_batch",)
-    # Two examples reach both.
-    assert reasons(tmp_path / "two", "batch_of_one", batch={"global": 2}) == ()
-
-
-def test_replicas_without_an_example_compute_none(tmp_path: Path) -> None:
-    """Two examples for four replicas: the first two get them."""
-    (path,) = SCENARIOS["healthy_strategy"]().write(tmp_path)
-    gpus = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")
-    write_sidecar(path, {"strategy": mirrored(*gpus), "batch": {"global": 2}})
-    result = gradients(traceview.analyze(tmp_path))
-    assert result.computed == gpus[:2]
-
-
 def test_a_divided_gpu_runs_several_replicas(tmp_path: Path) -> None:
     (path,) = SCENARIOS["replicas_on_one_gpu"]().write(tmp_path)
     physical = [{"type": "GPU", "logical_devices": 2}]
     write_sidecar(path, {"devices": {"physical": physical}})
     assert gradients(traceview.analyze(tmp_path)).reasons == ()
-
-
-@pytest.mark.parametrize(
-    ("class_", "is_meant"), [("MirroredStrategy", True), ("OneDeviceStrategy", False)]
-)
-def test_a_strategy_that_mirrors_means_several(class_: str, is_meant: bool, tmp_path: Path) -> None:
-    """On a machine with four GPUs, of which the process sees one."""
-    strategy = mirrored("GPU:0") | {"class": class_}
-    found = reasons(tmp_path, "hidden_gpus", strategy=strategy)
-    assert found == (("one_replica", "visible_devices") if is_meant else ())
-
-
-# Real traces

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import traceview
 from scripts.cuda_trace import V100_STATS, Stats
-from scripts.scenarios.model import ms, new_trace
-from tests.analysis.made import check_finding
-from traceview.analysis.workload.kernels import DevicePrecision
+from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.analysis.made import check_finding, finding_of
+from traceview.analysis.workload.efficiency import DevicePrecision, launch_of
 from traceview.report.model import Report
 
 FP32, FP16, NOTHING = "ampere_sgemm_32x128_tn", "volta_h884gemm_64x128_ldg8_nn", "fusion_1"
@@ -27,7 +28,7 @@ def analyzed(
     trace.write(folder)
     report = traceview.analyze(folder)
     for finding in report.findings:
-        if finding.code in ("low-precision-unused", "opaque-cuda-graph"):
+        if finding.code == "low-precision-unused":
             check_finding(finding)
     return report
 
@@ -83,14 +84,6 @@ def test_only_gpus_with_tensor_cores_count(tmp_path: Path, stats: Stats, has: bo
     assert is_unused(report) is (has is True)
 
 
-def test_advice_fits_the_gpu(tmp_path: Path) -> None:
-    for major, policy in ((7, "mixed_float16"), (8, "mixed_bfloat16")):
-        stats: Stats = {**V100_STATS, "compute_cap_major": major, "compute_cap_minor": 0}
-        report = analyzed(tmp_path / policy, (FP32, 0, 10), stats=stats)
-        (advice,) = [f.action for f in report.findings if f.code == "low-precision-unused"]
-        assert f'"{policy}"' in advice
-
-
 @pytest.mark.parametrize(
     ("with_cores", "expected"), [(0, "tensor cores none"), (20, "tensor cores none or 50.0%")]
 )
@@ -110,3 +103,75 @@ def test_many_gpus_of_which_some_have_no_tensor_cores(
         if "other devices: compute" in line and "tensor cores" in line
     ]
     assert expected + "," in line
+
+
+# How much of the GPU kernels can fill
+
+ADD, GEMM = "void Eigen::internal::EigenMetaKernel<float>", "volta_sgemm_128x64_nn"
+FULL = "regs:32 static_shared:0 dynamic_shared:0 grid:160,1,1 block:256,1,1 occ_pct:100"
+
+
+def details(grid: int | str, *, occupancy: float | str = 100) -> str:
+    return f"regs:32 static_shared:0 grid:{grid},1,1 block:256,1,1 occ_pct:{occupancy}"
+
+
+@pytest.mark.parametrize(
+    ("given", "kernel", "length_ms", "is_sparse", "is_found"),
+    [
+        (details(40), ADD, 10, False, False),
+        (details(160, occupancy=24.9), ADD, 10, True, True),
+        (details(160, occupancy=25), ADD, 10, False, False),
+        # Products need few warps, but blocks all the same.
+        (details(160, occupancy=12.5), GEMM, 10, False, False),
+        (details(8, occupancy=12.5), GEMM, 10, True, True),
+        # Without a recorded occupancy, or grid.
+        (details(160, occupancy=0), ADD, 10, False, False),
+        (details(8, occupancy="x"), ADD, 10, True, True),
+        (details("many"), ADD, 10, False, False),
+        # Less than a tenth of the GPU time.
+        (details(1), ADD, 4.9, True, False),
+    ],
+)
+def test_kernels_that_fill_little(
+    given: str, kernel: str, length_ms: float, is_sparse: bool, is_found: bool, tmp_path: Path
+) -> None:
+    """Four steps of 50 ms: 20 ms of a kernel that fills the GPU, and then of one with these details."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 22, name=ADD, op="model/dense/Mul:Mul", details=FULL)
+        step.kernel(0, 22, 22 + length_ms, name=kernel, op="model/out/Add:AddV2", details=given)
+    trace.write(tmp_path)
+    report = traceview.analyze(tmp_path)
+    assert of_gpu(report).sparse_ps_per_step == (ms(length_ms) if is_sparse else 0)
+    finding = finding_of(report, "low-occupancy")
+    assert (finding is not None) is is_found
+    if finding is not None:
+        assert finding.title.endswith("kernels that fill little of the GPU, model/out/Add")
+
+
+@pytest.mark.parametrize(
+    ("text", "launch"),
+    [
+        (b"regs:38 shm:0 grid:160,2,1 block:1024,1,1 occ_pct:62.5", (320, 0.625)),
+        (b"grid:1,1,1 block:512,1,1", (1, np.nan)),
+        (b"grid:1,1,1 block:512,1,1 occ_pct:nan", (1, np.nan)),
+        (b"grid:1,1,1 block:512,1,1 occ_pct:101", (1, np.nan)),
+        (b"grid:0,1,1 block:512,1,1 occ_pct:50", (np.nan, np.nan)),
+        (b"grid:1,1,1 block:2048,1,1 occ_pct:50", (np.nan, np.nan)),
+        (b"grid:9999999999,9999999999,9 block:1,1,1 occ_pct:50", (np.nan, np.nan)),
+        (b"", (np.nan, np.nan)),
+    ],
+)
+def test_details_as_tracers_write_them(text: bytes, launch: tuple[float, float]) -> None:
+    assert launch_of(text) == pytest.approx(launch, nan_ok=True)
+
+
+@pytest.mark.shared
+def test_real_kernels_without_occupancy(shared_traces: Path) -> None:
+    """TensorFlow wrote no occupancy in 2020, and ROCm writes none."""
+    for name, devices in (("bert-8xV100", ["GPU:4", "GPU:6"]), ("jax-gemm-1of8", ["GPU:0"])):
+        result = traceview.analyze(shared_traces / name).results.precision
+        assert result is not None
+        known = [row for row in result.devices if row.sparse_ps_per_step is not None]
+        assert [row.device for row in known] == devices
+        assert {row.occupancy_ratio for row in known} == {None}

@@ -81,7 +81,7 @@ def test_of_several_hosts_the_slowest_counts() -> None:
 def test_evaluations_and_updates_are_expected() -> None:
     rows = of_lengths(20, 20, 20, 40, 20)
     assert slow_steps(steps(*rows, evaluated_steps=(3,))) is None
-    assert slow_steps(steps(*rows, optimizer_steps=(3,))) is None
+    assert slow_steps(steps(*rows, accumulation_steps=4)) is None
     assert slow_steps(steps(*(replace(each, used=each.number != 3) for each in rows))) is None
 
 

@@ -21,7 +21,7 @@ kind = sys.argv[1]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 devices = ["/cpu:0"] if kind == "one_replica" else ["/cpu:0", "/cpu:1"]
 strategy = tf.distribute.MirroredStrategy(devices)
-size = 1 if kind == "small_batch" else 128
+size = 128
 features, labels = tf.random.normal([1024, 256]), tf.random.normal([1024, 10])
 dataset = tf.data.Dataset.from_tensor_slices((features, labels)).repeat()
 dataset = dataset.batch(size, drop_remainder=True)
@@ -62,7 +62,6 @@ REASONS: Final[dict[str, list[str] | None]] = {
     "unused_strategy": ["unused_strategy", "outside_scope"],
     "one_replica": ["one_replica"],
     "pinned_ops": ["replicas_together"],
-    "small_batch": ["small_batch"],
     "healthy": None,
     # Both replicas compute, and take turns at the variables that they share.
     "outside_scope": None,

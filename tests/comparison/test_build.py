@@ -20,7 +20,7 @@ from tests.reports import (
     step_of_states,
 )
 from traceview.analysis.gpu_time.op_steps import OpInSteps, OpSteps
-from traceview.analysis.measures.environment import Environment
+from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.measures.step_report import StepRow
 from traceview.analysis.rules.finding import Evidence
 from traceview.base.errors import ComparisonError

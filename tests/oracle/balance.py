@@ -24,13 +24,6 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
     if not kinds:
         return None
     at_work = [(answer, device) for answer, device in at_work if device.kind == kinds[0]]
-    inside = [clip(_spans(device), answer.window) for answer, device in at_work]
-    lengths = [length(spans) for spans in inside]
-    effective = sum(
-        Fraction(own, answer.window[1] - answer.window[0])
-        for own, (answer, _) in zip(lengths, at_work, strict=True)
-    )
-    visible = sum(device.kind == kinds[0] for answer in answers for device in answer.devices)
     concurrency = chance = None
     # Times of several hosts are compared if their collectives show that the clocks agree.
     hosts = {answer.host.name: answer for answer, _ in at_work}
@@ -41,10 +34,8 @@ def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
         concurrency, chance = overlap.ratio, overlap.chance
     return {
         "kind": kinds[0],
-        "visible_count": visible,
         "concurrency_ratio": concurrency,
         "chance_ratio": chance,
-        "efficiency_ratio": effective / visible,
         "devices": [
             {
                 "device": device_name(device, several)["device"],

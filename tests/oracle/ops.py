@@ -145,7 +145,6 @@ def op_step_rows(ledger: Ledger, answers: list[HostAnswer], paths: list[Row]) ->
     return rows
 
 
-SMALL_BYTES = 65_536
 BEFORE = {
     "h2d": ("compute", "collective"),
     "d2h": ("compute", "collective", "h2d"),
@@ -184,7 +183,6 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
     whole_ps = sum(b - a for a, b in steps)
     parts = (sum(per_step), whole_ps) if whole_ps else (exposed_ps, window_ps)
     ratio = Fraction(*parts) if parts[1] else None
-    small = [a for a in copies if a.bytes is not None and a.bytes < SMALL_BYTES]
     return {
         "bytes": sum(sizes) if is_known else None,
         "count": len(copies),
@@ -197,7 +195,6 @@ def _direction(answer: HostAnswer, device: Device, cls: str) -> Row:
             if busy_ps and sum(sizes) and len(sizes) == len(copies)
             else None
         ),
-        "small_count": len(small) if is_known else None,
     }
 
 
@@ -232,9 +229,7 @@ def _precision(parts: list[tuple[Activity, int]]) -> Row:
         formats = [name for name, text in SPELLINGS.items() if re.search(text, kernel.kernel)]
         times[formats[0] if formats else "unknown"] += ps
         on_tensor_cores += ps * bool(re.search(TENSOR_CORES, kernel.kernel))
-    graphs = {id(kernel) for kernel, _ in parts if kernel.kernel.startswith("CudaGraphExec:")}
     return {
         "precision_ps": dict(times),
         "tensor_core_ps": on_tensor_cores,
-        "opaque_count": len(graphs),
     }

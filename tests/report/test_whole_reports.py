@@ -25,14 +25,14 @@ RUNS = (
     # Devices that are unused, marginal, slow, shared, or on many hosts, and none.
     *("C", "memory_only", "seven_unused_hold_memory", "mixed_models", "throttled_gpu"),
     *("gpu_held_by_another", "two_hosts", "sixty_four_healthy", "sixteen_skewed_clocks"),
-    *("missing_worker", "parameter_servers", "gradients_on_one", "hidden_gpus", "no_gpu_plane"),
+    *("missing_worker", "parameter_servers", "gradients_on_one", "no_gpu_plane"),
     # Steps, input and what the capture lacks.
     *("no_steps", "one_step", "every_fifth_step", "evaluation_between_steps"),
     *("host_runs_ahead", "dropped_events", "clock_inversion", "late_shard"),
     *("replicas_wait_for_input", "stages_a_copy", "small_copies"),
     # Collectives, compute and memory.
     *("collective_ring", "cpu_bounce", "several_packs", "cut_collectives"),
-    *("few_blocks", "far_from_the_peak", "memory_headroom", "memory_growing"),
+    *("few_blocks", "memory_headroom", "memory_growing"),
 )
 BRIEF = ("full", "slow-input-2", "sixty_four_healthy", "throttled_gpu", "late_shard")
 

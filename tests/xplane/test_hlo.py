@@ -51,7 +51,6 @@ def test_scope_line_and_type_of_elements() -> None:
         "model.py:7",
         F32,
         flops=None,
-        bytes=12,
     )
     assert found["x"].element_type == F64
     assert (found["fusion.2"].scope, found["fusion.2"].line) == ("jit(f)/dense/mul", "model.py:9")

@@ -36,13 +36,12 @@ from traceview.analysis.rules.rule import Rule
 from traceview.analysis.workload.compute import ANALYSIS as COMPUTE
 from traceview.analysis.workload.compute import Compute
 from traceview.analysis.workload.efficiency import ANALYSIS as EFFICIENCY
-from traceview.analysis.workload.efficiency import Efficiency
-from traceview.analysis.workload.kernels import OCCUPANCY, PRECISION, Occupancy, Precision
+from traceview.analysis.workload.efficiency import PRECISION, Efficiency, Precision
 from traceview.analysis.workload.layers import ANALYSIS as LAYERS
 from traceview.analysis.workload.layers import Layers
 from traceview.analysis.workload.memory import ANALYSIS as MEMORY
 from traceview.analysis.workload.ops import ANALYSIS as OPS
-from traceview.analysis.workload.ops import FUNCTIONS, Functions, TopOps
+from traceview.analysis.workload.ops import TopOps
 from traceview.base.record import Record
 from traceview.document.figures import Lanes, UtilizationStrips
 
@@ -62,10 +61,8 @@ class Results(Record, frozen=True):
         collectives: What collectives cost, and who waits for whom.
         balance: How evenly the devices worked, and which one the others wait for.
         gradients: Which devices computed gradients.
-        precision: With which precision each GPU computes.
+        precision: With which precision each GPU computes, and how much of it its kernels can fill.
         efficiency: How many FLOP/s the compute does, and how far it is from the peak of the device.
-        occupancy: How much of each GPU its kernels can fill.
-        functions: Which compiled functions take the compute, and which of them train.
         layers: Which layers of the model take the compute, by phase of the step and line of Python.
         memory: What fills the memory of the GPUs at its peak, and how it changes from step to step.
         ops: The ops and kernels that take most time.
@@ -91,8 +88,6 @@ class Results(Record, frozen=True):
     gradients: Annotated[Gradients | None, GRADIENTS] = None
     precision: Annotated[Precision | None, PRECISION] = None
     efficiency: Annotated[Efficiency | None, EFFICIENCY] = None
-    occupancy: Annotated[Occupancy | None, OCCUPANCY] = None
-    functions: Annotated[Functions | None, FUNCTIONS] = None
     layers: Annotated[Layers | None, LAYERS] = None
     memory: Annotated[Memory | None, MEMORY] = None
     ops: Annotated[TopOps | None, OPS] = None

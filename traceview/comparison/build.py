@@ -9,7 +9,7 @@ from math import floor
 from typing import Final
 
 from traceview.analysis.machine.environment import PUBLIC_NAMES
-from traceview.analysis.measures.environment import HostEnvironment
+from traceview.analysis.measures.device_report import HostEnvironment
 from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
 from traceview.base.text import lazy_pattern

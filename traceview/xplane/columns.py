@@ -287,13 +287,11 @@ Groups: TypeAlias = tuple[tuple[int, ...], ...]
 
 class Exchange(Struct, frozen=True):
     """What a collective moves: `bytes`, what each device gives, None where its shapes do not tell; `groups`: the devices
-    that exchange with each other, none where all do or it is not known; `of`: the scopes of
-    what is exchanged, without numbers beside arrays.
+    that exchange with each other, none where all do or it is not known.
     """
 
     bytes: int | None
     groups: Groups = ()
-    of: tuple[str, ...] = ()
 
 
 MOST_HELD: Final = 8
@@ -313,8 +311,7 @@ class Instruction(Struct, frozen=True):
     (`jit(step)/jvp(Model)/dense/dot_general`, or the name of an op of TensorFlow) and `op_type`; `line`, `model.py:42 in
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
     the same in every run. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
-    `operand_type`: the number of the type of what the first of them multiplies. `bytes`: what it reads and writes at least,
-    None where that is not known. `exchange`: of a collective. `holds`: the
+    `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective. `holds`: the
     opcodes that a fusion runs as one, by how often, at most MOST_HELD, without those that compute nothing.
     """
 
@@ -327,7 +324,6 @@ class Instruction(Struct, frozen=True):
     is_constant: bool = False
     flops: int | None = None
     operand_type: int = 0
-    bytes: int | None = None
     exchange: Exchange | None = None
     holds: tuple[tuple[str, int], ...] = ()
 

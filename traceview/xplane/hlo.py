@@ -1,4 +1,4 @@
-"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, bytes, and what has no input.
+"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, and what has no input.
 
 `hlo_module` reads its messages. Here is what follows from several instructions together: those that a fusion or a loop holds, that
 give what another one takes, and that a collective waits for.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from itertools import compress, islice, repeat
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -19,13 +19,9 @@ from traceview.xplane.hlo_costs import (
     LARGEST,
     NO_PRODUCT,
     PRODUCTS,
-    SLICES,
-    UNCHANGED,
     UNKNOWN,
-    UPDATES,
     Product,
     Shape,
-    bytes_of,
     product_of,
     size_of,
     whole,
@@ -37,7 +33,6 @@ from traceview.xplane.hlo_module import (
     DOT,
     DOT_CONTRACTED,
     MOST_DIMENSIONS,
-    PARAMETER_NUMBER,
     TARGET,
     WINDOW,
     WINDOW_DIMENSIONS,
@@ -69,9 +64,6 @@ _COMPUTES_NOTHING: Final = frozenset(
     ("", "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota")
 )
 
-_SAME: Final = frozenset(("bitcast", "copy", "reshape", "get-tuple-element", "tuple", "convert"))
-"""What only hands on what another instruction computed."""
-
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
 
@@ -84,10 +76,6 @@ _COLLECTIVES: Final = frozenset(
     for start in ("", "-start")
 )  # fmt: skip
 
-_LARGEST_SCALAR: Final = 16
-"""Bytes: of a complex number of two float64."""
-
-_MOST_USES: Final = 64
 _LONGEST_CONFIG: Final = 1 << 16
 
 
@@ -110,17 +98,6 @@ class _Effect(Struct, frozen=True):
     called: tuple[int, ...]
 
 
-class _Traffic(Struct, frozen=True):
-    """What a fusion moves less of than its shapes say: bytes read by number of the parameter, and bytes written."""
-
-    read: dict[int, int | None]
-    written: int | None
-
-
-_WHOLE: Final = _Traffic({}, None)
-"""Of a fusion that moves what it is given and what it yields."""
-
-
 class _Program:
     """One program while it is read, for the instructions with the names in `wanted`."""
 
@@ -132,7 +109,6 @@ class _Program:
         self._opcodes_in: dict[int, Counter[str]] = {}
         self._with_events: dict[int, bool] = {}
         self._products: dict[int, Product] = {}
-        self._traffic: dict[int, _Traffic] = {}
 
     def instructions(self) -> dict[bytes, Instruction]:
         entry = self._module.entry
@@ -159,7 +135,6 @@ class _Program:
             self._shape(instruction.shape).element_type,
             is_constant,
             *product,
-            bytes=self._bytes(instruction, computation),
             exchange=self._exchange(instruction, computation),
             holds=self._holds(instruction),
         )
@@ -302,85 +277,12 @@ class _Program:
             flops, operand_type = flops + product.flops, operand_type or product.operand_type
         return Product(flops, operand_type)
 
-    # The bytes that it moves
-
-    def _bytes(self, instruction: HloInstruction, computation: Computation) -> int | None:
-        """What it reads and writes, each once; None where its shapes do not tell."""
-        operands = dict.fromkeys(instruction.operands)
-        if not operands.keys() <= computation.by_id.keys():
-            return None
-        size_of_operand = {id_: self._size(computation.by_id[id_].shape) for id_ in operands}
-        arrays = self._module.arrays(instruction.shape)
-        if instruction.opcode != "fusion":
-            target = self._module.fields(instruction).text(TARGET)
-            return bytes_of(instruction.opcode, target, arrays, [*size_of_operand.values()])
-        moved = self._traffic_of(instruction.called[0]) if instruction.called else _WHOLE
-        written = moved.written
-        if written is None:
-            written = whole([size_of(array) for array in arrays])
-        # A parameter that is given twice is read once, as long as it is read whole.
-        read = {
-            operand: moved.read.get(number, size_of_operand[operand])
-            for number, operand in enumerate(instruction.operands)
-        }
-        return whole([written, *read.values()])
-
     def _shape(self, bounds: tuple[int, int]) -> Shape:
         """The type of the elements of a shape and its dimensions; of a tuple those of its first shape."""
         return next(iter(self._module.arrays(bounds)), Shape(0, ()))
 
     def _size(self, bounds: tuple[int, int]) -> int | None:
         return whole([size_of(array) for array in self._module.arrays(bounds)])
-
-    def _traffic_of(self, id_: int) -> _Traffic:
-        """What a fusion reads through slices only, and what it writes into an array that is there."""
-        if id_ not in self._traffic:
-            computation = self._module.computation(id_)
-            opcodes = {each.opcode for each in computation.instructions}
-            is_whole = opcodes.isdisjoint(SLICES | UPDATES)
-            self._traffic[id_] = _WHOLE if is_whole else self._traffic_inside(computation)
-        return self._traffic[id_]
-
-    def _traffic_inside(self, computation: Computation) -> _Traffic:
-        users: dict[int, list[tuple[HloInstruction, int]]] = {}
-        for inner in computation.instructions:
-            for place, operand in enumerate(inner.operands):
-                users.setdefault(operand, []).append((inner, place))
-        by_id = computation.by_id
-        read: dict[int, int | None] = {}
-        for inner in by_id.values():
-            if inner.opcode == "parameter":
-                parts = self._parts_read(inner.id, users)
-                if parts is not None:
-                    number = self._module.fields(inner).number(PARAMETER_NUMBER)
-                    read[number] = whole(parts)
-        root = by_id.get(computation.root_id)
-        for _ in range(DEEPEST):
-            if root is None or root.opcode not in UNCHANGED:
-                break
-            root = by_id.get(root.operands[0]) if root.operands else None
-        if root is None or root.opcode not in UPDATES or len(root.operands) < 2:
-            return _Traffic(read, None)
-        update = by_id.get(root.operands[1])
-        return _Traffic(read, self._size(update.shape) if update else None)
-
-    def _parts_read(
-        self, id_: int, users: dict[int, list[tuple[HloInstruction, int]]]
-    ) -> list[int | None] | None:
-        """The sizes of the slices that alone take a value; None where something takes all of it."""
-        parts: list[int | None] = []
-        waiting = [id_]
-        for _ in range(_MOST_USES):
-            if not waiting:
-                return parts
-            for user, place in users.get(waiting.pop(), ()):
-                if user.opcode in UNCHANGED:
-                    waiting.append(user.id)
-                elif place == 0 and user.opcode in SLICES:
-                    parts.append(self._size(user.shape))
-                elif place != 0 or user.opcode not in UPDATES:
-                    return None
-        return None
 
     # What it exchanges
 
@@ -394,24 +296,4 @@ class _Program:
         by_id = computation.by_id
         given = [by_id[operand] for operand in instruction.operands if operand in by_id]
         sizes = [self._size(each.shape) for each in given]
-        # The loss is summed with the gradients.
-        arrays = [size is None or size > _LARGEST_SCALAR for size in sizes]
-        of = compress(given, arrays if any(arrays) else repeat(True))
-        scopes = dict.fromkeys(self._scope_of(each, by_id) for each in of)
-        return Exchange(
-            whole(sizes),
-            self._module.groups(collective),
-            tuple(scope for scope in scopes if scope),
-        )
-
-    def _scope_of(self, instruction: HloInstruction, by_id: dict[int, HloInstruction]) -> str:
-        """The scope in which a value was computed."""
-        scope = self._module.said(instruction)[0]
-        for _ in range(DEEPEST):
-            if scope or instruction.opcode not in _SAME or not instruction.operands:
-                break
-            maker = by_id.get(instruction.operands[0])
-            if maker is None:
-                break
-            instruction, scope = maker, self._module.said(maker)[0]
-        return scope
+        return Exchange(whole(sizes), self._module.groups(collective))

@@ -1,11 +1,9 @@
-"""Counts what instructions of XLA programs cost: the floating-point operations of products, and the bytes that are read and written.
+"""Counts what instructions of XLA programs cost: the floating-point operations of products; and how large their arrays are.
 
 A product of two numbers and its sum are two operations: of matrices, convolutions and attention. What is no product counts 0:
-it takes memory traffic rather than units that multiply. Bytes are the least that has to move between memory and these units:
-what an instruction is given and what it yields, each once. As `HloCostAnalysis` of XLA counts: a slice reads what it yields,
-an update in place moves the update, and a fusion reads of its parameters what its slices take. Sources: openxla/xla
-`xla/xla_data.proto` (types), `xla/service/gpu/cublas_cudnn.h` (targets of custom calls), `backend_configs.proto`,
-`xla/service/hlo_cost_analysis.cc`; jax `_src/cudnn/fused_attention_stablehlo.py`.
+it takes memory traffic rather than units that multiply. Sources: openxla/xla `xla/xla_data.proto` (types),
+`xla/service/gpu/cublas_cudnn.h` (targets of custom calls), `backend_configs.proto`, `xla/service/hlo_cost_analysis.cc`; jax
+`_src/cudnn/fused_attention_stablehlo.py`.
 """
 
 from __future__ import annotations
@@ -38,8 +36,6 @@ _NO_PRODUCT_CALLS: Final = (
 _GEMM: Final = ("__cublas$gemm", "__cublas$lt$matmul")
 _CONVOLUTION: Final = "__cudnn$conv"
 _ATTENTION: Final = "__cudnn$fmha"
-MATRIX_CALLS: Final = (*_GEMM, _CONVOLUTION, _ATTENTION, "__cudnn$norm")
-"""Calls of libraries that read what they are given, and yield scratch memory last."""
 
 PRODUCTS: Final = frozenset(
     (
@@ -203,22 +199,6 @@ _BITS: Final = {
 _NOTHING: Final = (14, 17)
 """Opaque values and tokens, which have no memory that is known of."""
 
-SLICES: Final = frozenset(("slice", "dynamic-slice", "gather"))
-UPDATES: Final = frozenset(("dynamic-update-slice",))
-UNCHANGED: Final = frozenset(("bitcast", "reshape"))
-"""Inside of a fusion no memory moves for these."""
-
-_UNKNOWN: Final = frozenset(
-    (
-        "while", "conditional", "call", "async-start", "async-done", "infeed", "outfeed", "send", "recv", "parameter",
-        "tuple", "get-tuple-element", "bitcast", "constant", "after-all", "copy-start", "copy-done", "scatter", "sort",
-    )
-)  # fmt: skip
-"""What runs other instructions, has no kernel of its own, or moves as much as its shapes do not tell."""
-
-_SCRATCH: Final = (2, 6)
-"""The types S8 and U8, which the scratch memory of a library has: it comes last in what a call yields."""
-
 
 def size_of(shape: Shape) -> int | None:
     """The bytes of an array; None where the type or a dimension is not known."""
@@ -237,26 +217,3 @@ def whole(sizes: Sequence[int | None]) -> int | None:
             return None
         total += size
     return total if total < LARGEST else None
-
-
-def bytes_of(
-    opcode: str, target: str, result: Sequence[Shape], operands: Sequence[int | None]
-) -> int | None:
-    """What an instruction that is no fusion reads and writes; None where that is not known.
-
-    `result`: the shapes that it yields. `operands`: the bytes of each of what it is given, once.
-    """
-    if opcode == "custom-call":
-        if not target.startswith(MATRIX_CALLS):
-            return None
-        if len(result) > 1 and result[-1].element_type in _SCRATCH:
-            result = result[:-1]
-    written = whole([size_of(shape) for shape in result])
-    if opcode in _UNKNOWN or written is None:
-        return None
-    if opcode in SLICES:
-        indices = operands[1:2] if opcode == "gather" else ()
-        return whole([2 * written, *indices])
-    if opcode in UPDATES:
-        return whole([*operands[1:2], *operands[1:2]]) if len(operands) > 1 else None
-    return whole([written, *operands])

@@ -321,7 +321,6 @@ HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "consumer_id": (b"_c",),
     "id": (b"id", b"step_id"),
     "step_num": (b"step_num",),
-    "iter_num": (b"iter_num",),
     "tf_function_call": (b"tf_function_call",),
     "tracing_count": (b"tracing_count",),
     "allocator_name": (b"allocator_name",),
@@ -356,7 +355,6 @@ LARGEST_COPY: Final = 1 << 40
 COUNT_STATS: Final = frozenset(
     (
         "step_num",
-        "iter_num",
         "tracing_count",
         "bytes_allocated",
         "bytes_available",

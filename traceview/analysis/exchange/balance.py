@@ -1,28 +1,23 @@
-"""Balance: how evenly the devices work, which one the others wait for, and whether they run one after another."""
+"""Balance: how evenly the devices work, which one the others wait for and why it is late, and whether they run one after another.
+
+The ledger has each wait for a device with the device that is waited for. A straggler is the reason for most of that
+time. Chance makes some device the last in every step, so its share has to lie far beyond what chance gives it. Why it is
+late is where its steps differ most from those of the devices that wait: longer kernels, input, copies, or a later start.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from math import fsum
-from typing import Final
+from typing import Annotated, Final
 
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceview.analysis.exchange.stragglers import (
-    LEAST_EXCESS,
-    LEAST_STEADY_EXCESS,
-    LateDevice,
-    Straggler,
-    straggler,
-    waited_for_ps,
-    waits_for_known,
-    waits_for_more_work,
-)
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
     Concurrency,
-    compute_ps,
     concurrency,
     devices_in_use,
     make_steps_together,
@@ -30,38 +25,89 @@ from traceview.analysis.facts.devices import (
 )
 from traceview.analysis.facts.run import Throughput, throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
+from traceview.analysis.measures.op_work import FloatArray, flops_by_device, time_by_label
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
-from traceview.analysis.rules.words import Argument, Names, Number, Ops
+from traceview.analysis.rules.words import Argument, Number, Ops
+from traceview.base.ids import is_in, unique_ids, unique_inverse
+from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
-    Count,
+    Activity,
     ModelName,
     Picoseconds,
     Ratio,
     Record,
     Share,
     Words,
+    one_of,
 )
+from traceview.base.stats import student, variance_of_mean
+from traceview.base.text import lazy_pattern
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
 from traceview.document.vocabulary import DEVICE_KINDS, look_of
+from traceview.ledger.columns import By
 from traceview.ledger.states import State
-from traceview.ledger.table import totals
-from traceview.trace.device.table import Table, record_columns, texts
-from traceview.trace.device.table import table as table_of_columns
+from traceview.ledger.table import Ledger, totals
+from traceview.trace.device.op_names import op_labels, split_op
+from traceview.trace.device.table import Table, record_columns, table
+from traceview.trace.model import Trace
 from traceview.trace.strategy.replicas import CPU
+from traceview.trace.strategy.roles import machine_of
 from traceview.xplane.planes import ActivityClass
 
-_TITLES: Final = {
-    "slower": "{who:waits/wait} {loss} for {late}, slower at the same kernels",
-    "work": "{who:waits/wait} {loss} for {late}, which has more work",
-    "input": "{who:waits/wait} {loss} for {late}, whose batch comes late",
-    "copies": "{who:waits/wait} {loss} for {late}, whose copies take longer",
-    "collective": "{who:waits/wait} {loss} for {late}, which leaves the collective later",
-    "start": "{who:waits/wait} {loss} for {late}, whose kernels start late",
+LEAST_EXCESS: Final = 0.5
+"""Of the waiting beyond what chance gives every device: the least that a straggler is the reason for."""
+
+LEAST_STEADY_EXCESS: Final = 0.3
+"""The same of a device that is late steadily. Of 34 healthy recordings three had such a one, with 0.26 of the waiting, or 7% of
+the steps and less; a replica with twice the work, beside other processes, had 0.32 to 0.42."""
+
+CHANCE: Final = 0.05
+"""How often chance alone may let a device look like one that is late steadily."""
+
+_KERNELS_NAMED: Final = 3
+_WORTH_NAMING_RATIO: Final = 0.1
+"""Only kernels with this share of all that take longer are named."""
+
+_NEVER_LATE: Final = (State.DEVICE_WAIT, State.TURN, State.NO_WORK)
+"""That it waits itself, or has nothing to do, makes no device late."""
+
+_REASONS: Final = {
+    # Ops that other processes keep from cores take longer; who has more of them loses more.
+    "slower": (State.COMPUTE, State.NO_CORE),
+    "input": (State.INPUT,),
+    "copies": (State.H2D, State.D2H, State.D2D),
+    "collective": (State.COMMUNICATION,),
 }
-"""Of a straggler, by the reason why it is late."""
+"""By reason the states in which a device that is late is longer than others; its other states are that it starts late."""
+
+REASONS: Final = ("work", *_REASONS, "start")
+_EXPLAINING_RATIO: Final = 0.5
+"""Of the waiting: so much later a reason makes a device at least."""
+
+_UNEVEN_CORES_FACTOR: Final = 1.5
+"""How much longer cores that are dealt out unevenly let one of several alike replicas compute; 1.2 was seen, on two cores."""
+
+_NUMBER: Final = lazy_pattern(r"_\d+$")
+
+
+class LateDevice(OfDevice, frozen=True):
+    """The device that the others wait for.
+
+    Attributes:
+        reason: slower (at the same kernels), work (more of it), input (its batch comes late), copies (they take longer),
+            collective (it leaves one later) or start (the host starts its kernels late); null where none explains half of
+            the waiting.
+        share: Its share of all waiting for devices.
+        kernels: Kernels (of replicas: ops) whose durations in sum exceed those of the others most; empty unless the
+            reason is slower or work.
+    """
+
+    reason: Annotated[str, one_of(*REASONS)] | None
+    share: Share
+    kernels: tuple[Activity, ...]
 
 
 class DeviceBalance(OfDevice, frozen=True):
@@ -69,14 +115,12 @@ class DeviceBalance(OfDevice, frozen=True):
 
     Attributes:
         compute_ps_per_step: Mean over the used steps of its compute, rounded down, picoseconds; null without steps.
-        longer_ratio: That over the mean of the others', less 1; null without steps or others.
         waits_ps_per_step: Mean time that it waits for other devices, picoseconds; null without steps.
         waited_for_ps_per_step: Mean time that another device waits for it, picoseconds; null without steps or others.
         model: Model; null where not recorded.
     """
 
     compute_ps_per_step: Picoseconds | None
-    longer_ratio: float | None
     waits_ps_per_step: Picoseconds | None
     waited_for_ps_per_step: Picoseconds | None
     model: ModelName | None
@@ -87,10 +131,6 @@ class Balance(Record, frozen=True):
 
     Attributes:
         kind: gpu, tpu, replica or other: the kind that is compared.
-        visible_count: Devices of that kind on all hosts, used or not.
-        in_use_count: Devices of it that computed in the window.
-        efficiency_ratio: Mean share of the window in which the visible devices of the kind compute.
-        in_use_efficiency_ratio: The same of the devices that computed.
         concurrency_ratio: Compute overlap as a share of the largest possible: (sum of compute - its union) over
             (sum - longest), both sums over the used steps. 1 if the shorter compute runs wholly inside the longest, 0 if
             devices never compute at the same time; null with fewer than two devices, and where clocks of
@@ -105,10 +145,6 @@ class Balance(Record, frozen=True):
     """
 
     kind: Words
-    visible_count: Count
-    in_use_count: Count
-    efficiency_ratio: Ratio
-    in_use_efficiency_ratio: Ratio
     concurrency_ratio: Share | None
     chance_ratio: Ratio | None
     is_serial: bool | None
@@ -119,58 +155,202 @@ class Balance(Record, frozen=True):
 
 def compute(context: Context) -> Balance | Skipped:
     """Compare the devices that computed in the window."""
-    trace, selection, in_use = context.trace, context.selection, devices_in_use(context)
+    trace, in_use = context.trace, devices_in_use(context)
     if not in_use:
         return Skipped("no device computed in the window")
     if not make_steps_together(trace, in_use):
         return Skipped("each process steps on its own: none waits for a slower one")
-    kind = trace.device_list[in_use[0]].kind
-    visible_count = sum(device.kind == kind for device in trace.device_list)
-    effective = fsum(
-        compute_ps(context, device) / selection.windows[trace.device_list[device].host].length_ps
-        for device in in_use
-    )
     overlap, late = context.once(concurrency), context.once(straggler)
     return Balance(
-        kind=kind,
-        visible_count=visible_count,
-        in_use_count=len(in_use),
-        efficiency_ratio=effective / visible_count,
-        in_use_efficiency_ratio=effective / len(in_use),
+        kind=trace.device_list[in_use[0]].kind,
         **(asdict(overlap) if overlap else dict.fromkeys(Concurrency.__struct_fields__)),
         straggler=late.record if late else None,
-        throughput=throughput_of(trace, selection, len(in_use)),
+        throughput=throughput_of(trace, context.selection, len(in_use)),
         devices=tuple(_devices(context, in_use)),
     )
 
 
 def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]:
     trace, ledger = context.trace, context.ledger
-    waits, waited_for = (
-        ledger.per_step(ledger.rows(states=(State.DEVICE_WAIT,))),
-        waited_for_ps(ledger),
-    )
-    computes = ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE)
-    compute_ps, steps, whole = (
-        ledger.per_step(computes),
-        ledger.steps_of_device,
-        ledger.by_device(computes),
-    )
-    means = [whole[device] / (steps[device] or 1) for device in in_use]
-    others = len(in_use) - 1
-    for device, mean_ps in zip(in_use, means, strict=True):
-        count = steps[device]
-        others_ps = (fsum(means) - mean_ps) / others if others and count else 0.0
+    waits = ledger.per_step(ledger.rows(states=(State.DEVICE_WAIT,)))
+    waited_for = dict(zip(ledger.devices, _late_by_step(ledger).sum(axis=1).tolist(), strict=True))
+    compute_ps = ledger.per_step(ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE))
+    for device in in_use:
+        waiting = ledger.steps_of_device[device] * (len(in_use) - 1)
         yield DeviceBalance(
             *trace.identity(device),
             compute_ps_per_step=compute_ps[device],
-            longer_ratio=mean_ps / others_ps - 1 if others_ps else None,
             waits_ps_per_step=waits[device],
-            waited_for_ps_per_step=waited_for[device] // (count * others)
-            if count and others
-            else None,
+            waited_for_ps_per_step=waited_for[device] // waiting if waiting else None,
             model=model_of(trace, device),
         )
+
+
+# The straggler
+
+
+class Straggler(Struct, frozen=True, eq=False):
+    """The device that the others wait for.
+
+    `rows` of the ledger: the waits for it; `is_steady`: more than chance explains; `shares_cores`: whether it is one of
+    several replicas on a machine.
+    """
+
+    record: LateDevice
+    rows: BoolArray
+    is_steady: bool
+    shares_cores: bool
+
+
+def _waits_for_known(ledger: Ledger) -> BoolArray:
+    """The rows in which a device waits for another one that is late, and it is known which one of the ledger."""
+    columns, waits = ledger.columns, ledger.rows(states=(State.DEVICE_WAIT,))
+    waits &= (columns.by_kind == By.DEVICE) & is_in(columns.by, list(ledger.devices))
+    return waits
+
+
+def straggler(context: Context) -> Straggler | None:
+    """The straggler of a run; None where no device is the reason for enough of the waiting."""
+    ledger = context.ledger
+    late_ps = _late_by_step(ledger)
+    of_device = late_ps.sum(axis=1)
+    whole = int(ledger.columns.duration_ps[ledger.rows(states=(State.DEVICE_WAIT,))].sum())
+    count = len(ledger.devices)
+    if count < 2 or not of_device.any():
+        return None
+    place = int(of_device.argmax())
+    share = int(of_device[place]) / whole
+    steady = is_steady(late_ps, place)
+    least = LEAST_STEADY_EXCESS if steady else LEAST_EXCESS
+    if (share - 1 / count) / (1 - 1 / count) < least:
+        return None
+    device = ledger.devices[place]
+    rows = ledger.rows(states=(State.DEVICE_WAIT,), by_device=device)
+    waiting = [d for d in ledger.devices if d != device and rows[ledger.rows_of(d)].any()]
+    shares_cores = _shares_cores(context.trace, device, ledger.devices)
+    longest_ps = max(int(ledger.by_step(rows, d).mean()) for d in waiting)
+    reason, kernels = _reason(context, device, waiting, longest_ps, shares_cores=shares_cores)
+    record = LateDevice(*context.trace.identity(device), reason, share, kernels)
+    return Straggler(record, rows, steady, shares_cores)
+
+
+def _late_by_step(ledger: Ledger) -> Int64Array:
+    """How long others wait for each device, in all used steps of one number; int64 `[devices, steps]`."""
+    columns, waits = ledger.columns, _waits_for_known(ledger)
+    numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
+    distinct, place = unique_inverse(numbers)
+    # The last place is outside of steps.
+    place, count = np.append(place, distinct.size), distinct.size + 1
+    key = columns.by[waits].astype(np.int64) * count + place[columns.step[waits]]
+    total = totals(key, columns.duration_ps[waits], len(ledger.trace.device_list) * count)
+    late_ps = total.reshape(-1, count)[list(ledger.devices)]
+    used = unique_ids(place[:-1][ledger.is_used])
+    return late_ps[:, used] if used.size else late_ps.sum(axis=1, keepdims=True)
+
+
+def is_steady(late_ps: Int64Array, place: int) -> bool:
+    """Whether one device is waited for longer than the others by more than chance explains.
+
+    `late_ps`: how long others wait for each device, int64 `[devices, steps]`. Fewer than two steps show nothing.
+    """
+    count, step_count = late_ps.shape
+    if step_count < 2:
+        return False
+    others = np.delete(late_ps, place, axis=0).mean(axis=0)
+    beyond = late_ps[place] - others
+    variance, degrees = variance_of_mean(beyond)
+    # Any of the devices might be the one, and only longer waits count.
+    inside = 1 - 2 * CHANCE / count
+    return bool(beyond.mean() > student(inside, max(degrees, 1.0)) * np.sqrt(variance))
+
+
+def _shares_cores(trace: Trace, device: int, devices: Sequence[int]) -> bool:
+    machines = [machine_of(trace.hosts[trace.device_list[other].host]) for other in devices]
+    own = machines[devices.index(device)]
+    return trace.device_list[device].kind == "replica" and machines.count(own) > 1
+
+
+# Why it is late
+
+
+def _reason(
+    context: Context, device: int, waiting: Sequence[int], waited_ps: int, *, shares_cores: bool
+) -> tuple[str | None, tuple[str, ...]]:
+    """Where its mean step differs most from that of the devices that wait, and the kernels that take longer."""
+    own = _of_states(context.ledger, device)
+    others = np.mean([_of_states(context.ledger, other) for other in waiting], axis=0)
+    longer = own - others
+    longer[list(_NEVER_LATE)] = 0
+    more = {reason: float(longer[list(states)].sum()) for reason, states in _REASONS.items()}
+    more["start"] = float(longer.sum()) - sum(more.values())
+    reason = max(more, key=lambda reason: more[reason])
+    if more[reason] < _EXPLAINING_RATIO * waited_ps:
+        return None, ()
+    if reason != "slower":
+        return reason, ()
+    is_more, kernels = _work(context, device, waiting, shares_cores=shares_cores)
+    return "work" if is_more else "slower", kernels
+
+
+def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
+    result = np.zeros(len(State))
+    for state, ps in ledger.by_state(device).items():
+        result[state] = ps / (ledger.steps_of_device[device] or 1)
+    return result
+
+
+def _work(
+    context: Context, device: int, waiting: Sequence[int], *, shares_cores: bool
+) -> tuple[bool, tuple[str, ...]]:
+    """Whether a device computes longer because it has more to do, and its kernels that take longer in sum.
+
+    Over the kernels by name, with counts c and mean durations m, the sums of durations differ by
+    Σ (c - c')·m, which is work, and Σ c'·(m - m'), which is speed; c' and m' are those of the others. A device that takes
+    no longer for half of its kernels is not slow. Replicas on shared cores are slow at any kernel, but not by much: one
+    that takes much longer for the same kernels has more data.
+    """
+    texts, (count, total) = _kernels(context, [device, *waiting])
+    mean = np.divide(total, count, out=np.zeros_like(total), where=count > 0)
+    mean = np.where(count > 0, mean, mean[::-1])
+    longer = total[0] - total[1]
+    whole = float(longer[longer > 0].sum())
+    order = np.argsort(-longer, kind="stable")[:_KERNELS_NAMED].tolist()
+    names = tuple(texts[at] for at in order if longer[at] >= _WORTH_NAMING_RATIO * whole > 0)
+    more_work = float(((count[0] - count[1]) * mean[0]).sum())
+    slower = float((count[1] * (mean[0] - mean[1])).sum())
+    if shares_cores:
+        # Programs of XLA do the same whatever their data.
+        is_larger = context.trace.device_list[device].model != CPU
+        is_larger &= total[0].sum() >= _UNEVEN_CORES_FACTOR * total[1].sum()
+        return more_work > slower or bool(is_larger), names
+    is_uniform = 2 * total[1][mean[0] > mean[1]].sum() >= total[1].sum()
+    return more_work > slower or not is_uniform, names
+
+
+def _kernels(context: Context, devices: Sequence[int]) -> tuple[list[str], FloatArray]:
+    """The names of kernels, and float64 `[2, 2, names]` how often they run in the used steps and how long: on the first device, mean
+    of the others. Ops of replicas that differ only in the number of the replica or of a second `MatMul` are one.
+    """
+    trace, name_of = context.trace, context.trace.names.text
+    names = trace.device_columns.name[trace.once(op_labels).row].tolist()
+    texts = [name_of(name) or "" for name in names]
+    is_replica = trace.device_list[devices[0]].kind == "replica"
+    if is_replica:
+        texts = [_NUMBER.sub("", split_op(text)[0]) for text in texts]
+    number_of: dict[str, int] = {}
+    number = np.array([number_of.setdefault(text, len(number_of)) for text in texts])
+    sums = np.zeros((2, 2, len(number_of)))
+    computed = context.once(time_by_label)
+    for place, device in enumerate(devices):
+        of = context.once(flops_by_device).get(device)
+        if of is None:
+            continue
+        # Of kernels that run at once the ledger has only one, and of replicas what they computed on a core.
+        lasted = computed[device] if is_replica else of.duration_ps
+        for what, values in enumerate((of.count, lasted)):
+            np.add.at(sums[what, min(place, 1)], number[values.label], values.value)
+    sums[:, 1] /= len(devices) - 1
+    return list(number_of), sums
 
 
 # Rules
@@ -178,17 +358,20 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
 STRAGGLER: Final = Rule(
     code="straggler-gpu",
     title="{who:waits/wait} {loss} for {late}",
-    titles=_TITLES,
+    titles={
+        "slower": "{who:waits/wait} {loss} for {late}, slower at the same kernels",
+        "work": "{who:waits/wait} {loss} for {late}, which has more work",
+        "input": "{who:waits/wait} {loss} for {late}, whose batch comes late",
+        "copies": "{who:waits/wait} {loss} for {late}, whose copies take longer",
+        "collective": "{who:waits/wait} {loss} for {late}, which leaves the collective later",
+        "start": "{who:waits/wait} {loss} for {late}, whose kernels start late",
+    },
     meaning="A mirrored step is as fast as its slowest replica: the others wait for this device.",
     action="See what it does while the others wait: `traceview report LOGDIR --open report`.",
     actions={
         "slower": (
-            "Compare clocks and other jobs on it: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE`.",
+            "Compare model, clocks and other jobs: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE`.",
             "`traceview capture` samples them. If it stays slow, leave it out with `CUDA_VISIBLE_DEVICES`.",
-        ),
-        "mixed": (
-            "Train on one kind of device at a time: choose with `CUDA_VISIBLE_DEVICES`.",
-            "",
         ),
         "jax-work": (
             "Give all devices equal work: shards of one size, and no branch or loop that takes longer on one of them.",
@@ -219,7 +402,6 @@ STRAGGLER: Final = Rule(
     },
     notes={
         "slower": "It runs the same kernels as the others and takes longer for them.",
-        "mixed": "The devices are {models}: all of them are as slow as the slowest kind.",
         "kernels": "Most of the difference is in {kernels}.",
     },
     reasons={
@@ -245,12 +427,9 @@ LATE_BY_TURNS: Final = Rule(
     action="Even out the work of a step: sequences of one length per batch, input ready in time on all replicas.",
     advice="`traceview show collectives LOGDIR` shows who came last. Fewer, larger steps (gradient accumulation) average it out.",
     metrics={"waited_for_ratio": "share of the waiting for devices"},
-    reasons={
-        "cores": "replicas share the cores of their host, but the late one computes much longer in each of these steps"
-    },
     starts_at=(
-        "{limit} of the GPU time is spent waiting for devices, and none is the reason for most of it; of replicas that share "
-        "cores, for one that computes much longer in that step"
+        "{limit} of the GPU time is spent waiting for devices, and none is the reason for most of it; not of replicas on the "
+        "CPU, which take its cores from each other"
     ),
     states=(State.DEVICE_WAIT,),
     example="The 4 GPUs wait for each other in turns: 4.50 of 50.0 ms (9.0%) in collectives",
@@ -269,10 +448,7 @@ SERIAL: Final = Rule(
         "micro-batches, so that stages overlap."
     ),
     reasons={"cores": "replicas share the cores of their host"},
-    metrics={
-        "concurrency_ratio": "compute overlap of the possible",
-        "chance_ratio": "overlap of independent devices",
-    },
+    metrics={"concurrency_ratio": "compute overlap of the possible"},
     limits={"of_chance_ratio": OF_CHANCE_RATIO},
     starts_at=(
         "compute overlap below {of_chance_ratio} of what chance would give, in enough steps to rule chance out, and {limit} of "
@@ -287,57 +463,45 @@ SERIAL: Final = Rule(
 def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
     """A straggler, devices that are late by turns, or run one after another."""
     late = context.once(straggler)
-    yield _straggler(context, result, late) if late else _by_turns(context, result)
+    yield _straggler(context, late) if late else _by_turns(context, result)
     yield _serial(context, result)
 
 
-def _straggler(context: Context, result: Balance, late: Straggler) -> Finding | None:
+def _straggler(context: Context, late: Straggler) -> Finding | None:
     # Cores that are dealt out unevenly make a replica slow or late, but give it no more to do.
     record = late.record
     if late.shares_cores and record.reason not in ("work", "input"):
         return None
-    key, reason = record.device, record.reason or ""
-    arguments: dict[str, Argument] = {"late": devices_argument(context, [key])}
-    evidence = [Evidence("waited_for_ratio", record.share, None, key)]
-    notes: list[str] = []
-    action: str = reason
-    if reason == "work" and record.kernels:
+    arguments: dict[str, Argument] = {"late": devices_argument(context, [record.device])}
+    notes = ["slower"] if record.reason == "slower" else []
+    if record.reason == "work" and record.kernels:
         notes.append("kernels")
         arguments["kernels"] = Ops(record.kernels)
-    if reason == "slower":
-        notes.append("slower")
-        models = Counter(row.model for row in result.devices)
-        own = next((row.model for row in result.devices if row.device == key), None)
-        others = max((count for model, count in models.items() if model != own), default=0)
-        if None not in models and models[own] <= others:
-            action = "mixed"
-            notes.append("mixed")
-            arguments["models"] = Names(tuple(filter(None, models)), "model")
     return STRAGGLER.of_rows(
         context,
         late.rows,
         arguments=arguments,
         confidence=("high", "") if late.is_steady else ("medium", "unsteady"),
-        evidence=evidence,
-        title=reason,
-        action=action,
+        evidence=[Evidence("waited_for_ratio", record.share, None, record.device)],
+        title=record.reason or "",
+        action=record.reason or "",
         notes=notes,
     )
 
 
 def _by_turns(context: Context, result: Balance) -> Finding | None:
+    if result.kind == "replica":
+        return None
     ledger, trace = context.ledger, context.trace
-    # Replicas take the cores of their host from each other.
-    shares_cores = result.kind == "replica"
-    waits = waits_for_more_work(ledger) if shares_cores else waits_for_known(ledger)
-    by, duration_ps = ledger.columns.by[waits], ledger.columns.duration_ps[waits]
-    late_ps = totals(by, duration_ps, len(trace.device_list))
+    waits = _waits_for_known(ledger)
+    late_ps = totals(
+        ledger.columns.by[waits], ledger.columns.duration_ps[waits], len(trace.device_list)
+    )
     return LATE_BY_TURNS.of_rows(
         context,
         waits,
         named=devices_in_use(context),
         arguments={"all": _all(result)},
-        confidence=("medium", "cores") if shares_cores else ("high", ""),
         evidence=[
             Evidence("waited_for_ratio", ps / int(late_ps.sum()), None, trace.device_key(device))
             for device, ps in enumerate(late_ps.tolist())
@@ -349,22 +513,19 @@ def _by_turns(context: Context, result: Balance) -> Finding | None:
 def _serial(context: Context, result: Balance) -> Finding | None:
     if not result.is_serial or result.concurrency_ratio is None:
         return None
-    chance = result.chance_ratio or 0.0
+    limit = OF_CHANCE_RATIO * (result.chance_ratio or 0.0)
     return SERIAL.of_rows(
         context,
         context.ledger.rows(states=(State.TURN,)),
         named=devices_in_use(context),
         arguments={"all": _all(result)},
         confidence=("medium", "cores") if result.kind == "replica" else ("high", ""),
-        evidence=(
-            Evidence("concurrency_ratio", result.concurrency_ratio, OF_CHANCE_RATIO * chance, ""),
-            Evidence("chance_ratio", chance, None, ""),
-        ),
+        evidence=[Evidence("concurrency_ratio", result.concurrency_ratio, limit, "")],
     )
 
 
 def _all(result: Balance) -> Number:
-    return Number(result.in_use_count, _noun(result))
+    return Number(len(result.devices), _noun(result))
 
 
 def _noun(result: Balance) -> str:
@@ -379,45 +540,33 @@ def _noun(result: Balance) -> str:
 
 def balance_section(view: View, result: Balance) -> doc.Section | None:
     """How much of the time the devices compute, how much at the same time, and how each compares with the others."""
-    if view.is_brief and result.in_use_count < 2:
+    if view.is_brief and len(result.devices) < 2:
         return None
-    rows = result.devices if result.in_use_count > 1 else ()
     blocks = (
         *doc.facts(*_facts(result)),
-        *view.device_table("Balance by device", rows, _COLUMNS, "balance"),
+        *view.device_table("Balance by device", result.devices, _COLUMNS, "balance"),
     )
-    return doc.Section("balance", "Balance", blocks, lead=_summary(result))
+    return doc.Section("balance", "Balance", blocks, lead=_overlap(result))
 
 
-def _summary(result: Balance) -> str:
-    """The share of the time in which the devices compute."""
-    count, of_all = result.in_use_count, numbers.share(result.efficiency_ratio)
-    noun = _noun(result)
-    if result.kind == "replica" and result.visible_count == 1:
-        return f"The CPU computes {of_all} of the time."
-    if result.visible_count == count:
-        verb = "computes" if count == 1 else "compute"
-        return f"{numbers.plural(count, noun)} {verb} {of_all} of the time."
+def _overlap(result: Balance) -> str:
+    """How much of the compute is at the same time."""
+    if result.concurrency_ratio is None:
+        return ""
+    if result.concurrency_ratio == 0:
+        return f"{_noun(result)}s never compute at the same time."
     return (
-        f"{count} of {numbers.plural(result.visible_count, noun)} {'computes' if count == 1 else 'compute'}, "
-        f"{numbers.share(result.in_use_efficiency_ratio)} of the time ({of_all} over all {result.visible_count})."
+        f"Compute overlap {numbers.share(result.concurrency_ratio)} of the maximum "
+        f"(independent devices would reach {numbers.share(result.chance_ratio)})."
     )
 
 
 def _facts(result: Balance) -> Iterator[str]:
-    noun = _noun(result)
-    if result.concurrency_ratio == 0:
-        yield f"{noun}s never compute at the same time"
-    elif result.concurrency_ratio is not None:
-        yield (
-            f"compute overlap {numbers.share(result.concurrency_ratio)} of the maximum "
-            f"(independent devices would reach {numbers.share(result.chance_ratio)})"
-        )
     speed = result.throughput
     if speed.examples_per_second is not None:
         yield (
             f"{numbers.number(speed.examples_per_second)} examples per second in the median step, "
-            f"{numbers.number(speed.per_gpu_per_second)} per {noun}, "
+            f"{numbers.number(speed.per_gpu_per_second)} per {_noun(result)}, "
             f"{numbers.count(speed.batch_size)} per step"
         )
 
@@ -425,13 +574,6 @@ def _facts(result: Balance) -> Iterator[str]:
 _COLUMNS: Final = (
     DEVICE,
     Shown("compute per step", "compute_ps_per_step"),
-    Shown(
-        "vs. others",
-        "longer_ratio",
-        1,
-        "signed_share",
-        "mean compute beyond the mean of the other devices",
-    ),
     Shown(
         "waits for others",
         "waits_ps_per_step",
@@ -448,17 +590,10 @@ _COLUMNS: Final = (
 )
 
 
-# The table
-
-
 def balance_table(context: Context) -> Table:
-    """A row per device that computed, in the order of hosts and numbers; with a reason if the others wait for it."""
+    """A row per device that computed, in the order of hosts and numbers."""
     balance = context.record(ANALYSIS)
-    rows = balance.devices if balance else ()
-    late = balance.straggler if balance else None
-    reasons = [late.reason if late and late.device == row.device else None for row in rows]
-    columns = record_columns(DeviceBalance, rows)
-    return table_of_columns("balance", *columns, texts("straggler_reason", reasons))
+    return table("balance", *record_columns(DeviceBalance, balance.devices if balance else ()))
 
 
 ANALYSIS: Final = Analysis[Balance](

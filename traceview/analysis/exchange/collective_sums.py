@@ -1,5 +1,7 @@
 """Sums up what collectives cost: how much is transfer, how much waiting for other devices, how much is hidden.
 
+Where no collective sums the gradients of replicas, the CPU may: copies bring the parts to it and the sums back.
+
 All devices leave a collective together, so the device that came last spends the shortest time in it. That time is the
 transfer; the others waited for the rest of their time in it. On a device the waiting comes first:
 
@@ -20,21 +22,20 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from traceview.analysis.facts.layers import layer_of_scope
+from traceview.analysis.facts.detours import WAITS_FOR_RESULTS, copied_results
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.device_memory import PHASES
 from traceview.analysis.measures.device_report import in_windows
 from traceview.analysis.rules.finding import OfDevice, Skipped
 from traceview.base.ids import groups_of, is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, places
-from traceview.base.record import LARGEST, Count, Key, OpName, Picoseconds, Record, Share
+from traceview.base.record import LARGEST, Count, OpName, Picoseconds, Record, Share
 from traceview.base.stats import median_ps
 from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE, UNKNOWN_BYTES
-from traceview.trace.device.op_names import phase_of, split_op
+from traceview.trace.device.op_names import split_op
 from traceview.trace.model import Trace
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
 from traceview.trace.strategy.roles import missing_tasks
@@ -43,9 +44,8 @@ from traceview.xplane.planes import ActivityClass
 if TYPE_CHECKING:
     from fractions import Fraction
 
-MOST_LAYERS: Final = 16
 MOST_OPS: Final = 100
-"""In a report; choices of ours."""
+"""In a report; a choice of ours."""
 
 _SCATTERED: Final = (
     CollectiveKind.ALL_GATHER,
@@ -175,9 +175,6 @@ class CollectiveOp(Record, frozen=True):
 
     Attributes:
         op: Its name.
-        layers: Layers whose arrays it exchanges, at most MOST_LAYERS; none where no program says them.
-        layer_count: How many there are.
-        phase: The phase that they are of: backward for gradients. Null where they differ, or are not known.
         count_per_step: How often it runs in a step, over all groups of devices; median.
         device_count: Devices that exchange with each other, the largest number.
         bytes: What each device gives, the largest number; null where not recorded.
@@ -186,9 +183,6 @@ class CollectiveOp(Record, frozen=True):
     """
 
     op: OpName
-    layers: tuple[OpName, ...]
-    layer_count: Count
-    phase: Key | None
     count_per_step: Count
     device_count: Count
     bytes: Count | None
@@ -311,18 +305,12 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
     for group in groups_of(trace.device_columns.instruction[collectives.row[chosen]], name[chosen]):
         of_op = chosen[group]
         event, number = collectives.row[of_op], unique_ids(collectives.collective[of_op])
-        size = collectives.bytes[of_op]
-        scopes, op = _exchanged(trace, int(event[0])), int(collectives.op[of_op[0]])
-        layers = tuple(dict.fromkeys(filter(None, map(layer_of_scope, scopes))))
-        phases = {PHASES.get(phase_of(scope.encode())) for scope in scopes}
+        size, op = collectives.bytes[of_op], int(collectives.op[of_op[0]])
         found.append(
             CollectiveOp(
                 op=split_op(trace.names.text(op) or "")[0]
                 or trace.names.text(int(collectives.name[of_op[0]]))
                 or "",
-                layers=layers[:MOST_LAYERS],
-                layer_count=len(layers),
-                phase=phases.pop() if layers and len(phases) == 1 else None,
                 count_per_step=per_step(collectives, of_op, used_steps(context)),
                 device_count=int(collectives.device_count[number].max()),
                 bytes=int(size.max()) if (size != UNKNOWN_BYTES).all() else None,
@@ -331,13 +319,6 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
             )
         )
     yield from sorted(found, key=lambda of: (-of.exposed_ps_per_step, of.op))[:MOST_OPS]
-
-
-def _exchanged(trace: Trace, row: int) -> tuple[str, ...]:
-    """The scopes of what the instruction of a device row exchanges."""
-    number = trace.device_columns.instruction[row]
-    exchange = None if number == NONE else trace.instructions[number].exchange
-    return exchange.of if exchange else ()
 
 
 def _transfer_per_step(
@@ -352,3 +333,22 @@ def _matched_by(by_keys: BoolArray) -> Matched | None:
     if not by_keys.size:
         return None
     return "mixed" if by_keys.any() and not by_keys.all() else "keys" if by_keys[0] else "order"
+
+
+# Sums on the CPU
+
+
+def reduction_rows(context: Context) -> BoolArray:
+    """The rows of the ledger in which GPUs wait for gradients that the CPU sums; `Context.once` keeps it.
+
+    Exposed copies to the host, copies back that bring the result of an op on the CPU, and the wait for these, of GPUs that are
+    given a sum over replicas.
+    """
+    ledger, results = context.ledger, context.once(copied_results)
+    is_virtual = any(host.captured.has_virtual_gpus for host in context.trace.hosts)
+    if len(ledger.devices) < 2 and not is_virtual:
+        return np.zeros(ledger.count, dtype=np.bool_)
+    gpus = unique_ids(context.trace.device_columns.device[results.row[results.is_sum]]).tolist()
+    rows = ledger.rows(states=(State.D2H,), devices=gpus)
+    waits = ledger.rows(states=WAITS_FOR_RESULTS, devices=gpus)
+    return rows | (waits & is_in(ledger.columns.event, results.row))

@@ -10,22 +10,21 @@ from typing import Any, Final
 import numpy as np
 
 from traceview.analysis.exchange.collective_sums import (
-    CollectiveOp,
     CollectiveResult,
     agreed,
     compute,
     events_in_windows,
     per_step,
+    reduction_rows,
     used_steps,
 )
-from traceview.analysis.exchange.gradient_sums import LEAST_SUMMED, reduction_rows, sums_off_links
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import line_of_rows
 from traceview.analysis.rules.finding import Confidence, Evidence, Finding
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Line, Names, Number, Rate, Time
+from traceview.analysis.rules.words import Argument, Line, Number, Rate, Time
 from traceview.base.ids import is_in, labels, unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.base.text import lazy_pattern
@@ -39,9 +38,6 @@ from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
 from traceview.trace.strategy.collectives import CollectiveKind
 from traceview.trace.strategy.roles import missing_tasks
-
-_MOST_NAMED: Final = 3
-"""Layers in a sentence."""
 
 _CHEAPER: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
 _OTHER_CALLS: Final = (
@@ -74,9 +70,7 @@ EXPOSED: Final = Rule(
     ),
     notes={
         "calls": "Each step has {calls}.",
-        "gradients": "Most of it exchanges gradients of {layers}[, and {others}].",
-        "arrays": "Most of it exchanges arrays of {layers}[, and {others}].",
-        "sent": "Each device sends {speed}.",
+        "sent": "Each device sends {sent}.",
     },
     action=_CHEAPER,
     advice="Half precision in the model does not help: the gradients of float32 variables stay float32.",
@@ -178,27 +172,13 @@ SMALL: Final = Rule(
 
 OFF_GPU: Final = Rule(
     code="reduction-off-gpu",
-    states=(State.D2H, State.D2D, *WAITS_FOR_RESULTS),
-    limits={"least_count": LEAST_SUMMED},
-    starts_at=(
-        "{limit} of the GPU time in copies of gradients that are summed on the CPU, or on one of {least_count} GPUs or more"
-    ),
+    states=(State.D2H, *WAITS_FOR_RESULTS),
+    starts_at="{limit} of the GPU time in copies of gradients that are summed on the CPU",
     title="{who:spends/spend} {loss} to sum gradients on the CPU",
-    titles={"one": "{who:spends/spend} {loss} to sum gradients on one GPU"},
-    meaning="NCCL does not sum the gradients over the links between GPUs.",
-    notes={
-        "cpu": (
-            "They are copied to the host, summed by the CPU and copied back. The links to the host and its memory are slower "
-            "than those between GPUs."
-        ),
-        "one": (
-            "All go to one GPU and the sum comes back from it, so its links carry what a ring would spread over all links."
-        ),
-        "variables": "Variables are on the CPU.",
-        "updates": "Variables are updated on the CPU.",
-        "virtual": "NCCL does not support GPUs that are divided into virtual devices.",
-        "configured": "The strategy is set up with `cross_device_ops`.",
-    },
+    meaning=(
+        "NCCL does not sum the gradients over the links between GPUs: they are copied to the host, summed by the CPU and copied "
+        "back. The links to the host and its memory are slower than those between GPUs."
+    ),
     action="Let NCCL reduce: `tf.distribute.MirroredStrategy()` without `cross_device_ops` does, with a GPU per replica.",
     advice=(
         "Create variables under `strategy.scope()` and outside of `tf.device('/CPU:0')`; do not divide GPUs into virtual "
@@ -210,9 +190,7 @@ OFF_GPU: Final = Rule(
             "Create variables under `strategy.scope()` and outside of `tf.device('/CPU:0')`.",
         )
     },
-    reasons={"": "recognised by copies as large as gradients and by the names of sums"},
-    metrics={"path": "how gradients are summed"},
-    values={"cpu": "on the CPU", "one": "on one GPU"},
+    reasons={"": "recognised by the names of sums and of the copies that bring them"},
     example="Both GPUs spend 5.20 of 50.0 ms (10%) to sum gradients on the CPU",
 )
 
@@ -284,13 +262,17 @@ def _is_on_cpu(context: Context) -> bool:
 
 
 def _exposed(context: Context, rows: BoolArray, result: CollectiveResult) -> Finding | None:
-    arguments, notes = _facts_of_calls(result)
+    arguments: dict[str, Argument] = {}
+    if result.count_per_step:
+        arguments["calls"] = Number(result.count_per_step, "collective")
+    if result.bus_bytes_per_second is not None:
+        arguments["sent"] = Rate(result.bus_bytes_per_second)
     evidence = {
         "collective_count": result.count_per_step,
         "bus_bytes_per_second": result.bus_bytes_per_second,
         "overlap_ratio": result.overlap_ratio,
     }
-    key = _action(context, result)
+    key, notes = _action(context, result), tuple(arguments)
     if in_loop := _per_step_in_loop(context):
         key = "loop"
         arguments["count"] = Number(in_loop, "collective")
@@ -338,33 +320,6 @@ def _confidence(context: Context, result: CollectiveResult) -> tuple[Confidence,
     return ("high", "keys") if result.matched_by == "keys" else ("medium", "order")
 
 
-def _facts_of_calls(result: CollectiveResult) -> tuple[dict[str, Argument], list[str]]:
-    """The arguments about calls and speed, and the notes that have them."""
-    arguments: dict[str, Argument] = {}
-    notes = []
-    if result.count_per_step:
-        arguments["calls"] = Number(result.count_per_step, "collective")
-        notes.append("calls")
-    notes += _layers_of(result, arguments)
-    if result.bus_bytes_per_second is not None:
-        arguments["speed"] = Rate(result.bus_bytes_per_second)
-        notes.append("sent")
-    return arguments, notes
-
-
-def _layers_of(result: CollectiveResult, arguments: dict[str, Argument]) -> Iterator[str]:
-    """The note about what the op exchanges that most of the exposed time is of, with its arguments."""
-    exposed_ps = sum(op.exposed_ps_per_step for op in result.ops)
-    first = next(iter(result.ops), None)
-    if first is None or not first.layers or 2 * first.exposed_ps_per_step < exposed_ps:
-        return
-    named = first.layers[:_MOST_NAMED]
-    arguments["layers"] = Names(named, "op")
-    if first.layer_count > len(named):
-        arguments["others"] = Number(first.layer_count - len(named), "other layer")
-    yield "gradients" if first.phase == "backward" else "arrays"
-
-
 def _action(context: Context, result: CollectiveResult) -> str:
     """The action about the number of calls; NCCL packs by number, other collectives by size (TensorFlow 2.21)."""
     if result.count_per_step == 1:
@@ -381,31 +336,17 @@ def _action(context: Context, result: CollectiveResult) -> str:
 
 
 def _off_gpu(context: Context) -> Finding | None:
-    hosts, sums = context.trace.hosts, context.once(sums_off_links)
-    rows = context.once(reduction_rows)
-    if not sums or not rows.any():
-        return None
-    first = next(iter(sums.values()))
+    is_virtual = any(host.captured.has_virtual_gpus for host in context.trace.hosts)
     return OFF_GPU.of_rows(
         context,
-        rows,
+        context.once(reduction_rows),
         confidence=("medium", ""),
-        evidence=[
-            Evidence("path", found.place, None, hosts[host].name, value_is="words")
-            for host, found in sums.items()
-        ],
-        title="" if first.place == "cpu" else "one",
-        action="virtual" if any(hosts[host].captured.has_virtual_gpus for host in sums) else "",
-        notes=tuple(filter(None, (first.place, first.cause))),
+        action="virtual" if is_virtual else "",
     )
 
 
 # Section
 TITLE: Final = "Collectives"
-TRANSFER_REMARK: Final = (
-    "The sum has the transfer of each collective once, in full. Communication is that of one device: transfers at the same "
-    "time count once, and only while their op runs there and nothing computes."
-)
 
 
 def collectives_section(view: View, result: CollectiveResult) -> doc.Section | None:
@@ -450,35 +391,17 @@ def _by_device(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
         ),
     )
     yield from view.device_table("Collectives by device", rows, shown, "collectives")
-    whole_ps = result.transfer_per_step_ps if is_per_step else result.transfer_ps
-    if any(getattr(row, f"communication{ending}") != whole_ps for row in rows):
-        yield from doc.remarks(TRANSFER_REMARK)
-    complete_count = result.count - result.incomplete_count
-    unclear_count = complete_count - sum(row.last_count for row in result.devices)
-    if unclear_count > 0:
-        of_all = f"{unclear_count:,} of {complete_count:,} collectives"
-        yield from doc.remarks(f"In {of_all} no device was clearly the last.")
 
 
 def _by_op(view: View, result: CollectiveResult) -> Iterator[doc.Block]:
-    """The cost of each op, where there are several or it is known what one exchanges."""
-    if len(result.ops) > 1 or any(op.layers for op in result.ops):
+    """The cost of each op, where there are several."""
+    if len(result.ops) > 1:
         rest = f"{view.command('show collectives')} --by op"
         yield from table("Ops", result.ops, _OP_COLUMNS, most_rows=view.most_rows, rest=rest)
 
 
-def _exchanges(op: CollectiveOp) -> str:
-    """`gradients of train_step/up and 3 more`."""
-    if not op.layers:
-        return ""
-    more = f" and {op.layer_count - 1:,} more" if op.layer_count > 1 else ""
-    of_what = "gradients of " if op.phase == "backward" else ""
-    return f"{of_what}{op.layers[0]}{more}"
-
-
 _OP_COLUMNS: Final = (
     Shown("op", "op", kind="name"),
-    Shown("exchanges", _exchanges, kind="name"),
     Shown("per step", "count_per_step", 1),
     Shown("devices each", "device_count", 2),
     Shown("size", "bytes", 1),

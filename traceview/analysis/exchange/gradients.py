@@ -7,7 +7,7 @@ of the compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Among, Argument, Number
-from traceview.base.record import Count, DeviceKey, Integer, Record, Share, one_of
+from traceview.base.record import Count, DeviceKey, Record, Share, one_of
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import Phase, phases_of
@@ -41,11 +41,6 @@ _REASONS: Final = {
     ),
     "pinned_ops": "{pinned} of the step request one device and none requests another, as in a `tf.device` scope.",
     "replicas_together": "It runs the gradients of {together}, as in a `tf.device` scope.",
-    "small_batch": (
-        "A batch of {examples} does not reach all {all}: the others compute gradients of empty batches."
-    ),
-    "visible_devices": "`CUDA_VISIBLE_DEVICES` shows the process {shown} of the machine.",
-    "set_visible_devices": "`tf.config.set_visible_devices` shows TensorFlow {set}.",
 }
 """Sentences for the reasons, by their names in JSON."""
 
@@ -54,14 +49,12 @@ class DevicePhases(OfDevice, frozen=True):
     """The parts of the training step that ran on one device in the whole recording, by the names of its kernels.
 
     Attributes:
-        replicas: Numbers of replicas in the names of ops, `replica_4/…`; replica 0 and a single replica have none.
         backward_count: Kernels (on a CPU: ops) of the backward pass.
         backward_ratio: Share of the backward pass in the durations of forward, backward and optimizer; null where no name shows
             any of them.
         backward: Whether the backward pass ran there: 5 % of them; null likewise.
     """
 
-    replicas: tuple[Integer, ...]
     backward_count: Count
     backward_ratio: Share | None
     backward: bool | None
@@ -91,17 +84,15 @@ def compute(context: Context) -> Gradients | Skipped:
         return Skipped("no device computed in the window")
     if not make_steps_together(trace, in_use):
         return Skipped("each process steps on its own")
-    names = ReplicaNames(trace)
-    rows = [_row(trace, names, device) for device in in_use]
-    empty = _with_empty_batches(trace, rows)
-    computed = tuple(row.device for row in rows if row.backward and row.device not in empty)
+    rows = [_row(trace, device) for device in in_use]
+    computed = tuple(row.device for row in rows if row.backward)
     single = next((i for i in in_use if (trace.device_key(i),) == computed), None)
     is_single = single is not None and _is_meant_for_several(trace, single)
-    reasons = dict(_reasons(trace, names, single)) if single is not None and is_single else {}
+    reasons = dict(_reasons(trace, single)) if single is not None and is_single else {}
     return Gradients(computed, is_single, tuple(reasons), tuple(rows))
 
 
-def _row(trace: Trace, names: ReplicaNames, device: int) -> DevicePhases:
+def _row(trace: Trace, device: int) -> DevicePhases:
     columns = trace.device_columns
     events = columns.rows_of(device)
     is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
@@ -111,23 +102,10 @@ def _row(trace: Trace, names: ReplicaNames, device: int) -> DevicePhases:
     ratio = total[Phase.BACKWARD] / named if named else None
     return DevicePhases(
         *trace.identity(device),
-        replicas=names.on_device(device),
         backward_count=int((phase == Phase.BACKWARD).sum()),
         backward_ratio=ratio,
         backward=None if ratio is None else ratio >= BACKWARD_RATIO,
     )
-
-
-def _with_empty_batches(trace: Trace, rows: Sequence[DevicePhases]) -> set[str]:
-    """Devices whose replicas got no example: their kernels compute gradients of empty batches.
-
-    The examples of a batch go to the first replicas of a host (measured with TensorFlow 2.21).
-    """
-    captured = trace.hosts[0].captured
-    if len(trace.hosts) > 1 or not _is_below_replicas(captured):
-        return set()
-    examples = captured.environment.batch.global_ or 0
-    return {row.device for row in rows if (*row.replicas, row.ordinal)[0] >= examples}
 
 
 def _is_meant_for_several(trace: Trace, device: int) -> bool:
@@ -143,29 +121,26 @@ def _is_meant_for_several(trace: Trace, device: int) -> bool:
 
 
 def _could_be_several(environment: RecordedEnvironment) -> bool:
-    """Whether a mirroring strategy has one replica on a machine with more devices of its kind."""
+    """Whether a mirroring strategy has one replica of several visible devices of its kind."""
     strategy = environment.strategy
     if "Mirrored" not in (strategy.class_ or "") or strategy.replicas != 1:
         return False
     kind = "GPU" if any("GPU" in name for name in strategy.devices or ()) else "CPU"
     logical = [name for name in environment.devices.logical or () if kind in name]
     physical = [device for device in environment.devices.physical or () if device.type == kind]
-    machine = environment.links.gpus or () if kind == "GPU" else ()
-    return max(len(logical), len(physical), len(machine)) > 1
+    return max(len(logical), len(physical)) > 1
 
 
 # Why only one
 
 
-def _reasons(
-    trace: Trace, names: ReplicaNames, device: int
-) -> Iterator[tuple[str, dict[str, Argument]]]:
+def _reasons(trace: Trace, device: int) -> Iterator[tuple[str, dict[str, Argument]]]:
     """The reasons that evidence shows for gradients on only one device, with what their sentences name."""
     entry = trace.device_list[device]
     captured = trace.hosts[entry.host].captured
-    environment, physical = captured.environment, captured.physical_gpus
-    together = [] if captured.has_virtual_gpus else _replicas_together(names, device)
-    strategy, replicas = environment.strategy, environment.strategy.replicas or 0
+    together = [] if captured.has_virtual_gpus else _replicas_together(trace, device)
+    strategy = captured.environment.strategy
+    replicas = strategy.replicas or 0
     is_several = len(strategy.devices or ()) > 1 or replicas > 1
     if strategy.class_ is not None and strategy.found_by == "memory" and is_several:
         yield "unused_strategy", {}
@@ -177,23 +152,13 @@ def _reasons(
     pinned = 0 if together else _pinned_count(captured)
     if pinned:
         yield "pinned_ops", {"pinned": Number(pinned, "op")}
-    if _is_below_replicas(captured):
-        examples = Number(environment.batch.global_ or 0, "example")
-        yield "small_batch", {"examples": examples, "all": Number(replicas, "replica")}
-    of_machine = len(environment.links.gpus or ())
-    is_hidden = "CUDA_VISIBLE_DEVICES" in (environment.variables or {})
-    if is_hidden and len(physical) == 1 < of_machine:
-        yield "visible_devices", {"shown": Among(1, of_machine, "GPU")}
-    visible = [name for name in environment.devices.visible or () if "GPU" in name]
-    if len(visible) == 1 < len(physical):
-        yield "set_visible_devices", {"set": Among(1, len(physical), "GPU")}
     if together:
         yield "replicas_together", {"together": Number(len(together), "replica")}
 
 
-def _replicas_together(names: ReplicaNames, device: int) -> list[int]:
+def _replicas_together(trace: Trace, device: int) -> list[int]:
     """The replicas that computed gradients on one device, if several did."""
-    lengths = names.of_gradients(device)
+    lengths = ReplicaNames(trace).of_gradients(device)
     # Constants of another replica may be folded into this one.
     least = _FOLDED_RATIO * max(lengths.values(), default=0)
     replicas = sorted(replica for replica, length_ps in lengths.items() if length_ps >= least)
@@ -217,12 +182,6 @@ def _pinned_count(captured: Sidecar) -> int:
         if len(devices) == 1 and pinned[devices[0]] * 2 >= (graph.op_count or 0):
             count = pinned[devices[0]]
     return count
-
-
-def _is_below_replicas(captured: Sidecar) -> bool:
-    """Whether the batch has fewer examples than there are replicas."""
-    batch = captured.environment.batch.global_
-    return batch is not None and batch < (captured.environment.strategy.replicas or 0)
 
 
 # The rule
@@ -250,18 +209,6 @@ SINGLE: Final = Rule(
         ),
         "pinned_ops": _NO_DEVICE_SCOPE,
         "replicas_together": _NO_DEVICE_SCOPE,
-        "small_batch": (
-            "Use a batch for all replicas: `dataset.batch(per_replica * strategy.num_replicas_in_sync)`.",
-            "",
-        ),
-        "visible_devices": (
-            "Unset `CUDA_VISIBLE_DEVICES`, or name all GPUs that should train.",
-            "",
-        ),
-        "set_visible_devices": (
-            "Show TensorFlow all GPUs that should train: `tf.config.set_visible_devices(gpus, 'GPU')`.",
-            "",
-        ),
         "jax": ("Check that the shardings divide the batch over all devices of the mesh.", ""),
     },
     notes=_REASONS,
@@ -292,7 +239,7 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding | None]:
     trace, ledger = context.trace, context.ledger
     (key,) = result.computed
     single = next(d for d in range(len(trace.device_list)) if trace.device_key(d) == key)
-    reasons = dict(_reasons(trace, ReplicaNames(trace), single))
+    reasons = dict(_reasons(trace, single))
     device = devices_argument(context, [key])
     arguments: dict[str, Argument] = {"device": device}
     for named in reasons.values():
@@ -318,11 +265,9 @@ def diagnose(context: Context, result: Gradients) -> Iterator[Finding | None]:
         rows = ledger.rows(devices=others)
         yield SINGLE.of_rows(context, rows, named=others, arguments=arguments, **of_finding)
         return
-    # Somebody who hides GPUs from a process may mean to.
-    is_unsure = "visible_devices" in reasons or context.selection.has_few_steps
     yield SINGLE.finding(
         arguments=arguments,
-        severity="info" if is_unsure else "critical",
+        severity="info" if context.selection.has_few_steps else "critical",
         devices=[key],
         title="alone",
         **of_finding,

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceview.analysis.exchange.gradient_sums import reduction_rows
+from traceview.analysis.exchange.collective_sums import reduction_rows
 from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
@@ -23,7 +23,7 @@ from traceview.analysis.measures.device_report import COPIES, ActivityTime, in_w
 from traceview.analysis.measures.op_work import line_of
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import LIMIT, Rule
-from traceview.analysis.rules.words import Argument, Line, Names, Ops, Part, Rate
+from traceview.analysis.rules.words import Argument, Line, Names, Ops, Part
 from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
@@ -70,13 +70,11 @@ class Direction(ActivityTime, frozen=True):
         exposed_ps_per_step: Exposed time per step, mean over the used steps, rounded down, picoseconds; null without any.
         exposed_ratio: Exposed share of the used steps; without steps, of the window.
         bytes_per_second: bytes over busy_ps, rounded down; null unless the sizes of all copies are recorded.
-        small_count: Copies below 64 KiB; null where no size is recorded.
     """
 
     exposed_ps_per_step: Picoseconds | None
     exposed_ratio: Share | None
     bytes_per_second: Count | None
-    small_count: Count | None
 
 
 class CopySource(Record, frozen=True):
@@ -110,13 +108,10 @@ class DeviceTransfers(OfDevice, frozen=True):
 
     Attributes:
         directions: Its copies by direction: h2d, d2h, and d2d, which are also those to another GPU.
-        link_bytes_per_second: Rate of the PCIe link of the GPU in one direction, from the sidecar; null without
-            a sidecar, and where the links of the GPUs of the host differ.
         top_sources: What issued the copies, the longest exposed first.
     """
 
     directions: dict[Words, Direction]
-    link_bytes_per_second: Count | None
     top_sources: tuple[CopySource, ...]
 
 
@@ -163,8 +158,7 @@ def compute(context: Context) -> Transfers | Skipped:
         }
         sources = _sources(trace, device, inside, exposed)
         top = tuple(sources[: context.options.rows_of(TOP_SOURCES)])
-        link = _link(trace, window.host)
-        rows.append(DeviceTransfers(*trace.identity(device), directions, link, top))
+        rows.append(DeviceTransfers(*trace.identity(device), directions, top))
     return Transfers(tuple(rows))
 
 
@@ -175,14 +169,12 @@ def _direction(
     columns, ledger = context.trace.device_columns, context.ledger
     activity, size = context.once(in_windows)[device][way], columns.bytes[rows]
     step_count, gpu_ps = ledger.steps_of_device[device], ledger.gpu_ps_by_device[device]
-    has_size = size != UNKNOWN_BYTES
-    small_count = int((has_size & (size < SMALL_BYTES)).sum())
+    is_known = bool((size != UNKNOWN_BYTES).all())
     return Direction(
         **asdict(activity),
         exposed_ps_per_step=in_steps[device] // step_count if step_count else None,
         exposed_ratio=in_steps[device] / gpu_ps if gpu_ps else None,
-        bytes_per_second=_rate(int(size.sum()), activity.busy_ps) if has_size.all() else None,
-        small_count=None if activity.bytes is None else small_count,
+        bytes_per_second=_rate(int(size.sum()), activity.busy_ps) if is_known else None,
     )
 
 
@@ -226,40 +218,6 @@ def _sources(
     return sorted(sources, key=lambda s: (-s.exposed_ps, -s.total_ps, s.op or "", s.thread or ""))
 
 
-def _link(trace: Trace, host: int) -> int | None:
-    """The rate of the PCIe link of each GPU of a host, if all are alike.
-
-    The sidecar lists the GPUs of the machine in the order of NVML, which may differ from that of the process. The
-    generation is the largest possible one, because an idle GPU saves power on a slower one.
-    """
-    gpus = trace.hosts[host].captured.environment.links.gpus
-    speeds = {
-        pcie_bytes_per_second(
-            gpu.pcie_generation_max or gpu.pcie_generation, gpu.pcie_width or gpu.pcie_width_max
-        )
-        for gpu in gpus or ()
-    }
-    return speeds.pop() if len(speeds) == 1 else None
-
-
-_LANE_BYTES_PER_SECOND: Final = {
-    1: 2_500_000_000 * 8 // 10 // 8,
-    2: 5_000_000_000 * 8 // 10 // 8,
-    3: 8_000_000_000 * 128 // 130 // 8,
-    4: 16_000_000_000 * 128 // 130 // 8,
-    5: 32_000_000_000 * 128 // 130 // 8,
-    6: 64_000_000_000 * 242 // 256 // 8,
-}
-"""Transfers per second × efficiency of the encoding, by generation (PCI Express Base Specification 6.0, section 1.2 and table of
-encodings): 8b/10b, 128b/130b, and 242 payload bytes of each 256-byte flit. Packet headers cost some more."""
-
-
-def pcie_bytes_per_second(generation: int | None, width: int | None) -> int | None:
-    """The rate of a link of `width` lanes in one direction; None if the generation or the width is unknown."""
-    lane = _LANE_BYTES_PER_SECOND.get(generation or 0)
-    return None if lane is None or width is None or width <= 0 else lane * width
-
-
 # The rule
 
 _AHEAD: Final = "Copy batches ahead: `experimental_distribute_dataset` of the strategy, or `prefetch_to_device` at the end of the pipeline."
@@ -275,11 +233,11 @@ _STAGED_RATIO: Final = 0.5
 H2D_EXPOSED: Final = Rule(
     code="h2d-exposed",
     states=(State.H2D,),
-    limits={"pageable_ratio": 0.50, "small_ratio": 0.50, "link_use_ratio": 0.50},
+    limits={"pageable_ratio": 0.50, "small_ratio": 0.50},
     starts_at=(
         "{limit} of the GPU time in copies from the host while nothing computes or communicates, or waiting for them. The "
-        "action depends on what takes most of that time: copies from pageable memory (from {pageable_ratio} on), copies "
-        f"below {SMALL_SIZE} (from {{small_ratio}} on), copies below {{link_use_ratio}} of the rate of their link"
+        "action depends on what takes most of that time: copies from pageable memory (from {pageable_ratio} on), or copies "
+        f"below {SMALL_SIZE} (from {{small_ratio}} on)"
     ),
     title="{who:waits/wait} {loss} for HtoD copies[ in {line}]",
     meaning=(
@@ -295,16 +253,11 @@ H2D_EXPOSED: Final = Rule(
             f"Copies below {SMALL_SIZE} take {{small}} of that time: each takes microseconds to "
             "launch, whatever its size."
         ),
-        "slow": (
-            "The copies run at {rate}, {link_use} of the rate of their link. Usual causes are pageable memory, small copies, a "
-            "shared switch, and memory of another NUMA node."
-        ),
         "staged": (
             "For {staged} of that time no copy runs yet: the host prepares it, such as by copying the data to memory that the GPU "
             "reads. The table of transfers counts the rest."
         ),
-        "issuer": "{op}[ on {thread}] issues the copies that are exposed longest.",
-        "issuing_thread": "{thread} issues the copies that are exposed longest.",
+        "op": "{op} issues the copies that are exposed longest.",
     },
     action=_AHEAD,
     advice=f"{_ON_DEVICE} {_LESS}",
@@ -316,13 +269,6 @@ H2D_EXPOSED: Final = Rule(
         "small": (
             "Send one tensor instead of many: `tf.concat` or `tf.stack` features in the pipeline, `dataset.batch` before `map`.",
             "Make constants once outside the step, as `x = tf.constant(0.5)`: Python numbers are copied in every call.",
-        ),
-        "slow": (
-            "Check generation and width of the link under load with `nvidia-smi -q -d PCIE`.",
-            (
-                "Bind the process to the NUMA node of its GPU (`numactl --cpunodebind`), and copy large batches from pinned "
-                "memory: `dataset.prefetch(tf.data.AUTOTUNE)`."
-            ),
         ),
         "jax-puts": (
             "Put on the devices once, before the loop, what stays the same: each `jax.device_put` copies its array again.",
@@ -341,8 +287,6 @@ H2D_EXPOSED: Final = Rule(
     metrics={
         "pageable_ratio": "share of that time in copies from pageable memory",
         "small_ratio": f"share of that time in copies below {SMALL_SIZE}",
-        "link_use_ratio": "rate of the copies over that of the link",
-        "bytes_per_second": "rate of the copies",
         "copy_count": "copies to the device",
     },
     example="Both GPUs wait 25.0 of 50.0 ms (50%) for HtoD copies",
@@ -362,7 +306,7 @@ D2D_COPIES: Final = Rule(
         )
     },
     reasons={"": "the copies are recorded with their times"},
-    metrics={"copy_count": "copies within the device", "mean_copy_bytes": "mean size"},
+    metrics={"copy_count": "copies within the device"},
     example="GPU:0 spends 6.17 of 8.90 ms (69%) in DtoD copies, copy.2 of store",
 )
 
@@ -381,7 +325,7 @@ D2H_COPIES: Final = Rule(
         )
     },
     reasons={"": "the copies are recorded with their times"},
-    metrics={"copy_count": "copies to the host", "mean_copy_bytes": "mean size"},
+    metrics={"copy_count": "copies to the host"},
     example="GPU:0 spends 4.75 of 26.4 ms (18%) in DtoH copies",
 )
 
@@ -423,18 +367,11 @@ def _by_op(context: Context, rule: Rule, rows: BoolArray, result: Transfers) -> 
             **({"line": Line(line)} if line else {}),
         },
         evidence=[
-            each
+            Evidence("copy_count", row.directions[rule.states[0].key].count, None, row.device)
             for row in result.devices
             if row.device in named
-            for each in _size_of_copies(row.directions[rule.states[0].key], row.device)
         ],
     )
-
-
-def _size_of_copies(of: Direction, device: str) -> Iterator[Evidence]:
-    yield Evidence("copy_count", of.count, None, device)
-    if of.bytes is not None and of.count:
-        yield Evidence("mean_copy_bytes", of.bytes // of.count, None, device)
 
 
 def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | None:
@@ -442,68 +379,50 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
     named = [row for row in result.devices if row.device in lost.devices]
     if not named or not lost.ps:
         return None
-    arguments, evidence, action = _reason(context, rows, named)
-    notes = [action] if action else []
+    action, share = _largest_part(context, rows)
+    arguments: dict[str, Argument] = {action: Part(share)} if action else {}
     idle_ps = int(columns.duration_ps[rows & (columns.activity == IDLE)].sum())
     if idle_ps >= _STAGED_RATIO * lost.ps:
         arguments["staged"] = Part(idle_ps / lost.ps)
-        notes.append("staged")
     longest = max(named, key=lambda row: row.directions["h2d"].exposed_ps)
     source = next((of for of in longest.top_sources if of.direction == "h2d"), None)
-    if source is not None and source.thread is not None:
-        arguments["thread"] = Names((source.thread,), "thread")
     if source is not None and source.op is not None:
         arguments["op"] = Ops((source.op,))
-        notes.append("issuer")
-    elif "thread" in arguments:
-        notes.append("issuing_thread")
-    evidence += [
+    evidence = [
         Evidence("copy_count", row.directions["h2d"].count, None, row.device) for row in named
     ]
+    if action:
+        metric = f"{action}_ratio"
+        part = Evidence(metric, share, H2D_EXPOSED.limits[metric], named[0].device)
+        evidence.insert(0, part)
     return H2D_EXPOSED.of_rows(
-        context, rows, arguments=arguments, evidence=evidence, action=action, notes=notes
+        context,
+        rows,
+        arguments=arguments,
+        evidence=evidence,
+        action=action,
+        notes=tuple(arguments),
     )
 
 
-def _reason(
-    context: Context, rows: BoolArray, named: Sequence[DeviceTransfers]
-) -> tuple[dict[str, Argument], list[Evidence], str]:
-    """The largest part of the time: arguments, evidence, and the action for it."""
-    limits, columns, device = (
-        H2D_EXPOSED.limits,
-        context.ledger.columns,
-        context.trace.device_columns,
-    )
+def _largest_part(context: Context, rows: BoolArray) -> tuple[str, float]:
+    """Which copies take most of the time, the key of the action against them, and their share of it; "" where none do."""
+    columns, device = context.ledger.columns, context.trace.device_columns
     whole = int(columns.duration_ps[rows].sum())
     # The copy itself, and idle time that it ends.
     of_copy = rows & (columns.event != NONE)
     of_copy[of_copy] = device.class_[columns.event[of_copy]] == ActivityClass.H2D
     event, lasted = columns.event[of_copy], columns.duration_ps[of_copy]
     size = device.bytes[event]
-    is_small = (size != UNKNOWN_BYTES) & (size < SMALL_BYTES)
-    for action, is_so in (
-        ("small", is_small),
-        ("pageable", device.host_memory[event] == HostMemory.PAGEABLE),
-    ):
-        share, limit = int(lasted[is_so].sum()) / whole, limits[f"{action}_ratio"]
-        if share >= limit:
-            return (
-                {action: Part(share)},
-                [Evidence(f"{action}_ratio", share, limit, named[0].device)],
-                action,
-            )
-    slow = [
-        (rate / link, rate, row.device)
-        for row in named
-        if (rate := row.directions["h2d"].bytes_per_second) is not None
-        and (link := row.link_bytes_per_second)
-        and rate < limits["link_use_ratio"] * link
-    ]
-    if not slow:
-        return {}, [], ""
-    use, rate, key = min(slow, key=lambda each: each[0])
-    evidence = Evidence("link_use_ratio", use, limits["link_use_ratio"], key)
-    return {"rate": Rate(rate), "link_use": Part(use)}, [evidence], "slow"
+    parts = {
+        "small": (size != UNKNOWN_BYTES) & (size < SMALL_BYTES),
+        "pageable": device.host_memory[event] == HostMemory.PAGEABLE,
+    }
+    for action, is_so in parts.items():
+        share = int(lasted[is_so].sum()) / whole
+        if share >= H2D_EXPOSED.limits[f"{action}_ratio"]:
+            return action, share
+    return "", 0.0
 
 
 _PUT: Final = b"DevicePutWithSharding"
@@ -533,7 +452,6 @@ TITLE: Final = "Transfers"
 
 
 class _Row(Struct, frozen=True):
-    of: DeviceTransfers
     device: str
     way: str
     copies: Direction
@@ -550,22 +468,15 @@ _COLUMNS: Final = (
     Shown("per step", "copies.exposed_ps_per_step", 3),
     Shown("busy", "copies.busy_ps", 10),
     Shown("count", "copies.count", 7),
-    Shown(f"below {SMALL_SIZE}", "copies.small_count", 8),
     Shown("size", "copies.bytes", 5),
     Shown("rate", "copies.bytes_per_second", 2),
-    Shown(
-        "rate of the link",
-        lambda row: None if row.way == "d2d" else row.of.link_bytes_per_second,
-        9,
-        "rate",
-    ),
 )
 
 
 def transfers_section(view: View, result: Transfers) -> doc.Section | None:
     """The copies of each device by direction; in a brief document without devices whose copies cost nothing."""
     every = [
-        _Row(row, row.device, way, direction)
+        _Row(row.device, way, direction)
         for row in result.devices
         for way, direction in row.directions.items()
         if direction.count

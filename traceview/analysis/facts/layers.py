@@ -121,13 +121,6 @@ def _with_types(trace: Recording, ops: Iterable[str]) -> dict[str, str]:
     return typed
 
 
-def layer_of_scope(scope: str) -> str:
-    """The layer of an instruction of an XLA program by its scope; "" where that shows none."""
-    if _TRANSFORMATION.search(scope):
-        return "/".join(_scopes_of_jax(scope))
-    return scope.rpartition("/")[0]
-
-
 def _op(text: str) -> _Op:
     return _Op(*split_op(text), phase_of(text.encode()))
 

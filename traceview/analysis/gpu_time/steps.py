@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from traceview.analysis.measures.context import Analysis, Context, View
-from traceview.analysis.measures.environment import Environment
+from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.measures.step_report import (
     SLOW_RATIO,
     SLOW_SPREADS,
@@ -285,11 +285,6 @@ def _bound_notes(result: Steps) -> Iterator[str]:
             f"One step here is one call{of} that runs {f'up to {most}' if most else 'several'} training steps in its "
             "graph; numbers per step are of the whole call."
         )
-    elif result.loop_iterations:
-        yield (
-            f"A loop in the graph runs {result.loop_iterations} times in each step. If it is the training loop, one "
-            "step here is that many training steps, and numbers per step are of all of them."
-        )
 
 
 def _coordinator_notes(view: View, result: Steps) -> Iterator[str]:
@@ -305,9 +300,8 @@ def _longer_steps(result: Steps) -> Iterator[str]:
     """Steps that take longer than others because they do more."""
     if result.evaluated_steps:
         yield f"An evaluation ran after some steps, whose time holds it ({_listed(result.evaluated_steps)})."
-    if result.optimizer_steps:
-        updates = _listed(result.optimizer_steps)
-        yield f"The optimizer ran in some steps only ({updates}). Gradients accumulate in the others."
+    if result.accumulation_steps:
+        yield f"The optimizer updates in one of {result.accumulation_steps} steps. Gradients accumulate in the others."
 
 
 def _listed(steps: Sequence[int]) -> str:

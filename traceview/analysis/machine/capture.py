@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from traceview.analysis.measures.context import Analysis, View
-from traceview.analysis.measures.environment import Environment
+from traceview.analysis.measures.device_report import Environment
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Names, Number

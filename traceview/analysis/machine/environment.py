@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Final
 
 from traceview.analysis.measures.context import Analysis, View
-from traceview.analysis.measures.environment import Environment, HostEnvironment, compute
+from traceview.analysis.measures.device_report import Environment, HostEnvironment, environment_of
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
@@ -165,5 +165,7 @@ def _variables(hosts: Sequence[HostEnvironment]) -> Iterator[str]:
 
 
 ANALYSIS: Final = Analysis[Environment](
-    "environment", compute=lambda context: compute(context.trace), sections=(environment_section,)
+    "environment",
+    compute=lambda context: environment_of(context.trace),
+    sections=(environment_section,),
 )

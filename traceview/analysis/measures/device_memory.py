@@ -18,7 +18,6 @@ from traceview.base.record import (
     Count,
     DeviceKey,
     FunctionName,
-    Integer,
     OpName,
     Record,
     Share,
@@ -106,20 +105,6 @@ class HeldMemory(Record, frozen=True):
     count: Count
 
 
-class MemoryGrowth(Record, frozen=True):
-    """By how much the least memory in use of a step differs from that of the step before.
-
-    Attributes:
-        bytes_per_step: The mean, rounded.
-        low_bytes_per_step: Lower end of its 95% interval.
-        high_bytes_per_step: Upper end of it.
-    """
-
-    bytes_per_step: Integer
-    low_bytes_per_step: Integer
-    high_bytes_per_step: Integer
-
-
 class DeviceMemory(OfDevice, frozen=True):
     """The memory of one GPU, as its allocator reports it.
 
@@ -132,7 +117,8 @@ class DeviceMemory(OfDevice, frozen=True):
         forward_bytes: Of that, what ops of the forward pass hold.
         fragmentation_ratio: Share of the allocator's free memory outside of its largest free piece, at the peak; null where
             not recorded.
-        growth: How it changes from step to step; null with too few steps.
+        growth_bytes_per_step: By how much the least memory in use of a step exceeds that of the step before, mean; null where the
+            95% interval of that holds zero, and with too few steps.
         unrecorded_bytes: By how much what is in use changed without a recorded event, up and down together.
     """
 
@@ -143,7 +129,7 @@ class DeviceMemory(OfDevice, frozen=True):
     allocated_bytes: Count
     forward_bytes: Count
     fragmentation_ratio: Share | None
-    growth: MemoryGrowth | None
+    growth_bytes_per_step: Count | None
     unrecorded_bytes: Count
 
     @property
@@ -159,9 +145,9 @@ class DeviceMemory(OfDevice, frozen=True):
     @property
     def steps_to_full(self) -> int | None:
         """After how many more steps memory that grows is full; None where it is not known to."""
-        if not self.most_bytes or self.growth is None or self.growth.bytes_per_step <= 0:
+        if not self.most_bytes or not self.growth_bytes_per_step:
             return None
-        return self.free_bytes // self.growth.bytes_per_step
+        return self.free_bytes // self.growth_bytes_per_step
 
 
 # What programs say
@@ -364,13 +350,13 @@ def _device(context: Context, device: int, event: int, held: Sequence[HeldBytes]
         allocated_bytes=peak - before,
         forward_bytes=sum(row.bytes for row in held if row.phase == PHASES[Phase.FORWARD]),
         fragmentation_ratio=None if fragmentation == NONE else fragmentation / MILLION,
-        growth=_growth(allocator, steps),
+        growth_bytes_per_step=_growth(allocator, steps),
         unrecorded_bytes=allocator.unrecorded_bytes,
     )
 
 
-def _growth(allocator: Allocator, steps: Sequence[Step]) -> MemoryGrowth | None:
-    """The mean change from one step to the next, of what each keeps in use throughout."""
+def _growth(allocator: Allocator, steps: Sequence[Step]) -> int | None:
+    """The mean change from one step to the next, of what each keeps in use throughout; None where it may be no growth."""
     if len(steps) <= FEWEST_CHANGES:
         return None
     least = allocator.least_held(*step_bounds(steps))
@@ -382,4 +368,4 @@ def _growth(allocator: Allocator, steps: Sequence[Step]) -> MemoryGrowth | None:
     # Rounded, for the cache.
     error = student(CONFIDENCE, round(max(degrees, 1.0), 2)) * math.sqrt(variance)
     mean = float(changes.mean())
-    return MemoryGrowth(round(mean), round(mean - error), round(mean + error))
+    return round(mean) if mean - error > 0 else None

@@ -1,4 +1,4 @@
-"""Measures how busy each device was and with what, and chooses the devices that a reader has to see."""
+"""Measures how busy each device was and with what, chooses the devices that a reader has to see, and collects what the job ran in."""
 
 from __future__ import annotations
 
@@ -7,17 +7,29 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from traceview.analysis.facts.devices import statuses
 from traceview.analysis.facts.selection import covered_ps, recorded_devices, rows_in
 from traceview.analysis.measures.context import Context
-from traceview.analysis.rules.finding import Finding, OfDevice
+from traceview.analysis.rules.finding import Finding, OfDevice, Skipped
 from traceview.analysis.rules.words import Devices
 from traceview.base.intervals import Int64Array
-from traceview.base.record import Count, ModelName, Picoseconds, Record, Share, Words, one_of
+from traceview.base.record import (
+    Count,
+    Hostname,
+    ModelName,
+    Picoseconds,
+    Record,
+    Share,
+    Words,
+    one_of,
+)
 from traceview.document.model import ratio
 from traceview.trace.columns import UNKNOWN_BYTES
 from traceview.trace.device.memory import allocators
+from traceview.trace.model import Trace
+from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.xplane.planes import CLASS_KEYS
 
 MOST_ROWS: Final = 16
@@ -268,3 +280,40 @@ def _known_sum(sizes: Int64Array) -> int | None:
     """The bytes of copies; None where there are copies and no size was recorded: no false zero."""
     known = sizes[sizes != UNKNOWN_BYTES]
     return int(known.sum()) if known.size or not sizes.size else None
+
+
+# What the processes ran in: a trace does not hold this; `traceview capture` writes it into a sidecar beside the trace
+
+
+class HostEnvironment(RecordedEnvironment, frozen=True):
+    """The environment of one process, as recorded.
+
+    Attributes:
+        host: Name of the host.
+    """
+
+    host: Hostname
+
+
+class Environment(Record, frozen=True):
+    """The environments of the processes.
+
+    Attributes:
+        hosts: Hosts with a sidecar.
+        unknown: Hosts without a sidecar.
+    """
+
+    hosts: tuple[HostEnvironment, ...]
+    unknown: tuple[Hostname, ...]
+
+
+def environment_of(trace: Trace) -> Environment | Skipped:
+    """The environments of all hosts with a sidecar."""
+    hosts = tuple(
+        HostEnvironment(**asdict(host.sidecar.environment), host=host.name)
+        for host in trace.hosts
+        if host.sidecar is not None
+    )
+    if not hosts:
+        return Skipped("no sidecar: only traceview capture writes one beside the trace")
+    return Environment(hosts, tuple(host.name for host in trace.hosts if host.sidecar is None))

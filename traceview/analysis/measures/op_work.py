@@ -1,26 +1,29 @@
-"""Sums the compute of each device by label (an op, a kernel and an instruction), and says what it would take at least.
+"""Sums the compute of each device by label (an op, a kernel and an instruction), and says what its products would take at the peak.
 
 What an op is has to be asked once for each label, and not for each event. XLA programs say the floating-point operations of
-their instructions, and the bytes that they move; captures say the operations of the ops of TensorFlow's graphs. An op may
-run several kernels: it ran as often as that which took longest.
+their instructions; captures say those of the ops of TensorFlow's graphs. An op may run several kernels: it ran as often as
+that which took longest.
 
-The *roof* of an op is the longer of two times: what its products take at the peak of the device, and what the bytes that it reads
-and writes take at the bandwidth of the memory. The longer one is what it is bound by.
+Planes of TPUs say their peak; a table has those of GPUs: dense rates of tensor or matrix cores where a precision has them, at the
+highest clock, as their makers state, of GeForce cards with accumulation in float32. Sources: data sheets of NVIDIA V100, P100, T4,
+A100, A30, A10, A40, L4, L40, L40S, H100, H200, HGX B200, RTX A6000, RTX 6000 Ada; white papers of Ampere GA102 and Ada; data sheets
+and CDNA white papers of AMD MI100, MI210, MI250X (per die, which is a device), MI300X and MI325X.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceview.analysis.facts.devices import model_of
 from traceview.analysis.facts.layers import KernelNames, kernel_names
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
-from traceview.analysis.measures.peaks import peaks_of
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
@@ -144,28 +147,17 @@ _OTHER_WORK: Final = lazy_pattern(
 _MOST_SCOPES: Final = 32
 
 
-class LabelFlops(Struct, frozen=True, eq=False):
-    """By label (`op_labels`): float64 `flops` and `bytes` of one run, NaN where they are not known."""
-
-    flops: FloatArray
-    bytes: FloatArray
-
-
-def label_flops(trace: Recording) -> LabelFlops:
-    """The operations of each label, which are 0 for what is no product."""
+def label_flops(trace: Recording) -> FloatArray:
+    """By label (`op_labels`) the operations of one run, float64: 0 for what is no product, NaN where they are not known."""
     columns, rows = trace.device_columns, trace.once(op_labels).row
     instruction, op = columns.instruction[rows], columns.op[rows]
-    flops = _by_instruction([each.flops for each in trace.instructions])[instruction]
-    moved = _by_instruction([each.bytes for each in trace.instructions])[instruction]
+    known = (np.nan if each.flops is None else each.flops for each in trace.instructions)
+    # The last entry is that of `NONE`.
+    flops = np.array([*known, np.nan])[instruction]
     recorded = _recorded(trace)
     for label in np.flatnonzero((instruction == NONE) & (op != NONE)).tolist():
         flops[label] = _of_op(trace.names.text(int(op[label])) or "", recorded)
-    return LabelFlops(flops, moved)
-
-
-def _by_instruction(values: Sequence[int | None]) -> FloatArray:
-    """The values of instructions, and last that of `NONE`."""
-    return np.array([*(np.nan if value is None else value for value in values), np.nan])
+    return flops
 
 
 def _recorded(trace: Recording) -> dict[str, int | None]:
@@ -197,11 +189,11 @@ def _of_op(text: str, recorded: Mapping[str, int | None]) -> float:
 class DeviceFlops(Struct, frozen=True, eq=False):
     """The ops of one device that begin in its used steps, by label: how many events, how long they took, and how often the op ran.
 
-    `of_label`: what one run takes. `ran_ps`: how long at least one of them ran. On the CPU it is longer than the compute
+    `of_run`: the operations of one run, as of `label_flops`. `ran_ps`: how long at least one of them ran. On the CPU it is longer than the compute
     of the ledger, in which short ops are a part of dispatch.
     """
 
-    of_label: LabelFlops
+    of_run: FloatArray
     runs: ByLabel
     count: ByLabel
     duration_ps: ByLabel
@@ -210,12 +202,7 @@ class DeviceFlops(Struct, frozen=True, eq=False):
     @property
     def flops(self) -> FloatArray:
         """The operations by label, NaN where not known."""
-        return self.runs.every * self.of_label.flops
-
-    @property
-    def bytes(self) -> FloatArray:
-        """The bytes that move by label, NaN where not known."""
-        return self.runs.every * self.of_label.bytes
+        return self.runs.every * self.of_run
 
     @property
     def known_flops(self) -> FloatArray:
@@ -227,7 +214,7 @@ def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
     """The operations of each device that ran any op in its used steps."""
     trace, ledger = context.trace, context.ledger
     columns, labels = trace.device_columns, trace.once(op_labels)
-    of_label = trace.once(label_flops)
+    of_run = trace.once(label_flops)
     # An instruction of a program, else an op; a kernel without a name is by itself.
     instruction, op = columns.instruction[labels.row], columns.op[labels.row].astype(np.int64)
     group = np.where(instruction != NONE, -2 - instruction.astype(np.int64), op)
@@ -244,7 +231,7 @@ def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
         is_longest = np.zeros(group.size, dtype=np.bool_)
         is_longest[count.label[order[np.append(np.diff(own[order]) != 0, True)]]] = True
         result[device] = DeviceFlops(
-            of_label,
+            of_run,
             count.where(is_longest),
             count,
             ByLabel.of(time),
@@ -253,7 +240,8 @@ def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
     return result
 
 
-# Roofs
+# Peaks
+
 
 _FORMATS: Final[Mapping[int | None, NumberFormat]] = {
     2: NumberFormat.INT8,
@@ -265,17 +253,17 @@ _FORMATS: Final[Mapping[int | None, NumberFormat]] = {
 """The precision of a product by the type of what it multiplies in a program (`PrimitiveType`); float32 may become TF32."""
 
 
-def roof_of(trace: Trace, device: int, of: DeviceFlops) -> tuple[FloatArray, FloatArray]:
-    """By label (`op_labels`) what the ops of a device would take at least, float64 picoseconds, NaN where not known.
+def at_peak_ps(trace: Trace, device: int, of: DeviceFlops) -> FloatArray:
+    """By label (`op_labels`) what the products of a device would take at the peak of their precision, float64 picoseconds.
 
-    First of products at the peak of their precision, 0 for what has none; then of bytes at the bandwidth of the memory. The
-    longer one is the roof.
+    NaN where that is not known, 0 for what has none.
     """
-    flops, rates, peaks = of.flops, np.full(len(NumberFormat), np.nan), peaks_of(trace, device)
-    rates[list(peaks.flops)] = list(peaks.flops.values())
-    compute_ps: FloatArray = flops / rates[trace.once(label_precisions)] * PS_PER_S
-    compute_ps[flops == 0] = 0
-    return compute_ps, of.bytes / (peaks.bandwidth or np.nan) * PS_PER_S
+    peaks, rates = peak_flops(trace, device), np.full(len(NumberFormat), np.nan)
+    rates[list(peaks)] = list(peaks.values())
+    flops = of.flops
+    peak_ps: FloatArray = flops / rates[trace.once(label_precisions)] * PS_PER_S
+    peak_ps[flops == 0] = 0
+    return peak_ps
 
 
 def label_kernels(trace: Recording) -> KernelNames:
@@ -292,3 +280,90 @@ def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:
         trace.device_columns.instruction[trace.once(op_labels).row]
     ]
     return np.where(precision == unknown, of_instruction, precision)
+
+
+class _Peak(Struct, frozen=True):
+    """Rates of a model in teraFLOP/s, None where it does not have that precision.
+
+    `model`: a pattern of its name. `chip`: major and minor capability and number of cores, where no GPU of another rate has
+    the same: planes of AMD GPUs have no name.
+    """
+
+    model: str
+    fp64: float
+    fp32: float
+    tf32: float | None
+    bf16: float | None
+    fp16: float | None
+    eight_bits: float | None = None
+    chip: tuple[int, int, int] | None = None
+
+
+_PEAKS: Final = (
+    _Peak(r"P100-SXM2", 5.3, 10.6, None, None, 21.2),
+    _Peak(r"P100-PCI", 4.7, 9.3, None, None, 18.7),
+    _Peak(r"V100-SXM2", 7.8, 15.7, None, None, 125),
+    _Peak(r"V100-PCI", 7.0, 14.0, None, None, 112),
+    _Peak(r"\bT4\b", 0.25, 8.1, None, None, 65, 130),
+    _Peak(r"\bA100\b", 19.5, 19.5, 156, 312, 312, 624, (8, 0, 108)),
+    _Peak(r"\bA30\b", 10.3, 10.3, 82, 165, 165, 330),
+    _Peak(r"\bA10\b", 0.49, 31.2, 62.5, 125, 125, 250),
+    _Peak(r"\bA40\b", 0.58, 37.4, 74.8, 149.7, 149.7, 299.3),
+    _Peak(r"RTX A6000", 0.6, 38.7, 77.4, 154.8, 154.8, 309.7),
+    _Peak(r"RTX 6000 Ada", 1.4, 91.1, 182.1, 364.2, 364.2, 728.5),
+    _Peak(r"\bL4\b", 0.47, 30.3, 60, 121, 121, 242),
+    _Peak(r"\bL40S\b", 1.4, 91.6, 183, 362, 362, 733),
+    _Peak(r"\bL40\b", 1.4, 90.5, 90.5, 181, 181, 362),
+    _Peak(r"RTX 3090$", 0.56, 35.6, 35.6, 71, 71, 284),
+    _Peak(r"RTX 4090$", 1.3, 82.6, 82.6, 165.2, 165.2),
+    _Peak(r"H100 PCIe", 51, 51, 378, 756, 756, 1513, (9, 0, 114)),
+    _Peak(r"H[12]00 NVL", 60, 60, 417.5, 835.5, 835.5, 1671),
+    _Peak(r"H100 80GB HBM3|H200|GH200", 67, 67, 494.7, 989.4, 989.4, 1978.9),
+    _Peak(r"\bB200\b", 37, 75, 1125, 2250, 2250, 4500),
+    _Peak(r"MI100\b", 11.5, 46.1, None, 92.3, 184.6, 184.6),
+    _Peak(r"MI210\b", 45.3, 45.3, None, 181, 181, 181),
+    _Peak(r"MI250X\b", 47.9, 47.9, None, 191.5, 191.5, 191.5),
+    _Peak(r"MI3(?:00|25)X\b", 163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, (9, 4, 304)),
+)
+
+
+_TERA: Final = 10**12
+_LARGEST: Final = 1e6
+"""No device does as many teraFLOP/s."""
+
+_PART: Final = lazy_pattern(r"MIG|-\d{1,4}[QCAB]$")
+"""In names of parts of GPUs: `A100-SXM4-40GB MIG 1g.5gb`, `GRID T4-4Q`."""
+
+
+def peak_flops(trace: Trace, device: int) -> dict[NumberFormat, int]:
+    """The most FLOP/s of a device by precision; none of a part of a GPU, of which model and plane say less than they should."""
+    entry, model = trace.device_list[device], model_of(trace, device)
+    if entry.kind == "tpu":
+        stated = entry.stats.get("peak_teraflops_per_second")
+        if not isinstance(stated, int | float) or not 0 < stated <= _LARGEST:
+            return {}
+        return _in_flops({NumberFormat.BF16: stated})
+    if entry.kind != "gpu" or _PART.search(model or ""):
+        return {}
+    chip = tuple(
+        entry.count(key) for key in ("compute_cap_major", "compute_cap_minor", "core_count")
+    )
+    for peak in _PEAKS:
+        if re.search(peak.model, model) if model else peak.chip == chip:
+            return _in_flops(
+                {
+                    NumberFormat.FP64: peak.fp64,
+                    NumberFormat.FP32: peak.fp32,
+                    NumberFormat.TF32: peak.tf32,
+                    NumberFormat.BF16: peak.bf16,
+                    NumberFormat.FP16: peak.fp16,
+                    NumberFormat.INT8: peak.eight_bits,
+                    NumberFormat.FP8: peak.eight_bits,
+                }
+            )
+    return {}
+
+
+def _in_flops(rates: Mapping[NumberFormat, float | None]) -> dict[NumberFormat, int]:
+    """FLOP/s of what has a rate, in teraFLOP/s."""
+    return {each: round(rate * _TERA) for each, rate in rates.items() if rate}

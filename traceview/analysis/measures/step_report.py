@@ -1,8 +1,4 @@
-"""Measures how long each step took, what each device did in it, and which steps are slow.
-
-The names of ops show where the optimizer runs. Where it runs in each step, most of its ops do. Where gradients accumulate,
-most of its ops are those of an update and run in some steps only; the few others count the steps or add the gradients up.
-"""
+"""Measures how long each step took, what each device did in it, and which steps are slow."""
 
 from __future__ import annotations
 
@@ -15,10 +11,9 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from traceview.analysis.facts.python import PythonShare, python_of_steps
-from traceview.analysis.facts.selection import Selection, step_bounds
+from traceview.analysis.facts.selection import Selection
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, Skipped
-from traceview.base.intervals import largest_between, places
 from traceview.base.record import (
     LARGEST,
     Count,
@@ -31,9 +26,8 @@ from traceview.base.record import (
     Words,
     one_of,
 )
-from traceview.base.stats import low_median, median_ps
+from traceview.base.stats import low_median
 from traceview.ledger.states import KEYS
-from traceview.trace.device.op_names import Phase, phases_of
 from traceview.trace.model import Step, Trace
 from traceview.trace.sidecar.sidecar import Sidecar
 
@@ -46,10 +40,6 @@ _RELIABILITY: Final = {
     "period": "low",
 }
 
-
-_FEWEST_UPDATES: Final = 2
-_MOST_UPDATES_RATIO: Final = 0.5
-"""Where the update runs in more steps than this share, it is left out now and then, and gradients do not accumulate."""
 
 SLOW_RATIO: Final = 0.1
 """Of the typical step: what a slow step takes longer at least; a choice of ours."""
@@ -110,8 +100,8 @@ class Steps(Record, frozen=True):
             (input calls or kernels that repeat).
         basis: marker: cut at the recorded bounds; device: at the first device event of each, because the host
             runs ahead; mixed where hosts differ.
-        loop_iterations: How often a loop in the graph ran per step (median), or how often the graph of a step calls
-            Strategy.run. If that is the training loop, one step here is several training steps. Null without one.
+        loop_iterations: How often the graph of a step calls Strategy.run, which makes it several training steps; null where it
+            does once, or in a loop.
         steps_per_call: The most training steps that one call made of those that the capture marked as steps,
             such as steps_per_execution of Keras; null where the sidecar does not say.
         count: Steps in the window, over all hosts.
@@ -121,8 +111,8 @@ class Steps(Record, frozen=True):
         loop_function: Step function of which the capture knows that each call runs several training steps in its
             graph; null where it knows of none.
         evaluated_steps: Numbers of the steps after which the model was evaluated, as the capture saw; their time holds it.
-        optimizer_steps: Numbers of the steps in which the optimizer updated the variables, where gradients accumulate
-            in the others; empty where it runs in each step, or nothing shows when it runs.
+        accumulation_steps: Over how many steps the optimizer accumulates gradients, as the capture saw: one in so many updates the
+            variables. Null where each does.
     """
 
     method: Annotated[
@@ -138,7 +128,7 @@ class Steps(Record, frozen=True):
     steps: tuple[StepRow, ...]
     loop_function: FunctionName | None = None
     evaluated_steps: tuple[Integer, ...] = ()
-    optimizer_steps: tuple[Integer, ...] = ()
+    accumulation_steps: Count | None = None
 
 
 NO_STEPS: Final = "no steps: nothing marks them, and nothing repeats"
@@ -158,7 +148,7 @@ def compute(context: Context) -> Steps | Skipped:
         reliability=max(
             (_RELIABILITY[steps.method] for steps in methods), key=("high", "medium", "low").index
         ),
-        loop_iterations=runs or _loop_iterations(trace, selection),
+        loop_iterations=runs,
         steps_per_call=_steps_per_call(trace, selection),
         basis=_common([steps.basis for steps in methods]),
         count=len(rows),
@@ -167,24 +157,8 @@ def compute(context: Context) -> Steps | Skipped:
         steps=rows,
         loop_function=function,
         evaluated_steps=tuple(sorted(_evaluated(trace, selection))),
-        optimizer_steps=_optimizer_steps(trace, selection),
+        accumulation_steps=_accumulation_steps(trace),
     )
-
-
-def _loop_iterations(trace: Trace, selection: Selection) -> int | None:
-    """The median over the steps of the most iterations that one executor in it ran; None if none ran two."""
-    columns = trace.host_columns
-    most: list[int] = []
-    for host, steps in selection.steps.items():
-        numbers = columns.stat("iter_num").among(columns.rows_of_host(host))
-        executes = trace.names.matching(columns.name[numbers.row], [b"ExecutorState::Process"])
-        start = columns.start_ps[numbers.row[executes]]
-        order = np.argsort(start, kind="stable")
-        first, last = (places(start[order], times) for times in step_bounds(steps))
-        most += largest_between(numbers.value[executes][order], first, last, 0).tolist()
-    median = median_ps(most) or 0
-    # In the iteration after the last one only the condition of the loop runs.
-    return median if median > 1 else None
 
 
 def _training_loop(trace: Trace, selection: Selection) -> tuple[str | None, int | None]:
@@ -264,42 +238,11 @@ def step_rows(context: Context) -> Iterator[StepRow]:
         )
 
 
-# The optimizer
-
-
-def _optimizer_steps(trace: Trace, selection: Selection) -> tuple[int, ...]:
-    """The steps in which the optimizer updated the variables, on the first host with train steps; none where it runs in each.
-
-    A single one counts only if the sidecar says that gradients accumulate.
-    """
-    for host, steps in selection.steps.items():
-        train = [step for step in steps if step.kind == "train"]
-        if len(train) >= _FEWEST_UPDATES:
-            updates = _updates(trace, host, train)
-            is_known = len(updates) >= _FEWEST_UPDATES or _accumulates(trace, host)
-            return updates if is_known else ()
-    return ()
-
-
-def _updates(trace: Trace, host: int, steps: Sequence[Step]) -> tuple[int, ...]:
-    """The steps that hold most of the ops of the optimizer, by name; none if they are not a part of all steps."""
-    columns, rows = trace.device_columns, trace.device_rows(host)
-    rows = rows[phases_of(trace)[rows] == Phase.OPTIMIZER]
-    order = np.argsort(columns.start_ps[rows], kind="stable")
-    start, ops = columns.start_ps[rows][order], columns.op[rows][order].tolist()
-    first, last = (places(start, times).tolist() for times in step_bounds(steps))
-    steps_of_op: dict[int, list[int]] = {}
-    for step, begin, end in zip(steps, first, last, strict=True):
-        for name in sorted(set(ops[begin:end])):
-            steps_of_op.setdefault(name, []).append(step.number)
-    together = Counter(tuple(numbers) for numbers in steps_of_op.values())
-    most = max(together.items(), key=lambda item: (item[1], -len(item[0])), default=((), 0))
-    return most[0] if len(most[0]) <= _MOST_UPDATES_RATIO * len(steps) else ()
-
-
-def _accumulates(trace: Trace, host: int) -> bool:
-    sidecar = trace.hosts[host].sidecar
-    return sidecar is not None and (sidecar.environment.training.accumulation_steps or 1) > 1
+def _accumulation_steps(trace: Trace) -> int | None:
+    """The number that the capture of a host saw, if it is more than one."""
+    numbers = [host.captured.environment.training.accumulation_steps or 1 for host in trace.hosts]
+    most = max(numbers, default=1)
+    return most if most > 1 else None
 
 
 # Slow steps
@@ -323,12 +266,10 @@ class SlowSteps(Struct, frozen=True):
 def slow_steps(result: Steps) -> SlowSteps | None:
     """The slow ones of the used steps; None without any.
 
-    Steps that are expected to take longer are left out: before an evaluation, and of accumulated gradients the updates.
+    Steps that are expected to take longer are none: before an evaluation, and of accumulated gradients the updates.
     """
     longest = longest_by_number(
-        row
-        for row in result.steps
-        if row.used and row.number not in (*result.evaluated_steps, *result.optimizer_steps)
+        row for row in result.steps if row.used and row.number not in result.evaluated_steps
     )
     numbers = sorted(longest)
     lengths = np.array([longest[number].duration_ps for number in numbers], dtype=np.int64)
@@ -341,6 +282,9 @@ def slow_steps(result: Steps) -> SlowSteps | None:
     if not is_slow.any():
         return None
     slow = [number for number, slow in zip(numbers, is_slow.tolist(), strict=True) if slow]
+    every = result.accumulation_steps
+    if every is not None and len({number % every for number in slow}) == 1:
+        return None
     return SlowSteps(
         numbers=tuple(slow),
         usual=tuple(number for number in numbers if number not in slow),

@@ -3,6 +3,10 @@
 That a schedule has no problem says nothing of the compute itself. Names show what calls Python, prints, writes summaries,
 checks for NaN, works on text or updates variables; names of kernels show float64; of other ops the capture has looked at the
 graphs of the step functions. Ops that factor matrices are slow on every device.
+
+JAX names a program after its function (`jit_loss`), and each op says its program. TensorFlow calls the graph of a `tf.function` in
+an event of its name (`EagerLocalExecute: __inference_loss_42`), in which its kernels are launched, or whose id the threads that
+launch them carry. A function without gradients that runs layers which another one trains is a second forward pass.
 """
 
 from __future__ import annotations
@@ -16,22 +20,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.facts.layers import (
+    Place,
     cast_labels,
     instructions_that,
+    label_places,
     label_updates,
 )
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
     label_kernels,
     line_of,
+    peak_flops,
     rows_with,
     time_by_label,
 )
-from traceview.analysis.measures.peaks import peaks_of
 from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Argument, Line, Ops
+from traceview.analysis.rules.words import Argument, Line, Names, Ops
 from traceview.analysis.workload.compute_rules import (
     CASTS,
     CONSTANT,
@@ -42,6 +48,7 @@ from traceview.analysis.workload.compute_rules import (
     HOST_OP,
     OPTIMIZER_BOUND,
     RECOMPUTED,
+    SECOND_FORWARD,
     SLOW_PRODUCTS,
 )
 from traceview.base.ids import is_in, unique_ids
@@ -49,7 +56,9 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import OpType, Record, Share
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
+from traceview.ledger.states import State
 from traceview.trace.columns import NONE
+from traceview.trace.device.correlation import Roots, steps_of_rows
 from traceview.trace.device.op_names import (
     Phase,
     SideWork,
@@ -58,6 +67,7 @@ from traceview.trace.device.op_names import (
     phases_of,
     side_work_of,
 )
+from traceview.trace.model import Recording
 from traceview.trace.sidecar.sidecar import GraphValues
 from traceview.xplane.columns import C128, F64, Instruction
 from traceview.xplane.kernel_names import NumberFormat
@@ -327,7 +337,7 @@ def _saved_ratio(
     saved = []
     for device in devices:
         if context.once(time_by_label)[device].where(labels).total:
-            peaks = peaks_of(context.trace, device).flops
+            peaks = peak_flops(context.trace, device)
             if slow not in peaks:
                 return None
             quick = peaks.get(NumberFormat.TF32, peaks[NumberFormat.FP32])
@@ -355,7 +365,7 @@ def _slow_products(context: Context) -> Finding | None:
     """Products of float32 matrices off the tensor cores of GPUs that have them for TF32."""
     trace, kernels = context.trace, context.trace.once(label_kernels)
     labels = kernels.is_matrix & ~kernels.tensor_core & (kernels.precision == NumberFormat.FP32)
-    devices = [d for d in context.ledger.devices if NumberFormat.TF32 in peaks_of(trace, d).flops]
+    devices = [d for d in context.ledger.devices if NumberFormat.TF32 in peak_flops(trace, d)]
     saved = _saved_ratio(context, NumberFormat.FP32, labels, devices)
     if not saved:
         return None
@@ -368,6 +378,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _slow_products(context)
     constants, shown = context.once(_constant_labels), context.once(_shown_constants)
     yield _of_ops(context, CONSTANT, constants, shown=shown)
+    yield _second_forward(context)
     yield _of_ops(context, CASTS, context.trace.once(cast_labels))
     for ops in _BY_NAME:
         yield _of_ops(context, ops.rule, _labels_by_name(context, ops), key=ops.key)
@@ -481,6 +492,88 @@ def _type_evidence(types: Iterable[str]) -> list[Evidence]:
     return [Evidence("op_type", type_, None, "", value_is="type") for type_ in types]
 
 
+# Compiled functions
+
+_GRAPH: Final = lazy_pattern(rb"EagerLocalExecute: __(?:inference|forward)_(.+)_\d+", re.DOTALL)
+
+
+class Called(Struct, frozen=True, eq=False):
+    """The functions that computed: `names`, and int32 `of_event`, by device event the place of its function, else `NONE`."""
+
+    names: tuple[str, ...]
+    of_event: Int32Array
+
+
+def functions_called(trace: Recording) -> Called:
+    """The function of each device event; that of no event where a host called only one, or none."""
+    places: dict[str, int] = {}
+
+    def place_of(function: str) -> int:
+        return places.setdefault(function, len(places)) if function else NONE
+
+    device = trace.device_columns
+    programs = [place_of(each.function) for each in trace.instructions]
+    of_event = np.array([*programs, NONE], dtype=np.int32)[device.instruction]
+    for number in range(len(trace.hosts)):
+        calls = trace.named_on(number, _GRAPH.fullmatch)
+        names, of_call = np.unique(trace.host_columns.name[calls], return_inverse=True)
+        graphs = (_GRAPH.fullmatch(trace.names[name]) for name in names.tolist())
+        found = [place_of(graph[1].decode("utf-8", "replace") if graph else "") for graph in graphs]
+        if len(set(found)) > 1:
+            own = trace.device_rows(number)
+            function = np.array(found, dtype=np.int64)[of_call]
+            launch = device.launch[own].astype(np.int64)
+            of_event[own] = _of_launches(trace, launch, Roots(calls, function))
+    return Called(tuple(places), of_event)
+
+
+def _of_launches(trace: Recording, launch: Int64Array, calls: Roots) -> Int64Array:
+    """The function in whose call each launch lies, `NONE` where it lies in none."""
+    rows = unique_ids(launch)
+    of_row = steps_of_rows(rows, calls, trace.host_columns, trace.thread_of_line)
+    found: Int64Array = of_row[np.searchsorted(rows, launch)]
+    found[launch == NONE] = NONE
+    return found
+
+
+def _second_forward(context: Context) -> Finding | None:
+    """Functions without gradients that run the code of one that trains."""
+    called, ledger, trace = context.trace.once(functions_called), context.ledger, context.trace
+    if len(called.names) < 2:
+        return None
+    rows = np.flatnonzero(ledger.rows(states=(State.COMPUTE,)))
+    function = called.of_event[ledger.columns.event[rows]]
+    rows, function = rows[function != NONE], function[function != NONE]
+    places, ps = trace.once(label_places), ledger.columns.duration_ps[rows]
+    label = trace.once(op_labels).of_row[ledger.columns.event[rows]]
+    number_of: dict[object, int] = {None: 0}
+    codes = [number_of.setdefault(_code_of(place), len(number_of)) for place in places.places]
+    code, count = np.array(codes, dtype=np.int64)[places.place[label]], len(called.names)
+    is_training = np.isin(places.phase[label], (Phase.BACKWARD, Phase.OPTIMIZER))
+    trains = np.bincount(function[is_training], minlength=count) > 0
+    is_again = is_in(code, unique_ids(code[trains[function]])) & (code > 0)
+    whole = SWEEPS.totals(function, ps, count)
+    again = SWEEPS.totals(function[is_again], ps[is_again], count)
+    is_second = ~trains & (whole > 0) & (again >= SECOND_FORWARD.limits["code_ratio"] * whole)
+    seconds = np.flatnonzero(is_second)
+    of_seconds = np.zeros(ledger.count, dtype=np.bool_)
+    of_seconds[rows[is_in(function, seconds)]] = True
+    longest = seconds[np.argsort(-whole[seconds], kind="stable")].tolist()
+    texts = tuple(called.names[place] for place in longest)
+    return SECOND_FORWARD.of_rows(
+        context,
+        of_seconds,
+        arguments={"function": Names(texts[:1], "function")},
+        evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
+    )
+
+
+def _code_of(place: Place) -> object:
+    """The Python function that made an op, for XLA names a fusion after any of its lines; else the layer; None where neither is known."""
+    line, _, function = place.line.partition(" in ")
+    return (line.rpartition(":")[0], function) if function else place.scopes or None
+
+
 ANALYSIS: Final = Analysis[Compute](
     "compute",
     compute=compute,
@@ -494,6 +587,7 @@ ANALYSIS: Final = Analysis[Compute](
         HOST_OP,
         OPTIMIZER_BOUND,
         RECOMPUTED,
+        SECOND_FORWARD,
     ),
     diagnose=diagnose,
 )

@@ -315,3 +315,28 @@ COSTLY_OPS: Final = Rule(
     metrics={"op_type": "type of op"},
     example="CPU:0 spends 33.1 of 38.0 ms (87%) on sorting: sort in choose, train.py:17",
 )
+
+SECOND_FORWARD: Final = Rule(
+    code="second-forward",
+    states=(State.COMPUTE,),
+    title="{who:spends/spend} {loss} in a second forward pass, {function}",
+    meaning=(
+        "This compiled function computes no gradients, and repeats layers that another one, which trains, runs in the same steps."
+    ),
+    starts_at=(
+        "{limit} of the GPU time in compiled functions without gradients or updates, at least {code_ratio} of whose compute is in "
+        "Python functions, or layers, that a compiled function with gradients runs, too"
+    ),
+    # A choice of ours: in 3 programs all of it was.
+    limits={"code_ratio": 0.5},
+    action="Take the loss and the metrics from the step itself, or call this function in every tenth step only.",
+    advice="A `tf.function` returns as many tensors as it likes; a metric of Keras can be updated inside the step.",
+    actions={
+        "jax": (
+            "Take the loss from the step itself, `loss, gradients = jax.value_and_grad(f)(...)`, or call this in every tenth step only.",
+            "It is the loss before the update. With `has_aux=True` a function returns other values beside it.",
+        )
+    },
+    metrics={"function": "function"},
+    example="GPU:0 spends 6.30 of 20.2 ms (31%) in a second forward pass, logged_loss",
+)

@@ -1,30 +1,448 @@
-"""Measures how many floating-point operations per second the compute of each device does, and how far it is from the peak."""
+"""How well the compute uses the devices: its precision, whether tensor cores run, how much of a GPU kernels can fill, and FLOP/s.
+
+The precision of a kernel is read from its name (`xplane.kernel_names`). Kernels whose names show none are `unknown`, as those
+made by XLA and CUDA graphs that are recorded as one event.
+
+Tracers record of a kernel its block, its grid and its theoretical occupancy. A GPU hides the time that memory takes by running many
+warps; a kernel with few of them, or with fewer blocks than there are multiprocessors, leaves much of the GPU idle while the GPU is
+busy. Source: openxla/xla `cupti_collector.cc`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Annotated, Final
 
 import numpy as np
+from msgspec import Struct
 
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     DeviceFlops,
+    FloatArray,
+    at_peak_ps,
     counted_events,
     flops_by_device,
     label_flops,
-    roof_of,
+    label_kernels,
     time_by_label,
 )
 from traceview.analysis.rules.finding import Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
-from traceview.analysis.rules.words import Part
-from traceview.base.record import LARGEST, Count, Ratio, Record, Share
+from traceview.analysis.rules.words import Lost, Ops, Part
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import BoolArray
+from traceview.base.record import (
+    LARGEST,
+    LARGEST_RECORDED,
+    Count,
+    Picoseconds,
+    Ratio,
+    Record,
+    Share,
+    one_of,
+)
+from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
+from traceview.ledger.states import State
+from traceview.ledger.table import totals
+from traceview.trace.columns import NONE
+from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
+from traceview.trace.model import Device, Recording
+from traceview.xplane.kernel_names import NumberFormat
+from traceview.xplane.planes import parse_details
+
+FIRST_TENSOR_CORES: Final = 7.0
+"""Compute capability of Volta, the first with tensor cores."""
+
+_NO_TENSOR_CORES: Final = "GTX 16"
+"""A series of compute capability 7.5 without tensor cores."""
+
+FIRST_MATRIX_CORES: Final = 9.4
+"""Capability of MI300 in ROCm. Older GPUs are 9.0, with matrix cores (MI100, MI200) and without (MI50)."""
+
+PRECISIONS: Final = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "unknown")
+LOW_PRECISIONS: Final = ("bf16", "fp16", "fp8", "int8")
+
+
+class DevicePrecision(OfDevice, frozen=True):
+    """The compute time of one GPU in the used steps, without steps in the window, by precision.
+
+    Attributes:
+        compute_ps: Compute time, picoseconds.
+        precision_ps: Compute time by precision, picoseconds; they add up to compute_ps. unknown: the name of the kernel shows no
+            precision.
+        low_precision_ratio: Share of the compute time in 16 bits or less.
+        unknown_ratio: Share of the compute time in kernels whose name shows no precision.
+        has_tensor_cores: Whether the GPU has tensor cores (AMD: matrix cores); null where that is not known.
+        tensor_core_ps: Compute time of kernels whose names show that they use tensor cores, picoseconds.
+        tensor_core_ratio: The same over the compute time.
+        occupancy_ratio: Warps that a multiprocessor can run at once of its kernels, over those that it can run at most, mean of
+            the compute for which it is known; null without any.
+        sparse_ps_per_step: Compute in kernels that fill little of the GPU, mean of a used step, without steps of the window,
+            picoseconds: those with blocks for less than half of the multiprocessors, and those below a quarter of the warps that
+            are no products, which need few warps. Null where no grid is recorded.
+    """
+
+    compute_ps: Picoseconds
+    precision_ps: dict[Annotated[str, one_of(*PRECISIONS)], Picoseconds]
+    low_precision_ratio: Share
+    unknown_ratio: Share
+    has_tensor_cores: bool | None
+    tensor_core_ps: Picoseconds
+    tensor_core_ratio: Share
+    occupancy_ratio: Share | None
+    sparse_ps_per_step: Picoseconds | None
+
+
+class Precision(Record, frozen=True):
+    """The precision of every GPU that computes.
+
+    Attributes:
+        tensor_core_ratio: Share of the compute time of all GPUs in kernels whose names show that they use tensor
+            cores.
+        devices: GPUs in the order of hosts and ordinals.
+    """
+
+    tensor_core_ratio: Share
+    devices: tuple[DevicePrecision, ...]
+
+
+def compute_precision(context: Context) -> Precision | Skipped:
+    """The precision of the kernels of each GPU."""
+    of_device = context.once(time_by_label)
+    gpus = [at for at, device in enumerate(context.trace.device_list) if device.kind == "gpu"]
+    computing = [gpu for gpu in gpus if gpu in of_device and of_device[gpu].total]
+    if not computing:
+        return Skipped("no GPU ran a kernel" if gpus else "not applicable: there is no GPU")
+    rows = tuple(_precision_of(context, gpu) for gpu in computing)
+    whole = sum(row.compute_ps for row in rows)
+    return Precision(sum(row.tensor_core_ps for row in rows) / whole, rows)
+
+
+def _precision_of(context: Context, device: int) -> DevicePrecision:
+    trace, fill = context.trace, context.once(_fill).of_device.get(device)
+    by_label, kernels = context.once(time_by_label)[device], trace.once(label_kernels)
+    compute_ps = by_label.total
+    by_precision = {
+        name: by_label.where(kernels.precision == NumberFormat[name.upper()]).total
+        for name in PRECISIONS
+    }
+    tensor_core_ps = by_label.where(kernels.tensor_core).total
+    return DevicePrecision(
+        *trace.identity(device),
+        compute_ps=compute_ps,
+        precision_ps=by_precision,
+        low_precision_ratio=sum(by_precision[name] for name in LOW_PRECISIONS) / compute_ps,
+        unknown_ratio=by_precision["unknown"] / compute_ps,
+        has_tensor_cores=_has_tensor_cores(
+            trace.device_list[device], is_shown=bool(tensor_core_ps)
+        ),
+        tensor_core_ps=tensor_core_ps,
+        tensor_core_ratio=tensor_core_ps / compute_ps,
+        occupancy_ratio=fill[0] if fill else None,
+        sparse_ps_per_step=fill[1] if fill else None,
+    )
+
+
+# What the GPU has
+
+
+def capability_of(device: Device) -> float | None:
+    """The compute capability of a GPU; None where it is not recorded."""
+    major, minor = (device.count(f"compute_cap_{part}") for part in ("major", "minor"))
+    if major is None or minor is None:
+        return None
+    return major + minor / 10
+
+
+def _has_tensor_cores(device: Device, *, is_shown: bool) -> bool | None:
+    """Whether a GPU has tensor cores (AMD: matrix cores); `is_shown`: a kernel of it uses them.
+
+    Without a recorded capability, and for AMD GPUs of 9.0, only such a kernel shows it.
+    """
+    capability = capability_of(device)
+    if is_shown or capability is None:
+        return is_shown or None
+    if device.stats.get("device_vendor") == "AMD":
+        return True if capability >= FIRST_MATRIX_CORES else None
+    return capability >= FIRST_TENSOR_CORES and _NO_TENSOR_CORES not in (device.model or "")
+
+
+# Findings about precision
+
+_TRUSTED_UNKNOWN_RATIO: Final = 0.10
+"""Up to this share of compute of unknown precision the finding is certain."""
+
+LOW_PRECISION_UNUSED: Final = Rule(
+    code="low-precision-unused",
+    severity="info",
+    # The first limit is that of XProf.
+    limits={"low_precision_ratio": 0.10, "unknown_ratio": 0.50},
+    starts_at=(
+        "less than {low_precision_ratio} of the compute in 16 bits or less, on GPUs with tensor cores; not where the "
+        "names of the kernels leave more than {unknown_ratio} of the compute unknown"
+    ),
+    title="{who:does/do} {ratio} of the compute in 16 bits",
+    titles={"none": "{who:does/do} no compute in 16 bits"},
+    meaning=(
+        "Tensor cores multiply 16-bit numbers several times faster than float32, and 16-bit tensors take half the "
+        "memory traffic."
+    ),
+    action='Train in mixed precision: `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`.',
+    advice=(
+        'GPUs before Ampere have no bfloat16: `"mixed_float16"` there. If it has to be float32, leave TF32 on: '
+        "`tf.config.experimental.enable_tensor_float_32_execution(True)`."
+    ),
+    actions={
+        "jax": (
+            "Compute in bfloat16: arrays and parameters with dtype `jnp.bfloat16`.",
+            "Layers take `dtype=jnp.bfloat16`.",
+        ),
+    },
+    reasons={
+        "names": "the names of the kernels show their precision",
+        "unknown": "the names of kernels with {unknown} of the compute do not show it",
+    },
+    metrics={"low_precision_ratio": "share of the compute in 16 bits or less"},
+    example="All 4 GPUs do no compute in 16 bits",
+)
+
+
+def _low_precision(context: Context, result: Precision) -> Finding | None:
+    """GPUs with tensor cores that compute in 32 bits or more."""
+    limits = LOW_PRECISION_UNUSED.limits
+    rows = [
+        row
+        for row in result.devices
+        if row.has_tensor_cores
+        and row.compute_ps
+        and row.unknown_ratio <= limits["unknown_ratio"]
+        and row.low_precision_ratio < limits["low_precision_ratio"]
+    ]
+    low_ps = sum(row.precision_ps[name] for row in rows for name in LOW_PRECISIONS)
+    unknown = max((row.unknown_ratio for row in rows), default=0.0)
+    return LOW_PRECISION_UNUSED.about(
+        context,
+        rows,
+        {
+            "ratio": Part(low_ps / (sum(row.compute_ps for row in rows) or 1)),
+            "unknown": Part(unknown),
+        },
+        "low_precision_ratio",
+        limits["low_precision_ratio"],
+        confidence=("low", "unknown") if unknown > _TRUSTED_UNKNOWN_RATIO else ("high", "names"),
+        title="" if low_ps else "none",
+    )
+
+
+# How much of the GPU kernels can fill
+
+_GRID: Final = lazy_pattern(rb"(\d{1,10}),(\d{1,10}),(\d{1,10})")
+_MOST_THREADS: Final = 1024
+"""In a block."""
+
+
+def launch_of(details: bytes) -> tuple[float, float]:
+    """What the details of a kernel say: how many blocks it has, and the occupancy; nan where not known."""
+    pairs = parse_details(details)
+    grid, block = (_GRID.fullmatch(pairs.get(key, b"")) for key in (b"grid", b"block"))
+    if grid is None or block is None:
+        return np.nan, np.nan
+    blocks, threads = prod(map(int, grid.groups())), prod(map(int, block.groups()))
+    if not 0 < blocks <= LARGEST_RECORDED or not 0 < threads <= _MOST_THREADS:
+        return np.nan, np.nan
+    text = pairs.get(b"occ_pct", b"")
+    try:
+        occupancy = float(text) / 100 if len(text) < 20 else np.nan
+    except ValueError:
+        occupancy = np.nan
+    # ROCm writes 0 where it does not know it.
+    return blocks, occupancy if 0 < occupancy <= 1 else np.nan
+
+
+def _launches(trace: Recording) -> FloatArray:
+    """What each name of the trace says as the details of a kernel, float64 `[2, names + 1]`; the last place is that of `NONE`."""
+    said = np.full((2, len(trace.names) + 1), np.nan)
+    for name in unique_ids(trace.device_columns.details).tolist():
+        if name != NONE:
+            said[:, name] = launch_of(trace.names[name])
+    return said
+
+
+class _Fill(Struct, frozen=True, eq=False):
+    """Which rows of the ledger are of kernels that fill little of a GPU, bool `[n]`.
+
+    `of_device`: by device whose kernels have a grid the mean occupancy, None where not known, and how long a mean step has such
+    kernels, picoseconds.
+    """
+
+    rows: BoolArray
+    of_device: dict[int, tuple[float | None, int]]
+
+
+def _fill(context: Context) -> _Fill:
+    """How much of each GPU its kernels fill."""
+    trace, ledger = context.trace, context.ledger
+    columns, limits = trace.device_columns, LOW_OCCUPANCY.limits
+    fill = _Fill(np.zeros(ledger.count, dtype=np.bool_), {})
+    if not (columns.details != NONE).any():
+        return fill
+    # What is not known to be none may be a product.
+    is_product = trace.once(label_kernels).is_matrix | (trace.once(label_flops) != 0)
+    is_compute, of_row = ledger.rows(states=(State.COMPUTE,)), trace.once(op_labels).of_row
+    for device in ledger.devices:
+        own = ledger.rows_of(device)
+        rows = np.flatnonzero(is_compute[own]) + own.start
+        event, ps = ledger.columns.event[rows], ledger.columns.duration_ps[rows]
+        blocks, occupancy = trace.once(_launches)[:, columns.details[event]]
+        if not (blocks > 0).any():
+            continue
+        cores = trace.device_list[device].count("core_count") or 0
+        is_sparse = (occupancy < limits["occupancy_ratio"]) & ~is_product[of_row[event]]
+        is_sparse |= blocks < limits["block_ratio"] * cores
+        fill.rows[rows[is_sparse]] = True
+        is_known = ~np.isnan(occupancy)
+        known_ps = int(ps[is_known].sum())
+        mean = float((occupancy * ps)[is_known].sum()) / known_ps if known_ps else None
+        sparse_ps = int(ps[is_sparse].sum()) // (ledger.steps_of_device[device] or 1)
+        fill.of_device[device] = None if mean is None else min(mean, 1.0), sparse_ps
+    return fill
+
+
+LOW_OCCUPANCY: Final = Rule(
+    code="low-occupancy",
+    severity="info",
+    limit=0.10,
+    limits={"block_ratio": 0.5, "occupancy_ratio": 0.25},
+    starts_at=(
+        "{limit} of the GPU time in kernels with blocks for less than {block_ratio} of the multiprocessors, or below "
+        "{occupancy_ratio} of the warps that fit; of products of matrices only the blocks count, for they need few warps"
+    ),
+    title="{who:computes/compute} {loss} in kernels that fill little of the GPU[, {ops}]",
+    meaning=(
+        "The GPU counts as busy, but most of its multiprocessors have nothing to do, or too few warps to work while others wait "
+        "for memory. Such a kernel takes about as long for several times the work."
+    ),
+    action="Use a larger batch per GPU: more work in each kernel takes little longer.",
+    advice="`jit_compile=True` on the function inside `strategy.run` fuses small ops.",
+    actions={
+        "jax": (
+            "Use a larger batch per GPU: more work in each kernel takes little longer.",
+            "Compile the whole step in one `jax.jit`.",
+        )
+    },
+    metrics={"sparse_ps_per_step": "in such kernels"},
+    example="GPU:0 computes 21.0 of 50.0 ms (42%) in kernels that fill little of the GPU, adam/update/mul",
+)
+
+
+def _low_occupancy(context: Context, result: Precision) -> Finding | None:
+    """GPUs whose kernels leave most of them idle, with the op of those that take longest."""
+    rows, ledger, trace = context.once(_fill).rows, context.ledger, context.trace
+    lost = ledger.loss(rows)
+    if not lost.ps or lost.share < LOW_OCCUPANCY.limit:
+        return None
+    labels = trace.once(op_labels)
+    of_label = totals(
+        labels.of_row[ledger.columns.event[rows]], ledger.columns.duration_ps[rows], labels.row.size
+    )
+    longest = labels.row[int(of_label.argmax())]
+    named = (
+        trace.names.text(int(of[longest]))
+        for of in (trace.device_columns.op, trace.device_columns.name)
+    )
+    op = next(filter(None, named), "")
+    return LOW_OCCUPANCY.about(
+        context,
+        [row for row in result.devices if row.device in lost.devices],
+        {"loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share), "ops": Ops((split_op(op)[0],))},
+        "sparse_ps_per_step",
+    )
+
+
+def diagnose(context: Context, result: Precision) -> Iterator[Finding | None]:
+    """GPUs that compute with more bits than they need, or that kernels leave mostly idle."""
+    yield _low_precision(context, result)
+    yield _low_occupancy(context, result)
+
+
+# Section
+
+
+def precision_section(view: View, result: Precision) -> doc.Section | None:
+    """The compute time of each GPU by precision, and how much of the GPU its kernels fill."""
+    if not result.devices:
+        return None
+    has_grids = any(row.sparse_ps_per_step is not None for row in result.devices)
+    fill = _FILL_COLUMNS if has_grids else ()
+    shown = (*_PRECISION_COLUMNS, *fill, *_by_precision(result.devices))
+    blocks = view.device_table("Compute time by precision", result.devices, shown)
+    return doc.Section("precision", "Precision", blocks, lead=_precision_lead(result))
+
+
+def _precision_lead(result: Precision) -> str:
+    if all(row.has_tensor_cores is False for row in result.devices):
+        return "The GPUs have no tensor cores."
+    return f"{numbers.share(result.tensor_core_ratio)} of the compute runs on tensor cores."
+
+
+_PRECISION_COLUMNS: Final = (
+    DEVICE,
+    Shown("compute", "compute_ps", 2),
+    Shown(
+        "tensor cores",
+        lambda row: "none" if row.has_tensor_cores is False else row.tensor_core_ratio,
+        kind="share",
+        meaning="compute in kernels whose names show that they use tensor cores",
+    ),
+    Shown("16 bits or less", "low_precision_ratio", 1),
+)
+
+
+_FILL_COLUMNS: Final = (
+    Shown(
+        "occupancy",
+        "occupancy_ratio",
+        2,
+        meaning="warps that fit over the most, mean of the compute",
+    ),
+    Shown(
+        "fills little",
+        "sparse_ps_per_step",
+        2,
+        meaning="compute per step in kernels that fill little of the GPU",
+    ),
+)
+
+
+def _by_precision(rows: Sequence[DevicePrecision]) -> Iterator[Shown]:
+    """A column per precision that occurs, the one with most compute time first."""
+
+    def share_of(name: str) -> Callable[[DevicePrecision], float | None]:
+        return lambda row: doc.ratio(row.precision_ps.get(name, 0), row.compute_ps)
+
+    sums = {name: sum(row.precision_ps.get(name, 0) for row in rows) for name in PRECISIONS}
+    ranked = sorted((name for name in sums if sums[name]), key=lambda name: -sums[name])
+    for place, name in enumerate(ranked):
+        yield Shown(name, share_of(name), place and place + 2, "share")
+
+
+PRECISION: Final = Analysis[Precision](
+    "precision",
+    compute=compute_precision,
+    rules=(LOW_PRECISION_UNUSED, LOW_OCCUPANCY),
+    diagnose=diagnose,
+    sections=(precision_section,),
+)
+
+
+# How far devices are from their peak
 
 
 class DeviceEfficiency(OfDevice, frozen=True):
@@ -60,30 +478,32 @@ class Efficiency(Record, frozen=True):
     devices: tuple[DeviceEfficiency, ...]
 
 
-def compute(context: Context) -> Efficiency | Skipped:
+def compute_efficiency(context: Context) -> Efficiency | Skipped:
     """The FLOPs of each device."""
     if not any(counted_events(context, device).size for device in context.ledger.devices):
         return Skipped("no device computed in the used steps")
-    is_known = context.trace.once(label_flops).flops > 0
+    is_known = context.trace.once(label_flops) > 0
     of_device = context.once(flops_by_device) if is_known.any() else {}
     if not any(of.runs.where(is_known).total for of in of_device.values()):
         return Skipped("no program and no capture says the FLOPs of what ran")
-    return Efficiency(tuple(_row(context, device, of) for device, of in of_device.items()))
+    return Efficiency(
+        tuple(_efficiency_of(context, device, of) for device, of in of_device.items())
+    )
 
 
-def _row(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
+def _efficiency_of(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
     ledger = context.ledger
     whole, duration_ps = float(of.known_flops.sum()), of.duration_ps.total
-    unknown_ps = of.duration_ps.where(np.isnan(of.of_label.flops)).total
-    at_peak_ps = _at_peak_ps(context, device, of)
+    unknown_ps = of.duration_ps.where(np.isnan(of.of_run)).total
+    peak_ps = _whole_at_peak_ps(context, device, of)
     step_ps = ledger.gpu_ps_by_device[device]
     return DeviceEfficiency(
         *context.trace.identity(device),
         flops_per_second=_whole(whole / of.ran_ps * PS_PER_S) if of.ran_ps else 0,
         unknown_ratio=unknown_ps / duration_ps if duration_ps else 0.0,
         flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
-        peak_flops_per_second=_whole(whole / at_peak_ps * PS_PER_S) if at_peak_ps else None,
-        mfu_ratio=at_peak_ps / step_ps if at_peak_ps and step_ps else None,
+        peak_flops_per_second=_whole(whole / peak_ps * PS_PER_S) if peak_ps else None,
+        mfu_ratio=peak_ps / step_ps if peak_ps and step_ps else None,
     )
 
 
@@ -95,62 +515,15 @@ _KNOWN_RATIO: Final = 0.99
 """Share of the FLOPs whose precision has to be known; the others count as these do."""
 
 
-def _at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float | None:
+def _whole_at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float | None:
     """How long the products would take at the peak of their precision; None where that is not known."""
     flops = of.known_flops
-    compute_ps, _ = roof_of(context.trace, device, of)
-    is_known, whole = ~np.isnan(compute_ps), float(flops.sum())
+    peak_ps = at_peak_ps(context.trace, device, of)
+    is_known, whole = ~np.isnan(peak_ps), float(flops.sum())
     known = float(flops[is_known].sum())
     if not known or known < _KNOWN_RATIO * whole:
         return None
-    return float(compute_ps[is_known & (flops > 0)].sum()) * whole / known
-
-
-# Finding
-
-LOW_MFU: Final = Rule(
-    code="low-mfu",
-    severity="info",
-    limits={"mfu_ratio": 0.20, "unknown_ratio": 0.20, "compute_ratio": 0.50},
-    starts_at=(
-        "an MFU below {mfu_ratio} over used steps in which ops compute for at least {compute_ratio}, with the FLOPs known of all but "
-        "{unknown_ratio} of the time of ops"
-    ),
-    title="{who:reaches/reach} {mfu} of the peak FLOP/s (MFU)",
-    meaning=(
-        "Model FLOPs utilization is what the products of a step would take at the peak of the GPU, over the whole step. Large "
-        "products in 16 bits reach half of it; a small model cannot."
-    ),
-    action="Look at which layers are far from the peak: `traceview show layers LOGDIR`.",
-    advice=(
-        "Larger products come nearer to the peak: a larger batch, and dimensions that are multiples of 64."
-    ),
-    metrics={"mfu_ratio": "MFU"},
-    example="All 4 GPUs reach 8.3% of the peak FLOP/s (MFU)",
-)
-
-
-def diagnose(context: Context, result: Efficiency) -> Iterator[Finding | None]:
-    """Devices that compute for most of the step, far from the peak."""
-    limits, ledger = LOW_MFU.limits, context.ledger
-    if not ledger.has_steps:
-        return
-    computing = {
-        context.trace.device_key(device)
-        for device, ps in context.once(time_by_label).items()
-        if ps.total >= limits["compute_ratio"] * ledger.gpu_ps_by_device[device]
-    }
-    far = {
-        row: row.mfu_ratio
-        for row in result.devices
-        if row.device in computing
-        and row.mfu_ratio is not None
-        and row.mfu_ratio < limits["mfu_ratio"]
-        and row.unknown_ratio <= limits["unknown_ratio"]
-    }
-    if far:
-        mean = Part(sum(far.values()) / len(far))
-        yield LOW_MFU.about(context, list(far), {"mfu": mean}, "mfu_ratio", limits["mfu_ratio"])
+    return float(peak_ps[is_known & (flops > 0)].sum()) * whole / known
 
 
 def efficiency_table(context: Context) -> Table:
@@ -159,7 +532,7 @@ def efficiency_table(context: Context) -> Table:
     return table("efficiency", *record_columns(DeviceEfficiency, result.devices if result else ()))
 
 
-_COLUMNS: Final = (
+_EFFICIENCY_COLUMNS: Final = (
     DEVICE,
     Shown("FLOP/s", "flops_per_second", meaning="known FLOPs over the time in which ops run"),
     Shown("not known", "unknown_ratio", meaning="time of ops whose FLOPs are not known"),
@@ -169,18 +542,18 @@ _COLUMNS: Final = (
 )
 
 
-def section(view: View, result: Efficiency) -> doc.Section:
+def efficiency_section(view: View, result: Efficiency) -> doc.Section:
     """A row per device."""
     what = (
         "FLOPs are those of matrix products, convolutions and attention; what is elementwise counts 0. MFU is of the whole step, "
         "with all that is no compute."
     )
-    blocks = view.device_table("Efficiency", result.devices, _COLUMNS, "efficiency")
-    lead = _lead(result)
+    blocks = view.device_table("Efficiency", result.devices, _EFFICIENCY_COLUMNS, "efficiency")
+    lead = _efficiency_lead(result)
     return doc.Section("efficiency", "Efficiency", (*blocks, doc.Remark(what)), lead=lead)
 
 
-def _lead(result: Efficiency) -> str:
+def _efficiency_lead(result: Efficiency) -> str:
     rows = result.devices
     rate = numbers.flop_rate(sum(row.flops_per_second for row in rows) / len(rows))
     mfus = [row.mfu_ratio for row in rows if row.mfu_ratio is not None]
@@ -193,9 +566,7 @@ def _lead(result: Efficiency) -> str:
 
 ANALYSIS: Final = Analysis[Efficiency](
     "efficiency",
-    compute=compute,
-    rules=(LOW_MFU,),
-    diagnose=diagnose,
-    sections=(section,),
+    compute=compute_efficiency,
+    sections=(efficiency_section,),
     table=efficiency_table,
 )

@@ -1,12 +1,9 @@
-"""Divides the compute of devices among the layers of the model, the phases of the step, and lines of Python.
-
-Of each layer it says how many FLOP/s its ops do, what bounds them, and how far they are from that: a roofline.
-"""
+"""Divides the compute among the layers of the model, the phases of the step, and lines of Python, with the FLOP/s of each."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
 from msgspec import Struct, field
@@ -16,7 +13,6 @@ from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     FloatArray,
     flops_by_device,
-    roof_of,
     time_by_label,
 )
 from traceview.analysis.rules.finding import Skipped
@@ -26,11 +22,9 @@ from traceview.base.record import (
     Count,
     OpName,
     Picoseconds,
-    Ratio,
     Record,
     Share,
     SourceLine,
-    one_of,
 )
 from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
@@ -45,8 +39,6 @@ UNATTRIBUTED: Final = "unattributed"
 WITHOUT_LAYER: Final = "no layer"
 MOST_ROWS: Final = 100
 """In a report; those of most time, and `traceview show layers` has all of them."""
-
-BOUNDS: Final = ("compute", "memory")
 
 _NO_LAYER: Final = "the names of the ops show no layer"
 
@@ -68,10 +60,6 @@ class LayerTime(Record, frozen=True):
         other_ps_per_step: The part whose phase the names do not show, picoseconds.
         flops_per_second: FLOPs of its products over the durations of its ops whose FLOPs are known, without products 0; null where
             neither a program nor a capture says any.
-        bound: What keeps its ops from being faster, at least at the peak and the bandwidth of the device: compute or memory. Null
-            where the roof of ops that take less than half of the time is known.
-        roof_ratio: What its ops take at least, over what they take; those whose roof is not known are left out of both. Null
-            likewise. What caches hold is not read from memory, so that it may be above 1.
     """
 
     layer: OpName | None
@@ -84,8 +72,6 @@ class LayerTime(Record, frozen=True):
     optimizer_ps_per_step: Picoseconds
     other_ps_per_step: Picoseconds
     flops_per_second: Count | None
-    bound: Annotated[str, one_of(*BOUNDS)] | None
-    roof_ratio: Ratio | None
 
 
 class Layers(Record, frozen=True):
@@ -150,22 +136,18 @@ def _longest(rows: tuple[LayerTime, ...], most: int) -> tuple[LayerTime, ...]:
 _PARTS: Final = {Phase.FORWARD: 0, Phase.BACKWARD: 1, Phase.OPTIMIZER: 2}
 """The columns of phases; all others are the last one."""
 
-_WORK: Final[dict[str, int]] = {
-    key: column
-    for column, key in enumerate(("ps", "known_ps", "flops", "roofed_ps", "roof_ps", "memory_ps"))
-}
-"""Columns of the work of a layer: durations of its ops, of those whose FLOPs are known, and FLOPs; durations of those whose roof is
-known, their roofs, and those that are of memory."""
-
 
 class _Node(Struct):
-    """A layer, or a line in it: picoseconds by phase, its own and with those of the nodes inside; and its `work` with theirs."""
+    """A layer, or a line in it: picoseconds by phase, its own and with those of the nodes inside.
+
+    `work` with theirs: FLOPs, and the durations of ops whose FLOPs are known.
+    """
 
     layer: tuple[str, ...] = ()
     line: str = ""
     own: list[int] = field(default_factory=lambda: [0] * 4)
     whole: list[int] = field(default_factory=lambda: [0] * 4)
-    work: FloatArray = field(default_factory=lambda: np.zeros(len(_WORK)))
+    work: FloatArray = field(default_factory=lambda: np.zeros(2))
     inside: dict[tuple[str, str], _Node] = field(default_factory=dict)
 
     def path_to(self, layer: tuple[str, ...], line: str) -> Iterator[_Node]:
@@ -190,7 +172,7 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
         times[of_label[device].label] += of_label[device].value
     cells = _cells(times, places, count)
     work = _work_by_place(context, devices, places.place, len(places.places))
-    has_flops = bool(work[:, _WORK["flops"]].any())
+    has_flops = bool(work[:, 0].any())
     root = _Node()
     for place, of_place, of_work in zip(places.places, cells.tolist(), work, strict=True):
         if any(of_place):
@@ -207,26 +189,14 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
 def _work_by_place(
     context: Context, devices: Collection[int], place: Int32Array, place_count: int
 ) -> FloatArray:
-    """The work of the ops of some devices by place, float64 `[places, columns]`."""
-    ops = context.once(flops_by_device)
-    by_place = np.zeros((place_count, len(_WORK)))
+    """The FLOPs of the ops of some devices by place, and the durations of those of known FLOPs, float64 `[places, 2]`."""
+    by_place = np.zeros((place_count, 2))
     for device in devices:
-        of = ops.get(device)
-        if of is None:
-            continue
-        compute_ps, memory_ps = roof_of(context.trace, device, of)
-        roof_ps, ps = np.maximum(compute_ps, memory_ps), of.duration_ps.every.astype(np.float64)
-        has_roof = ~np.isnan(roof_ps)
-        columns = {
-            "ps": ps,
-            "known_ps": np.where(np.isnan(of.flops), 0, ps),
-            "flops": of.known_flops,
-            "roofed_ps": np.where(has_roof, ps, 0),
-            "roof_ps": np.where(has_roof, roof_ps, 0),
-            "memory_ps": np.where(memory_ps >= compute_ps, roof_ps, 0),
-        }
-        for key, values in columns.items():
-            by_place[:, _WORK[key]] += np.bincount(place, values, place_count)
+        of = context.once(flops_by_device).get(device)
+        if of is not None:
+            known_ps = np.where(np.isnan(of.of_run), 0, of.duration_ps.every)
+            for column, values in enumerate((of.known_flops, known_ps)):
+                by_place[:, column] += np.bincount(place, values, place_count)
     return by_place
 
 
@@ -256,9 +226,7 @@ def _shown(node: _Node) -> Iterator[_Node]:
 def _row(node: _Node, count: int, gpu_ps: int, *, has_flops: bool) -> LayerTime:
     ps = sum(node.whole)
     forward_ps, backward_ps, optimizer_ps, other_ps = node.whole
-    work = {key: float(node.work[column]) for key, column in _WORK.items()}
-    known_ps, roof_ps = work["known_ps"], work["roof_ps"]
-    has_roof = has_flops and roof_ps > 0 and 2 * work["roofed_ps"] >= work["ps"]
+    flops, known_ps = node.work.tolist()
     return LayerTime(
         layer="/".join(node.layer) or None,
         source_line=node.line or None,
@@ -270,12 +238,8 @@ def _row(node: _Node, count: int, gpu_ps: int, *, has_flops: bool) -> LayerTime:
         optimizer_ps_per_step=optimizer_ps,
         other_ps_per_step=other_ps,
         flops_per_second=(
-            round(min(work["flops"] / known_ps * PS_PER_S, LARGEST))
-            if has_flops and known_ps
-            else None
+            round(min(flops / known_ps * PS_PER_S, LARGEST)) if has_flops and known_ps else None
         ),
-        bound=BOUNDS[2 * work["memory_ps"] > roof_ps] if has_roof else None,
-        roof_ratio=roof_ps / work["roofed_ps"] if has_roof else None,
     )
 
 
@@ -292,10 +256,6 @@ _COLUMNS: Final = (
 )
 _WORK_COLUMNS: Final = (
     Shown("FLOP/s", "flops_per_second", 2, meaning="over the durations of ops with known FLOPs"),
-)
-_ROOF_COLUMNS: Final = (
-    Shown("bound by", "bound", 3, "words", "what keeps it from being faster"),
-    Shown("of the roof", "roof_ratio", 3, meaning="what its ops take at least over what they take"),
 )
 
 
@@ -316,14 +276,9 @@ def _nested(rows: Iterable[LayerTime]) -> Iterator[tuple[int, str]]:
 
 
 def _shown_columns(rows: Sequence[LayerTime]) -> tuple[Shown, ...]:
-    """Those of FLOPs and of roofs only where any are known."""
+    """That of FLOP/s only where any are known."""
     has_flops = any(row.flops_per_second is not None for row in rows)
-    has_roof = any(row.bound is not None for row in rows)
-    return (
-        *_COLUMNS,
-        *(_WORK_COLUMNS if has_flops else ()),
-        *(_ROOF_COLUMNS if has_roof else ()),
-    )
+    return (*_COLUMNS, *(_WORK_COLUMNS if has_flops else ()))
 
 
 def section(view: View, result: Layers) -> doc.Section:

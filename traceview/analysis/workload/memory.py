@@ -78,11 +78,7 @@ GROWING: Final = Rule(
     reasons={
         "": "the interval holds what further steps would show, if they are like those recorded"
     },
-    metrics={
-        "growth_bytes_per_step": "growth",
-        "low_bytes_per_step": "growth, lower end of the interval",
-        "high_bytes_per_step": "growth, upper end of the interval",
-    },
+    metrics={"growth_bytes_per_step": "growth"},
     example="Memory of GPU:0 grows by 12.6 MB each step: full after 740 steps",
 )
 
@@ -137,35 +133,22 @@ def _near_limit(context: Context, devices: Sequence[DeviceMemory]) -> Finding | 
 
 def _growing(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
     most_steps = GROWING.limits["full_after_count"]
-    growth = {
-        row.device: row.growth
+    rows = [
+        row
         for row in devices
-        if row.growth is not None
-        and row.growth.low_bytes_per_step > 0
+        if row.growth_bytes_per_step
         and (row.steps_to_full is None or row.steps_to_full <= most_steps)
-    }
-    if not growth:
+    ]
+    if not rows:
         return None
-    rows = [row for row in devices if row.device in growth]
-    fastest = max(each.bytes_per_step for each in growth.values())
-    arguments: dict[str, Argument] = {"growth": Size(fastest)}
+    arguments: dict[str, Argument] = {
+        "growth": Size(max(row.growth_bytes_per_step or 0 for row in rows))
+    }
     left = [row.steps_to_full for row in rows if row.steps_to_full is not None]
     if left:
         arguments["steps"] = Number(min(left), "step")
     return GROWING.about(
-        context,
-        rows,
-        arguments,
-        confidence=("medium", ""),
-        evidence=[
-            Evidence(metric, value, threshold, device)
-            for device, of in growth.items()
-            for metric, value, threshold in (
-                ("growth_bytes_per_step", of.bytes_per_step, None),
-                ("low_bytes_per_step", of.low_bytes_per_step, 0),
-                ("high_bytes_per_step", of.high_bytes_per_step, None),
-            )
-        ],
+        context, rows, arguments, "growth_bytes_per_step", confidence=("medium", "")
     )
 
 
@@ -192,11 +175,11 @@ def _headroom(context: Context, devices: Sequence[DeviceMemory]) -> Finding | No
 
 def _fits_twice(row: DeviceMemory) -> bool:
     """Whether the numbers of a device say that twice of what was allocated in the capture fits."""
-    limits, growth = HEADROOM.limits, row.growth
+    limits = HEADROOM.limits
     return (
         not row.unrecorded_bytes
         and row.process_peak_bytes == row.peak_bytes
-        and (growth is None or growth.low_bytes_per_step <= 0)
+        and not row.growth_bytes_per_step
         and 0 < row.allocated_bytes <= row.free_bytes
         and row.free_bytes >= limits["free_ratio"] * row.most_bytes
         and row.forward_bytes >= limits["forward_ratio"] * row.allocated_bytes
@@ -221,7 +204,7 @@ _DEVICE_COLUMNS: Final = (
         5,
         meaning="free memory outside of the largest piece",
     ),
-    Shown("growth per step", lambda row: row.growth and row.growth.bytes_per_step, 7, "bytes"),
+    Shown("growth per step", "growth_bytes_per_step", 7, "bytes"),
 )
 _LAYER_COLUMNS: Final = (
     Shown("held by", lambda row: _holder(row), kind="words"),

@@ -425,13 +425,6 @@ class ReplicaNames:
         """
         return {index: value + 1 for index, value in enumerate(self._highest.tolist()) if value > 0}
 
-    def on_device(self, device: int) -> tuple[int, ...]:
-        """The replicas, `replica_4/…`, that the names of ops computed on one device contain, sorted."""
-        columns, rows = self._columns_of(device)
-        op = columns.op[rows][columns.class_[rows] == ActivityClass.COMPUTE]
-        replicas = unique_ids(self._replicas_of(unique_ids(op), device))
-        return tuple(replicas[replicas != NONE].tolist())
-
     def of_gradients(self, device: int) -> dict[int, int]:
         """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
         columns, rows = self._columns_of(device)
