@@ -42,7 +42,6 @@ _RELIABILITY: Final = {
     "keras": "high",
     "group": "medium",
     "function": "medium",
-    "iterator": "low",
     "period": "low",
 }
 
@@ -125,9 +124,7 @@ class Steps(Record, frozen=True):
             in the others; empty where it runs in each step, or nothing shows when it runs.
     """
 
-    method: Annotated[
-        str, one_of("marker", "keras", "group", "function", "iterator", "period", "mixed")
-    ]
+    method: Annotated[str, one_of("marker", "keras", "group", "function", "period", "mixed")]
     reliability: Annotated[str, one_of("high", "medium", "low")]
     basis: Annotated[str, one_of("marker", "device", "mixed")]
     loop_iterations: Annotated[int, Meta(ge=2, le=LARGEST)] | None
