@@ -70,9 +70,7 @@ OP_FIELDS = (
     "kernel",
     "count",
     "total_ps",
-    "self_ps",
     "mean_ps",
-    "median_ps",
     "p95_ps",
     "bytes",
 )

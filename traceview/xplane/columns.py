@@ -296,9 +296,6 @@ class Exchange(Struct, frozen=True):
     of: tuple[str, ...] = ()
 
 
-MOST_HELD: Final = 8
-
-
 _OF_FUNCTION: Final = lazy_pattern(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
 
 
@@ -314,8 +311,7 @@ class Instruction(Struct, frozen=True):
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
     the same in every run. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
     `operand_type`: the number of the type of what the first of them multiplies. `bytes`: what it reads and writes at least,
-    None where that is not known. `exchange`: of a collective. `holds`: the
-    opcodes that a fusion runs as one, by how often, at most MOST_HELD, without those that compute nothing.
+    None where that is not known. `exchange`: of a collective.
     """
 
     program: bytes
@@ -329,7 +325,6 @@ class Instruction(Struct, frozen=True):
     operand_type: int = 0
     bytes: int | None = None
     exchange: Exchange | None = None
-    holds: tuple[tuple[str, int], ...] = ()
 
     @property
     def function(self) -> str:

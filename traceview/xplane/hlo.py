@@ -6,17 +6,15 @@ give what another one takes, and that a collective waits for.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from itertools import compress, islice, repeat
 from typing import Final
 
 from msgspec import Struct
 
-from traceview.xplane.columns import MOST_HELD, Exchange, Instruction, Program
+from traceview.xplane.columns import Exchange, Instruction, Program
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo_costs import (
-    LARGEST,
     NO_PRODUCT,
     PRODUCTS,
     SLICES,
@@ -64,10 +62,6 @@ _FILLS: Final = frozenset(
 
 _CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
 """What runs the instructions of other computations."""
-
-_COMPUTES_NOTHING: Final = frozenset(
-    ("", "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota")
-)
 
 _SAME: Final = frozenset(("bitcast", "copy", "reshape", "get-tuple-element", "tuple", "convert"))
 """What only hands on what another instruction computed."""
@@ -129,7 +123,6 @@ class _Program:
         self._module = opened(program)
         self._wanted = wanted
         self._effects: dict[int, _Effect] = {}
-        self._opcodes_in: dict[int, Counter[str]] = {}
         self._with_events: dict[int, bool] = {}
         self._products: dict[int, Product] = {}
         self._traffic: dict[int, _Traffic] = {}
@@ -161,32 +154,7 @@ class _Program:
             *product,
             bytes=self._bytes(instruction, computation),
             exchange=self._exchange(instruction, computation),
-            holds=self._holds(instruction),
         )
-
-    # What a fusion is made of
-
-    def _holds(self, instruction: HloInstruction) -> tuple[tuple[str, int], ...]:
-        if instruction.opcode != "fusion" or not instruction.called:
-            return ()
-        counted = self._opcodes(instruction.called[0], DEEPEST)
-        ranked = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
-        some = ((opcode, min(count, LARGEST)) for opcode, count in ranked)
-        return tuple(islice((pair for pair in some if pair[0] not in _COMPUTES_NOTHING), MOST_HELD))
-
-    def _opcodes(self, computation: int, depth: int) -> Counter[str]:
-        """How often each opcode is in a computation; in the place of a fusion is what that holds."""
-        known = self._opcodes_in.get(computation)
-        if known is None:
-            # Also ends a recursion.
-            self._opcodes_in[computation] = Counter()
-            held = self._module.computation(computation).instructions if depth else ()
-            known = Counter(inner.opcode for inner in held if inner.opcode != "fusion")
-            for inner in held:
-                if inner.opcode == "fusion" and inner.called:
-                    known.update(self._opcodes(inner.called[0], depth - 1))
-            self._opcodes_in[computation] = known
-        return known
 
     # What depends on nothing
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
-from traceview.base.ids import is_in
-from traceview.base.intervals import Int64Array
+from traceview.base.ids import is_in, sorted_within, unique_inverse
+from traceview.base.intervals import Int32Array, Int64Array, places, union
+from traceview.base.sweeping import SWEEPS
 from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.correlation import copies_of
-from traceview.trace.device.ops import OpTable
+from traceview.trace.device.op_names import label_lines, op_labels, op_names
 from traceview.trace.device.table import (
     Column,
     Table,
     category,
     flag,
+    joined_tables,
     named,
     table,
     texts,
@@ -21,7 +25,9 @@ from traceview.trace.device.table import (
 )
 from traceview.trace.model import Trace
 from traceview.trace.windows import step_numbers_at
-from traceview.xplane.planes import CLASS_KEYS, HostMemory
+from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
+
+_Span: TypeAlias = Int64Array | slice
 
 
 def device_events(trace: Trace, rows: Int64Array | None = None) -> Table:
@@ -99,27 +105,79 @@ def copies(trace: Trace, rows: Int64Array) -> Table:
     )
 
 
-def ops(trace: Trace, groups: OpTable) -> Table:
-    """A row per device, class, op and kernel of some events."""
-    keys = device_keys(trace)
+def op_table(trace: Trace, rows: Int64Array) -> Table:
+    """The device events at `rows`, which are in order, by device, class, op and kernel; those of a device by total time.
+
+    Copies of one op on several devices share its name. Host ops of a replica have no kernel.
+    """
+    # Device by device: what is made on the way is as large as the events.
+    firsts = [trace.device_columns.rows_of(i).start for i in range(len(trace.device_list))]
+    parts = np.split(rows, places(rows, firsts)[1:])
+    tables = [_ops_of_device(trace, _as_span(part)) for part in parts if part.size]
+    return joined_tables(tables or [_ops_of_device(trace, slice(0, 0))])
+
+
+def _ops_of_device(trace: Trace, rows: _Span) -> Table:
+    """The table of rows that are all of one device."""
+    columns = trace.device_columns
+    op, kernel, label, group = _groups(trace, rows)
+    duration, size = np.ascontiguousarray(columns.duration_ps[rows]), op.size
+    count, total = np.bincount(group, minlength=size), SWEEPS.totals(group, duration, size)
+    # The shortest event of each group, of several the first.
+    leader = SWEEPS.earliest(group, duration, 0, size)
+    p95 = sorted_within(group, duration)[np.cumsum(count) - count + (19 * count + 19) // 20 - 1]
+    bytes_ = columns.bytes[rows]
+    is_known = np.flatnonzero(bytes_ != UNKNOWN_BYTES)
+    known_bytes = SWEEPS.totals(group[is_known], bytes_[is_known], size)
+    no_bytes = np.bincount(group[is_known], minlength=size) == 0
+    class_ = columns.class_[rows][leader]
+    computes = columns.class_[rows] == ActivityClass.COMPUTE
+    start, end = columns.start_ps[rows][computes], columns.end_ps[rows][computes]
+    compute_ps = union(start, end).length
+    share = np.where(
+        class_ == ActivityClass.COMPUTE, total / compute_ps if compute_ps else np.nan, np.nan
+    )
+    rank = np.lexsort((leader, -total))
+    keys, names, lines = device_keys(trace), trace.once(op_names).ops, trace.once(label_lines)
+    ops = [names[place] for place in op[rank].tolist()]
     return table(
         "ops",
-        texts("device", [keys[device] for device in groups.device.tolist()]),
-        texts("class", [CLASS_KEYS[class_] for class_ in groups.class_.tolist()]),
-        texts("op", groups.name),
-        texts("op_type", groups.type),
-        texts("kernel", groups.kernel),
-        texts("source_line", groups.line),
-        texts("holds", groups.holds),
-        whole("count", groups.count),
-        whole("total_ps", groups.total_ps),
-        whole("self_ps", groups.self_ps),
-        whole("mean_ps", groups.mean_ps),
-        whole("median_ps", groups.median_ps),
-        whole("p95_ps", groups.p95_ps),
-        Column("share_ratio", "float", groups.share_ratio),
-        whole("bytes", groups.bytes, groups.bytes == UNKNOWN_BYTES),
+        texts("device", [keys[device] for device in columns.device[rows][leader].tolist()]),
+        texts("class", [CLASS_KEYS[each] for each in class_[rank].tolist()]),
+        texts("op", [name for name, _ in ops]),
+        texts("op_type", [type_ for _, type_ in ops]),
+        texts("kernel", list(map(trace.names.text, kernel[rank].tolist()))),
+        texts("source_line", [lines[place] or None for place in label[rank].tolist()]),
+        whole("count", count[rank]),
+        whole("total_ps", total[rank]),
+        whole("mean_ps", (total // np.maximum(count, 1))[rank]),
+        whole("p95_ps", p95[rank]),
+        Column("share_ratio", "float", share[rank]),
+        whole("bytes", known_bytes[rank], no_bytes[rank]),
     )
+
+
+def _as_span(rows: Int64Array) -> _Span:
+    """Rows in order, as a slice if none between them is left out: of that no column is copied."""
+    if rows[-1] - rows[0] == rows.size - 1:
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def _groups(trace: Trace, rows: _Span) -> tuple[Int32Array, Int32Array, Int64Array, Int64Array]:
+    """What makes events of one device one row of the table, by group, and int64 the group of each row.
+
+    The place of its op among `OpNames.ops`, the number of its kernel's name, and the first of its labels, in whose order they are.
+    """
+    columns, labels = trace.device_columns, trace.once(op_labels)
+    known, of_row = unique_inverse(labels.of_row[rows])
+    row = labels.row[known]
+    device = columns.device[rows][:1].tolist()
+    is_replica = bool(device) and trace.device_list[device[0]].kind == "replica"
+    op = trace.once(op_names).of_name[columns.op[row]]
+    kernel = np.full(row.size, NONE, dtype=np.int32) if is_replica else columns.name[row]
+    group, first = SWEEPS.labelled(op, kernel, columns.class_[row])
+    return op[first], kernel[first], known[first], group.astype(np.int64)[of_row]
 
 
 def device_keys(trace: Trace) -> list[str]:

@@ -90,6 +90,20 @@ def table(name: str, *columns: Column) -> Table:
     return Table(name, int(columns[0].values.size), columns)
 
 
+def joined_tables(tables: Sequence[Table]) -> Table:
+    """The rows of tables with the same columns, none of which is a category."""
+
+    def joined(parts: tuple[Column, ...]) -> Column:
+        missing = [part.missing for part in parts if part.missing is not None]
+        return replace(
+            parts[0],
+            values=np.concatenate([part.values for part in parts]),
+            missing=np.concatenate(missing) if missing else None,
+        )
+
+    return table(tables[0].name, *map(joined, zip(*(each.columns for each in tables), strict=True)))
+
+
 # Columns of arrays
 
 
