@@ -100,12 +100,7 @@ class HostClock(Record, frozen=True):
         reference: Name of the host whose collectives were compared; null without a comparison.
         offset_ps: Picoseconds added to the times on top of the profile start, computed from collectives.
         collective_count: Collectives whose ends were compared, whether or not they moved the clock.
-        residual_ps: Robust spread of the differences between their ends, drift included, in picoseconds; null
-            without a comparison.
-        residual_max_ps: Largest difference between their ends after alignment, in picoseconds; null without a
-            comparison.
-        drift_ps_per_s: Picoseconds per second that the clock gains on the reference, not corrected; null where
-            the spread hides it.
+        residual_ps: Robust spread of the differences between their ends, in picoseconds; null without a comparison.
     """
 
     method: Annotated[str, one_of("collectives", "profile_start", "none")]
@@ -113,8 +108,6 @@ class HostClock(Record, frozen=True):
     offset_ps: Integer = 0
     collective_count: Count = 0
     residual_ps: Picoseconds | None = None
-    residual_max_ps: Picoseconds | None = None
-    drift_ps_per_s: Integer | None = None
 
 
 class Host(Struct, frozen=True):

@@ -490,9 +490,7 @@ def clock_sentence(hosts: Sequence[HostCapture]) -> str:
     spreads = [clock.residual_ps for clock in clocks if clock.residual_ps is not None]
     if not spreads:
         return "Clocks aligned by the start of each profile; no collective shows how far they are apart."
-    most = max(clock.residual_max_ps or 0 for clock in clocks)
-    spread = numbers.time(max(spreads))
-    return f"Ends of collectives differ by {spread} between hosts, at most by {numbers.time(most)}."
+    return f"Ends of collectives differ by {numbers.time(max(spreads))} between hosts."
 
 
 def _offset(host: HostCapture) -> int | None:
@@ -509,13 +507,6 @@ _HOST_COLUMNS: Final = (
         _offset,
         kind="time",
         meaning="what collectives added to the times of the host",
-    ),
-    Shown(
-        "drift per second",
-        lambda host: host.clock and host.clock.drift_ps_per_s,
-        4,
-        "time",
-        meaning="what its clock gained on that of the reference",
     ),
     Shown(
         "steps missing",

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.base.ids import is_in
 from traceview.base.intervals import Int64Array
-from traceview.base.stats import MAD_TO_SIGMA, median, median_ps
-from traceview.base.units import PS_PER_NS, PS_PER_S
+from traceview.base.stats import MAD_TO_SIGMA, median_ps
+from traceview.base.units import PS_PER_NS
 from traceview.trace.model import Host, HostClock, HostSteps, Problem, Recording
 from traceview.trace.strategy.collectives import CollectiveKind, match_collectives
 from traceview.trace.strategy.roles import step_groups
@@ -29,13 +28,6 @@ MIN_COLLECTIVES: Final = 3
 
 CLEAR_RATIO: Final = 3
 """Clocks differ if their median difference is more than this many times the spread of the differences."""
-
-MIN_FOR_DRIFT: Final = 8
-CLEAR_DRIFT_RATIO: Final = 6
-"""A drift is reported from this many collectives on, if it adds up to more than this many times the spread."""
-
-MAX_DRIFT_PS_PER_S: Final = 10**9
-"""Computer clocks drift by 100 ppm at most; ends that drift apart ten times as fast belong to different collectives."""
 
 _COMMON_END: Final = (
     CollectiveKind.ALL_REDUCE,
@@ -80,60 +72,6 @@ def _stop_ps(host: Host, offset: int) -> int | None:
     return offset + length if 0 <= length <= MAX_PS else None
 
 
-class ClockDifference(Struct, frozen=True):
-    """How far a clock is ahead of another in the middle of the recording, in picoseconds.
-
-    `least_ps`, `most_ps`: the smallest and the largest difference. `residual_ps`: spread of all differences;
-    `noise_ps`: their spread without the drift. `drift_ps_per_s`: gain per second, None if the noise hides it.
-    """
-
-    ahead_ps: int
-    least_ps: int
-    most_ps: int
-    count: int
-    residual_ps: int
-    noise_ps: int
-    drift_ps_per_s: int | None
-
-
-def clock_difference(reference_ps: Int64Array, other_ps: Int64Array) -> ClockDifference | None:
-    """The difference of two clocks from the ends of the same collectives on both, int64 `[n]`, in time order.
-
-    None if they are too few, or drift apart so fast that they cannot be the same collectives.
-    """
-    count = int(reference_ps.size)
-    if count < MIN_COLLECTIVES:
-        return None
-    difference = other_ps - reference_ps
-    ahead = median_ps(difference) or 0
-    since_ps = reference_ps - (median_ps(reference_ps) or 0)
-    # Slopes between events half a recording apart: outliers do not move their median (Theil and Sen).
-    half = count // 2
-    passed_ps = since_ps[half:] - since_ps[: count - half]
-    gained_ps = difference[half:] - difference[: count - half]
-    slope = median(gained_ps / np.maximum(passed_ps, 1))
-    around = difference - ahead
-    straightened = around - slope * since_ps
-    straightened = np.abs(straightened - median(straightened))
-    noise = round(MAD_TO_SIGMA * median(straightened))
-    residual = round(MAD_TO_SIGMA * (median_ps(np.abs(around)) or 0))
-    drift = None
-    gained = abs(slope) * float(np.ptp(reference_ps))
-    if count >= MIN_FOR_DRIFT and gained > CLEAR_DRIFT_RATIO * max(noise, 1):
-        drift = round(slope * PS_PER_S)
-        if abs(drift) > MAX_DRIFT_PS_PER_S:
-            return None
-    return ClockDifference(
-        ahead_ps=ahead,
-        least_ps=int(difference.min()),
-        most_ps=int(difference.max()),
-        count=count,
-        residual_ps=residual,
-        noise_ps=residual if drift is None else noise,
-        drift_ps_per_s=drift,
-    )
-
-
 def on_one_clock(
     recording: Recording, steps_by_host: tuple[HostSteps, ...]
 ) -> tuple[Recording, tuple[HostSteps, ...]]:
@@ -173,51 +111,42 @@ def _set_clocks(
     if common.max(initial=0) < MIN_COLLECTIVES:
         return
     first = int(common.sum(axis=1).argmax())
-    done = [first]
-    # Of each host the compared one that shares most with it, of several the one compared first.
-    most, nearest = common[first].copy(), np.full(len(group), first)
-    most[first] = -1
-    while len(done) < len(group):
-        place = int(most.argmax())
-        if most[place] < MIN_COLLECTIVES:
+    done, left = [first], [place for place in range(len(group)) if place != first]
+    while left:
+        shared = common[np.ix_(left, done)]
+        place, by = np.unravel_index(int(shared.argmax()), shared.shape)
+        if shared[place, by] < MIN_COLLECTIVES:
             break
-        by = int(nearest[place])
-        done.append(place)
-        is_nearer = (common[place] > most) & (most >= 0)
-        most[is_nearer], nearest[is_nearer] = common[place, is_nearer], place
-        most[place] = -1
-        host, reference = group[place], group[by]
+        host, reference = group[left[place]], group[done[by]]
+        done.append(left.pop(place))
         both = ends[(ends[:, host] != _NO_END) & (ends[:, reference] != _NO_END)]
-        both = both[np.argsort(both[:, reference], kind="stable")]
-        difference = clock_difference(both[:, reference], both[:, host])
-        if difference is not None:
-            clocks[host] = _clock(hosts[reference], clocks[reference], clocks[host], difference)
+        ahead_ps = both[:, host] - both[:, reference]
+        clocks[host] = _clock(hosts[reference], clocks[reference], clocks[host], ahead_ps)
     moved = any(clocks[group[place]].reference is not None for place in done)
     if moved and clocks[group[first]].method == "none":
         clocks[group[first]] = HostClock("collectives")
 
 
 def _clock(
-    reference: Host, reference_clock: HostClock, own: HostClock, difference: ClockDifference
+    reference: Host, reference_clock: HostClock, own: HostClock, ahead_ps: Int64Array
 ) -> HostClock:
-    """The clock after a comparison: moved if the difference is clear or no profile start is known, else as before."""
+    """The clock after a comparison: moved if the difference is clear or no profile start is known, else as before.
+
+    `ahead_ps`: how much later each common collective ended on it, int64 `[collectives]`.
+    """
     have_starts = "none" not in (own.method, reference_clock.method)
+    middle_ps = median_ps(ahead_ps) or 0
+    residual_ps = round(MAD_TO_SIGMA * (median_ps(np.abs(ahead_ps - middle_ps)) or 0))
     # A reference that was moved itself moves every host that follows it.
-    offset = reference_clock.offset_ps - difference.ahead_ps
-    moves = not have_starts or abs(offset) > CLEAR_RATIO * difference.noise_ps
+    offset = reference_clock.offset_ps - middle_ps
+    moves = not have_starts or abs(offset) > CLEAR_RATIO * residual_ps
     moves = moves and abs(offset) <= MAX_PS
-    # Only what one of the two was moved by changes their difference.
-    moved_apart = (offset if moves else 0) - reference_clock.offset_ps
     return HostClock(
         method="collectives" if moves else own.method,
         reference=reference.name,
         offset_ps=offset if moves else 0,
-        collective_count=difference.count,
-        residual_ps=difference.residual_ps,
-        residual_max_ps=max(
-            abs(difference.least_ps + moved_apart), abs(difference.most_ps + moved_apart)
-        ),
-        drift_ps_per_s=difference.drift_ps_per_s,
+        collective_count=int(ahead_ps.size),
+        residual_ps=residual_ps,
     )
 
 
