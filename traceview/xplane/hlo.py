@@ -18,7 +18,6 @@ from traceview.xplane.hlo_costs import (
     NO_PRODUCT,
     PRODUCTS,
     SLICES,
-    UNCHANGED,
     UNKNOWN,
     UPDATES,
     Product,
@@ -35,7 +34,6 @@ from traceview.xplane.hlo_module import (
     DOT,
     DOT_CONTRACTED,
     MOST_DIMENSIONS,
-    PARAMETER_NUMBER,
     TARGET,
     WINDOW,
     WINDOW_DIMENSIONS,
@@ -66,6 +64,9 @@ _CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditiona
 _SAME: Final = frozenset(("bitcast", "copy", "reshape", "get-tuple-element", "tuple", "convert"))
 """What only hands on what another instruction computed."""
 
+_PARTLY: Final = SLICES | UPDATES
+"""Of what these are given they move a part."""
+
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
 
@@ -81,7 +82,6 @@ _COLLECTIVES: Final = frozenset(
 _LARGEST_SCALAR: Final = 16
 """Bytes: of a complex number of two float64."""
 
-_MOST_USES: Final = 64
 _LONGEST_CONFIG: Final = 1 << 16
 
 
@@ -104,17 +104,6 @@ class _Effect(Struct, frozen=True):
     called: tuple[int, ...]
 
 
-class _Traffic(Struct, frozen=True):
-    """What a fusion moves less of than its shapes say: bytes read by number of the parameter, and bytes written."""
-
-    read: dict[int, int | None]
-    written: int | None
-
-
-_WHOLE: Final = _Traffic({}, None)
-"""Of a fusion that moves what it is given and what it yields."""
-
-
 class _Program:
     """One program while it is read, for the instructions with the names in `wanted`."""
 
@@ -125,7 +114,6 @@ class _Program:
         self._effects: dict[int, _Effect] = {}
         self._with_events: dict[int, bool] = {}
         self._products: dict[int, Product] = {}
-        self._traffic: dict[int, _Traffic] = {}
 
     def instructions(self) -> dict[bytes, Instruction]:
         entry = self._module.entry
@@ -273,25 +261,20 @@ class _Program:
     # The bytes that it moves
 
     def _bytes(self, instruction: HloInstruction, computation: Computation) -> int | None:
-        """What it reads and writes, each once; None where its shapes do not tell."""
+        """What it reads and writes, each once; None where its shapes do not tell, as of fusions that take slices."""
         operands = dict.fromkeys(instruction.operands)
-        if not operands.keys() <= computation.by_id.keys():
+        held = self._module.computation(instruction.called[0]) if instruction.called else None
+        is_part = held is not None and not _PARTLY.isdisjoint(
+            each.opcode for each in held.instructions
+        )
+        if is_part or not operands.keys() <= computation.by_id.keys():
             return None
-        size_of_operand = {id_: self._size(computation.by_id[id_].shape) for id_ in operands}
-        arrays = self._module.arrays(instruction.shape)
-        if instruction.opcode != "fusion":
-            target = self._module.fields(instruction).text(TARGET)
-            return bytes_of(instruction.opcode, target, arrays, [*size_of_operand.values()])
-        moved = self._traffic_of(instruction.called[0]) if instruction.called else _WHOLE
-        written = moved.written
-        if written is None:
-            written = whole([size_of(array) for array in arrays])
-        # A parameter that is given twice is read once, as long as it is read whole.
-        read = {
-            operand: moved.read.get(number, size_of_operand[operand])
-            for number, operand in enumerate(instruction.operands)
-        }
-        return whole([written, *read.values()])
+        return bytes_of(
+            instruction.opcode,
+            self._module.fields(instruction).text(TARGET),
+            self._module.arrays(instruction.shape),
+            [self._size(computation.by_id[id_].shape) for id_ in operands],
+        )
 
     def _shape(self, bounds: tuple[int, int]) -> Shape:
         """The type of the elements of a shape and its dimensions; of a tuple those of its first shape."""
@@ -299,56 +282,6 @@ class _Program:
 
     def _size(self, bounds: tuple[int, int]) -> int | None:
         return whole([size_of(array) for array in self._module.arrays(bounds)])
-
-    def _traffic_of(self, id_: int) -> _Traffic:
-        """What a fusion reads through slices only, and what it writes into an array that is there."""
-        if id_ not in self._traffic:
-            computation = self._module.computation(id_)
-            opcodes = {each.opcode for each in computation.instructions}
-            is_whole = opcodes.isdisjoint(SLICES | UPDATES)
-            self._traffic[id_] = _WHOLE if is_whole else self._traffic_inside(computation)
-        return self._traffic[id_]
-
-    def _traffic_inside(self, computation: Computation) -> _Traffic:
-        users: dict[int, list[tuple[HloInstruction, int]]] = {}
-        for inner in computation.instructions:
-            for place, operand in enumerate(inner.operands):
-                users.setdefault(operand, []).append((inner, place))
-        by_id = computation.by_id
-        read: dict[int, int | None] = {}
-        for inner in by_id.values():
-            if inner.opcode == "parameter":
-                parts = self._parts_read(inner.id, users)
-                if parts is not None:
-                    number = self._module.fields(inner).number(PARAMETER_NUMBER)
-                    read[number] = whole(parts)
-        root = by_id.get(computation.root_id)
-        for _ in range(DEEPEST):
-            if root is None or root.opcode not in UNCHANGED:
-                break
-            root = by_id.get(root.operands[0]) if root.operands else None
-        if root is None or root.opcode not in UPDATES or len(root.operands) < 2:
-            return _Traffic(read, None)
-        update = by_id.get(root.operands[1])
-        return _Traffic(read, self._size(update.shape) if update else None)
-
-    def _parts_read(
-        self, id_: int, users: dict[int, list[tuple[HloInstruction, int]]]
-    ) -> list[int | None] | None:
-        """The sizes of the slices that alone take a value; None where something takes all of it."""
-        parts: list[int | None] = []
-        waiting = [id_]
-        for _ in range(_MOST_USES):
-            if not waiting:
-                return parts
-            for user, place in users.get(waiting.pop(), ()):
-                if user.opcode in UNCHANGED:
-                    waiting.append(user.id)
-                elif place == 0 and user.opcode in SLICES:
-                    parts.append(self._size(user.shape))
-                elif place != 0 or user.opcode not in UPDATES:
-                    return None
-        return None
 
     # What it exchanges
 

@@ -3,7 +3,7 @@
 A product of two numbers and its sum are two operations: of matrices, convolutions and attention. What is no product counts 0:
 it takes memory traffic rather than units that multiply. Bytes are the least that has to move between memory and these units:
 what an instruction is given and what it yields, each once. As `HloCostAnalysis` of XLA counts: a slice reads what it yields,
-an update in place moves the update, and a fusion reads of its parameters what its slices take. Sources: openxla/xla
+an update in place moves the update. Of a fusion in which there are such it is not known. Sources: openxla/xla
 `xla/xla_data.proto` (types), `xla/service/gpu/cublas_cudnn.h` (targets of custom calls), `backend_configs.proto`,
 `xla/service/hlo_cost_analysis.cc`; jax `_src/cudnn/fused_attention_stablehlo.py`.
 """
@@ -205,8 +205,6 @@ _NOTHING: Final = (14, 17)
 
 SLICES: Final = frozenset(("slice", "dynamic-slice", "gather"))
 UPDATES: Final = frozenset(("dynamic-update-slice",))
-UNCHANGED: Final = frozenset(("bitcast", "reshape"))
-"""Inside of a fusion no memory moves for these."""
 
 _UNKNOWN: Final = frozenset(
     (

@@ -41,7 +41,6 @@ NAME: Final = 1
 OPCODE: Final = 2
 SHAPE: Final = 3
 METADATA: Final = 7
-PARAMETER_NUMBER: Final = 9
 WINDOW: Final = 15
 CONVOLUTION: Final = 16
 TARGET: Final = 28
