@@ -34,8 +34,7 @@ from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.document.figures import UtilizationStrips
 from traceview.report.model import Report, ReportFile, ReportWindow, Source, Verdict
 from traceview.trace.model import Problem
-from traceview.trace.sidecar.environment import RecordedEnvironment
-from traceview.trace.sidecar.fields import read_as
+from traceview.trace.sidecar.environment import RecordedEnvironment, read_as
 from traceview.xplane.planes import CLASS_KEYS
 
 

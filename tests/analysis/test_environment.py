@@ -13,7 +13,7 @@ from scripts.scenarios import SCENARIOS
 from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.measures.environment import Environment, HostEnvironment
-from traceview.trace.sidecar.fields import read_as
+from traceview.trace.sidecar.environment import read_as
 
 
 def environment_of(folder: Path) -> Environment:

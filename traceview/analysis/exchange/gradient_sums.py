@@ -30,8 +30,7 @@ from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
 from traceview.ledger.states import State
 from traceview.trace.columns import UNKNOWN_BYTES
-from traceview.xplane.host_names import op_type
-from traceview.xplane.planes import ActivityClass
+from traceview.xplane.planes import ActivityClass, op_type
 
 Cause: TypeAlias = Literal["variables", "updates", "virtual", "configured"]
 

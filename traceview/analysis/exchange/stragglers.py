@@ -26,8 +26,7 @@ from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import split_op
-from traceview.trace.model import Trace
-from traceview.trace.strategy.roles import machine_of
+from traceview.trace.model import Trace, machine_of
 
 Reason: TypeAlias = Literal["slower", "work", "input", "copies", "collective", "start"]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)

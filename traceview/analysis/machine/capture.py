@@ -28,12 +28,10 @@ from traceview.trace.model import (
     Host,
     HostClock,
     Problem,
+    Role,
     Trace,
     damaged_hosts,
     is_damaged_throughout,
-)
-from traceview.trace.strategy.roles import (
-    Role,
     missing_steps,
     missing_tasks,
     role_of,

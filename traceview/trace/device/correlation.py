@@ -19,8 +19,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.trace.columns import NONE, HostColumns
 from traceview.trace.model import Recording, kept
 from traceview.xplane.columns import joined
-from traceview.xplane.host_names import op_type
-from traceview.xplane.planes import ActivityClass
+from traceview.xplane.planes import ActivityClass, op_type
 
 _DENSE_PER_CALL: Final = 8
 """Tracers number calls one after the other. A table of so many ids per call is made in less time than ids are sorted."""

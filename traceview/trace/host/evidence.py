@@ -17,7 +17,7 @@ from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import ByStart
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.model import Trace
-from traceview.xplane.host_names import HostNameKind
+from traceview.xplane.planes import HostNameKind
 
 _Bits = npt.NDArray[np.uint16]
 

@@ -36,8 +36,7 @@ from traceview.trace.host.state_timeline import (
 )
 from traceview.trace.model import kept
 from traceview.xplane.columns import joined
-from traceview.xplane.host_names import HostNameKind
-from traceview.xplane.planes import ActivityClass
+from traceview.xplane.planes import ActivityClass, HostNameKind
 
 BACK_TO_BACK_PS: Final = 100 * PS_PER_US
 """TensorFlow's GPU guide gives 20 to 40 µs for a launch; launches more than twice that apart are not back to back."""

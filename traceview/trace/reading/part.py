@@ -30,13 +30,14 @@ from traceview.trace.columns import (
     concatenated,
     concatenated_hosts,
 )
-from traceview.trace.device.classify import activity_of, with_final_classes
-from traceview.trace.device.correlation import find_launches
-from traceview.trace.device.instructions import (
+from traceview.trace.device.classify import (
     InstructionNumbers,
+    activity_of,
     program_buffers,
     with_buffered_instructions,
+    with_final_classes,
 )
+from traceview.trace.device.correlation import find_launches
 from traceview.trace.model import (
     MOST_DEVICES,
     TOO_MANY_DEVICES,

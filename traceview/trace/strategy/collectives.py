@@ -34,8 +34,7 @@ from traceview.trace.columns import (
     Names,
 )
 from traceview.trace.device.correlation import EventsAround, ProducerConsumerLinks
-from traceview.trace.model import HostSteps, LineInfo, Recording, Trace, threads
-from traceview.trace.strategy.roles import step_groups
+from traceview.trace.model import HostSteps, LineInfo, Recording, Trace, step_groups, threads
 from traceview.trace.windows import step_numbers_at
 from traceview.xplane.planes import ActivityClass
 

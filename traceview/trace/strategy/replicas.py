@@ -20,9 +20,8 @@ from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Names
-from traceview.trace.device.classify import with_ops_inside
+from traceview.trace.device.classify import InstructionNumbers, with_ops_inside
 from traceview.trace.device.correlation import innermost_value, linked_events
-from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.device.op_names import (
     KEPT_NAMES,
     LONGEST_NAME,
@@ -34,12 +33,12 @@ from traceview.trace.device.op_names import (
 )
 from traceview.trace.model import MOST_DEVICES, Device, Host, LineInfo, Recording
 from traceview.trace.sidecar.sidecar import Sidecar
-from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import (
     ActivityClass,
     HostMemory,
     NameKind,
     is_xla_container,
+    op_type,
     xla_op_kind,
 )
 
