@@ -124,9 +124,7 @@ QUALITIES: Final = _by_key(
 )
 """How far a capture can be trusted."""
 
-DEVICE_KINDS: Final = _by_key(
-    Look("gpu", "GPU"), Look("tpu", "TPU"), Look("replica", "replica"), Look("other", "device")
-)
+DEVICE_KINDS: Final = _by_key(Look("gpu", "GPU"), Look("replica", "replica"))
 
 
 STEP_METHODS: Final = _by_key(

@@ -45,8 +45,6 @@ _PROLONGED: Final = frozenset(
 _WORDS: Final = {
     "gpu": "GPU",
     "replica": "replica",
-    "tpu": "TPU",
-    "other": "device",
 }
 
 

@@ -191,19 +191,11 @@ class Stat(Struct, frozen=True):
     value: StatValue
 
 
-class EventMetadata(Struct, frozen=True):
-    """The metadata that all events of one id share."""
-
-    name: bytes
-    display_name: bytes
-    stats: tuple[Stat, ...]
-
-
 class PlaneHeader(Struct, frozen=True):
     """An XPlane without its lines, as both decoders read it. `is_damaged`: some of it cannot be read and was left out."""
 
     name: bytes
-    event_metadata: dict[int, EventMetadata]
+    event_names: dict[int, bytes]
     stat_names: dict[int, bytes]
     stats: tuple[Stat, ...]
     is_damaged: bool
@@ -223,7 +215,7 @@ class Plane(Struct, frozen=True, eq=False):
     name: bytes
     kind: PlaneKind
     ordinal: int
-    event_metadata: dict[int, EventMetadata]
+    event_names: dict[int, bytes]
     stat_names: dict[int, bytes]
     stats: tuple[Stat, ...]
     payloads: tuple[tuple[int, int], ...]

@@ -440,7 +440,7 @@ class _Reader:
             header.name,
             kind,
             ordinal,
-            header.event_metadata,
+            header.event_names,
             header.stat_names,
             header.stats,
             tuple(payloads),

@@ -336,7 +336,7 @@ def _summarize_file(path: Location) -> FileSummary:
     devices = {
         f"{plane.kind.name}:{plane.ordinal}": len(plane.payloads)
         for plane in planes
-        if plane.kind in (PlaneKind.GPU, PlaneKind.TPU)
+        if plane.kind is PlaneKind.GPU
     }
     return FileSummary(
         host_of(path),
