@@ -114,8 +114,7 @@ class Host(Struct, frozen=True):
     """One profiled process. `profile_start_ns`, `profile_stop_ns`: Unix nanoseconds, None if not recorded.
 
     `start_ps`, `stop_ps`: the same relative to the origin of the run; 0 and None if not recorded.
-    `sidecar`: what `traceview capture` wrote beside the trace. `tracer_levels`: tracer levels in force by name,
-    None where the trace does not hold them. `gpus_expected`: TensorFlow named threads after GPUs, so that a
+    `sidecar`: what `traceview capture` wrote beside the trace. `gpus_expected`: TensorFlow named threads after GPUs, so that a
     missing GPU plane means a failed GPU trace. `clock`: how the host was aligned with others, None in a run of
     one host.
     """
@@ -131,7 +130,6 @@ class Host(Struct, frozen=True):
     gpus_expected: bool
     event_count: int
     sidecar: Sidecar | None = None
-    tracer_levels: dict[str, int] | None = None
     clock: HostClock | None = None
 
     @property

@@ -18,8 +18,6 @@ from itertools import compress, islice, repeat
 from math import prod
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
-
 from traceview.xplane.columns import Exchange, Instruction, Program
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo_module import (
@@ -272,7 +270,7 @@ def bytes_of(
 
 
 _MOST_CALLED: Final = 64
-"""Computations that one instruction calls, through others too: of one that calls more it is not known what it depends on."""
+"""Computations that one instruction calls; of one that calls more it is not known what it multiplies."""
 
 _VARYING: Final = frozenset(
     ("parameter", "infeed", "recv", "recv-done", "partition-id", "replica-id")
@@ -324,14 +322,6 @@ def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes
         raise error.moved(program.offset) from None
 
 
-class _Effect(Struct, frozen=True):
-    """What a computation does by itself, and the computations that it calls."""
-
-    is_stateful: bool
-    works: bool
-    called: tuple[int, ...]
-
-
 class _Program:
     """One program while it is read, for the instructions with the names in `wanted`."""
 
@@ -339,7 +329,7 @@ class _Program:
         self._name = program.name
         self._module = opened(program)
         self._wanted = wanted
-        self._effects: dict[int, _Effect] = {}
+        self._effects: dict[int, tuple[bool, bool]] = {}
         self._with_events: dict[int, bool] = {}
         self._products: dict[int, Product] = {}
 
@@ -385,37 +375,29 @@ class _Program:
                 and not instruction.has_side_effect
                 and all(constant.get(operand, False) for operand in instruction.operands)
             )
-            is_stateful, works = self._reached(instruction) if has_no_input else (True, True)
+            is_stateful, works = (
+                self._reached(instruction, DEEPEST) if has_no_input else (True, True)
+            )
             constant[instruction.id] = not is_stateful
             if works and not is_stateful:
                 names.add(instruction.name)
         return names
 
-    def _reached(self, instruction: HloInstruction) -> tuple[bool, bool]:
+    def _reached(self, instruction: HloInstruction, depth: int) -> tuple[bool, bool]:
         """Whether it, or what it calls, has a state, and whether it does more than to fill memory."""
-        is_stateful, works = instruction.opcode in _STATEFUL, instruction.opcode not in _FILLS
-        waiting = instruction.called[:_MOST_CALLED]
-        seen = set(waiting)
-        while waiting:
-            if len(seen) >= _MOST_CALLED:
-                return True, True
-            inner = self._effect_of(waiting.pop())
-            is_stateful |= inner.is_stateful
-            works |= inner.works
-            waiting += [called for called in inner.called if called not in seen]
-            seen.update(inner.called)
+        is_stateful = instruction.has_side_effect or instruction.opcode in _STATEFUL
+        works = instruction.opcode not in _FILLS
+        for called in instruction.called:
+            if called not in self._effects:
+                # Also ends a recursion.
+                self._effects[called] = (True, True)
+                held = self._module.computation(called).instructions if depth else ()
+                inside = [self._reached(inner, depth - 1) for inner in held]
+                if depth:
+                    self._effects[called] = any(s for s, _ in inside), any(w for _, w in inside)
+            inner_is_stateful, inner_works = self._effects[called]
+            is_stateful, works = is_stateful or inner_is_stateful, works or inner_works
         return is_stateful, works
-
-    def _effect_of(self, id_: int) -> _Effect:
-        if id_ not in self._effects:
-            held = self._module.computation(id_).instructions
-            called = dict.fromkeys(each for inner in held for each in inner.called)
-            self._effects[id_] = _Effect(
-                any(each.has_side_effect or each.opcode in _STATEFUL for each in held),
-                any(each.opcode not in _FILLS for each in held),
-                tuple(called)[:_MOST_CALLED],
-            )
-        return self._effects[id_]
 
     # Its FLOPs
 

@@ -48,7 +48,7 @@ from traceview.trace.model import (
     Problem,
     Recording,
 )
-from traceview.trace.reading.locate import host_of, profile_times, tracer_levels
+from traceview.trace.reading.locate import host_of, profile_times
 from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.strategy.collectives import find_collective_calls
 from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
@@ -292,7 +292,6 @@ class _PartReader:
             gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
             event_count=event_count,
             sidecar=sidecar,
-            tracer_levels=tracer_levels(space.planes),
         )
 
     def problem(self, code: str, text: str, recorded: str = "") -> None:
