@@ -181,13 +181,11 @@ class PhysicalDevice(Record, frozen=True):
         type: CPU, GPU or another type.
         details: Properties from the driver; null for devices other than GPUs.
         logical_devices: Number of logical devices that TensorFlow makes of it.
-        memory_growth: Whether TensorFlow allocates memory as needed.
     """
 
     type: Setting | None
     details: DeviceDetails | None
     logical_devices: RecordedCount | None
-    memory_growth: bool | None
 
 
 class DeviceSettings(Record, frozen=True):
@@ -204,16 +202,6 @@ class DeviceSettings(Record, frozen=True):
     logical: tuple[DeviceKey, ...] | None
 
 
-class NvLinks(Record, frozen=True):
-    """Active NVLinks of a GPU.
-
-    Attributes:
-        active: Number of active links.
-    """
-
-    active: RecordedCount | None
-
-
 class GpuLink(Record, frozen=True):
     """How one GPU of the machine is attached.
 
@@ -222,14 +210,12 @@ class GpuLink(Record, frozen=True):
         pcie_width: PCIe lanes in use during the capture.
         pcie_generation_max: Highest PCIe generation.
         pcie_width_max: Highest number of PCIe lanes.
-        nvlinks: NVLinks; null without any.
     """
 
     pcie_generation: RecordedCount | None
     pcie_width: RecordedCount | None
     pcie_generation_max: RecordedCount | None
     pcie_width_max: RecordedCount | None
-    nvlinks: NvLinks | None
 
 
 class GpuLinks(Record, frozen=True):
