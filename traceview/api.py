@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from traceview.ledger.table import Ledger
     from traceview.trace.device.table import Table
-    from traceview.trace.windows import StepRange, WindowKind
+    from traceview.trace.model import StepRange, WindowKind
 
 
 class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):

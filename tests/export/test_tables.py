@@ -18,7 +18,7 @@ from traceview.analysis.measures.context import Context
 from traceview.export.tables import csv_of, parquet_of
 from traceview.report.tables import TABLES, table_of
 from traceview.trace.device.table import Table, category, frame_of, texts, whole
-from traceview.trace.windows import StepRange
+from traceview.trace.model import StepRange
 
 RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")
 

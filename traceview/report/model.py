@@ -24,7 +24,7 @@ from traceview.base.record import (
     VersionText,
     Words,
 )
-from traceview.trace.windows import StepRange, WindowKind
+from traceview.trace.model import StepRange, WindowKind
 
 SCHEMA_VERSION: Final = 2
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property, wraps
-from typing import Annotated, Any, Final, TypeVar
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.base.ids import unique_ids
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.errors import UsageError
+from traceview.base.ids import sorted_unique, unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, places
 from traceview.base.location import Location
 from traceview.base.record import (
     Count,
@@ -35,24 +36,9 @@ from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
 from traceview.xplane.columns import Instruction, ProgramBuffers, joined
 from traceview.xplane.planes import LARGEST_COUNT
 
-K = TypeVar("K")
-S = TypeVar("S")
 T = TypeVar("T")
 
 _THREAD_NUMBER: Final = lazy_pattern(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
-
-
-def kept(method: Callable[[S, K], T]) -> Callable[[S, K], T]:
-    """A method of one argument, of which its object keeps what it gives for each."""
-
-    @wraps(method)
-    def keeping(self: S, key: K) -> T:
-        known: dict[K, T] = vars(self).setdefault(f"_kept {method.__name__}", {})
-        if key not in known:
-            known[key] = method(self, key)
-        return known[key]
-
-    return keeping
 
 
 class SourceFile(Struct, frozen=True):
@@ -181,7 +167,7 @@ class LineInfo(Struct, frozen=True):
     @property
     def runs_model(self) -> bool:
         """Whether it is a thread of the model rather than of the input pipeline, which tf.data names `tf_data…`."""
-        return self.device == NONE and not self.name.startswith("tf_data")
+        return self.is_thread and not self.name.startswith("tf_data")
 
 
 def threads(lines: Sequence[LineInfo]) -> Int32Array:
@@ -469,3 +455,145 @@ def missing_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
 def _recorded_numbers(host_steps: HostSteps) -> set[int] | None:
     numbers = {step.recorded_number for step in host_steps.steps}
     return None if None in numbers else {number for number in numbers if number is not None}
+
+
+WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]
+SpanKind: TypeAlias = Literal["steps", "devices", "trace"]
+WINDOW_KINDS: Final[tuple[WindowKind, ...]] = ("auto", "steps", "devices", "trace")
+
+
+class StepRange(Struct, frozen=True):
+    """Steps from `first` up to but not including `last`, by number; None leaves an end open."""
+
+    first: int | None
+    last: int | None
+
+    def holds(self, step: Step) -> bool:
+        """Whether the range includes a step."""
+        after = self.first is None or step.number >= self.first
+        return after and (self.last is None or step.number < self.last)
+
+    def __str__(self) -> str:
+        first = "" if self.first is None else self.first
+        return f"{first}:{'' if self.last is None else self.last}"
+
+
+class StepBounds(Struct, frozen=True, eq=False):
+    """Where steps of a host begin and end, sorted, int64 `[n]`, and the index of the step before the first, and after each.
+
+    `step`, int32 `[n + 1]`: of several the last begun; `NONE` outside of steps.
+    """
+
+    time: Int64Array
+    step: Int32Array
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> StepBounds:
+        """The bounds of some steps of a host."""
+        start = np.array([step.start_ps for step in steps], dtype=np.int64)
+        end = np.array([step.end_ps for step in steps], dtype=np.int64)
+        time = sorted_unique(np.concatenate((start, end)))
+        step = np.append(NONE, nesting(start, end).innermost(time))
+        return cls(time, step.astype(np.int32))
+
+
+class Window(Struct, frozen=True):
+    """The window of one host: `kind` is steps, devices or trace; `end_ps` is exclusive."""
+
+    host: int
+    kind: SpanKind
+    start_ps: int
+    end_ps: int
+
+    @property
+    def length_ps(self) -> int:
+        """Length of the window."""
+        return self.end_ps - self.start_ps
+
+
+def step_numbers_at(
+    steps_by_host: Sequence[HostSteps], host: Int64Array, time_ps: Int64Array
+) -> tuple[Int64Array, BoolArray]:
+    """The number of the step that each instant belongs to on its host, int64 `[n]`, and bool `[n]` whether it has one.
+
+    `host`: index into the hosts, `[n]`. `time_ps`: since the origin of the run, `[n]`. `NONE` outside of all steps.
+    """
+    number = np.full(time_ps.size, NONE, dtype=np.int64)
+    in_step = np.zeros(time_ps.size, dtype=np.bool_)
+    by_host = np.argsort(host, kind="stable")
+    bounds = np.searchsorted(host[by_host], np.arange(len(steps_by_host) + 1))
+    for host_steps in steps_by_host:
+        own = by_host[bounds[host_steps.host] : bounds[host_steps.host + 1]]
+        if not host_steps.steps or not own.size:
+            continue
+        bounds_of_steps = StepBounds.of(host_steps.steps)
+        index = bounds_of_steps.step[places(bounds_of_steps.time, time_ps[own], right=True)]
+        numbers = np.array([*(step.number for step in host_steps.steps), NONE], dtype=np.int64)
+        number[own], in_step[own] = numbers[index], index != NONE
+    return number, in_step
+
+
+def chosen_steps(host_steps: HostSteps, steps: StepRange | None) -> tuple[Step, ...]:
+    """The steps of a host that the range includes."""
+    return tuple(step for step in host_steps.steps if steps is None or steps.holds(step))
+
+
+def windows_of(
+    trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = None
+) -> dict[int, Window]:
+    """The window of each host that has one.
+
+    `auto`: steps if the host has any, else devices, else trace. `steps` narrows the window to these steps. Raises
+    `UsageError` if no host has any of these steps, or a window of the requested `kind`.
+    """
+    every = {host: _window(trace, host, kind, steps) for host in range(len(trace.hosts))}
+    windows = {host: window for host, window in every.items() if window is not None}
+    if steps is not None and not windows:
+        numbers = [step.number for host in trace.steps_by_host for step in host.steps]
+        available = (
+            f"it has steps {min(numbers)} to {max(numbers)}" if numbers else "it has no steps"
+        )
+        raise UsageError(f"--steps {steps}: the trace has none of them; {available}")
+    if kind != "auto" and not windows:
+        missing = {"steps": "steps", "devices": "device events"}.get(kind, "events")
+        raise UsageError(f"--window {kind}: the trace has no {missing}", hint="try --window auto")
+    return windows
+
+
+def _window(trace: Trace, host: int, kind: WindowKind, steps: StepRange | None) -> Window | None:
+    chosen = chosen_steps(trace.steps_by_host[host], steps)
+    bounds = (
+        min((s.start_ps for s in chosen), default=0),
+        max((s.end_ps for s in chosen), default=0),
+    )
+    by_steps = Window(host, "steps", *bounds) if chosen else None
+    if kind in ("auto", "steps") and (by_steps or kind == "steps" or steps is not None):
+        return by_steps
+    window = _recorded(trace, host, kind)
+    if window is None or steps is None:
+        return window
+    start, end = max(window.start_ps, bounds[0]), min(window.end_ps, bounds[1])
+    return Window(host, window.kind, start, end) if start < end else None
+
+
+def _recorded(trace: Trace, host: int, kind: WindowKind) -> Window | None:
+    """The window of the device events of a host, else, and for the kind trace, that of all that was recorded."""
+    devices = _extent(trace.device_columns, trace.device_rows(host))
+    if devices and kind in ("auto", "devices"):
+        return Window(host, "devices", *devices)
+    if kind == "devices":
+        return None
+    entry = trace.hosts[host]
+    if entry.stop_ps is not None:
+        return Window(host, "trace", entry.start_ps, entry.stop_ps)
+    events = _extent(trace.host_columns, trace.host_columns.rows_of_host(host))
+    spans = [span for span in (devices, events) if span]
+    return Window(host, "trace", min(spans)[0], max(end for _, end in spans)) if spans else None
+
+
+def _extent(
+    columns: DeviceColumns | HostColumns, rows: Int64Array | slice
+) -> tuple[int, int] | None:
+    """When the first of some events begins and the last ends; None without any."""
+    start = columns.start_ps[rows]
+    return (int(start.min()), int(columns.end_ps[rows].max())) if start.size else None

@@ -26,7 +26,7 @@ from traceview.base.intervals import Int64Array, union
 from traceview.base.units import PS_PER_MS
 from traceview.trace.columns import NONE
 from traceview.trace.host.python_lines import ThreadClocks, thread_clocks
-from traceview.trace.windows import Window
+from traceview.trace.model import Window
 from traceview.xplane.planes import ActivityClass
 
 _AROUND_PS: Final = 25 * PS_PER_MS

@@ -16,8 +16,8 @@ from msgspec import Struct
 from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, Nesting, nesting, places
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.columns import NONE, HostColumns
-from traceview.trace.model import Recording, kept
+from traceview.trace.columns import NONE, HostColumns, kept
+from traceview.trace.model import Recording
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass, op_type
 

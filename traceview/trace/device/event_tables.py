@@ -23,8 +23,7 @@ from traceview.trace.device.table import (
     texts,
     whole,
 )
-from traceview.trace.model import Trace
-from traceview.trace.windows import step_numbers_at
+from traceview.trace.model import Trace, step_numbers_at
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
 
 _Span: TypeAlias = Int64Array | slice

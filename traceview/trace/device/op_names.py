@@ -21,8 +21,8 @@ from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
-from traceview.trace.columns import NONE
-from traceview.trace.model import Recording, kept
+from traceview.trace.columns import NONE, kept
+from traceview.trace.model import Recording
 from traceview.trace.sidecar.sidecar import GraphValues
 from traceview.xplane.planes import ActivityClass
 

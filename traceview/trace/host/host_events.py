@@ -25,10 +25,10 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.columns import NONE, HostStat
+from traceview.trace.columns import NONE, HostStat, kept
 from traceview.trace.device.correlation import ProducerConsumerLinks, calls_of_runs
 from traceview.trace.device.op_names import SideWork, side_work_of
-from traceview.trace.model import HostSteps, Trace, kept
+from traceview.trace.model import HostSteps, Trace
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import (
     ActivityClass,

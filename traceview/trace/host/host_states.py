@@ -22,7 +22,7 @@ from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, places, union
 from traceview.base.sweeping import made_of_each
 from traceview.base.units import PS_PER_US
-from traceview.trace.columns import NONE
+from traceview.trace.columns import NONE, kept
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import HostEvents, among
 from traceview.trace.host.state_timeline import (
@@ -34,7 +34,6 @@ from traceview.trace.host.state_timeline import (
     stacked,
     without_holes,
 )
-from traceview.trace.model import kept
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass, HostNameKind
 

@@ -34,8 +34,15 @@ from traceview.trace.columns import (
     Names,
 )
 from traceview.trace.device.correlation import EventsAround, ProducerConsumerLinks
-from traceview.trace.model import HostSteps, LineInfo, Recording, Trace, step_groups, threads
-from traceview.trace.windows import step_numbers_at
+from traceview.trace.model import (
+    HostSteps,
+    LineInfo,
+    Recording,
+    Trace,
+    step_groups,
+    step_numbers_at,
+    threads,
+)
 from traceview.xplane.planes import ActivityClass
 
 CLEAR_LEAD: Final = 3
