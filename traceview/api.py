@@ -17,7 +17,7 @@ from traceview.comparison.build import Source, reports_of
 from traceview.document.json_text import dumped
 from traceview.report import build, formats, model, saved, tables
 from traceview.trace import model as trace_model
-from traceview.trace.device import event_tables
+from traceview.trace.device import table as event_tables
 from traceview.trace.reading import load as loading
 
 if TYPE_CHECKING:

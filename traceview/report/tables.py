@@ -15,7 +15,7 @@ from traceview.analysis.measures.context import Analysis, Context
 from traceview.base.errors import UsageError
 from traceview.base.intervals import Int64Array
 from traceview.base.text import did_you_mean
-from traceview.trace.device import event_tables
+from traceview.trace.device import table as event_tables
 from traceview.trace.device.table import Table
 from traceview.trace.model import Trace
 from traceview.xplane.columns import joined

@@ -45,9 +45,8 @@ from traceview.document.vocabulary import CLASSES, look_of
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.correlation import Roots, steps_of_rows
-from traceview.trace.device.event_tables import op_table
 from traceview.trace.device.op_names import Phase, op_labels
-from traceview.trace.device.table import Table
+from traceview.trace.device.table import Table, op_table
 from traceview.trace.model import Recording, Trace
 from traceview.xplane.columns import joined
 
