@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.codes import Code
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.location import Location
 from traceview.base.text import lazy_pattern
@@ -30,7 +30,7 @@ def joined(parts: Iterable[npt.NDArray[Any]], dtype: type[_Scalar]) -> npt.NDArr
     return whole.astype(dtype, copy=False)
 
 
-class ValueKind(Code):
+class ValueKind(IntEnum):
     """The member of the `value` oneof that an XStat holds, as its field number; 0 if none is set."""
 
     NONE = 0

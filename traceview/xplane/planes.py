@@ -9,11 +9,10 @@ from 2020 to 2026.
 from __future__ import annotations
 
 import re
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import lru_cache
 from typing import Final
 
-from traceview.base.codes import Code
 from traceview.base.text import lazy_pattern
 
 
@@ -102,7 +101,7 @@ def is_never_busy_line(name: bytes) -> bool:
     )
 
 
-class ActivityClass(Code):
+class ActivityClass(IntEnum):
     """The class of a device event, in the order in which exposed time is attributed."""
 
     COMPUTE = 0
@@ -117,7 +116,7 @@ CLASS_KEYS: Final = tuple(class_.name.lower() for class_ in ActivityClass)
 """The names of the classes in the report."""
 
 
-class NameKind(Code):
+class NameKind(IntEnum):
     """The kind of a device event by its name alone; the first six are the members of `ActivityClass`."""
 
     COMPUTE = 0
@@ -204,7 +203,7 @@ def copy_direction(call: bytes) -> NameKind:
     return NameKind.COPY
 
 
-class HostMemory(Code):
+class HostMemory(IntEnum):
     """The memory on the host side of a copy; a GPU can read directly only from pinned memory."""
 
     UNKNOWN = 0
@@ -368,7 +367,7 @@ TEXT_STATS: Final = frozenset(
 )
 
 
-class HostNameKind(Code):
+class HostNameKind(IntEnum):
     """The activity of a thread while an event of that name is open."""
 
     OTHER = 0

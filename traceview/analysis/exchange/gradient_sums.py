@@ -14,6 +14,7 @@ not count.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -23,7 +24,6 @@ from msgspec import Struct
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS, copied_results, is_sum
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Context
-from traceview.base.codes import Code
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.text import lazy_pattern
@@ -48,7 +48,7 @@ LEAST_GRADIENT_RATIO: Final = 0.5
 """Copies of a smaller share of the gradients carry something else; our own choice."""
 
 
-class _Op(Code):
+class _Op(IntEnum):
     """The part of an op in a reduction; `SUM` belongs to no single replica."""
 
     OTHER = 0
