@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from traceview.base.errors import UsageError, WorkerError
+from traceview.base.errors import TraceNotFoundError, UsageError, WorkerError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.base.version import VERSION
@@ -143,7 +143,7 @@ async def _files(
                     hint="the memory of a worker may not suffice",
                 ) from None
             future.release()
-        if file is None or (file.failure and file.failure.is_missing):
+        if file is None or isinstance(file.error, TraceNotFoundError):
             raise WorkerError(
                 f"{paths[number]}: a worker of the cluster does not have it, as it is here",
                 hint="the path has to lead to the same file on every machine of the cluster",

@@ -147,7 +147,7 @@ def _hosts_of(
     first_error, whole_count, device_count = None, 0, 0
     for number, path in enumerate(run.paths):
         file, host = read.pop(number), host_of(path)
-        part, failure = file.part, file.failure
+        part, error = file.part, file.error
         digest = part.sha256 if part else None
         original = name_of.get((file.bytes, digest)) if digest is not None else None
         count = part.recording.hosts[0].event_count if part and original is None else 0
@@ -156,17 +156,16 @@ def _hosts_of(
             text = "two files have the same bytes; they were counted once"
             problems.append(Problem("duplicate-host-file", text, host, original, "file"))
             continue
-        if failure:
-            first_error = first_error or failure.error(path)
-        else:
-            whole_count += 1
+        first_error = first_error or error
+        whole_count += error is None
         if part:
             name_of[file.bytes, part.sha256] = path.name
             parts.append(part)
             problems += part.problems
             device_count += len(part.recording.device_list)
-        elif failure:
-            problems.append(Problem("damaged-file", "not readable", host, failure.text))
+        elif error:
+            reason = error.message.partition(f"{path.name}: ")[2]
+            problems.append(Problem("damaged-file", "not readable", host, reason))
         if device_count > MOST_DEVICES:
             raise TraceFormatError(path, TOO_MANY_DEVICES)
     if first_error and not whole_count:

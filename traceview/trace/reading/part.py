@@ -119,39 +119,15 @@ class Part(Struct, frozen=True, eq=False):
     sha256: str
 
 
-class Failure(Struct, frozen=True):
-    """Why a file cannot be read as a whole; the error without the path, which is another one on another machine."""
-
-    text: str
-    is_missing: bool
-    reason: str
-    offset: int | None
-    hint: str | None
-
-    @classmethod
-    def of(cls, path: Location, error: TraceFormatError | TraceNotFoundError) -> Failure:
-        """The failure behind an error about the file at `path`."""
-        text = error.message.removeprefix(f"{path}: ")
-        if isinstance(error, TraceFormatError):
-            return cls(text, False, error.reason, error.offset, error.hint)
-        return cls(text, True, text, None, error.hint)
-
-    def error(self, path: Location) -> TraceFormatError | TraceNotFoundError:
-        """The error, about the file at `path`."""
-        if self.is_missing:
-            return TraceNotFoundError(f"{path}: {self.text}", hint=self.hint)
-        return TraceFormatError(path, self.reason, offset=self.offset, hint=self.hint)
-
-
 class HostFile(Struct, frozen=True, eq=False):
     """A file of `bytes` bytes that was read: its part, None if nothing is readable.
 
-    `failure`: why it could not be read as a whole; its part is then what was readable.
+    `error`: why it could not be read as a whole; its part is then what was readable.
     """
 
     bytes: int
     part: Part | None
-    failure: Failure | None
+    error: TraceFormatError | TraceNotFoundError | None
 
 
 def read_host(path: Location, *, salvage: bool = False, with_digest: bool = True) -> HostFile:
@@ -161,21 +137,14 @@ def read_host(path: Location, *, salvage: bool = False, with_digest: bool = True
 
     What the file itself cannot give is in the result and raises nothing; raises `StoreError` if its store fails.
     """
-    try:
-        return _read_host(path, salvage, with_digest, None)
-    except (TraceFormatError, TraceNotFoundError) as error:
-        failure = Failure.of(path, error)
-    try:
-        return _read_host(path, True, with_digest, failure)
-    except (TraceFormatError, TraceNotFoundError):
-        return HostFile(path.stat().st_size if path.exists() else 0, None, failure)
-
-
-def _read_host(
-    path: Location, salvage: bool, with_digest: bool, failure: Failure | None
-) -> HostFile:
-    space = read_file(path, salvage=salvage, with_digest=with_digest)
-    return HostFile(space.size, _PartReader(space, salvage=salvage).part(), failure)
+    error: TraceFormatError | TraceNotFoundError | None = None
+    for accepted in (salvage, True):
+        try:
+            space = read_file(path, salvage=accepted, with_digest=with_digest)
+            return HostFile(space.size, _PartReader(space, salvage=accepted).part(), error)
+        except (TraceFormatError, TraceNotFoundError) as reason:
+            error = error or reason
+    return HostFile(path.stat().st_size if path.exists() else 0, None, error)
 
 
 class _PartReader:
