@@ -185,7 +185,7 @@ def hosts_read_by(workers: str | None) -> Readers | None:
         raise UsageError(f"--workers {workers}: not an address", hint="such as tcp://host:8786")
     from traceview.trace.reading.cluster import Cluster
 
-    return Cluster(workers)
+    return Cluster(workers).read
 
 
 def given_options(context: typer.Context) -> dict[str, str]:

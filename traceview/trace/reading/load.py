@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import numpy as np
 from msgspec.structs import asdict, replace
@@ -52,13 +52,8 @@ from traceview.xplane.columns import Instruction
 from traceview.xplane.planes import TEXT_STATS
 from traceview.xplane.read import MAX_HOURS, MAX_PS
 
-
-class Readers(Protocol):
-    """A cluster that reads files."""
-
-    def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
-        """Read files, salvaging or not, and give each with its number among them, in any order."""
-        ...
+Readers: TypeAlias = Callable[[Sequence[Location], bool], Iterator[tuple[int, HostFile]]]
+"""Reads files, salvaging or not, and gives each with its number among them, in any order."""
 
 
 def load(
@@ -90,7 +85,7 @@ def load(
     ]
     others = tuple(other.name for other in runs if other is not chosen)
     is_digested = with_digests or len(chosen.paths) > 1
-    read = readers.read if readers else partial(read_here, with_digests=is_digested)
+    read = readers or partial(read_here, with_digests=is_digested)
     return _trace(chosen, read(chosen.paths, salvage), problems, others)
 
 
