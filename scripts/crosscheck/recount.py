@@ -136,6 +136,8 @@ def steps_of_events(trace: Trace) -> Int64Array:
     """The step of each device event as XProf groups it, `NONE` for events that it ignores."""
     columns = trace.device_columns
     step = np.full(columns.count, NONE, dtype=np.int64)
+    if (columns.group != NONE).any():
+        return np.where(columns.has_correlation, columns.group, NONE)
     for steps in trace.steps_by_host:
         if steps.method != "marker" or not has_roots(trace):
             continue

@@ -81,6 +81,27 @@ def keras_epochs() -> Scenario:
     return Scenario("keras_epochs", {"host0": trace}, truth)
 
 
+def stored_steps() -> Scenario:
+    """No marker, but a `Steps` line that the writer derived: four steps on each of two GPUs."""
+    trace = new_trace()
+    for index in range(4):
+        step = Step(trace, 50 * index)
+        step.kernel(0, 2, 42, stats={"group_id": index})
+        step.kernel(1, 4, 44, stats={"group_id": index})
+        end_ms = 52 if index < 3 else 44
+        for ordinal in (0, 1):
+            line = trace.gpu(ordinal).line(-559038737, "Steps")
+            line.add(str(index), step.at(2), step.at(end_ms), {"group_id": index})
+    device = device_truth(192, compute=160, idle=32, kernels=4)
+    truth: Truth = {
+        "windows": window_truth(192, start_ps=1_000_000 + ms(2)),
+        "steps": steps_truth([50, 50, 50, 42], 50, starts_ms=[2, 52, 102, 152], method="group"),
+        "device_time": {"GPU:0": device, "GPU:1": device},
+        "findings": findings_truth(["no-step-marker"]),
+    }
+    return Scenario("stored_steps", {"host0": trace}, truth)
+
+
 def function_steps() -> Scenario:
     """No marker: the repeated root `FunctionRun` is the step; a tf.data thread's roots are not."""
     trace = new_trace()
@@ -221,6 +242,7 @@ CASES: dict[str, Builder] = {
     for build in (
         keras_batches,
         keras_epochs,
+        stored_steps,
         function_steps,
         kernels_after_marker,
         host_runs_ahead,

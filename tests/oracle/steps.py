@@ -10,7 +10,7 @@ from tests.oracle.host_names import is_compilation
 from tests.oracle.links import Links
 from tests.oracle.reading import Event, Host
 
-METHODS = ("marker", "keras", "function", "period")
+METHODS = ("marker", "keras", "group", "function", "period")
 
 
 @dataclass(eq=False)
@@ -126,6 +126,33 @@ def find_marks(host: Host, links: Links, method: str) -> list[Mark]:
     if method == "function":
         return _function_marks(host, links)
     return []
+
+
+def group_steps(host: Host, activities: list[Activity]) -> list[Step]:
+    """Stored `Steps` lines, or `group_id` of device events; one step per number."""
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for plane in host.planes.values():
+        for line in plane.lines:
+            if not plane.name.startswith("/device:"):
+                continue
+            if line.name != "Steps" and line.id % 2**32 != 0xDEADBEEF:
+                continue
+            for event in line.events:
+                text = event.name if event.name.lstrip("-").isdigit() else event.text("step_name")
+                number = int(text) if text.lstrip("-").isdigit() else event.integer("group_id")
+                if number is not None:
+                    spans.setdefault(number, []).append((event.start, event.end))
+    if not spans:
+        # Without a Steps line only the group_id of counted device events is used.
+        for activity in activities:
+            group = activity.event.integer("group_id")
+            if group is not None:
+                spans.setdefault(group, []).append(activity.span)
+    steps = [
+        Step(host.name, number, min(s for s, _ in own), max(e for _, e in own))
+        for number, own in spans.items()
+    ]
+    return sorted(steps, key=lambda s: (s.start, s.end))
 
 
 def holds_tracing(host: Host, start: int, end: int) -> bool:

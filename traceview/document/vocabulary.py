@@ -130,6 +130,7 @@ DEVICE_KINDS: Final = _by_key(Look("gpu", "GPU"), Look("replica", "replica"))
 STEP_METHODS: Final = _by_key(
     Look("marker", "by explicit markers"),
     Look("keras", "by the markers of Keras"),
+    Look("group", "by the step groups in the trace"),
     Look("function", "by a function call that repeats"),
     Look("period", "by a kernel sequence that repeats"),
     Look("mixed", "by several methods"),

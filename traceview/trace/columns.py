@@ -152,8 +152,9 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
 
     int16 `device`; int32 `line`, `name`, `op` (the recorded op text, `scope/name:Type`), `instruction` (the place
     among the instructions of the recording, `NONE` for events that are not of XLA), `details` (the `kernel_details` of a kernel, `NONE`
-    where not recorded); int64 `start_ps`, `duration_ps`, `bytes`, `correlation_id`, `launch` (row in the host columns);
-    uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool `has_correlation`, `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
+    where not recorded); int64 `start_ps`, `duration_ps`, `bytes`, `correlation_id`, `launch` (row in the host columns), `group` (the
+    recorded `group_id`, -1 without); uint8 `class_` (`ActivityClass`), `host_memory` (`HostMemory` of a copy's host side); bool
+    `has_correlation`, `p2p`, `opaque` (a whole CUDA graph as one event), `unknown_direction`.
     """
 
     device: npt.NDArray[np.int16]
@@ -170,6 +171,7 @@ class DeviceColumns(_EventColumns, frozen=True, eq=False):
     launch: Int64Array
     bytes: Int64Array
     host_memory: npt.NDArray[np.uint8]
+    group: Int64Array
     p2p: BoolArray
     opaque: BoolArray
     unknown_direction: BoolArray
@@ -276,7 +278,7 @@ _DEVICE_TYPES: Final = {
     **dict.fromkeys(("device",), np.int16),
     **dict.fromkeys(("line", "name", "op", "instruction", "details"), np.int32),
     **dict.fromkeys(("start_ps", "duration_ps", "bytes"), np.int64),
-    **dict.fromkeys(("correlation_id", "launch"), np.int64),
+    **dict.fromkeys(("correlation_id", "launch", "group"), np.int64),
     **dict.fromkeys(("class_", "host_memory"), np.uint8),
     **dict.fromkeys(("has_correlation", "p2p", "opaque", "unknown_direction"), np.bool_),
 }

@@ -213,7 +213,7 @@ class Step(Struct, frozen=True):
 class HostSteps(Struct, frozen=True):
     """The steps of one host in time order.
 
-    `method` says how they were detected: marker, keras, function, period or none. `basis` says
+    `method` says how they were detected: marker, keras, group, function, period or none. `basis` says
     whether they begin at the markers or at the first device event of each. `marker_line`: the line of the markers,
     `NONE` without; `marker_spans`: start and end of each marker, the time that the host spent in the step.
     """

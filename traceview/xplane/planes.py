@@ -75,6 +75,7 @@ _DERIVED_NAMES = frozenset(
     )
 )
 _DERIVED_FROM_STREAM = lazy_pattern(rb"(.+) - from #.*", re.DOTALL)
+STEPS_LINE: Final = b"Steps"
 COUNTERS_LINE: Final = b"_counters_"
 _STREAM_TYPES = lazy_pattern(rb"Stream #-?\d+\(([^)]*)\)")
 _NEVER_BUSY_TYPES = frozenset(
@@ -281,6 +282,7 @@ DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "program_id": (b"program_id",),
     "annotation": (b"annotation",),
     "level_0": (b"level 0",),
+    "group_id": (b"group_id",),
 }
 HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "correlation_id": (b"correlation_id",),
@@ -337,6 +339,7 @@ COUNT_STATS: Final = frozenset(
         "buffered_elements",
         "parallelism",
         "shard_num",
+        "group_id",
         "device_ordinal",
     )
 )

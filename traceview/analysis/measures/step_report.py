@@ -40,6 +40,7 @@ from traceview.trace.sidecar.sidecar import Sidecar
 _RELIABILITY: Final = {
     "marker": "high",
     "keras": "high",
+    "group": "medium",
     "function": "medium",
     "period": "low",
 }
@@ -123,7 +124,7 @@ class Steps(Record, frozen=True):
             in the others; empty where it runs in each step, or nothing shows when it runs.
     """
 
-    method: Annotated[str, one_of("marker", "keras", "function", "period", "mixed")]
+    method: Annotated[str, one_of("marker", "keras", "group", "function", "period", "mixed")]
     reliability: Annotated[str, one_of("high", "medium", "low")]
     basis: Annotated[str, one_of("marker", "device", "mixed")]
     loop_iterations: Annotated[int, Meta(ge=2, le=LARGEST)] | None

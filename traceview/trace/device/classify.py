@@ -343,6 +343,7 @@ def activity_of(
         launch=np.full(count, NONE, dtype=np.int64),
         bytes=np.full(count, UNKNOWN_BYTES, dtype=np.int64),
         host_memory=np.full(count, HostMemory.UNKNOWN, dtype=np.uint8),
+        group=table.ints("group_id").dense(count, NONE),
         p2p=nothing,
         opaque=nothing,
         unknown_direction=nothing,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
-from traceview.base.ids import in_order
+from traceview.base.ids import in_order, is_in
 from traceview.base.location import Location
 from traceview.base.sweeping import SWEEPS, made_ahead
 from traceview.base.text import enumerated, lazy_pattern
@@ -52,10 +52,10 @@ from traceview.trace.reading.locate import host_of, profile_times
 from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.strategy.collectives import find_collective_calls
 from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
-from traceview.trace.strategy.steps import find_steps
+from traceview.trace.strategy.steps import StoredStep, find_steps
 from traceview.xplane.columns import Line, Plane, Space, Stat
 from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.planes import RATIO_STATS, TEXT_STATS, PlaneKind
+from traceview.xplane.planes import RATIO_STATS, STEPS_LINE, TEXT_STATS, PlaneKind
 from traceview.xplane.read import MAX_HOURS, read_file
 from traceview.xplane.table import ABSOLUTE_STAMP_NS, PlaneTable, build_table, stat_of
 
@@ -162,6 +162,7 @@ class _PartReader:
         self.problems: list[Problem] = []
         self.device_parts: list[DeviceColumns] = []
         self.host_parts: list[HostColumns] = []
+        self.stored_steps: list[StoredStep] = []
 
     def part(self) -> Part:
         with stage("arranging events"):
@@ -172,7 +173,7 @@ class _PartReader:
         with stage("joining events"):
             recording = self.recording(host)
         with stage("finding steps"):
-            steps = find_steps(recording)
+            steps = find_steps(recording, self.stored_steps)
         return Part(recording, steps, tuple(self.problems), self.space.digest)
 
     def recording(self, host: Host) -> Recording:
@@ -297,6 +298,7 @@ class _PartReader:
                 self.device_parts.append(
                     activity_of(table, self.names, self.numbers, device, first_line)
                 )
+                self.stored_steps += _stored_steps(table)
         elif plane.kind is PlaneKind.HOST:
             first_line = self.add_lines(NONE, plane, table)
             first_row = sum(part.count for part in self.host_parts)
@@ -338,6 +340,18 @@ class _PartReader:
 def _smallest_absolute_stamp(lines_of: Iterable[list[Line]]) -> int:
     stamps = [line.header.timestamp_ns for lines in lines_of for line in lines]
     return min((stamp for stamp in stamps if stamp >= ABSOLUTE_STAMP_NS), default=0)
+
+
+def _stored_steps(table: PlaneTable) -> list[StoredStep]:
+    """The steps that the writer of the file derived for one device."""
+    lines = [number for number, line in enumerate(table.lines) if line.name == STEPS_LINE]
+    steps = []
+    for row in np.flatnonzero(is_in(table.line, lines)).tolist():
+        name = table.names[table.name[row]]
+        if name.isdigit() and len(name) < 19:
+            start = int(table.start_ps[row])
+            steps.append((int(name), start, start + int(table.duration_ps[row])))
+    return steps
 
 
 def _dropped(warnings: tuple[bytes, ...]) -> int:

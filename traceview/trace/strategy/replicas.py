@@ -238,6 +238,7 @@ def columns_of_ops(
         launch=rows,
         bytes=np.full(rows.size, UNKNOWN_BYTES, dtype=np.int64),
         host_memory=np.full(rows.size, HostMemory.UNKNOWN, dtype=np.uint8),
+        group=np.full(rows.size, NONE, dtype=np.int64),
         p2p=nowhere,
         opaque=nowhere,
         unknown_direction=nowhere,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -26,6 +26,10 @@ _MARKER_STARTS: Final = (b"train", b"test", b"TraceContext")
 _EVAL_START: Final = b"test"
 
 
+StoredStep: TypeAlias = tuple[int, int, int]
+"""A step of one device that the writer of the file derived: its number, start and end."""
+
+
 class _Markers(Struct, frozen=True, eq=False):
     """Candidate steps in time order: host rows, and their recorded numbers.
 
@@ -38,9 +42,11 @@ class _Markers(Struct, frozen=True, eq=False):
     roots: Roots
 
 
-def find_steps(recording: Recording) -> HostSteps:
-    """The steps of a recording of one host."""
+def find_steps(recording: Recording, stored: Sequence[StoredStep]) -> HostSteps:
+    """The steps of a recording of one host. `stored`: those that the writer of the file derived."""
     markers = _explicit_markers(recording) or _keras_markers(recording)
+    if markers is None and (groups := _stored_groups(recording, stored)):
+        return _with_exclusions(recording, HostSteps(0, "group", "marker", groups))
     markers = markers or _function_markers(recording)
     if markers is not None:
         return _with_exclusions(recording, _between_markers(recording, markers))
@@ -112,6 +118,26 @@ def _function_markers(recording: Recording) -> _Markers | None:
     first = np.array([components[0] for components in repeated], dtype=np.int64)
     step = np.repeat(np.arange(first.size), [len(components) for components in repeated])
     return _Markers("function", first, [None] * first.size, Roots(np.concatenate(repeated), step))
+
+
+# Steps that the writer of the file stored
+
+
+def _stored_groups(recording: Recording, stored: Sequence[StoredStep]) -> tuple[Step, ...]:
+    """Stored steps by number over all devices, earliest start to latest end."""
+    if not stored:
+        columns = recording.device_columns
+        rows = np.flatnonzero(columns.group != NONE)
+        members = columns.group[rows], columns.start_ps[rows], columns.end_ps[rows]
+        stored = list(zip(*(column.tolist() for column in members), strict=True))
+    spans: dict[int, tuple[int, int]] = {}
+    for number, start, end in stored:
+        known = spans.get(number, (start, end))
+        spans[number] = (min(known[0], start), max(known[1], end))
+    return tuple(
+        Step(0, number, number, start, end)
+        for number, (start, end) in sorted(spans.items(), key=lambda item: (item[1], item[0]))
+    )
 
 
 # From markers to steps
