@@ -33,7 +33,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.trace.host import state_sweeps_reference
 from traceview.trace.host.gaps import STATE_SWEEPS
 from traceview.xplane import decode_reference
-from traceview.xplane.columns import wanted_stats
+from traceview.xplane.columns import WantedStats
 from traceview.xplane.message import DECODER
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -349,8 +349,8 @@ LINE: Final[dict[int, Any]] = {
 _METADATA: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: _CONTENT, 4: _CONTENT, 5: _STAT}
 _ENTRY: Final[dict[int, Any]] = {1: _VARINT, 2: _METADATA}
 PLANE: Final[dict[int, Any]] = {1: _VARINT, 2: _CONTENT, 3: LINE, 4: _ENTRY, 5: _ENTRY, 6: _STAT}
-SLOTS: Final = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4}
-WANTED: Final = wanted_stats(SLOTS)
+SLOTS: Final = {1: 0, 2: 1, 3: 2, 300: 3, 0: 4, -5: 5, 1 << 40: 6, (1 << 63) - 1: 7}
+WANTED: Final = WantedStats.of(SLOTS)
 _MOST_KEPT: Final = 512
 _LONGEST: Final = 4096
 

@@ -152,20 +152,33 @@ class StatsBySlot(Struct, frozen=True, eq=False):
         )
 
 
-LARGEST_STAT_ID: Final = (1 << 16) - 1
-"""Writers number stats from 1 on; stats with a larger id are not read."""
+DENSE_STAT_IDS: Final = 1 << 16
 UNWANTED: Final = -1
 
-WantedStats: TypeAlias = npt.NDArray[np.int16]
-"""The stats to collect: slot numbers by stat id, `UNWANTED` for others; ids beyond its end are unwanted."""
 
+class WantedStats(Struct, frozen=True, eq=False):
+    """The stats to collect: slot numbers by stat id, -1 for unwanted stats.
 
-def wanted_stats(slot_by_id: dict[int, int]) -> WantedStats:
-    """The stats to collect, from a mapping of stat id to slot."""
-    known = {id_: slot for id_, slot in slot_by_id.items() if 0 <= id_ <= LARGEST_STAT_ID}
-    wanted = np.full(max(known, default=-1) + 1, UNWANTED, dtype=np.int16)
-    wanted[list(known)] = list(known.values())
-    return wanted
+    `dense`: int16, indexed by ids below its length. `sparse_id`, `sparse_slot`: the larger ids and their slots.
+    """
+
+    dense: npt.NDArray[np.int16]
+    sparse_id: Int64Array
+    sparse_slot: npt.NDArray[np.int16]
+
+    @classmethod
+    def of(cls, slot_by_id: dict[int, int]) -> WantedStats:
+        """From a mapping of stat id to slot."""
+        small = {i: s for i, s in slot_by_id.items() if 0 <= i < DENSE_STAT_IDS}
+        large = {i: s for i, s in slot_by_id.items() if i not in small}
+        dense = np.full(max(small, default=-1) + 1, UNWANTED, dtype=np.int16)
+        for stat_id, slot in small.items():
+            dense[stat_id] = slot
+        return cls(
+            dense,
+            np.array(list(large), dtype=np.int64),
+            np.array(list(large.values()), dtype=np.int16),
+        )
 
 
 StatValue: TypeAlias = int | float | bytes

@@ -58,8 +58,11 @@ cdef struct Entry:
     Span name
 
 cdef struct Wanted:
-    const int16_t* slots
-    int64_t count
+    const int16_t* dense
+    int64_t dense_count
+    const int64_t* sparse_id
+    const int16_t* sparse_slot
+    int64_t sparse_count
 
 cdef struct Output:
     int64_t events
@@ -141,7 +144,13 @@ cdef inline int read_field(Cursor* cursor, Field* field) noexcept nogil:
 
 
 cdef inline int16_t slot_of(const Wanted* wanted, int64_t stat_id) noexcept nogil:
-    return wanted.slots[stat_id] if 0 <= stat_id < wanted.count else -1
+    cdef int64_t i
+    if 0 <= stat_id < wanted.dense_count:
+        return wanted.dense[stat_id]
+    for i in range(wanted.sparse_count):
+        if wanted.sparse_id[i] == stat_id:
+            return wanted.sparse_slot[i]
+    return -1
 
 
 cdef inline int64_t load_fixed64(const uint8_t* at) noexcept nogil:
@@ -318,8 +327,11 @@ def _fields(rows, fault):
     return Fields(rows[0], rows[1], rows[2], rows[3], rows[4], fault)
 
 
-def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, const int16_t[::1] wanted):
-    """The events of the XLine at `data[begin:end]`, as `LineColumns`; `wanted`: as `WantedStats`."""
+def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, wanted):
+    """The events of the XLine at `data[begin:end]`, as `LineColumns`; `wanted` is a `WantedStats`."""
+    cdef const int16_t[::1] dense = wanted.dense
+    cdef const int64_t[::1] sparse_id = wanted.sparse_id
+    cdef const int16_t[::1] sparse_slot = wanted.sparse_slot
     cdef Wanted want
     cdef Cursor cursor
     cdef Output out
@@ -327,8 +339,11 @@ def decode_line(const uint8_t[::1] data, int64_t begin, int64_t end, const int16
     cdef int64_t stopped
     cdef double whole
     _bounds(data, begin, end)
-    want.count = wanted.shape[0]
-    want.slots = &wanted[0] if wanted.shape[0] else NULL
+    want.dense_count = dense.shape[0]
+    want.dense = &dense[0] if dense.shape[0] else NULL
+    want.sparse_count = sparse_id.shape[0]
+    want.sparse_id = &sparse_id[0] if sparse_id.shape[0] else NULL
+    want.sparse_slot = &sparse_slot[0] if sparse_slot.shape[0] else NULL
     cursor.data = &data[0] if data.shape[0] else NULL
     cursor.at = begin
     cursor.end = end

@@ -249,6 +249,13 @@ def read_cut_field(head: bytes) -> CutField | None:
     return None
 
 
+def _slot_of(wanted: WantedStats, stat_id: int) -> int:
+    if 0 <= stat_id < wanted.dense.size:
+        return int(wanted.dense[stat_id])
+    place = np.flatnonzero(wanted.sparse_id == stat_id)
+    return int(wanted.sparse_slot[place[0]]) if place.size else UNWANTED
+
+
 def decode_line(data: Buffer, begin: int, end: int, wanted: WantedStats) -> LineColumns:
     """The events of the XLine at `data[begin:end]`, up to the first unreadable one."""
     _check_bounds(data, begin, end)
@@ -308,7 +315,7 @@ def _decode_event(
                 time, aggregated = _signed(raw), int(number == 5)
         elif number == 4 and wire_type == _CONTENT:
             stat_id, kind, value = read_stat(data, first, at)
-            slot = int(wanted[stat_id]) if 0 <= stat_id < wanted.size else UNWANTED
+            slot = _slot_of(wanted, stat_id)
             if slot != UNWANTED:
                 stats.append((slot, int(kind), value))
     return (metadata_id, time, duration, aggregated), stats

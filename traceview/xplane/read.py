@@ -37,7 +37,6 @@ from traceview.xplane.columns import (
     ValueKind,
     WantedStats,
     joined,
-    wanted_stats,
 )
 from traceview.xplane.decode_reference import (
     CutField,
@@ -535,7 +534,7 @@ def _is_far(time_ps: Int64Array) -> BoolArray:
 def _wanted(plane: Plane) -> WantedStats:
     """The stats of events that become columns, by their slots."""
     slot_of = {name: slot for slot, names in enumerate(plane.spellings.values()) for name in names}
-    return wanted_stats(
+    return WantedStats.of(
         {key: slot_of[name] for key, name in plane.stat_names.items() if name in slot_of}
     )
 
