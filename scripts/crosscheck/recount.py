@@ -94,7 +94,8 @@ def recount(trace: Trace) -> Answer:
     else:
         steps = _device_steps(trace) if has_gpu_events(trace) else _host_steps(trace)
     return Answer(
-        device_count=sum(times for times, _ in planes),
+        device_count=sum(times for times, _ in planes)
+        + sum(device.kind == "tpu" for device in trace.device_list),
         steps=None if steps is None else without_ends(steps),
         idle_ps=_idle(planes),
         half_ratio=None,
@@ -105,7 +106,9 @@ def recount(trace: Trace) -> Answer:
 
 def has_gpu_events(trace: Trace) -> bool:
     """Whether any device worked in the eyes of XProf, for which replicas on the CPU are no devices."""
-    return any(trace.device_list[i].kind == "gpu" for i in unique_ids(trace.device_columns.device))
+    return any(
+        trace.device_list[i].kind in ("gpu", "tpu") for i in unique_ids(trace.device_columns.device)
+    )
 
 
 def has_roots(trace: Trace) -> bool:

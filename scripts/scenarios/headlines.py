@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from scripts.cuda_trace import NCCL_NAME, CudaTrace, Stats
+from scripts.cuda_trace import NCCL_NAME, CudaTrace, Plane, Stats
 from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import (
+    ORIGIN_PS,
     Builder,
     Scenario,
     Step,
@@ -81,6 +82,51 @@ def _scenario(
     }
     sidecars = {} if sidecar is None else {"host0": sidecar}
     return Scenario(name, {"host0": trace}, truth, sidecars)
+
+
+# A TPU that waits for its memory
+
+
+_COPY_START: Final = (
+    "%copy-start.3 = (bf16[4096,4096]{1,0}, bf16[4096,4096]{1,0:S(5)}, u32[]{:S(2)}) "
+    "copy-start(bf16[4096,4096]{1,0:S(5)} %weights)"
+)
+_COPY_DONE: Final = (
+    "%copy-done.3 = bf16[4096,4096]{1,0} copy-done((bf16[4096,4096]{1,0}, bf16[4096,4096]{1,0:S(5)}, "
+    "u32[]{:S(2)}) %copy-start.3)"
+)
+
+
+def tpu_streams_weights() -> Scenario:
+    """The loop of a TPU waits 46 of 50 ms for weights that lie in the memory of the host, and computes for the rest."""
+    trace = new_trace()
+    plane = Plane("/device:TPU:0")
+    trace.extra_planes.append(plane)
+    ops = plane.line(1, "XLA Ops", stamp_ns=0)
+
+    def op(name: str, start_ps: int, end_ps: int) -> None:
+        times: Stats = {
+            "device_offset_ps": ORIGIN_PS + start_ps,
+            "device_duration_ps": end_ps - start_ps,
+        }
+        ops.add(name, start_ps, end_ps, times)
+
+    for step in _steps(trace):
+        op("%while.1 = (bf16[4096,4096]{1,0}) while(%tuple.1)", step.at(0.5), step.at(50))
+        op(_COPY_START, step.at(0.5), step.at(1))
+        op(_COPY_DONE, step.at(1), step.at(47))
+        op("%fusion.7 = bf16[64,4096]{1,0} fusion(%x, %copy-done.3)", step.at(47), step.at(50))
+    return _scenario(
+        "tpu_streams_weights",
+        trace,
+        {
+            "TPU:0": device_truth(
+                200, compute=12, h2d=186, idle=2, kernels=4, copies=8, h2d_bytes=None
+            )
+        },
+        [50] * 4,
+        must=["h2d-exposed"],
+    )
 
 
 def xla_on_cpus() -> Scenario:
@@ -575,6 +621,7 @@ SHARES: Final[Mapping[str, tuple[int, int]]] = {
 CASES: dict[str, Builder] = {
     build.__name__: build
     for build in (
+        tpu_streams_weights,
         xla_on_cpus,
         computes_in_float64,
         one_of_four_copies,

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import MS
-from scripts.scenarios.model import marked_steps, new_trace
+from scripts.cuda_trace import MS, U64, Plane, Ref, Stats
+from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
 from tests.analysis.made import finding_of, write_program
 from tests.sidecars import write_sidecar
-from tests.xplane.hlo_messages import F32, ModuleWriter
+from tests.xplane.hlo_messages import BF16, F32, ModuleWriter, add_programs
 from traceview.analysis.workload.efficiency import DeviceEfficiency
 from traceview.base.units import PS_PER_S
 
@@ -61,6 +61,48 @@ def test_without_a_known_precision_there_is_no_peak(tmp_path: Path) -> None:
     row = only(tmp_path)
     assert row.flops_per_step == FLOPS
     assert (row.peak_flops_per_second, row.mfu_ratio) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("stats", "peak"),
+    [
+        ({"device_type_string": "TPU v5 Lite"}, 197),
+        ({"device_type_string": "TPU v5 lite", "peak_teraflops_per_second": 196.6}, 196.6),
+        ({"device_type_string": "TPU v5"}, 459),
+        ({"device_type_string": "TPU v3"}, 61.5),
+        ({"device_type_string": "TPU v9", "peak_teraflops_per_second": 5000.0}, 5000),
+        ({"device_type_string": "TPU v9", "peak_teraflops_per_second": float("inf")}, None),
+        ({"device_type_string": "TPU v4", "peak_teraflops_per_second": -1.0}, 275),
+        ({}, None),
+    ],
+)
+def test_the_peak_of_a_tpu(stats: Stats, peak: float | None, tmp_path: Path) -> None:
+    module = ModuleWriter()
+    left = module.add("left", "parameter", element=BF16, shape=(4096, 1024))
+    right = module.add("right", "parameter", element=BF16, shape=(1024, 4096))
+    module.add("dot.1", "dot", left, right, element=BF16, shape=(4096, 4096))
+    module.last().dot_dimension_numbers.lhs_contracting_dimensions.append(1)
+    trace = new_trace()
+    plane = Plane("/device:TPU:0", stats=dict(stats))
+    trace.extra_planes.append(plane)
+    ops = plane.line(1, "XLA Ops", stamp_ns=0)
+    of_op: dict[Any, Any] = {
+        "hlo_op": Ref("dot.1"),
+        "hlo_module": Ref("jit_step"),
+        "program_id": U64(5),
+    }
+    for step in marked_steps(trace):
+        at = ORIGIN_PS + step.at(2)
+        ops.add("%dot.1 = bf16[4096,4096] dot(%left, %right)", at, at + 4 * MS, of_op)
+    path = trace.write(tmp_path)
+    add_programs(path, {"jit_step(5)": module})
+    row = only(tmp_path)
+    assert row.flops_per_step == FLOPS
+    if peak is None:
+        assert (row.peak_flops_per_second, row.mfu_ratio) == (None, None)
+    else:
+        assert row.peak_flops_per_second == pytest.approx(peak * 10**12)
+        assert row.mfu_ratio == pytest.approx(FLOPS / (peak * 1e12) / 0.05, rel=0.02)
 
 
 def tensorflow(folder: Path, ops: Sequence[tuple[str, float]], flops: Any) -> None:

@@ -13,6 +13,8 @@ from tests.oracle.classes import (
     COPY_CLASSES,
     Activity,
     classify,
+    classify_tpu,
+    is_loop_of_ops,
     line_never_counts,
 )
 from tests.oracle.clocks import find_clocks
@@ -55,6 +57,18 @@ def _gpu(host: Host, plane: Plane, ordinal: int, links: Links) -> Device:
     return device
 
 
+def _tpu(host: Host, plane: Plane, ordinal: int) -> Device:
+    device = Device(host.name, "tpu", ordinal, None)
+    for line in plane.lines:
+        if line.name == "XLA Ops":
+            device.activities += [
+                classify_tpu(event)
+                for event in line.events
+                if not is_loop_of_ops(event, line.events)
+            ]
+    return device
+
+
 def _memory(host: Host, devices: list[Device]) -> None:
     """The last `bytes_allocated` and the largest `peak_bytes_in_use` of `GPU_<n>_bfc`."""
     held: dict[int, list[tuple[int, int, int]]] = {}
@@ -86,10 +100,12 @@ def _read(host: Host) -> HostAnswer:
     devices: list[Device] = []
     for plane in host.planes.values():
         # Other device planes (CUSTOM, SparseCore, …) have no rows.
-        match = re.fullmatch(r"/device:GPU:(\d+)", plane.name)
+        match = re.fullmatch(r"/device:(GPU|TPU):(\d+)", plane.name)
         if match is None:
             continue
-        devices.append(_gpu(host, plane, int(match.group(1)), links))
+        ordinal = int(match.group(2))
+        gpu = match.group(1) == "GPU"
+        devices.append(_gpu(host, plane, ordinal, links) if gpu else _tpu(host, plane, ordinal))
     replicas, shared = find_replicas(host, links)
     devices += [Device(host.name, "replica", k, None, own) for k, own in replicas.items()]
     if not replicas:

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from tests.oracle.intervals import Interval, clip, length
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 
-KINDS = ("gpu", "replica")
+KINDS = ("gpu", "tpu", "replica")
 
 
 def balance_row(answers: list[HostAnswer], several: bool) -> Row | None:
     """None if no device computed in its window."""
-    # Devices with compute of one kind: GPUs before replicas.
+    # Devices with compute of one kind: GPUs before TPUs before replicas.
     at_work = [
         (answer, device)
         for answer in answers

@@ -215,14 +215,37 @@ def classify(event: Event, calls: list[Event]) -> Activity | None:
     return None
 
 
-def is_xla_collective(name: str) -> bool:
-    """Whether the name of an instruction of XLA is that of a collective."""
-    kinds = r"(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-)"
-    return re.match(rf"%?(?:{kinds}|(send|recv)(-done)?\b)", name) is not None
+def classify_tpu(event: Event) -> Activity:
+    """The `XLA Ops` line of a TPU: compute, collectives and asynchronous copies by op name; loops of ops are none."""
+    name = event.name.removeprefix("%")
+    op, op_type = op_of(event)
+    if re.match(
+        r"(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-)", name
+    ):
+        return Activity(event, "collective", event.name, op, op_type)
+    if re.match(r"(send|recv)(-done)?\b", name):
+        return Activity(event, "collective", event.name, op, op_type)
+    copy = re.match(r"(copy|slice|dynamic-slice|dynamic-update-slice)-(start|done)\b", name)
+    if copy is None:
+        return Activity(event, "compute", event.name, op, op_type)
+    result, opened, operands = name.partition(f"-{copy[2]}(")
+    spaces = ["S(5)" in result, "S(5)" in operands]
+    if copy[2] == "start":
+        cls = "h2d" if spaces[1] else "d2h" if spaces[0] else "d2d"
+    else:
+        cls = "d2h" if spaces[0] else "h2d" if spaces[1] else "d2d"
+    return Activity(
+        event,
+        cls if opened else "d2d",
+        event.name,
+        op,
+        op_type,
+        unknown_direction=not opened,
+    )
 
 
 def is_loop_of_ops(event: Event, others: list[Event]) -> bool:
-    """Whether an event is a loop or a call with ops inside."""
+    """Whether an event of the `XLA Ops` line is a loop or a call with ops inside."""
     if not re.match(r"%?(while|conditional|call)\b", event.name):
         return False
     return sum(event.start <= other.start < event.end for other in others) > 1

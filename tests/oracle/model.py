@@ -28,7 +28,7 @@ class Device:
     def short_name(self) -> str:
         if self.model == "CPU":
             return f"CPU:{self.ordinal}"
-        return {"gpu": "GPU:", "replica": "replica:"}[self.kind] + str(self.ordinal)
+        return {"gpu": "GPU:", "tpu": "TPU:", "replica": "replica:"}[self.kind] + str(self.ordinal)
 
     def of_class(self, *classes: str) -> list[Activity]:
         return [a for a in self.activities if a.cls in classes]

@@ -76,6 +76,7 @@ HOST_PLANES = (
     "/host:NVTX-CUPTI",
     "/host:ROCTRACER",
     "/host:python-tracer",
+    "/host:TPU-runtime",
 )
 
 
@@ -134,13 +135,17 @@ class RawPlane:
 
 
 def _raw_line(line: Any, event_metadata: Any, stat_names: dict[int, str]) -> RawLine:
-    names: dict[int, str] = {key: decode(meta.name) for key, meta in event_metadata.items()}
+    names: dict[int, tuple[str, dict[str, Stat]]] = {
+        key: (decode(meta.name), _stats(meta.stats, stat_names))
+        for key, meta in event_metadata.items()
+    }
     raw = RawLine(line.id, decode(line.name), line.timestamp_ns, [])
     for event in line.events:
         if event.WhichOneof("data") == "num_occurrences":
             continue  # aggregated: it has no time (docs/xplane.md, "Messages")
-        name, own = names.get(event.metadata_id, UNKNOWN), _stats(event.stats, stat_names)
-        raw.events.append((name, event.offset_ps, event.duration_ps, own))
+        name, shared = names.get(event.metadata_id, (UNKNOWN, {}))
+        own = _stats(event.stats, stat_names)
+        raw.events.append((name, event.offset_ps, event.duration_ps, {**shared, **own}))
     return raw
 
 
@@ -185,6 +190,10 @@ def _timed(host: Host, raw_planes: dict[str, RawPlane]) -> None:
                 stamp_ns -= zero_ns
             base = host.shift + stamp_ns * 1000
             for name, offset, duration, stats in raw_line.events:
+                if plane.name.startswith("/device:TPU:"):
+                    # The true times of TPU events are in these stats (docs/xplane.md, "Planes").
+                    offset = as_integer(stats.get("device_offset_ps", offset)) or 0
+                    duration = as_integer(stats.get("device_duration_ps", duration)) or 0
                 start = base + offset
                 # A negative duration counts as zero length.
                 event = Event(name, start, start + max(0, duration), stats, line, order)

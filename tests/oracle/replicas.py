@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from tests.oracle.classes import Activity, is_loop_of_ops, is_xla_collective, replica_free
+from tests.oracle.classes import Activity, classify_tpu, is_loop_of_ops, replica_free
 from tests.oracle.links import Links
 from tests.oracle.reading import Event, Host
 
@@ -226,7 +226,7 @@ def _cut(activity: Activity, collectives: list[tuple[int, int]]) -> Activity:
 
 def _activity(event: Event, ends: dict[int, int], meetings: list[Event]) -> Activity:
     """Collectives, as named or where devices meet inside, and compute; an op ends where its `end:` is, if that is later."""
-    is_collective = is_xla_collective(event.name) or any(
+    is_collective = classify_tpu(event).cls == "collective" or any(
         one.line is event.line and event.start <= one.start < event.end for one in meetings
     )
     end = ends.get(event.integer("_p") or -1, event.end)

@@ -41,7 +41,7 @@ SHORT_KERNEL_PS = 10_000_000
 MS = 10**9
 MANY_KERNELS = 500
 
-KINDS = ("gpu", "replica")
+KINDS = ("gpu", "tpu", "replica")
 OWN = ("compute", "communication", "evaluation", "no_work")
 """States that a device without work keeps."""
 

@@ -26,7 +26,7 @@ def transfer_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
         for answer in answers
         if any(device.activities for device in answer.devices)
         for device in answer.devices
-        if device.kind == "gpu"
+        if device.kind in ("gpu", "tpu")
     ]
 
 

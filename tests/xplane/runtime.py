@@ -14,12 +14,9 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from scripts import xspace
-from traceview.xplane.columns import PlaneHeader, Stat
+from traceview.xplane.columns import EventMetadata, PlaneHeader, Stat
 
-_UNREAD = {
-    ("XPlane", "lines"),
-    *(("XEventMetadata", field) for field in ("child_id", "display_name", "stats")),
-}
+_UNREAD = {("XPlane", "lines"), ("XEventMetadata", "child_id")}
 _GROUP = 3
 
 
@@ -71,8 +68,13 @@ def header_of(message: Any, *, is_damaged: bool) -> PlaneHeader:
     def stats(messages: Any) -> tuple[Stat, ...]:
         return tuple(_stat(stat, stat_names) for stat in messages)
 
-    event_names = {entry.key: entry.value.name for entry in message.event_metadata}
-    return PlaneHeader(message.name, event_names, stat_names, stats(message.stats), is_damaged)
+    event_metadata = {
+        entry.key: EventMetadata(
+            entry.value.name, entry.value.display_name, stats(entry.value.stats)
+        )
+        for entry in message.event_metadata
+    }
+    return PlaneHeader(message.name, event_metadata, stat_names, stats(message.stats), is_damaged)
 
 
 def _stat(message: Any, stat_names: dict[int, bytes]) -> Stat:

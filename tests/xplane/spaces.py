@@ -42,11 +42,11 @@ def small_space() -> Any:
         (b"k", b"MemcpyH2D"),
         (b"correlation_id", b"kernel_details", b"memcpy_details", b"regs:8 grid:1,1,1"),
     )
+    gpu.event_metadata[1].stats.add(metadata_id=2, ref_value=4)
     stream = gpu.lines.add(id=3, name=b"Stream #3(Compute,MemcpyH2D)", timestamp_ns=5)
     for step in range(2):
         kernel = stream.events.add(metadata_id=1, offset_ps=step * 9000 + 200, duration_ps=4000)
         kernel.stats.add(metadata_id=1, uint64_value=step + 1)
-        kernel.stats.add(metadata_id=2, ref_value=4)
     copy = stream.events.add(metadata_id=2, offset_ps=4300, duration_ps=100)
     copy.stats.add(metadata_id=3, str_value=b"size:112 dest:0 async:0")
     stream.events.add(metadata_id=1, num_occurrences=3)

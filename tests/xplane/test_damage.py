@@ -141,9 +141,9 @@ _unsigned = st.sampled_from([0, 1, 10**15, spaces.START_NS, 2**63, 2**64 - 1])
 
 
 @generous
-@given(st.lists(_extreme, min_size=9, max_size=9), _unsigned, _unsigned)
+@given(st.lists(_extreme, min_size=9, max_size=9), _unsigned, _unsigned, st.booleans())
 def test_loading_numbers_that_no_writer_writes(
-    tmp_path: Path, values: list[int], start: int, stop: int
+    tmp_path: Path, values: list[int], start: int, stop: int, in_metadata: bool
 ) -> None:
     space = spaces.small_space()
     host, gpu, environment = space.planes
@@ -153,10 +153,11 @@ def test_loading_numbers_that_no_writer_writes(
     event.offset_ps, event.duration_ps, event.metadata_id = values[2:5]
     call = host.lines[0].events[1]
     call.offset_ps, call.duration_ps, call.metadata_id = values[5:8]
+    holder = gpu.event_metadata[1] if in_metadata else event
     for stat in (1, 4, 2**40):
-        event.stats.add(metadata_id=stat, uint64_value=stop)
-        event.stats.add(metadata_id=stat, double_value=float(values[8]))
-        event.stats.add(metadata_id=stat, double_value=float("nan"))
+        holder.stats.add(metadata_id=stat, uint64_value=stop)
+        holder.stats.add(metadata_id=stat, double_value=float(values[8]))
+        holder.stats.add(metadata_id=stat, double_value=float("nan"))
     path = tmp_path / "a.xplane.pb"
     store(path, space.SerializeToString())
     load_or_say_why(path)
@@ -229,6 +230,7 @@ for data, view in views(plane.lines[0].SerializeToString()):
             pass
     calls += 1
 del plane.lines[:]
+plane.event_metadata[1].stats.add(metadata_id=3, str_value=b"size:1")
 plane.stats.add(metadata_id=1, double_value=0.5)
 for data, view in views(plane.SerializeToString()):
     assert len(decoder.read_plane(view).stat_names) <= 5

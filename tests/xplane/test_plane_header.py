@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from scripts import fuzzed_kernels
 from tests.xplane import runtime, wire
 from traceview.xplane import decode_reference
-from traceview.xplane.columns import PlaneHeader
+from traceview.xplane.columns import EventMetadata, PlaneHeader
 
 ROOT = Path(__file__).resolve().parents[2]
 # A tag or a length of more than five bytes, which the runtime refuses, has five that go on.
@@ -24,7 +24,7 @@ def in_order(header: PlaneHeader) -> str:
     return repr(
         replace(
             header,
-            event_names=dict(sorted(header.event_names.items())),
+            event_metadata=dict(sorted(header.event_metadata.items())),
             stat_names=dict(sorted(header.stat_names.items())),
         )
     )
@@ -101,14 +101,12 @@ def metadata(content: bytes) -> bytes:
 KEY, NAME = wire.number(1, 5), wire.content(2, b"a")
 
 
-@pytest.mark.parametrize("number", [4, 5])
-def test_of_metadata_only_the_name_is_read(number: int) -> None:
+def test_the_metadata_of_a_stat_has_no_stats() -> None:
     # What its fields 4 and 5 hold need not be a message.
     unknown = wire.content(4, b"?") + wire.content(5, b"\x80")
-    data = wire.content(number, KEY + metadata(unknown + NAME))
+    data = wire.content(5, KEY + metadata(unknown + NAME))
     check_against_runtime(data)
-    names = ({5: b"a"}, {}) if number == 4 else ({}, {5: b"a"})
-    assert read_by_all(data) == PlaneHeader(b"", *names, (), is_damaged=False)
+    assert read_by_all(data) == PlaneHeader(b"", {}, {5: b"a"}, (), is_damaged=False)
 
 
 WHOLE = wire.content(4, KEY + metadata(NAME))
@@ -135,8 +133,8 @@ def test_a_damaged_field_is_left_out(number: int, content: bytes, runtime_reads:
     assert (runtime.parsed(bad) is not None) == runtime_reads
     data = wire.number(1, 3) + bad + WHOLE + wire.content(2, b"plane")
     check_against_runtime(data)
-    found = PlaneHeader(b"plane", {5: b"a"}, {}, (), is_damaged=True)
+    found = PlaneHeader(b"plane", {5: EventMetadata(b"a", b"", ())}, {}, (), is_damaged=True)
     assert read_by_all(data) == found
     # Its own tag alone: what is behind cannot be found.
     cut = read_by_all(WHOLE + content)
-    assert (list(cut.event_names), cut.is_damaged) == ([5], True)
+    assert (list(cut.event_metadata), cut.is_damaged) == ([5], True)

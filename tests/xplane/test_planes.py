@@ -14,10 +14,10 @@ from traceview.xplane.planes import (
     details_host_memory,
     is_derived_line,
     is_never_busy_line,
-    is_xla_collective,
     name_kind,
     parse_details,
     plane_kind,
+    xla_op_kind,
 )
 
 FIRST_DERIVED, LAST_DERIVED = 0xDEADBEEF, 0xDEADBEEF + 389
@@ -28,6 +28,7 @@ FIRST_DERIVED, LAST_DERIVED = 0xDEADBEEF, 0xDEADBEEF + 389
     [
         (b"/device:GPU:0", PlaneKind.GPU, 0),
         (b"/device:GPU:15", PlaneKind.GPU, 15),
+        (b"/device:TPU:3", PlaneKind.TPU, 3),
         (b"/device:TPU:3 SparseCore 1", PlaneKind.OTHER_DEVICE, -1),
         (b"#Chip TPU Non-Core HBM 0", PlaneKind.OTHER_DEVICE, -1),
         (b"/device:CUSTOM:Megascale Trace", PlaneKind.OTHER_DEVICE, -1),
@@ -42,6 +43,7 @@ FIRST_DERIVED, LAST_DERIVED = 0xDEADBEEF, 0xDEADBEEF + 389
         (b"/host:NVTX-CUPTI", PlaneKind.HOST, -1),
         (b"/host:ROCTRACER", PlaneKind.HOST, -1),
         (b"/host:python-tracer", PlaneKind.HOST, -1),
+        (b"/host:TPU-runtime", PlaneKind.HOST, -1),
         (b"Task Environment", PlaneKind.ENVIRONMENT, -1),
         (b"/host:metadata", PlaneKind.METADATA, -1),
         (b"/host:__ScopeRangeCallStack__", PlaneKind.UNKNOWN, -1),
@@ -230,22 +232,43 @@ def test_copy_directions(call: bytes, kind: NameKind) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "is_collective"),
+    ("name", "kind"),
     [
-        (b"all-reduce.1", True),
-        (b"%all-gather-start", True),
-        (b"reduce-scatter", True),
-        (b"ragged-all-to-all", True),
-        (b"collective-permute-done.2", True),
-        (b"%recv-done.4 = (f32[8]{0}, token[]) recv-done(...)", True),
-        (b"reduce.1", False),
-        (b"fusion.all-reduce", False),
-        (b"%sender.1", False),
-        (b"copy-done.7", False),
+        (b"all-reduce.1", NameKind.COLLECTIVE),
+        (b"%all-gather-start", NameKind.COLLECTIVE),
+        (b"reduce-scatter", NameKind.COLLECTIVE),
+        (b"ragged-all-to-all", NameKind.COLLECTIVE),
+        (b"collective-permute-done.2", NameKind.COLLECTIVE),
+        (b"%recv-done.4 = (f32[8]{0}, token[]) recv-done(...)", NameKind.COLLECTIVE),
+        (b"reduce.1", NameKind.COMPUTE),
+        (b"fusion.all-reduce", NameKind.COMPUTE),
+        (b"%copy.3 = f32[8]{0} copy(f32[8]{0:S(5)} %x)", NameKind.COMPUTE),
+        (b"%sender.1", NameKind.COMPUTE),
+        (b"copy-done.7", NameKind.COPY),
+        (
+            b"%copy-start.7 = (f32[8]{0}, f32[8]{0:S(5)}, u32[]) copy-start(f32[8]{0:S(5)} %x)",
+            NameKind.H2D,
+        ),
+        (
+            b"%copy-start.7 = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(f32[8]{0} %x)",
+            NameKind.D2H,
+        ),
+        (
+            b"%copy-done.7 = f32[8]{0} copy-done((f32[8]{0}, f32[8]{0:S(5)}, u32[]) %y)",
+            NameKind.H2D,
+        ),
+        (
+            b"%copy-done.7 = f32[8]{0:S(5)} copy-done((f32[8]{0:S(5)}, f32[8]{0}, u32[]) %y)",
+            NameKind.D2H,
+        ),
+        (
+            b"%slice-done.7 = f32[8]{0:S(1)} slice-done((f32[9]{0}, f32[8]{0:S(1)}) %y)",
+            NameKind.D2D,
+        ),
     ],
 )
-def test_collectives_of_xla(name: bytes, is_collective: bool) -> None:
-    assert is_xla_collective(name) is is_collective
+def test_xla_ops(name: bytes, kind: NameKind) -> None:
+    assert xla_op_kind(name) is kind
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,7 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
     ]
     assert (host.ordinal, gpu.ordinal, environment.lines) == (-1, 0, [])
     assert environment.stats[0] == Stat(b"profile_start_time", spaces.START_NS)
+    assert gpu.event_metadata[1].stats == (Stat(b"kernel_details", b"regs:8 grid:1,1,1"),)
     assert host.lines[0].header == LineHeader(-7, b"python", 5)
     table = table_of(space, gpu)
     assert [table.names[i] for i in table.name.tolist()] == [b"k", b"k", b"MemcpyH2D"]
@@ -158,9 +159,11 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
         [2],
         b"size:112 dest:0 async:0",
     )
+    # What stands in the metadata holds for every event of that id.
     assert table.texts("kernel_details").event.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("in_metadata", [False, True])
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -176,12 +179,13 @@ def test_a_small_file_is_read_whole(tmp_path: Path) -> None:
     ],
 )
 def test_any_kind_of_number_is_taken(
-    tmp_path: Path, value: dict[str, Any], expected: list[int]
+    tmp_path: Path, value: dict[str, Any], expected: list[int], in_metadata: bool
 ) -> None:
     message = spaces.small_space()
     host = message.planes[0]
+    holder = host.event_metadata[1] if in_metadata else host.lines[0].events[0]
     del host.lines[0].events[2:]
-    host.lines[0].events[0].stats.add(metadata_id=4, **value)
+    holder.stats.add(metadata_id=4, **value)
     space = read(tmp_path, message)
     found = table_of(space, space.planes[0]).ints("id")
     of_first = found.value[found.event == 0].tolist()
@@ -271,7 +275,7 @@ def test_compiled_programs_are_set_apart(tmp_path: Path) -> None:
     path = stored(tmp_path, with_program(wire.content(3, b"b" * 50) + wire.content(1, module)))
     space = read_file(path)
     plane = space.planes[-1]
-    assert (plane.kind, plane.event_names) == (PlaneKind.METADATA, {})
+    assert (plane.kind, plane.event_metadata) == (PlaneKind.METADATA, {})
     (program,) = space.programs
     assert (program.name, program.data) == (b"jit_step(5)", module)
     assert program.offset == path.read_bytes().index(module)
@@ -329,7 +333,7 @@ def test_damaged_metadata_keeps_what_can_be_parsed(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match=re.escape(reason)):
         read_file(path)
     (found,) = read_file(path, salvage=True).planes
-    assert (found.name, event_count(found), len(found.event_names)) == (b"/device:GPU:0", 4, 2)
+    assert (found.name, event_count(found), len(found.event_metadata)) == (b"/device:GPU:0", 4, 2)
 
 
 CUT_OFF = "cut off: the plane '/host:CPU' needs 2216107 bytes, the file ends after 1500000 of them"

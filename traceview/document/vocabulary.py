@@ -124,7 +124,9 @@ QUALITIES: Final = _by_key(
 )
 """How far a capture can be trusted."""
 
-DEVICE_KINDS: Final = _by_key(Look("gpu", "GPU"), Look("replica", "replica"))
+DEVICE_KINDS: Final = _by_key(
+    Look("gpu", "GPU"), Look("tpu", "TPU"), Look("replica", "replica"), Look("other", "device")
+)
 
 
 STEP_METHODS: Final = _by_key(

@@ -45,6 +45,8 @@ _PROLONGED: Final = frozenset(
 _WORDS: Final = {
     "gpu": "GPU",
     "replica": "replica",
+    "tpu": "TPU",
+    "other": "device",
 }
 
 

@@ -131,7 +131,7 @@ TOO_MANY_DEVICES: Final = f"the run has more than {MOST_DEVICES:,} devices"
 
 
 class Device(Struct, frozen=True):
-    """One device of a host. `kind`: gpu or replica.
+    """One device of a host. `kind`: gpu, tpu, replica or other.
 
     `ordinal` is the number in the plane's name, which is the visible index of the process, or the number
     of the replica.

@@ -191,11 +191,19 @@ class Stat(Struct, frozen=True):
     value: StatValue
 
 
+class EventMetadata(Struct, frozen=True):
+    """The metadata that all events of one id share."""
+
+    name: bytes
+    display_name: bytes
+    stats: tuple[Stat, ...]
+
+
 class PlaneHeader(Struct, frozen=True):
     """An XPlane without its lines, as both decoders read it. `is_damaged`: some of it cannot be read and was left out."""
 
     name: bytes
-    event_names: dict[int, bytes]
+    event_metadata: dict[int, EventMetadata]
     stat_names: dict[int, bytes]
     stats: tuple[Stat, ...]
     is_damaged: bool
@@ -215,7 +223,7 @@ class Plane(Struct, frozen=True, eq=False):
     name: bytes
     kind: PlaneKind
     ordinal: int
-    event_names: dict[int, bytes]
+    event_metadata: dict[int, EventMetadata]
     stat_names: dict[int, bytes]
     stats: tuple[Stat, ...]
     payloads: tuple[tuple[int, int], ...]

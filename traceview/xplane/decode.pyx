@@ -19,7 +19,7 @@ from traceview.xplane.columns import (
     LineHeader,
     StatsBySlot,
 )
-from traceview.xplane.columns import PlaneHeader, Stat
+from traceview.xplane.columns import EventMetadata, PlaneHeader, Stat
 
 cdef enum:
     # Places in FAULT_REASONS.
@@ -56,6 +56,7 @@ cdef struct StatFields:
 cdef struct Entry:
     int64_t key
     Span name
+    Span display_name
 
 cdef struct Wanted:
     const int16_t* dense
@@ -449,13 +450,14 @@ cdef object stat_of(const Cursor* cursor, const StatFields* stat, dict stat_name
     return Stat(stat_names.get(stat.id, b""), value)
 
 
-cdef int read_entry(Cursor* cursor, Entry* entry) noexcept nogil:
-    # Of a map of metadata, of which only the name counts.
+cdef int read_entry(Cursor* cursor, Entry* entry, dict stat_names, list stats) except -1:
+    # Of a map of metadata; without `stat_names` the metadata has only a name.
     cdef Field field, part
-    cdef Cursor metadata
+    cdef Cursor metadata, inner
+    cdef StatFields stat
     cdef int status
     entry.key = 0
-    entry.name = Span(0, 0)
+    entry.name = entry.display_name = Span(0, 0)
     while cursor.at < cursor.end:
         status = read_field(cursor, &field)
         if status != FINE:
@@ -469,8 +471,18 @@ cdef int read_entry(Cursor* cursor, Entry* entry) noexcept nogil:
             status = read_field(&metadata, &part)
             if status != FINE:
                 return status
-            if part.wire_type == 2 and part.number == 2:
+            if part.wire_type != 2:
+                continue
+            if part.number == 2:
                 entry.name = Span(part.begin, part.end)
+            elif part.number == 4:
+                entry.display_name = Span(part.begin, part.end)
+            elif part.number == 5 and stat_names is not None:
+                inner = content_of(&metadata, &part)
+                status = read_stat(&inner, &stat)
+                if status != FINE:
+                    return status
+                stats.append(stat_of(&inner, &stat, stat_names))
     return FINE
 
 
@@ -486,8 +498,8 @@ def read_plane(const uint8_t[::1] data):
     cdef int status
     cdef Span name = Span(0, 0)
     cdef bint is_damaged = False
-    cdef dict stat_names = {}, event_names = {}
-    cdef list stats = []
+    cdef dict stat_names = {}, event_metadata = {}
+    cdef list stats = [], of_entry = []
     cursor.data = &data[0] if data.shape[0] else NULL
     cursor.end = data.shape[0]
     # Stats are named by the entries of this map, wherever it stands.
@@ -495,7 +507,7 @@ def read_plane(const uint8_t[::1] data):
     while cursor.at < cursor.end and read_field(&cursor, &field) == FINE:
         if field.number == 5 and field.wire_type == 2:
             inner = content_of(&cursor, &field)
-            if read_entry(&inner, &entry) == FINE:
+            if read_entry(&inner, &entry, None, of_entry) == FINE:
                 stat_names[entry.key] = bytes_of(cursor.data, entry.name)
             else:
                 is_damaged = True
@@ -511,8 +523,13 @@ def read_plane(const uint8_t[::1] data):
         if field.number == 2:
             name = Span(field.begin, field.end)
         elif field.number == 4:
-            if read_entry(&inner, &entry) == FINE:
-                event_names[entry.key] = bytes_of(cursor.data, entry.name)
+            of_entry.clear()
+            if read_entry(&inner, &entry, stat_names, of_entry) == FINE:
+                event_metadata[entry.key] = EventMetadata(
+                    bytes_of(cursor.data, entry.name),
+                    bytes_of(cursor.data, entry.display_name),
+                    tuple(of_entry),
+                )
             else:
                 is_damaged = True
         elif field.number == 6:
@@ -521,7 +538,7 @@ def read_plane(const uint8_t[::1] data):
             else:
                 is_damaged = True
     return PlaneHeader(
-        bytes_of(cursor.data, name), event_names, stat_names, tuple(stats), is_damaged
+        bytes_of(cursor.data, name), event_metadata, stat_names, tuple(stats), is_damaged
     )
 
 

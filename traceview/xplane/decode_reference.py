@@ -25,6 +25,7 @@ from traceview.xplane.columns import (
     FAULT_REASONS,
     UNWANTED,
     Buffer,
+    EventMetadata,
     Fault,
     Fields,
     LineColumns,
@@ -199,25 +200,36 @@ def read_plane(data: Buffer) -> PlaneHeader:
                 is_damaged = True
 
     # Stats are named by the entries of this map, wherever it stands.
-    stat_names, event_names = (
-        dict(readable(number, lambda begin, end: _entry(data, begin, end))) for number in (5, 4)
-    )
+    stat_names = {
+        key: metadata.name
+        for key, metadata in readable(5, lambda begin, end: _entry(data, begin, end, None))
+    }
+    event_metadata = dict(readable(4, lambda begin, end: _entry(data, begin, end, stat_names)))
     stats = tuple(readable(6, lambda begin, end: _stat(data, begin, end, stat_names)))
-    return PlaneHeader(name, event_names, stat_names, stats, is_damaged)
+    return PlaneHeader(name, event_metadata, stat_names, stats, is_damaged)
 
 
-def _entry(data: Buffer, begin: int, end: int) -> tuple[int, bytes]:
-    """Key and name of an entry of a map of metadata."""
-    key, name = 0, b""
+def _entry(
+    data: Buffer, begin: int, end: int, stat_names: dict[int, bytes] | None
+) -> tuple[int, EventMetadata]:
+    """Key and value of an entry of a map of metadata; without `stat_names` the value has only a name."""
+    key, name, display_name = 0, b"", b""
+    stats: list[Stat] = []
     for number, wire_type, _, at, after, raw in read_fields(data, begin, end):
         if wire_type == _VARINT and number == 1:
             key = _signed(raw)
         if wire_type != _CONTENT or number != 2:
             continue
         for inner, its_type, _, first, last, _ in read_fields(data, at, after):
-            if its_type == _CONTENT and inner == 2:
+            if its_type != _CONTENT:
+                continue
+            if inner == 2:
                 name = bytes(data[first:last])
-    return key, name
+            elif inner == 4 and stat_names is not None:
+                display_name = bytes(data[first:last])
+            elif inner == 5 and stat_names is not None:
+                stats.append(_stat(data, first, last, stat_names))
+    return key, EventMetadata(name, display_name, tuple(stats))
 
 
 def read_content(data: Buffer, offset: int) -> bytes:

@@ -20,6 +20,7 @@ class PlaneKind(Enum):
     """The kind of content of a plane."""
 
     GPU = "gpu"
+    TPU = "tpu"
     OTHER_DEVICE = "other"
     HOST = "host"
     ENVIRONMENT = "environment"
@@ -27,7 +28,7 @@ class PlaneKind(Enum):
     UNKNOWN = "unknown"
 
 
-_DEVICE_PLANE = lazy_pattern(rb"/device:GPU:(\d{1,9})")
+_DEVICE_PLANE = lazy_pattern(rb"/device:(GPU|TPU):(\d{1,9})")
 _HOST_PLANES = frozenset(
     (
         b"/host:CPU",
@@ -35,15 +36,17 @@ _HOST_PLANES = frozenset(
         b"/host:NVTX-CUPTI",
         b"/host:ROCTRACER",
         b"/host:python-tracer",
+        b"/host:TPU-runtime",
     )
 )
 
 
 def plane_kind(name: bytes) -> tuple[PlaneKind, int]:
-    """The kind of a plane, and the device ordinal in its name (-1 except for GPU)."""
+    """The kind of a plane, and the device ordinal in its name (-1 except for GPU and TPU)."""
     device = _DEVICE_PLANE.fullmatch(name)
     if device:
-        return PlaneKind.GPU, int(device[1])
+        kind = PlaneKind.GPU if device[1] == b"GPU" else PlaneKind.TPU
+        return kind, int(device[2])
     if name in _HOST_PLANES:
         return PlaneKind.HOST, -1
     if name == b"Task Environment":
@@ -77,6 +80,7 @@ _DERIVED_NAMES = frozenset(
 _DERIVED_FROM_STREAM = lazy_pattern(rb"(.+) - from #.*", re.DOTALL)
 STEPS_LINE: Final = b"Steps"
 COUNTERS_LINE: Final = b"_counters_"
+XLA_OPS_LINE: Final = b"XLA Ops"
 _STREAM_TYPES = lazy_pattern(rb"Stream #-?\d+\(([^)]*)\)")
 _NEVER_BUSY_TYPES = frozenset(
     (b"MemoryResidency", b"UnifiedMemory", b"MemoryAlloc", b"MemoryFree", b"Overhead", b"Generic")
@@ -138,7 +142,13 @@ _COLLECTIVE_OP = lazy_pattern(
     rb"%?(?:all-reduce|all-gather|(?:ragged-)?all-to-all|reduce-scatter|collective-|(?:send|recv)(?:-done)?\b)",
     re.IGNORECASE,
 )
+_XLA_COPY: Final = lazy_pattern(
+    rb"%?(?:copy|slice|dynamic-slice|dynamic-update-slice)-(?:start|done)\b"
+)
 _XLA_CONTAINER: Final = lazy_pattern(rb"%?(?:while|conditional|call)\b")
+_LONGEST_COPY: Final = len(b"%dynamic-update-slice-start")
+_HOST_SPACE: Final = b"S(5)"
+"""The memory of the host in the layout of an HLO shape."""
 _COPY = lazy_pattern(
     rb"\[?(?:cuda|hip)?(?:memcpy|copy(?=[hdp]))(h2d|htod|hosttodevice|d2h|dtoh|devicetohost|d2d|dtod"
     rb"|devicetodevice|p2p|ptop|peertopeer|other|h2h|htoh|hosttohost)?(?:async)?\]?"
@@ -184,13 +194,30 @@ def name_kind(name: bytes) -> NameKind:
     return NameKind.COMPUTE
 
 
-def is_xla_collective(name: bytes) -> bool:
-    """Whether an instruction of XLA of this name is a collective."""
-    return _COLLECTIVE_OP.match(name) is not None
+def xla_op_kind(name: bytes) -> NameKind:
+    """The kind of an event of the line `XLA Ops`, by its name: an HLO expression, or only its op.
+
+    The second half of an asynchronous copy waits for it. The memory spaces of its result and of its operands show the
+    direction; it is unknown without them.
+    """
+    if _COLLECTIVE_OP.match(name):
+        return NameKind.COLLECTIVE
+    if not _XLA_COPY.match(name):
+        return NameKind.COMPUTE
+    is_start = b"-start" in name[:_LONGEST_COPY]
+    result, is_expression, operands = name.partition(b"-start(" if is_start else b"-done(")
+    if not is_expression:
+        return NameKind.COPY
+    # The first half has the source as operand; the second half the pair of target and source, and the target as result.
+    from_host = _HOST_SPACE in operands
+    to_host = _HOST_SPACE in result
+    if is_start:
+        return NameKind.H2D if from_host else NameKind.D2H if to_host else NameKind.D2D
+    return NameKind.D2H if to_host else NameKind.H2D if from_host else NameKind.D2D
 
 
 def is_xla_container(name: bytes) -> bool:
-    """Whether an instruction of XLA of this name is a loop or a call, whose ops have events of their own."""
+    """Whether an event of the line `XLA Ops` is a loop or a call, whose ops have events of their own."""
     return _XLA_CONTAINER.match(name) is not None
 
 
@@ -283,6 +310,8 @@ DEVICE_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "annotation": (b"annotation",),
     "level_0": (b"level 0",),
     "group_id": (b"group_id",),
+    "device_offset_ps": (b"device_offset_ps",),
+    "device_duration_ps": (b"device_duration_ps",),
 }
 HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "correlation_id": (b"correlation_id",),
@@ -340,6 +369,8 @@ COUNT_STATS: Final = frozenset(
         "parallelism",
         "shard_num",
         "group_id",
+        "device_offset_ps",
+        "device_duration_ps",
         "device_ordinal",
     )
 )

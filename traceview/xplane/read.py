@@ -440,7 +440,7 @@ class _Reader:
             header.name,
             kind,
             ordinal,
-            header.event_names,
+            header.event_metadata,
             header.stat_names,
             header.stats,
             tuple(payloads),

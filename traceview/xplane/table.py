@@ -12,7 +12,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceview.base.ids import unique_inverse
+from traceview.base.ids import is_in, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.units import PS_PER_NS
 from traceview.xplane.columns import (
@@ -21,11 +21,12 @@ from traceview.xplane.columns import (
     Plane,
     Stat,
     StatsBySlot,
+    StatValue,
     ValueKind,
     joined,
 )
 from traceview.xplane.message import DECODER
-from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION
+from traceview.xplane.planes import COUNT_STATS, LARGEST_COUNT, MILLION, PlaneKind
 from traceview.xplane.read import MAX_PS
 
 MAX_STAMP_NS: Final = MAX_PS // PS_PER_NS
@@ -90,6 +91,7 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
     negative_duration_count: int
     misplaced_line_count: int
     _stats: StatsBySlot
+    _metadata: Int64Array
     _texts: list[bytes]
 
     @property
@@ -122,12 +124,13 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def keys(self) -> list[str]:
-        """The keys of the stats that events have."""
-        return [key for key in self.plane.spellings if key in self._slot_of]
+        """The keys of the stats that events have, of their own or in their metadata."""
+        own = self._slot_of
+        return [key for key in self.plane.spellings if key in own or self._metadata_stats(key)]
 
     def lacks(self, key: str) -> bool:
-        """Whether no event has a stat of this key."""
-        return key not in self._slot_of
+        """Whether no event has a stat of this key, and none has stats in its metadata."""
+        return key not in self._slot_of and not self._stats_of_metadata
 
     def ints(self, key: str) -> Ints:
         """A numeric stat; unsigned values are taken modulo 2**64, doubles that fit lose their fraction.
@@ -145,10 +148,13 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
                 fits = ~is_double | (np.abs(numbers) < _MAX_DOUBLE)
                 values = np.where(is_double, numbers.astype(np.int64), values)
             event, values = event[fits], values[fits]
-        event, values = _last_per_event(event, values)
-        if key in COUNT_STATS:
-            event, values = _where((values >= 0) & (values <= LARGEST_COUNT), event, values)
-        return Ints(event, values)
+        ints = self._with_metadata(key, event, values)
+        if key not in COUNT_STATS:
+            return ints
+        is_count = (ints.value >= 0) & (ints.value <= LARGEST_COUNT)
+        if is_count.all():
+            return ints
+        return Ints(ints.event[is_count], ints.value[is_count])
 
     def millionths(self, key: str) -> Ints:
         """A stat that is a share, in millionths; one outside of 0 to 1 is left out."""
@@ -166,21 +172,40 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
             return event, np.where(kind == _DOUBLE, values.view(np.float64), values)
 
     def has(self, key: str) -> BoolArray:
-        """Which events have a stat of this key, of any kind."""
+        """Which events have a stat of this key, of any kind, of their own or in their metadata."""
         found = np.zeros(self.count, dtype=np.bool_)
         found[self._every(key)[0]] = True
+        shared = self._metadata_stats(key)
+        if shared:
+            found |= is_in(self._metadata, list(shared))
         return found
+
+    def _with_metadata(self, key: str, row: Int64Array, value: Int64Array) -> Ints:
+        """Add the stats in the metadata, for events without a stat of their own."""
+        shared = self._metadata_stats(key)
+        numbers = {i: n for i, v in shared.items() if (n := _as_int64(v)) is not None}
+        if not numbers:
+            return Ints(*_last_per_event(row, value))
+        rows = np.flatnonzero(is_in(self._metadata, list(numbers)))
+        values = np.array([numbers[int(i)] for i in self._metadata[rows]], dtype=np.int64)
+        return Ints(*_last_per_event(np.concatenate((rows, row)), np.concatenate((values, value))))
 
     def texts(self, key: str) -> Texts:
         """A text stat, recorded as a string or as a reference to one."""
         if self.lacks(key):
             return _NO_TEXTS
         of, kind, value = self._entries(key, _IS_TEXT)
+        shared = {i: v for i, v in self._metadata_stats(key).items() if isinstance(v, bytes)}
+        if not of.size and not shared:
+            return _NO_TEXTS
         texts: list[bytes] = []
         rows: list[Int64Array] = []
         indices: list[Int64Array] = []
         is_ref, names = kind == _REF, self.plane.stat_names
+        # The stats in the metadata are for events without one of their own.
+        shared_rows = np.flatnonzero(is_in(self._metadata, list(shared)))
         every: tuple[tuple[Int64Array, Int64Array, Callable[[int], bytes]], ...] = (
+            (shared_rows, self._metadata[shared_rows], shared.__getitem__),
             (*_where(is_ref, of, value), lambda id_: names.get(id_, b"")),
             (*_where(~is_ref, of, value), self._texts.__getitem__),
         )
@@ -192,12 +217,35 @@ class PlaneTable(Struct, frozen=True, eq=False, dict=True):
         event, index = _last_per_event(joined(rows, np.int64), joined(indices, np.int64))
         return Texts(event, index.astype(np.int32), tuple(texts))
 
+    @cached_property
+    def _stats_of_metadata(self) -> dict[int, tuple[Stat, ...]]:
+        return {i: event.stats for i, event in self.plane.event_metadata.items() if event.stats}
+
+    def _metadata_stats(self, key: str) -> dict[int, int | float | bytes]:
+        if not self._stats_of_metadata:
+            return {}
+        spellings = self.plane.spellings.get(key, ())
+        return {
+            metadata_id: stat.value
+            for metadata_id, stats in self._stats_of_metadata.items()
+            for stat in stats
+            if stat.name in spellings
+        }
+
 
 def _where(
     chosen: BoolArray, event: Int64Array, value: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
     """The chosen rows of both columns, which mostly are all."""
     return (event, value) if chosen.all() else (event[chosen], value[chosen])
+
+
+def _as_int64(value: StatValue) -> int | None:
+    """A value in the metadata as `PlaneTable.ints` returns it; None for text and for doubles that do not fit."""
+    if isinstance(value, bytes) or (isinstance(value, float) and not abs(value) < _MAX_DOUBLE):
+        return None
+    number = int(value)
+    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def _last_per_event(event: Int64Array, value: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -269,6 +317,7 @@ def build_table(plane: Plane, lines: list[Line], absolute_origin_ns: int) -> Pla
         negative_duration_count=int(negative.sum()),
         misplaced_line_count=misplaced_count,
         _stats=stats,
+        _metadata=metadata,
         _texts=list(chain.from_iterable(texts)),
     )
 
@@ -291,5 +340,8 @@ def _stamp(line: Line, absolute_origin_ns: int) -> int:
 def _names(plane: Plane, metadata: Int64Array) -> tuple[Int32Array, tuple[bytes, ...]]:
     """Index of each event's name, and the names; events without metadata are named `<unknown>`."""
     used, index = unique_inverse(metadata)
-    names = (plane.event_names.get(id_, b"<unknown>") for id_ in used.tolist())
+    known = map(plane.event_metadata.get, used.tolist())
+    # On TPU planes the name is a whole HLO expression and the display name its op.
+    is_tpu = plane.kind is PlaneKind.TPU
+    names = (b"<unknown>" if e is None else (is_tpu and e.display_name) or e.name for e in known)
     return index.astype(np.int32), tuple(names)

@@ -86,7 +86,7 @@ class Balance(Record, frozen=True):
     """The devices of one kind that computed in the window.
 
     Attributes:
-        kind: gpu or replica: the kind that is compared.
+        kind: gpu, tpu, replica or other: the kind that is compared.
         visible_count: Devices of that kind on all hosts, used or not.
         in_use_count: Devices of it that computed in the window.
         efficiency_ratio: Mean share of the window in which the visible devices of the kind compute.

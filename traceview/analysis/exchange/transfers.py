@@ -133,7 +133,7 @@ class Transfers(Record, frozen=True):
 def compute(context: Context) -> Transfers | Skipped:
     """The copies of each GPU in its window, with the sources of each."""
     trace, ledger = context.trace, context.ledger
-    gpus = [at for at, device in enumerate(trace.device_list) if device.kind == "gpu"]
+    gpus = [at for at, device in enumerate(trace.device_list) if device.kind in ("gpu", "tpu")]
     recorded = [device for device in gpus if device in ledger.devices]
     if not recorded:
         nothing = "no GPU recorded an event" if gpus else "not applicable: there is no GPU"

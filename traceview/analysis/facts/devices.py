@@ -34,7 +34,7 @@ _FOR_TWO: Final = 1.5
 _DEVIATIONS: Final = 1.64
 """They overlap by so many standard deviations less: so far below the mean lies 1 of 20 values that chance gives."""
 
-_KINDS: Final = ("gpu", "replica")
+_KINDS: Final = ("gpu", "tpu", "other", "replica")
 """Devices of one kind are compared with each other: the first of these that computed."""
 
 

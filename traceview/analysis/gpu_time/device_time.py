@@ -132,7 +132,7 @@ MARGINAL_GPU: Final = Rule(
 def diagnose(context: Context, result: DeviceTime) -> Iterator[Finding | None]:
     """Devices that are visible and compute nothing, or far less than another."""
     trace = context.trace
-    gpus = [row for row in result.devices if row.kind == "gpu"]
+    gpus = [row for row in result.devices if row.kind in ("gpu", "tpu")]
     # Where no device of a host recorded an event its tracer failed: that is the capture's finding.
     traced = {row.host for row in gpus if row.status not in WITHOUT_EVENT}
     gpus = [row for row in gpus if row.host in traced]
@@ -152,7 +152,8 @@ def _unused(
     devices: Sequence[int],
 ) -> Finding | None:
     """GPUs that compute nothing, and the memory that they hold."""
-    arguments: dict[str, Argument] = {"unused": Among(len(rows), len(gpus), "GPU")}
+    noun = "TPU" if all(row.kind == "tpu" for row in gpus) else "GPU"
+    arguments: dict[str, Argument] = {"unused": Among(len(rows), len(gpus), noun)}
     evidence = [Evidence("status", row.status, None, row.device, value_is="words") for row in rows]
     copying = [row for row in rows if row.status == "copy_only"]
     notes = ["copies"] if copying else []

@@ -131,7 +131,7 @@ class DeviceTimeRow(OfDevice, frozen=True):
     """One device over its host's window.
 
     Attributes:
-        kind: gpu, or replica, a logical CPU device.
+        kind: gpu, tpu, replica (a logical CPU device) or other.
         model: Model of the device; null if not recorded.
         status: Over the whole recording. active; marginal: computes less than a fifth of the busiest device;
             copy_only: copies or fills, no kernel; memory_only: its allocator holds bytes, no event; empty.
@@ -147,7 +147,7 @@ class DeviceTimeRow(OfDevice, frozen=True):
             not record that, in the recording; null if not recorded.
     """
 
-    kind: Annotated[str, one_of("gpu", "replica")]
+    kind: Annotated[str, one_of("gpu", "tpu", "replica", "other")]
     model: ModelName | None
     status: Annotated[str, one_of("active", "marginal", "copy_only", "memory_only", "empty")]
     window_ps: Picoseconds | None = None

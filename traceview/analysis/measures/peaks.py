@@ -1,9 +1,10 @@
-"""Knows how many floating-point operations per second GPUs can do at most, by precision, and how fast their memory is.
+"""Knows how many floating-point operations per second GPUs and TPUs can do at most, by precision, and how fast their memory is.
 
-Planes say how fast memory is. Dense rates of tensor or matrix cores where a precision has them, at the highest clock, as their makers state. GeForce cards
+Planes of TPUs say both of themselves; a table has what planes do not say. Dense rates of tensor or matrix cores where a precision has them, at the highest clock, as their makers state. GeForce cards
 with accumulation in float32. Sources: data sheets of NVIDIA V100, P100, T4, A100, A30, A10, A40, L4, L40, L40S, H100, H200,
 HGX B200, RTX A6000, RTX 6000 Ada; white papers of Ampere GA102 and Ada; data sheets and CDNA white papers of AMD MI100, MI210,
-MI250X (per die, which is a device), MI300X and MI325X.
+MI250X (per die, which is a device), MI300X and MI325X; pages of Cloud TPU v2 to v6e, whose devices are cores in v2 and v3, and
+chips from v4 on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from traceview.analysis.facts.devices import model_of
 from traceview.base.text import lazy_pattern
-from traceview.trace.model import Trace
+from traceview.trace.model import Device, Trace
 from traceview.xplane.kernel_names import NumberFormat
 
 
@@ -65,7 +66,27 @@ _PEAKS: Final = (
 )
 
 
+class _TpuPeak(Struct, frozen=True):
+    """Rates of a TPU in teraFLOP/s and tera-operations per second, and bytes per second of its memory in gigabytes."""
+
+    model: str
+    bf16: float
+    int8: float | None
+    memory: float
+
+
+_TPU_PEAKS: Final = (
+    _TpuPeak(r"\bv2\b", 22.5, None, 300),
+    _TpuPeak(r"\bv3\b", 61.5, None, 450),
+    _TpuPeak(r"\bv4$", 275, 275, 1200),
+    _TpuPeak(r"\bv5 ?(?:e|lite)\b", 197, 393, 819),
+    _TpuPeak(r"\bv5p?$", 459, 918, 2765),
+    _TpuPeak(r"\bv6 ?(?:e|lite)\b", 918, 1836, 1638),
+)
 _TERA: Final = 10**12
+_GIGA: Final = 10**9
+_LARGEST: Final = 1e6
+"""No device does as many teraFLOP/s, or moves as many gigabytes per second."""
 
 _PART: Final = lazy_pattern(r"MIG|-\d{1,4}[QCAB]$")
 """In names of parts of GPUs: `A100-SXM4-40GB MIG 1g.5gb`, `GRID T4-4Q`."""
@@ -83,8 +104,10 @@ class Peaks(Struct, frozen=True):
 
 
 def peaks_of(trace: Trace, device: int) -> Peaks:
-    """The peaks of a device; nothing of what is no GPU, or a part of one, of which model and plane say less than they should."""
+    """The peaks of a device; nothing of what is no GPU or TPU, or a part of one, of which model and plane say less than they should."""
     entry, model = trace.device_list[device], model_of(trace, device)
+    if entry.kind == "tpu":
+        return _of_tpu(entry)
     if entry.kind != "gpu" or _PART.search(model or ""):
         return Peaks()
     chip = tuple(
@@ -108,6 +131,23 @@ def peaks_of(trace: Trace, device: int) -> Peaks:
     bandwidth = entry.count("memory_bandwidth") or 0
     if entry.stats.get("device_vendor") == "AMD":
         bandwidth *= _AMD.get(chip[:2], 0)
+    return Peaks(flops, bandwidth or None)
+
+
+def _of_tpu(device: Device) -> Peaks:
+    """What the plane of a TPU says, else the table."""
+    stated = (
+        device.stats.get(key)
+        for key in ("peak_teraflops_per_second", "peak_hbm_bw_gigabytes_per_second")
+    )
+    compute, memory = (
+        each if isinstance(each, int | float) and 0 < each <= _LARGEST else 0 for each in stated
+    )
+    model = device.model or ""
+    known = (peak for peak in _TPU_PEAKS if re.search(peak.model, model, re.IGNORECASE))
+    row = next(known, _TpuPeak("", 0, None, 0))
+    flops = _in_flops({NumberFormat.BF16: compute or row.bf16, NumberFormat.INT8: row.int8})
+    bandwidth = round((memory or row.memory) * _GIGA)
     return Peaks(flops, bandwidth or None)
 
 

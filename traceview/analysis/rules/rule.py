@@ -292,7 +292,7 @@ def devices_argument(context: _Analysed, keys: Sequence[str]) -> Devices:
     return Devices(tuple(keys), of_count, _NOUNS.get(kind, "device"))
 
 
-_NOUNS: Final = {"cpu": "CPU", "gpu": "GPU", "replica": "replica"}
+_NOUNS: Final = {"cpu": "CPU", "gpu": "GPU", "tpu": "TPU", "replica": "replica"}
 
 
 def rendered(finding: Finding, rule: Rule) -> Finding:

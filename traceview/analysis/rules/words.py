@@ -66,6 +66,7 @@ NOUNS: Final[Mapping[str, str]] = {
     "sample": "samples",
     "step": "steps",
     "thread": "threads",
+    "TPU": "TPUs",
     "time": "times",
     "used step": "used steps",
     "variable": "variables",
@@ -85,7 +86,7 @@ class Devices(Record, frozen=True, tag="devices", tag_field="is"):
 
     keys: tuple[DeviceKey, ...]
     of_count: Count
-    noun: Annotated[str, one_of("CPU", "GPU", "replica", "device")] = "GPU"
+    noun: Annotated[str, one_of("CPU", "GPU", "TPU", "replica", "device")] = "GPU"
 
 
 class Lost(Record, frozen=True, tag="loss", tag_field="is"):

@@ -27,18 +27,23 @@ from traceview.trace.device.op_names import KEPT_NAMES
 from traceview.xplane.columns import Instruction, Program, ProgramBuffers
 from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.planes import (
+    XLA_OPS_LINE,
     ActivityClass,
     HostMemory,
     NameKind,
+    PlaneKind,
     copy_direction,
     details_bytes,
     details_direction,
     details_host_memory,
     is_derived_line,
     is_never_busy_line,
+    is_xla_container,
     name_kind,
     parse_details,
+    xla_op_kind,
 )
+from traceview.xplane.read import MAX_SUM_PS
 from traceview.xplane.table import PlaneTable
 
 if TYPE_CHECKING:
@@ -322,7 +327,7 @@ def _kernel(name: bytes) -> bytes:
 def activity_of(
     table: PlaneTable, names: Names, numbers: InstructionNumbers, device: int, first_line: int
 ) -> DeviceColumns:
-    """The events of a GPU plane that count as activity, in order of start, before their launches are known.
+    """The events of a GPU or TPU plane that count as activity, in order of start, before their launches are known.
 
     `class_`: `NameKind`, with `LINKED_COPY` where only the host call shows the direction. `first_line`: of the plane.
     """
@@ -348,12 +353,13 @@ def activity_of(
         opaque=nothing,
         unknown_direction=nothing,
     )
-    known, rows = _activity(table, every)
+    is_gpu = table.plane.kind is PlaneKind.GPU
+    known, rows = _gpu_activity(table, every) if is_gpu else _tpu_activity(table, every)
     rows = rows[np.argsort(known.start_ps.take(rows), kind="stable")]
     return DeviceColumns(**{key: column[rows] for key, column in asdict(known).items()})
 
 
-def _activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumns, Int64Array]:
+def _gpu_activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumns, Int64Array]:
     """All events with their kinds, and the rows of those that are activity."""
     counts = np.array(
         [
@@ -389,6 +395,28 @@ def _activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumns, I
     # A copy of 0 bytes that took time: the writer did not know the size.
     size[(size == 0) & (table.duration_ps > 0)] = UNKNOWN_BYTES
     return replace(every, class_=kind), np.flatnonzero(busy)
+
+
+def _tpu_activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumns, Int64Array]:
+    """The same of a TPU: the events of the `XLA Ops` line, with the times in their stats.
+
+    A loop or a call is none where its ops are recorded: it lasts while they wait for copies, too.
+    """
+    counts = np.array([line.name == XLA_OPS_LINE for line in table.lines], dtype=np.bool_)
+    rows = np.flatnonzero(counts.take(table.line))
+    start, duration = table.start_ps.copy(), table.duration_ps.copy()
+    offset, length = table.ints("device_offset_ps"), table.ints("device_duration_ps")
+    start[offset.event] = offset.value
+    if float(length.value.sum(dtype=np.float64)) <= MAX_SUM_PS:
+        duration[length.event] = length.value
+    kind = np.array([xla_op_kind(name) for name in table.names], dtype=np.uint8)
+    is_container = np.array([is_xla_container(name) for name in table.names], dtype=np.bool_)
+    begun = start[rows]
+    rows = rows[
+        ~with_ops_inside(is_container.take(table.name[rows]), begun, begun + duration[rows])
+    ]
+    known = replace(every, start_ps=start, duration_ps=duration, class_=kind.take(table.name))
+    return known, rows
 
 
 def with_ops_inside(is_loop: BoolArray, start_ps: Int64Array, end_ps: Int64Array) -> BoolArray:

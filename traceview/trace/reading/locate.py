@@ -308,7 +308,7 @@ def _summarize_file(path: Location) -> FileSummary:
     devices = {
         f"{plane.kind.name}:{plane.ordinal}": len(plane.payloads)
         for plane in planes
-        if plane.kind is PlaneKind.GPU
+        if plane.kind in (PlaneKind.GPU, PlaneKind.TPU)
     }
     return FileSummary(
         host_of(path),

@@ -106,6 +106,8 @@ _NAMED_FIELDS: Final = 5
 _LARGE_BYTES: Final = 1 << 24
 """Of a file; asking the system takes as long as to arrange a small one."""
 
+_DEVICE_KINDS: Final = {PlaneKind.GPU: "gpu", PlaneKind.TPU: "tpu"}
+
 
 class Part(Struct, frozen=True, eq=False):
     """What one file gives of its host, which is the only host of `recording`, with times since its own profile start.
@@ -242,7 +244,7 @@ class _PartReader:
             key=lambda pair: (pair[0].kind.value, pair[0].ordinal),
         )
         arranged = [
-            pair for pair in planes if pair[1] or pair[0].kind in (PlaneKind.GPU, PlaneKind.HOST)
+            pair for pair in planes if pair[1] or pair[0].kind in (*_DEVICE_KINDS, PlaneKind.HOST)
         ]
         tables = made_ahead(
             lambda pair: build_table(*pair, origin), arranged, int(space.size >= _LARGE_BYTES)
@@ -291,7 +293,7 @@ class _PartReader:
                 "they were left out",
                 _text(plane.name),
             )
-        if plane.kind is PlaneKind.GPU:
+        if plane.kind in _DEVICE_KINDS:
             device = self.device(plane)
             first_line = self.add_lines(device, plane, table)
             if table.count:
@@ -306,6 +308,7 @@ class _PartReader:
 
     def device(self, plane: Plane) -> int:
         """The device of a plane; planes of one name are one device."""
+        kind = _DEVICE_KINDS[plane.kind]
         name = f"{plane.kind.name}:{plane.ordinal}"
         index = self.device_index.get(name)
         if index is not None:
@@ -315,12 +318,14 @@ class _PartReader:
         if len(self.devices) >= MOST_DEVICES:
             raise TraceFormatError(self.space.path, TOO_MANY_DEVICES)
         self.device_index[name] = len(self.devices)
-        model = stat_of(plane.stats, b"gpu_device_name")
+        model = stat_of(plane.stats, b"gpu_device_name") or stat_of(
+            plane.stats, b"device_type_string"
+        )
         self.devices.append(
             Device(
                 host=0,
                 name=name,
-                kind="gpu",
+                kind=kind,
                 ordinal=plane.ordinal,
                 model=_text(model) if isinstance(model, bytes) else None,
                 stats=_readable(plane.stats),

@@ -35,9 +35,10 @@ from traceview.trace.model import MOST_DEVICES, Device, Host, LineInfo, Recordin
 from traceview.xplane.planes import (
     ActivityClass,
     HostMemory,
-    is_xla_collective,
+    NameKind,
     is_xla_container,
     op_type,
+    xla_op_kind,
 )
 
 _NOT_WORK = lazy_pattern(
@@ -296,7 +297,9 @@ def find_xla_devices(
     rows, device, end_ps = rows[order], device[order], end_ps[order]
     is_work = ~_are_loops(names, columns, rows, device, end_ps)
     rows, device, end_ps = rows[is_work], device[is_work], end_ps[is_work]
-    is_collective = names.where(columns.name[rows], is_xla_collective)
+    is_collective = names.where(
+        columns.name[rows], lambda name: xla_op_kind(name) is NameKind.COLLECTIVE
+    )
     is_collective |= _meet_others(names, columns, rows)
     for own in _of_devices(device):
         end_ps[own] = _until_collective(columns, rows[own], end_ps[own], is_collective[own])
