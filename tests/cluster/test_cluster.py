@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import socket
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def loaded_by(cluster: Cluster, logdir: Path) -> Trace:
-    return load(logdir, readers=reading.Cluster(cluster.address).read)
+    return load(logdir, readers=reading.Cluster(cluster.address))
 
 
 def report_by(cluster: Cluster, logdir: Path) -> str:
@@ -178,7 +179,8 @@ def test_the_files_of_a_killed_worker_are_read_by_another(cluster: Cluster, tmp_
 
 ENDS = {
     "worker": (signal.SIGKILL, "the cluster has no workers any more"),
-    "scheduler": (signal.SIGKILL, "no scheduler answers there"),
+    "scheduler": (signal.SIGKILL, "the scheduler has gone away"),
+    "stopped worker": (signal.SIGSTOP, "the worker tcp:"),
 }
 
 
@@ -239,14 +241,51 @@ def with_sidecars(logdir: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", OTHER_FILES)
-def test_a_file_that_a_worker_lacks_is_an_error(
+def test_a_file_that_is_another_on_one_worker_is_read_by_another(
     name: str, cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.add_worker(*with_other_files(name, tmp_path))
-    with pytest.raises(
-        WorkerError, match=r"host\d\.xplane\.pb: a worker of the cluster does not have it"
-    ):
+    cluster.add_worker()
+    logdir = with_sidecars(tmp_path)
+    assert report_by(cluster, logdir) == report_of(logdir)
+
+
+@pytest.mark.parametrize("name", OTHER_FILES)
+def test_a_file_that_no_worker_has_is_an_error(name: str, cluster: Cluster, tmp_path: Path) -> None:
+    cluster.add_worker(*with_other_files(name, tmp_path))
+    with pytest.raises(WorkerError, match=r"host\d\.xplane\.pb: no worker of the cluster has it"):
         loaded_by(cluster, with_sidecars(tmp_path))
+
+
+def is_bound(dask_scheduler: Any) -> bool:
+    """Whether a file waits for a certain worker."""
+    tasks = dask_scheduler.tasks.values()
+    return any(task.worker_restrictions for task in tasks if task.key.startswith("read_same"))
+
+
+def test_the_only_worker_that_has_a_file_dies(cluster: Cluster, tmp_path: Path) -> None:
+    """The other one stays, and waits for work that it may not do."""
+    from distributed import Client
+
+    cluster.add_worker(*with_other_files("no files", tmp_path))
+    output = tmp_path / "report.json"
+    with Client(cluster.address) as client:
+        (lacking,) = client.nthreads()
+        only = cluster.add_worker()
+        (having,) = set(client.nthreads()) - {lacking}
+        busy = client.submit(time.sleep, 60, workers=[having])
+        process = analyzing(write_hosts(tmp_path / "logs", 1), cluster.address, output)
+        until = time.monotonic() + 60
+        while not client.run_on_scheduler(is_bound):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        only.kill()
+        _, said = process.communicate(timeout=60)
+        busy.cancel()
+    assert process.returncode == WorkerError.exit_code, said
+    line = said.decode().splitlines()[0]
+    assert re.search(r"no workers any more that may have .*host0\.xplane\.pb$", line), line
+    assert not output.exists()
 
 
 def test_results_that_go_with_their_workers(cluster: Cluster, tmp_path: Path) -> None:
@@ -361,7 +400,7 @@ def test_a_scheduler_that_is_not_there_leaves_no_thread(
     monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.5)
     before = set(threading.enumerate())
     with pytest.raises(WorkerError):
-        load(fixtures / FIXTURES[0], readers=reading.Cluster("tcp://127.0.0.1:1").read)
+        load(fixtures / FIXTURES[0], readers=reading.Cluster("tcp://127.0.0.1:1"))
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
         assert not thread.is_alive()

@@ -1,20 +1,23 @@
 """Reads hosts on the workers of a Dask cluster.
 
-The paths or addresses of the files have to be readable where the workers are. A file whose worker dies is read by another;
-`WorkerError` says what a cluster lacks, within ten seconds.
+The paths or addresses of the files have to be readable where the workers are. A file whose worker dies, or has none or
+another one there, is read by another; `WorkerError` says what a cluster lacks, within ten seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeVar
+from threading import Event, Thread
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from traceview.base.errors import TraceNotFoundError, UsageError, WorkerError
 from traceview.base.location import Location
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 5.0
 """A scheduler that is there answers sooner, and a nanny has restarted a worker by then."""
+SILENCE_SECONDS: Final = 7.0
+"""A worker that lives reports to its scheduler every second; one of a thousand every five seconds."""
 _LOOK_SECONDS: Final = 1.0
+_CLOSING_SECONDS: Final = 1.0
 
 _Answer = TypeVar("_Answer")
 
@@ -46,69 +52,291 @@ class Cluster:
 
     def read(self, paths: Sequence[Location], salvage: bool) -> Iterator[tuple[int, HostFile]]:
         """Read files, salvaging or not, and give each with its number among them, in any order. Raises `WorkerError`."""
-        from distributed.versions import VersionMismatchWarning
+        with _connected(self._address) as connection:
+            _check_versions(connection)
+            yield from _Reading(connection, paths, salvage).files()
 
-        # What Dask logs and warns of is not shown.
-        disabled = logging.root.manager.disable
-        logging.disable(logging.CRITICAL)
+
+class _Reading:
+    """The reading of files by the workers of a cluster."""
+
+    def __init__(self, connection: _Connection, paths: Sequence[Location], salvage: bool) -> None:
+        self._connection = connection
+        self._paths = paths
+        self._salvage = salvage
+        self._tried: dict[int, set[str]] = {number: set() for number in range(len(paths))}
+        self._chosen: dict[int, set[str]] = {}
+        self._looked_at = monotonic()
+        self._lacking_since: float | None = None
+
+    def files(self) -> Iterator[tuple[int, HostFile]]:
+        futures = {self._submitted(number): number for number in range(len(self._paths))}
+        while futures:
+            again: dict[Future, int] = {}
+            for future, number in self._done(futures):
+                file = self._result(future, self._paths[number])
+                if file is None or isinstance(file.error, TraceNotFoundError):
+                    self._tried[number] |= self._holders(future)
+                    self._chosen[number] = self._others(number)
+                    again[self._submitted(number)] = number
+                    continue
+                future.release()
+                self._chosen.pop(number, None)
+                yield number, file
+            futures = again
+
+    def _submitted(self, number: int) -> Future:
+        """The reading of a file, by any worker or by one of those that were chosen for it."""
+        chosen = (
+            {"workers": sorted(self._chosen[number]), "allow_other_workers": False}
+            if number in self._chosen
+            else {}
+        )
+        path = _absolute(self._paths[number])
+        sizes = sizes_of(path)
+
+        async def submitted(client: Client) -> Future:
+            return client.submit(
+                read_same, path, sizes, salvage=self._salvage, pure=False, **chosen
+            )
+
+        return self._connection.asked(submitted)
+
+    def _others(self, number: int) -> set[str]:
+        """The workers that have not looked for a file that those which did have not got."""
+        others = set(self._watched(lambda client: client.nthreads())) - self._tried[number]
+        if not others:
+            raise WorkerError(
+                f"{self._paths[number]}: no worker of the cluster has it, as it is here",
+                hint="the path has to lead to the same file on every machine of the cluster",
+            )
+        return others
+
+    def _holders(self, future: Future) -> set[str]:
+        """The workers that have the result of a future."""
+        holders = self._watched(lambda client: client.who_has([future]))
+        return {address for held in holders.values() for address in held}
+
+    def _result(self, future: Future, path: Location) -> HostFile | None:
+        from distributed import KilledWorker
+
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", VersionMismatchWarning)
-                return iter(asyncio.run(self._read(paths, salvage)))
-        finally:
-            logging.disable(disabled)
+            # An error is here already, and may be of any kind.
+            is_here = future.status == "error"
+            got = self._connection.begun(lambda _: future.result())
+            file: HostFile | None = got.result() if is_here else self._ended(got)
+        except KilledWorker as error:
+            raise WorkerError(
+                f"{path}: workers that read it died again and again, the last at {error.last_worker.address}",
+                hint="the memory of a worker may not suffice",
+            ) from None
+        return file
 
-    async def _read(self, paths: Sequence[Location], salvage: bool) -> list[tuple[int, HostFile]]:
-        from distributed import CancelledError, Client
+    def _watched(self, action: Callable[[Client], Awaitable[_Answer]]) -> _Answer:
+        """What an action gives that may take long. Raises `WorkerError` if the cluster stops answering meanwhile."""
+        return self._ended(self._connection.begun(action))
 
-        client = Client(self._address, timeout=PATIENCE_SECONDS, asynchronous=True)
+    def _ended(self, answer: concurrent.futures.Future[_Answer]) -> _Answer:
+        while not answer.done():
+            with suppress(concurrent.futures.TimeoutError):
+                answer.exception(_LOOK_SECONDS)
+            if not answer.done():
+                self._look()
+        return self._connection.ended(answer, 0)
+
+    def _look(self) -> None:
+        """Raise `WorkerError` if the scheduler or a worker that is needed is gone, or has no successor."""
+        if monotonic() - self._looked_at < _LOOK_SECONDS:
+            return
+        workers = _answering(self._connection)
+        self._looked_at = monotonic()
+        alone = [number for number, chosen in self._chosen.items() if not chosen & workers]
+        if workers and not alone:
+            self._lacking_since = None
+            return
+        self._lacking_since = self._lacking_since or self._looked_at
+        if self._looked_at - self._lacking_since > PATIENCE_SECONDS:
+            of_file = f" that may have {self._paths[alone[0]]}" if workers else ""
+            raise WorkerError(
+                f"the cluster has no workers any more{of_file}",
+                hint="the memory of a worker may not suffice for its files",
+            )
+
+    def _done(self, futures: dict[Future, int]) -> Iterator[tuple[Future, int]]:
+        """The futures as they end, with their numbers."""
+        done = self._as_done(futures)
+        for count in range(len(futures)):
+            with stage("reading files", f"{count + 1} of {len(futures) + count}"):
+                future = next(done)
+            yield future, futures.pop(future)
+
+    def _as_done(self, futures: Iterable[Future]) -> Iterator[Future]:
+        """The futures as they end. Raises `WorkerError` if what they need is gone."""
+        from distributed import CancelledError
+
+        pending = set(futures)
+        while pending:
+            try:
+                ended = self._connection.begun(partial(_ended_of, pending)).result()
+            except (CancelledError, OSError):
+                raise self._connection.lost() from None
+            pending -= ended
+            yield from ended
+            # Also while others go on: what a stopped worker has in work would be waited for at the end.
+            self._look()
+
+
+class _Connection:
+    """A client of the scheduler at `address`, in an event loop on a thread of its own.
+
+    A client that Dask gives its own loop stays, with that loop, if its scheduler does not answer, and closes whenever
+    Python collects it.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client: Client | None = None
+        self._has_begun = Event()
+        Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
+        self._has_begun.wait()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._has_closed = asyncio.Event()
+        self._has_begun.set()
+        await self._has_closed.wait()
+
+    def open(self) -> None:
+        """Raises `WorkerError` if no scheduler answers."""
         try:
             # A scheduler that has stopped still takes connections.
-            await _soon(client, PATIENCE_SECONDS + _LOOK_SECONDS)
-            await _check_versions(client)
-            return [file async for file in _files(client, paths, salvage)]
-        except asyncio.TimeoutError:
-            raise WorkerError(f"--workers {self._address}: a process does not answer") from None
-        except (CancelledError, OSError, ValueError, TypeError) as error:
+            opened = asyncio.run_coroutine_threadsafe(self._opened(), self._loop)
+            opened.result(PATIENCE_SECONDS + _LOOK_SECONDS)
+        except concurrent.futures.TimeoutError:
+            raise WorkerError(f"--workers {self._address}: the scheduler does not answer") from None
+        except (OSError, ValueError, TypeError) as error:
             reason = next(iter(str(error).strip().splitlines()), "")
             raise WorkerError(
                 f"--workers {self._address}: no scheduler answers there{reason and ': '}{reason}",
                 hint="`dask scheduler` prints its address when it starts",
             ) from None
-        finally:
-            with suppress(Exception):
-                await _soon(client.close(), _LOOK_SECONDS)
+
+    async def _opened(self) -> None:
+        from distributed import Client
+
+        self._client = Client(self._address, timeout=PATIENCE_SECONDS, asynchronous=True)
+        await self._client
+
+    def close(self) -> None:
+        """Close the client, if its scheduler lets it, and end the thread."""
+        with suppress(Exception):
+            self.asked(lambda client: client.close(), _CLOSING_SECONDS)
+        self._loop.call_soon_threadsafe(self._has_closed.set)
+
+    def begun(
+        self, action: Callable[[Client], Awaitable[_Answer]]
+    ) -> concurrent.futures.Future[_Answer]:
+        """What an action of the client will give."""
+
+        async def answer() -> _Answer:
+            assert self._client
+            return await action(self._client)
+
+        return asyncio.run_coroutine_threadsafe(answer(), self._loop)
+
+    def ended(self, answer: concurrent.futures.Future[_Answer], seconds: float) -> _Answer:
+        """What an action gives; raises `WorkerError` if it has not ended by then, or has lost the scheduler."""
+        from distributed import CancelledError
+
+        try:
+            return answer.result(seconds)
+        except concurrent.futures.TimeoutError:
+            raise WorkerError(f"--workers {self._address}: the scheduler does not answer") from None
+        except (CancelledError, OSError):
+            raise self.lost() from None
+
+    def asked(
+        self, action: Callable[[Client], Awaitable[_Answer]], seconds: float | None = None
+    ) -> _Answer:
+        """What an action gives within so many seconds, `PATIENCE_SECONDS` if none are given. Raises `WorkerError`."""
+        return self.ended(self.begun(action), PATIENCE_SECONDS if seconds is None else seconds)
+
+    def lost(self) -> WorkerError:
+        """The scheduler was there, and is not any more."""
+        return WorkerError(f"--workers {self._address}: the scheduler has gone away")
 
 
-async def _soon(answer: Awaitable[_Answer], seconds: float) -> _Answer:
-    """What is answered within so many seconds; raises `asyncio.TimeoutError` after that.
+@contextmanager
+def _connected(address: str) -> Iterator[_Connection]:
+    """A connection to the scheduler at `address`; what Dask logs and warns of is not shown."""
+    from distributed.versions import VersionMismatchWarning
 
-    `asyncio.wait_for` may swallow that it is interrupted (Python 3.11).
-    """
-    task = asyncio.ensure_future(answer)
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    connection = _Connection(address)
     try:
-        if (await asyncio.wait({task}, timeout=seconds))[0]:
-            return task.result()
-        raise asyncio.TimeoutError
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VersionMismatchWarning)
+            connection.open()
+        yield connection
     finally:
-        task.cancel()
+        connection.close()
+        logging.disable(disabled)
 
 
-async def _check_versions(client: Client) -> None:
+def silent_workers(dask_scheduler: Any) -> dict[str, float]:
+    """The seconds since each worker reported that works or keeps results; called on the machine of the scheduler."""
+    now = time()
+    return {
+        address: now - worker.last_seen
+        for address, worker in dask_scheduler.workers.items()
+        if worker.processing or worker.has_what
+    }
+
+
+def _answering(connection: _Connection) -> set[str]:
+    """The workers. Raises `WorkerError` if the scheduler, or a worker that is needed, does not answer."""
+    silent = connection.asked(lambda client: client.run_on_scheduler(silent_workers))
+    for worker, seconds in sorted(silent.items()):
+        if seconds > SILENCE_SECONDS:
+            raise WorkerError(
+                f"the worker {worker} has not answered for {seconds:.0f} s",
+                hint="it has stopped, or its machine cannot be reached any more",
+            )
+    return set(connection.asked(lambda client: client.nthreads()))
+
+
+def version_here() -> str:
+    """The version of traceview that the process runs; called on the machines of a cluster."""
+    return VERSION
+
+
+def _check_versions(connection: _Connection) -> None:
     """Raise `WorkerError` if there is no worker, or any part of the cluster runs another traceview than this process."""
-    if not await _soon(client.nthreads(), PATIENCE_SECONDS):
+    try:
+        found: dict[str, object] = connection.asked(
+            lambda client: client.run(version_here, on_error="return")
+        )
+    except WorkerError:
+        connection.asked(lambda client: client.nthreads(), _CLOSING_SECONDS)
+        raise WorkerError(
+            "a worker of the cluster does not answer", hint="the page of the scheduler shows which"
+        ) from None
+    if not found:
         raise WorkerError(
             "the cluster has no workers", hint="`dask worker ADDRESS` starts one, on any machine"
         )
-    asked = client.run(version_here, on_error="return")
-    found = await _soon(asked, PATIENCE_SECONDS)
-    versions = {f"the worker {address}": version for address, version in sorted(found.items())}
+    places = [(f"the worker {address}", version) for address, version in sorted(found.items())]
     try:
-        asked = client.run_on_scheduler(version_here)
-        versions["the scheduler"] = await _soon(asked, PATIENCE_SECONDS)
+        places.append(
+            (
+                "the scheduler",
+                connection.asked(lambda client: client.run_on_scheduler(version_here)),
+            )
+        )
     except ImportError as error:
-        versions["the scheduler"] = error
-    for place, version in versions.items():
+        places.append(("the scheduler", error))
+    for place, version in places:
         if version != VERSION:
             other = version if isinstance(version, str) else "not installed, or another version"
             raise WorkerError(
@@ -117,61 +345,17 @@ async def _check_versions(client: Client) -> None:
             )
 
 
-async def _files(
-    client: Client, paths: Sequence[Location], salvage: bool
-) -> AsyncIterator[tuple[int, HostFile]]:
-    """What workers read of each file, as they end."""
-    from distributed import KilledWorker, wait
+async def _ended_of(futures: set[Future], _client: Client) -> set[Future]:
+    """The futures that have ended, within `_LOOK_SECONDS` if none has yet."""
+    from distributed import TimeoutError as LateError
+    from distributed import wait
 
-    number_of: dict[Future, int] = {}
-    for number, path in enumerate(paths):
-        whole = path.absolute() if isinstance(path, Path) else path
-        sizes = sizes_of(whole)
-        reading = client.submit(read_same, whole, sizes, salvage=salvage, pure=False)
-        number_of[reading] = number
-    for count in range(len(paths)):
-        with stage("reading files", f"{count + 1} of {len(paths)}"):
-            ended = await _watched(client, wait(list(number_of), return_when="FIRST_COMPLETED"))
-            future = next(iter(ended.done))
-            number = number_of.pop(future)
-            try:
-                file: HostFile | None = await _watched(client, future.result())
-            except KilledWorker as error:
-                raise WorkerError(
-                    f"{paths[number]}: workers that read it died again and again, the last at "
-                    f"{error.last_worker.address}",
-                    hint="the memory of a worker may not suffice",
-                ) from None
-            future.release()
-        if file is None or isinstance(file.error, TraceNotFoundError):
-            raise WorkerError(
-                f"{paths[number]}: a worker of the cluster does not have it, as it is here",
-                hint="the path has to lead to the same file on every machine of the cluster",
-            )
-        yield number, file
-
-
-async def _watched(client: Client, answer: Awaitable[_Answer]) -> _Answer:
-    """What is awaited, however long it takes. Raises `WorkerError` once there have been no workers for a while."""
-    task = asyncio.ensure_future(answer)
-    had_workers = monotonic()
-    try:
-        while monotonic() - had_workers < PATIENCE_SECONDS:
-            if (await asyncio.wait({task}, timeout=_LOOK_SECONDS))[0]:
-                return task.result()
-            if await _soon(client.nthreads(), PATIENCE_SECONDS):
-                had_workers = monotonic()
-    finally:
-        task.cancel()
-    raise WorkerError(
-        "the cluster has no workers any more",
-        hint="the memory of a worker may not suffice for its files",
-    )
-
-
-def version_here() -> str:
-    """The version of traceview that the process runs; called on the machines of a cluster."""
-    return VERSION
+    with suppress(LateError):
+        ended: set[Future] = (
+            await wait(futures, timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED")
+        ).done
+        return ended
+    return set()
 
 
 def sizes_of(path: Location) -> tuple[int, int] | None:
@@ -192,3 +376,8 @@ def _bytes_of(path: Location) -> int:
 def read_same(path: Location, sizes: tuple[int, int] | None, *, salvage: bool) -> HostFile | None:
     """Read a file, on the machine of a worker; None if its files are others than where they were chosen."""
     return read_host(path, salvage=salvage) if sizes_of(path) == sizes else None
+
+
+def _absolute(path: Location) -> Location:
+    """The same place for a process in another folder."""
+    return path.absolute() if isinstance(path, Path) else path
