@@ -36,8 +36,8 @@ from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.report.saved import load_report, to_json
 from traceview.report.tables import TABLES, csv_of, table_of
+from traceview.trace.model import WINDOW_KINDS, StepRange, WindowKind
 from traceview.trace.reading.load import load
-from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 
 FIXTURES: Final = Path(__file__).resolve().parent.parent / "fixtures"
 _SUFFIX: Final = ".xplane.pb"

@@ -38,8 +38,7 @@ from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.document.figures import UtilizationStrips
 from traceview.report.model import Report, ReportFile, ReportWindow, Source, Verdict
 from traceview.trace.model import Problem
-from traceview.trace.sidecar.environment import RecordedEnvironment
-from traceview.trace.sidecar.fields import read_as
+from traceview.trace.sidecar.environment import RecordedEnvironment, read_as
 from traceview.xplane.planes import CLASS_KEYS
 
 
@@ -116,12 +115,9 @@ def op(name: str | None, kernel: str | None, total_ps: int, **changes: Any) -> O
         "op_type": "MatMul",
         "kernel": kernel,
         "source_line": None,
-        "holds": None,
         "count": 4,
         "total_ps": total_ps,
-        "self_ps": total_ps,
         "mean_ps": total_ps // 4,
-        "median_ps": total_ps // 4,
         "p95_ps": total_ps // 4,
         "share_ratio": total_ps / (60 * MS),
         "bytes": None,

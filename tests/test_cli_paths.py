@@ -15,7 +15,7 @@ import pytest
 
 from tests.command import Command
 from traceview.cli.output import MOST_WIDTH, Target
-from traceview.xplane.source import BLOCK_BYTES, FileBytes
+from traceview.xplane.read import BLOCK_BYTES, FileBytes
 
 pytestmark = pytest.mark.usefixtures("no_terminal")
 

@@ -44,9 +44,8 @@ from traceview.report.model import Report
 from traceview.report.redaction import redacted
 from traceview.report.saved import load_report, schema_of, to_json
 from traceview.trace.host.cause import Cause
-from traceview.trace.model import Trace
+from traceview.trace.model import StepRange, Trace, WindowKind
 from traceview.trace.reading.load import load
-from traceview.trace.windows import StepRange, WindowKind
 
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures"
 FIXTURES = sorted(path.parent.name for path in FOLDER.glob("*/plugins"))
@@ -69,9 +68,7 @@ OP_FIELDS = (
     "kernel",
     "count",
     "total_ps",
-    "self_ps",
     "mean_ps",
-    "median_ps",
     "p95_ps",
     "bytes",
 )

@@ -20,8 +20,8 @@ from traceview.base.errors import TraceFormatError, UsageError
 from traceview.report.build import analyze
 from traceview.report.model import Report
 from traceview.report.redaction import redacted
+from traceview.trace.model import WINDOW_KINDS, WindowKind
 from traceview.trace.reading.load import load
-from traceview.trace.windows import WINDOW_KINDS, WindowKind
 
 SEEDS: Final = range(40)
 """Half a second each; `python -m scripts.mutated_runs` tries others."""

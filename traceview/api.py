@@ -17,7 +17,7 @@ from traceview.comparison.build import Source, reports_of
 from traceview.document.sanitize import dumped
 from traceview.report import build, formats, model, saved, tables
 from traceview.trace import model as trace_model
-from traceview.trace.device import event_tables
+from traceview.trace.device import table as event_tables
 from traceview.trace.reading import load as loading
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from traceview.ledger.table import Ledger
     from traceview.trace.device.table import Table
-    from traceview.trace.windows import StepRange, WindowKind
+    from traceview.trace.model import StepRange, WindowKind
 
 
 class Trace(trace_model.Trace, frozen=True, eq=False, dict=True):

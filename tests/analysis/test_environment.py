@@ -13,7 +13,7 @@ from scripts.scenarios import SCENARIOS
 from tests.sidecars import mirrored, write_sidecar
 from traceview.analysis.machine.environment import job_facts
 from traceview.analysis.measures.device_report import Environment, HostEnvironment
-from traceview.trace.sidecar.fields import read_as
+from traceview.trace.sidecar.environment import read_as
 
 
 def environment_of(folder: Path) -> Environment:
@@ -33,7 +33,7 @@ GROUPS: dict[str, Any] = {
     "xla": {"auto_jit": "off"},
     "variables": {"TF_GPU_THREAD_MODE": "gpu_private"},
     "devices": {"logical": ["/device:GPU:0"]},
-    "links": {"gpus": [{"pcie_generation_max": 4, "nvlinks": {"active": 2}}]},
+    "links": {"gpus": [{"pcie_generation_max": 4}]},
     "cores": {"usable_count": 16},
     "overhead": {"ratio": 0.25},
 }

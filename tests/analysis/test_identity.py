@@ -18,7 +18,7 @@ from msgspec import to_builtins
 import traceview
 from scripts.cuda_trace import NCCL_NAME, CudaTrace
 from traceview.report.model import Report
-from traceview.trace.windows import WindowKind
+from traceview.trace.model import WindowKind
 
 END = 120
 """All events lie in this many picoseconds, so that the truth is an array with one entry for each."""

@@ -108,7 +108,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def loaded_by(cluster: Cluster, logdir: Path) -> Trace:
-    return load(logdir, readers=reading.Cluster(cluster.address))
+    return load(logdir, readers=reading.Cluster(cluster.address).read)
 
 
 def report_by(cluster: Cluster, logdir: Path) -> str:
@@ -400,7 +400,7 @@ def test_a_scheduler_that_is_not_there_leaves_no_thread(
     monkeypatch.setattr(reading, "PATIENCE_SECONDS", 0.5)
     before = set(threading.enumerate())
     with pytest.raises(WorkerError):
-        load(fixtures / FIXTURES[0], readers=reading.Cluster("tcp://127.0.0.1:1"))
+        load(fixtures / FIXTURES[0], readers=reading.Cluster("tcp://127.0.0.1:1").read)
     for thread in set(threading.enumerate()) - before:
         thread.join(10)
         assert not thread.is_alive()

@@ -27,7 +27,7 @@ from traceview.trace.device.table import (
 def op(
     name: str | None, kernel: str | None, total_ps: int, share_ratio: float | None = 0.5
 ) -> OpRow:
-    times = dict.fromkeys(("total_ps", "self_ps", "mean_ps", "median_ps", "p95_ps"), total_ps)
+    times = dict.fromkeys(("total_ps", "mean_ps", "p95_ps"), total_ps)
     return OpRow(
         device="GPU:0",
         class_="compute",
@@ -35,7 +35,6 @@ def op(
         op_type=None,
         kernel=kernel,
         source_line=None,
-        holds=None,
         count=1,
         share_ratio=share_ratio,
         bytes=None,

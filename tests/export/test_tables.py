@@ -17,7 +17,7 @@ from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.report.tables import TABLES, csv_of, parquet_of, table_of
 from traceview.trace.device.table import Table, category, frame_of, texts, whole
-from traceview.trace.windows import StepRange
+from traceview.trace.model import StepRange
 
 RUNS = ("A", "B", "F", "two_hosts", "no_gpu_plane")
 

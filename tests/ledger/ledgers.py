@@ -18,9 +18,8 @@ from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
-from traceview.trace.model import Step, Trace
+from traceview.trace.model import Step, Trace, WindowKind
 from traceview.trace.reading.load import load
-from traceview.trace.windows import WindowKind
 from traceview.xplane.planes import ActivityClass
 
 FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))

@@ -17,7 +17,7 @@ from traceview.ledger.columns import WAITS
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
-from traceview.trace.windows import WindowKind
+from traceview.trace.model import WindowKind
 
 
 @pytest.fixture(scope="module", params=[*FIXTURES, *sorted(SCENARIOS)])

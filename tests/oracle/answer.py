@@ -25,7 +25,7 @@ from tests.oracle.links import Links
 from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.ops import op_rows, op_step_rows, precision_rows, transfer_rows
 from tests.oracle.reading import Host, Plane, read_hosts
-from tests.oracle.repeating import iterator_steps, periodic_steps
+from tests.oracle.repeating import periodic_steps
 from tests.oracle.replicas import find_replicas, find_xla_devices
 from tests.oracle.segments import Ledger
 from tests.oracle.steps import (
@@ -132,15 +132,14 @@ def _find_steps(answers: list[HostAnswer]) -> tuple[str, str | None]:
                     answer.steps[0].used = not warm_up
             # Of stored steps nothing runs ahead: `marker` (docs/method.md, "Steps without a marker").
             basis = "marker"
-        elif method in ("iterator", "period"):
+        elif method == "period":
             for answer in answers:
-                find = iterator_steps if method == "iterator" else periodic_steps
-                answer.steps = find(answer)
+                answer.steps = periodic_steps(answer)
                 if answer.steps:
                     warm_up = begins_with_tracing(answer.host, answer.steps)
                     answer.steps[0].used &= not warm_up
             # Repeating kernels are device events, so their steps are cut at the devices.
-            basis = "marker" if method == "iterator" else "device"
+            basis = "device"
         else:
             pairs = [
                 marked_steps(a.host, a.links, find_marks(a.host, a.links, method), a.activities())

@@ -51,7 +51,6 @@ class Activity:
     op_type: str
     bytes: int | None = None
     unknown_direction: bool = False
-    self_ps_children: bool = False  # self time needs the events nested in it (host ops, TPU)
     end: int | None = None  # where it ends on another thread
 
     @property
@@ -207,12 +206,12 @@ def classify_tpu(event: Event) -> Activity:
     if re.match(
         r"(all-reduce|all-gather|all-to-all|ragged-all-to-all|reduce-scatter|collective-)", name
     ):
-        return Activity(event, "collective", event.name, op, op_type, self_ps_children=True)
+        return Activity(event, "collective", event.name, op, op_type)
     if re.match(r"(send|recv)(-done)?\b", name):
-        return Activity(event, "collective", event.name, op, op_type, self_ps_children=True)
+        return Activity(event, "collective", event.name, op, op_type)
     copy = re.match(r"(copy|slice|dynamic-slice|dynamic-update-slice)-(start|done)\b", name)
     if copy is None:
-        return Activity(event, "compute", event.name, op, op_type, self_ps_children=True)
+        return Activity(event, "compute", event.name, op, op_type)
     result, opened, operands = name.partition(f"-{copy[2]}(")
     spaces = ["S(5)" in result, "S(5)" in operands]
     if copy[2] == "start":
@@ -226,7 +225,6 @@ def classify_tpu(event: Event) -> Activity:
         op,
         op_type,
         unknown_direction=not opened,
-        self_ps_children=True,
     )
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from itertools import pairwise
 
 from tests.oracle.classes import Activity
-from tests.oracle.host_names import kind_of
 from tests.oracle.model import HostAnswer
 from tests.oracle.steps import Step, median
 
@@ -17,46 +16,6 @@ FEWEST_KERNELS = 2  # different kernels in a step
 
 def _steps(host: str, starts: list[int], last_end: int) -> list[Step]:
     return [Step(host, None, a, b) for a, b in pairwise([*starts, max(last_end, starts[-1])])]
-
-
-def iterator_steps(answer: HostAnswer) -> list[Step]:
-    """Steps from one request for input to the next; the last ends with the recording."""
-    requests = {
-        event.start
-        for event in answer.host.host_events()
-        if kind_of(event.name) in ("input", "async_input")
-        and event.name.rpartition(":" if "::" not in event.name else "\0")[2].startswith(
-            "IteratorGetNext"
-        )
-        and not event.line.name.startswith("tf_data")
-    }
-    starts = first_of_bursts(sorted(requests))
-    if len(starts) < FEWEST:
-        return []
-    ends = [activity.event.end for activity in answer.activities()]
-    ends = ends or [event.end for event in answer.host.host_events()]
-    return _steps(answer.host.name, starts, max(ends))
-
-
-def first_of_bursts(starts: list[int]) -> list[int]:
-    """The first call of each burst; bursts have one size and are at least 4 times as far apart as their calls.
-
-    Of several ways to divide calls into bursts, the clearest jump of the distances counts, then the shortest distance.
-    """
-    lengths = sorted({b - a for a, b in pairwise(starts)})
-    jumps = [(high / max(low, 1), -high) for low, high in pairwise(lengths)]
-    for ratio, negative in sorted(jumps, reverse=True):
-        bursts = [[start] for start in starts[:1]]
-        for before, start in pairwise(starts):
-            if start - before >= -negative:
-                bursts.append([])
-            bursts[-1].append(start)
-        sizes = Counter(len(burst) for burst in bursts)
-        usual = min(sizes, key=lambda size: (-sizes[size], size))
-        is_regular = len(bursts) >= FEWEST and sizes[usual] >= 0.8 * len(bursts)
-        if ratio >= 4 and usual > 1 and is_regular:
-            return [burst[0] for burst in bursts]
-    return starts
 
 
 def periodic_steps(answer: HostAnswer) -> list[Step]:
@@ -90,9 +49,7 @@ def periodic_steps(answer: HostAnswer) -> list[Step]:
         starts, end = _over_devices(kernels, of_device, anchor, usual)
         steps = _steps(answer.host.name, starts, end)
         is_cut = len(kernels) - places[-1] < usual
-        steps = steps[:-1] if is_cut else steps
-        _leave_out_edges(steps, of_device, anchor, len(places))
-        return steps
+        return steps[:-1] if is_cut else steps
     return []
 
 
@@ -117,18 +74,3 @@ def _over_devices(
         at = max(place for place, a in enumerate(own) if a.event.name == anchor)
         ends += [a.event.end for a in own[at : at + usual]]
     return starts, max(ends)
-
-
-def _leave_out_edges(
-    steps: list[Step], of_device: list[list[Activity]], anchor: str, count: int
-) -> None:
-    """Leave out the first or last step if a device ran its part before the first or after the last step."""
-    for own in of_device:
-        begins = [a.event.start for a in own if a.event.name == anchor]
-        if len(begins) < 0.8 * count:
-            continue
-        first, last = steps[0], steps[-1]
-        if min(begins) < first.start and not any(first.start <= t < first.end for t in begins):
-            first.used = False
-        if max(begins) >= last.end and not any(last.start <= t < last.end for t in begins):
-            last.used = False

@@ -173,7 +173,7 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         if not is_work(op_type):
             continue
         cls = "collective" if is_collective_type(op_type) else "compute"
-        activity = Activity(event, cls, "", replica_free(name), op_type, self_ps_children=True)
+        activity = Activity(event, cls, "", replica_free(name), op_type)
         # An executor runs the part of one replica: that of most of its ops, of which those without a number are
         # of replica 0.
         executor = executor_of(event, links)
@@ -236,6 +236,5 @@ def _activity(event: Event, ends: dict[int, int], meetings: list[Event]) -> Acti
         "",
         event.name,
         "",
-        self_ps_children=True,
         end=max(end, event.end),
     )

@@ -10,7 +10,7 @@ from tests.oracle.host_names import is_compilation
 from tests.oracle.links import Links
 from tests.oracle.reading import Event, Host
 
-METHODS = ("marker", "keras", "group", "function", "iterator", "period")
+METHODS = ("marker", "keras", "group", "function", "period")
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from traceview.document.model import Summary
 from traceview.document.phrase import plain
 from traceview.report.build import analyze
 from traceview.report.document import screen_of
-from traceview.trace.windows import StepRange
+from traceview.trace.model import StepRange
 
 
 def screen_of_scenario(name: str, folder: Path, steps: StepRange | None = None) -> Summary:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct, structs
 
-from traceview.trace.sidecar.fields import LARGEST, read_as
+from traceview.trace.sidecar.environment import LARGEST, read_as
 
 
 class Inner(Struct, frozen=True):

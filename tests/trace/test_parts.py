@@ -44,7 +44,7 @@ class Elsewhere:
 def test_no_order_of_sixteen_hosts_matters(tmp_path: Path) -> None:
     write_hosts(tmp_path, 16)
     shuffle = random.Random(1).shuffle
-    assert report_of(tmp_path, Elsewhere(shuffle)) == report_of(tmp_path)
+    assert report_of(tmp_path, Elsewhere(shuffle).read) == report_of(tmp_path)
 
 
 def files_of_all_kinds(folder: Path) -> list[Path]:
@@ -65,7 +65,7 @@ def test_hosts_of_any_kinds_are_joined_as_they_are_analysed_together(tmp_path: P
             for beside in file.parent.glob(f"{stem}.*"):
                 ending = beside.name.removeprefix(stem)
                 (run / f"host{host}{ending}").write_bytes(beside.read_bytes())
-        readers = Elsewhere(random_of.shuffle)
+        readers = Elsewhere(random_of.shuffle).read
         assert report_of(logdir, readers) == report_of(logdir), sorted(run.iterdir())
 
 

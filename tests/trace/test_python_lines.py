@@ -26,7 +26,7 @@ from tests.python_sidecars import (
 )
 from tests.sidecars import write_sidecar
 from traceview.trace.host.python_lines import line_ids
-from traceview.trace.sidecar.python_samples import PythonRecord, PythonThread, python_samples
+from traceview.trace.sidecar.sidecar import PythonRecord, PythonThread, python_samples
 
 MAIN, LOADER = 0, 1
 THREADS: list[dict[str, Any]] = [

@@ -10,16 +10,16 @@ import pytest
 from scripts.cuda_trace import PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps
 from tests.sidecars import write_sidecar
-from traceview.trace.model import Trace
-from traceview.trace.reading.load import load
-from traceview.trace.strategy.roles import (
+from traceview.trace.model import (
     Role,
+    Trace,
     missing_steps,
     missing_tasks,
     role_of,
     step_groups,
     unrecorded_tasks,
 )
+from traceview.trace.reading.load import load
 
 
 def run(folder: Path, hosts: dict[str, dict[str, Any] | None], **counts: int) -> Trace:

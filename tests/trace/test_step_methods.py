@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-import pytest
-
-from scripts.cuda_trace import MS, US, CudaTrace
+from scripts.cuda_trace import MS, CudaTrace
 from scripts.scenarios.model import ORIGIN_PS
 from tests.oracle import run_answer
 from traceview.api import load
 from traceview.trace.model import HostSteps
 
-ASK = "IteratorGetNext:IteratorGetNext"
 KERNELS = ("a", "b", "b", "c")
 
 
@@ -33,43 +30,6 @@ def steps_of(trace: CudaTrace, folder: Path) -> HostSteps:
 def bounds(found: HostSteps) -> list[tuple[float, float]]:
     """Start and end of each step in milliseconds."""
     return [((s.start_ps - ORIGIN_PS) / MS, (s.end_ps - ORIGIN_PS) / MS) for s in found.steps]
-
-
-def asking(starts_us: list[int], name: str = ASK) -> CudaTrace:
-    trace = CudaTrace()
-    for start in starts_us:
-        trace.host_event(name, start * US, start * US + 100)
-    trace.kernel(0, 0, 50 * MS)
-    return trace
-
-
-def test_a_step_runs_from_one_request_for_input_to_the_next(tmp_path: Path) -> None:
-    found = steps_of(asking([1000, 11_000, 22_000, 30_000]), tmp_path)
-    assert (found.method, found.basis) == ("iterator", "marker")
-    assert bounds(found) == [(1, 11), (11, 22), (22, 30), (30, 50)]
-
-
-@pytest.mark.parametrize("replicas", [2, 4, 8])
-def test_several_replicas_ask_in_a_burst(replicas: int, tmp_path: Path) -> None:
-    starts = [step * 10_000 + replica * 30 for step in range(5) for replica in range(replicas)]
-    found = steps_of(asking(starts), tmp_path)
-    assert bounds(found) == [(0, 10), (10, 20), (20, 30), (30, 40), (40, 50)]
-
-
-def test_a_long_pause_makes_no_burst_of_the_steps_before_it(tmp_path: Path) -> None:
-    starts = [0, 1000, 2000, 3000, 20_000, 21_000, 22_000]
-    assert len(steps_of(asking(starts), tmp_path).steps) == 7
-
-
-def test_stages_of_the_pipeline_and_its_threads_do_not_ask(tmp_path: Path) -> None:
-    trace = asking([0, 10_000, 20_000], "Iterator::Root::Prefetch")
-    data = trace.thread("tf_data_private", 7)
-    for start in (0, 10, 20):
-        trace.host_event(ASK, start * MS, start * MS + 1, thread=data)
-    assert steps_of(trace, tmp_path).method == "none"
-
-
-# Kernels
 
 
 def running(
@@ -124,7 +84,6 @@ def test_a_step_begins_with_the_first_device_that_begins_it(tmp_path: Path) -> N
     found = steps_of(running([*KERNELS * 4], 1, trace, first_ms=3), tmp_path)
     # GPU 0 is the busiest, and begins each repetition 3 ms later: at 6 ms and every 8 after that.
     assert bounds(found) == [(3, 11), (11, 19), (19, 27), (27, 37)]
-    assert [step.excluded for step in found.steps] == [None] * 4
 
 
 def test_devices_that_run_apart_are_cut_at_the_busiest(tmp_path: Path) -> None:
@@ -132,18 +91,3 @@ def test_devices_that_run_apart_are_cut_at_the_busiest(tmp_path: Path) -> None:
     found = steps_of(running([*KERNELS * 4], 1, trace, first_ms=9), tmp_path)
     # GPU 1 begins its first repetition when GPU 0 is at its second.
     assert bounds(found) == [(0, 8), (8, 16), (16, 24), (24, 31)]
-
-
-def test_a_device_of_which_less_was_recorded_makes_an_edge_no_step_to_compare_by(
-    tmp_path: Path,
-) -> None:
-    trace = running([*KERNELS * 6], first_ms=10)
-    found = steps_of(running([*KERNELS * 5], 1, trace, first_ms=2), tmp_path)
-    assert [step.excluded for step in found.steps] == [None] * 6
-    late = running([*KERNELS * 6], first_ms=10)
-    for ordinal in (1, 2):
-        for begin in (1, *range(18, 50, 8)):
-            running([*KERNELS], ordinal, late, first_ms=begin)
-    found = steps_of(late, tmp_path / "late")
-    assert found.steps[0].excluded == "the part of GPU:1, GPU:2 was recorded before it"
-    assert [step.excluded for step in found.steps[1:]] == [None] * 5

@@ -18,8 +18,7 @@ from traceview.base.errors import TraceFormatError
 from traceview.base.sweeping import made_ahead, make_calls
 from traceview.trace.reading.part import read_host
 from traceview.xplane import read
-from traceview.xplane.read import read_file
-from traceview.xplane.source import partly_read
+from traceview.xplane.read import partly_read, read_file
 
 
 @pytest.mark.parametrize("can_start", [0, 1, 3])

@@ -221,7 +221,7 @@ def views(message):
 plane = spaces.small_space().planes[1]
 calls = 0
 for data, view in views(plane.lines[0].SerializeToString()):
-    assert decoder.decode_line(view, 0, len(data), wire.WANTED).time.size <= 4
+    assert decoder.decode_line(view, 0, len(data), wire.WANTED).time.size <= 8
     decoder.scan_fields(view, 0, len(data))
     for offset in range(len(data)):
         try:

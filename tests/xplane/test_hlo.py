@@ -56,33 +56,6 @@ def test_scope_line_and_type_of_elements() -> None:
     assert (found["fusion.2"].scope, found["fusion.2"].line) == ("jit(f)/dense/mul", "model.py:9")
 
 
-def test_a_fusion_is_opened_into_what_it_holds() -> None:
-    """Of another fusion in it that one's; parameters and the like are not told."""
-    module = program()
-    outer = module.add("p.2", "parameter", computation=3)
-    module.add("fusion.3", "fusion", outer, calls=(2,), computation=3)
-    module.add("fusion.4", "fusion", outer, calls=(2,), computation=3)
-    module.add("add", "add", outer, computation=3)
-    module.add("fusion.5", "fusion", outer, calls=(3,))
-    found = read(module.message)
-    assert found["fusion.2"].holds == (("multiply", 1), ("negate", 1))
-    assert found["fusion.5"].holds == (("multiply", 2), ("negate", 2), ("add", 1))
-    assert found["dot.1"].holds == ()
-
-
-def test_fusions_that_hold_each_other_many_times_end() -> None:
-    module = ModuleWriter()
-    for computation in range(2, 18):
-        for place in range(20):
-            inner = (2 + (computation - 1) % 16,)
-            module.add(f"f.{computation}.{place}", "fusion", calls=inner, computation=computation)
-    module.add("neg", "negate", computation=17)
-    module.add("fusion", "fusion", calls=(2,))
-    ((opcode, count),) = read(module.message, "fusion")["fusion"].holds
-    assert opcode == "negate"
-    assert count > 20
-
-
 def test_the_line_is_the_innermost_outside_of_installed_packages() -> None:
     """Frames are numbered from 1: 1 is of the script, 2 inside of it is of a library, 3 of a library alone."""
     module = program()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.oracle.host_names import kind_of
-from traceview.xplane.host_names import HostNameKind, host_name_kind, op_type
+from traceview.xplane.planes import HostNameKind, host_name_kind, op_type
 
 NAMES = {
     HostNameKind.INPUT: (

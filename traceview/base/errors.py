@@ -15,9 +15,12 @@ class TraceviewError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
+        # Without `super().__init__` the arguments stay as they are, and errors go through a pickle.
         self.message = message
         self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class UsageError(TraceviewError):

@@ -38,14 +38,6 @@ def low_median(values: npt.ArrayLike) -> int | None:
     return int(np.partition(known, middle)[middle])
 
 
-def p95_ps(values: npt.NDArray[np.integer]) -> int | None:
-    """The 95th percentile by nearest rank; None without values."""
-    if values.size == 0:
-        return None
-    rank = (19 * values.size + 19) // 20 - 1
-    return int(np.partition(values, rank)[rank])
-
-
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 _MOST_ALIKE: Final = 0.9

@@ -18,8 +18,8 @@ from traceview.cli.output import MOST_WIDTH
 from traceview.store.address import location_of
 
 if TYPE_CHECKING:
+    from traceview.trace.model import StepRange
     from traceview.trace.reading.load import Readers
-    from traceview.trace.windows import StepRange
 
 
 def option(
@@ -160,7 +160,7 @@ def step_range(text: str | None) -> StepRange | None:
     """`2:5`, `2:` or `:5` as a range of steps; raises `UsageError` for any other text."""
     if text is None:
         return None
-    from traceview.trace.windows import StepRange
+    from traceview.trace.model import StepRange
 
     match = _RANGE.fullmatch(text.strip())
     if match is None or not any(match.groups()) or max(map(len, match.groups())) > 18:
@@ -185,7 +185,7 @@ def hosts_read_by(workers: str | None) -> Readers | None:
         raise UsageError(f"--workers {workers}: not an address", hint="such as tcp://host:8786")
     from traceview.trace.reading.cluster import Cluster
 
-    return Cluster(workers)
+    return Cluster(workers).read
 
 
 def given_options(context: typer.Context) -> dict[str, str]:

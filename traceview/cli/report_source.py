@@ -25,9 +25,8 @@ from traceview.store.address import is_remote
 if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
     from traceview.report.model import Report
-    from traceview.trace.model import Trace
+    from traceview.trace.model import StepRange, Trace, WindowKind
     from traceview.trace.sidecar.hang import Hang
-    from traceview.trace.windows import StepRange, WindowKind
 
 
 def reports_at(

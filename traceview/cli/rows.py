@@ -42,7 +42,7 @@ from traceview.trace.device.table import (
     texts,
 )
 from traceview.trace.reading.locate import find_runs, newest_readable, summarize
-from traceview.xplane.source import NOT_A_TRACE
+from traceview.xplane.read import NOT_A_TRACE
 
 
 class Request(Struct, frozen=True, dict=True):

@@ -302,7 +302,7 @@ TABLES: Final = {
         sort="total_ps",
         within="device",
         top=50,
-        sums=("total_ps", "self_ps", "count", "bytes"),
+        sums=("total_ps", "count", "bytes"),
     ),
     "layers": TableKind(
         "which layers and lines take the compute",

@@ -262,11 +262,6 @@ def _facts(report: Report) -> dict[str, str]:
         calls = steps.steps_per_call or steps.loop_iterations
         facts["steps per call"] = numbers.count(calls or 1)
         facts["steps found"] = STEP_METHODS[steps.method].words
-    levels = [host.tracer_levels for host in report.capture.hosts if host.tracer_levels]
-    if levels:
-        facts["tracer levels"] = ", ".join(
-            f"{name} {level}" for name, level in sorted(levels[0].items())
-        )
     hosts = report.results.environment.hosts if report.results.environment else ()
     of_hosts = list(map(_facts_of_host, hosts))
     for name in of_hosts[0] if of_hosts else ():

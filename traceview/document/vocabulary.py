@@ -134,7 +134,6 @@ STEP_METHODS: Final = _by_key(
     Look("keras", "by the markers of Keras"),
     Look("group", "by the step groups in the trace"),
     Look("function", "by a function call that repeats"),
-    Look("iterator", "by an input iterator that repeats"),
     Look("period", "by a kernel sequence that repeats"),
     Look("mixed", "by several methods"),
 )

@@ -38,14 +38,13 @@ from traceview.base.sweeping import SWEEPS, made_of_each
 from traceview.ledger.columns import DTYPES, IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, OF_CLASS, State
 from traceview.ledger.table import Ledger
-from traceview.trace.columns import NONE
+from traceview.trace.columns import NONE, kept
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.gaps import STATE_SWEEPS, Gaps
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.model import Step, Trace, kept
+from traceview.trace.model import Step, StepBounds, Trace, Window
 from traceview.trace.strategy.collectives import Collectives
-from traceview.trace.windows import StepBounds, Window
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 

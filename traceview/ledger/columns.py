@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.codes import Code
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.ledger.states import State
 from traceview.xplane.planes import ActivityClass
@@ -23,7 +23,7 @@ WAITS: Final = (State.DEVICE_WAIT, State.TURN)
 """Waits for another device."""
 
 
-class By(Code):
+class By(IntEnum):
     """What kind of thing caused a segment: what `by` is a number of."""
 
     NONE = 0

@@ -5,16 +5,16 @@ A device is in exactly one state at any instant. Flags, legends, sentences, JSON
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 from msgspec import Struct
 
-from traceview.base.codes import Code
 from traceview.trace.host.cause import Cause
 from traceview.xplane.planes import ActivityClass
 
 
-class State(Code):
+class State(IntEnum):
     """What a device does, or what it is idle for; the order is that of legends."""
 
     COMPUTE = 0

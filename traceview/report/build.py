@@ -35,9 +35,8 @@ from traceview.report.model import (
     verdict_of,
     without_recording,
 )
-from traceview.trace.model import Trace, damaged_hosts
+from traceview.trace.model import WINDOW_KINDS, StepRange, Trace, WindowKind, damaged_hosts
 from traceview.trace.reading.load import load
-from traceview.trace.windows import WINDOW_KINDS, StepRange, WindowKind
 
 
 def analyze(

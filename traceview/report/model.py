@@ -38,9 +38,8 @@ from traceview.document import numbers
 from traceview.document.phrase import Phrase, ended, phrase, plain
 from traceview.document.vocabulary import STATES, look_of
 from traceview.ledger.states import State
-from traceview.trace.model import Trace, is_damaged_throughout
+from traceview.trace.model import StepRange, Trace, WindowKind, is_damaged_throughout
 from traceview.trace.strategy.replicas import CPU
-from traceview.trace.windows import StepRange, WindowKind
 
 SCHEMA_VERSION: Final = 2
 

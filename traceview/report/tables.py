@@ -26,7 +26,7 @@ from traceview.base.errors import UsageError
 from traceview.base.intervals import Int64Array
 from traceview.base.text import did_you_mean, encodable, lazy_pattern
 from traceview.document.sanitize import sanitize
-from traceview.trace.device import event_tables
+from traceview.trace.device import table as event_tables
 from traceview.trace.device.table import Column, Table
 from traceview.trace.model import Trace
 from traceview.xplane.columns import joined

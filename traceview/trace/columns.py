@@ -7,7 +7,7 @@ columns after loading.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import chain
 from typing import Any, Final, TypeVar
 
@@ -19,12 +19,27 @@ from msgspec.structs import asdict
 from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, places
 
+K = TypeVar("K")
+S = TypeVar("S")
 T = TypeVar("T")
 
 NONE: Final = -1
 """The value of an index column that points to nothing: no name, no launch, no step."""
 
 UNKNOWN_BYTES: Final = -1
+
+
+def kept(method: Callable[[S, K], T]) -> Callable[[S, K], T]:
+    """A method of one argument, of which its object keeps what it gives for each."""
+
+    @wraps(method)
+    def keeping(self: S, key: K) -> T:
+        known: dict[K, T] = vars(self).setdefault(f"_kept {method.__name__}", {})
+        if key not in known:
+            known[key] = method(self, key)
+        return known[key]
+
+    return keeping
 
 
 class Names:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property, wraps
-from typing import Annotated, Any, Final, TypeVar
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
 
-from traceview.base.ids import unique_ids
-from traceview.base.intervals import BoolArray, Int32Array, Int64Array
+from traceview.base.errors import UsageError
+from traceview.base.ids import sorted_unique, unique_ids
+from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, places
 from traceview.base.location import Location
 from traceview.base.record import (
     Count,
@@ -35,24 +36,9 @@ from traceview.trace.sidecar.sidecar import NOTHING_RECORDED, Sidecar
 from traceview.xplane.columns import Instruction, ProgramBuffers, joined
 from traceview.xplane.planes import LARGEST_COUNT
 
-K = TypeVar("K")
-S = TypeVar("S")
 T = TypeVar("T")
 
 _THREAD_NUMBER: Final = lazy_pattern(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
-
-
-def kept(method: Callable[[S, K], T]) -> Callable[[S, K], T]:
-    """A method of one argument, of which its object keeps what it gives for each."""
-
-    @wraps(method)
-    def keeping(self: S, key: K) -> T:
-        known: dict[K, T] = vars(self).setdefault(f"_kept {method.__name__}", {})
-        if key not in known:
-            known[key] = method(self, key)
-        return known[key]
-
-    return keeping
 
 
 class SourceFile(Struct, frozen=True):
@@ -100,12 +86,7 @@ class HostClock(Record, frozen=True):
         reference: Name of the host whose collectives were compared; null without a comparison.
         offset_ps: Picoseconds added to the times on top of the profile start, computed from collectives.
         collective_count: Collectives whose ends were compared, whether or not they moved the clock.
-        residual_ps: Robust spread of the differences between their ends, drift included, in picoseconds; null
-            without a comparison.
-        residual_max_ps: Largest difference between their ends after alignment, in picoseconds; null without a
-            comparison.
-        drift_ps_per_s: Picoseconds per second that the clock gains on the reference, not corrected; null where
-            the spread hides it.
+        residual_ps: Robust spread of the differences between their ends, in picoseconds; null without a comparison.
     """
 
     method: Annotated[str, one_of("collectives", "profile_start", "none")]
@@ -113,16 +94,13 @@ class HostClock(Record, frozen=True):
     offset_ps: Integer = 0
     collective_count: Count = 0
     residual_ps: Picoseconds | None = None
-    residual_max_ps: Picoseconds | None = None
-    drift_ps_per_s: Integer | None = None
 
 
 class Host(Struct, frozen=True):
     """One profiled process. `profile_start_ns`, `profile_stop_ns`: Unix nanoseconds, None if not recorded.
 
     `start_ps`, `stop_ps`: the same relative to the origin of the run; 0 and None if not recorded.
-    `sidecar`: what `traceview capture` wrote beside the trace. `tracer_levels`: tracer levels in force by name,
-    None where the trace does not hold them. `gpus_expected`: TensorFlow named threads after GPUs, so that a
+    `sidecar`: what `traceview capture` wrote beside the trace. `gpus_expected`: TensorFlow named threads after GPUs, so that a
     missing GPU plane means a failed GPU trace. `clock`: how the host was aligned with others, None in a run of
     one host.
     """
@@ -138,7 +116,6 @@ class Host(Struct, frozen=True):
     gpus_expected: bool
     event_count: int
     sidecar: Sidecar | None = None
-    tracer_levels: dict[str, int] | None = None
     clock: HostClock | None = None
 
     @property
@@ -190,7 +167,7 @@ class LineInfo(Struct, frozen=True):
     @property
     def runs_model(self) -> bool:
         """Whether it is a thread of the model rather than of the input pipeline, which tf.data names `tf_data…`."""
-        return self.device == NONE and not self.name.startswith("tf_data")
+        return self.is_thread and not self.name.startswith("tf_data")
 
 
 def threads(lines: Sequence[LineInfo]) -> Int32Array:
@@ -236,7 +213,7 @@ class Step(Struct, frozen=True):
 class HostSteps(Struct, frozen=True):
     """The steps of one host in time order.
 
-    `method` says how they were detected: marker, keras, group, function, iterator, period or none. `basis` says
+    `method` says how they were detected: marker, keras, group, function, period or none. `basis` says
     whether they begin at the markers or at the first device event of each. `marker_line`: the line of the markers,
     `NONE` without; `marker_spans`: start and end of each marker, the time that the host spent in the step.
     """
@@ -373,3 +350,250 @@ def damaged_hosts(trace: Trace) -> frozenset[str]:
 def is_damaged_throughout(trace: Trace) -> bool:
     """Whether no host has a whole file."""
     return len(damaged_hosts(trace)) == len(trace.hosts)
+
+
+_SERVER: Final = "ps"
+_OUTSIDE: Final = "evaluator"
+_LABEL: Final = lazy_pattern(r".+?_(w|worker|chief|master|ps|evaluator|r|p)(\d{1,6})(?:_p\d{1,6})?")
+"""`traceview capture` adds this to the name of a host when it records several of its processes."""
+_SHORT: Final = {"w": "worker", "r": "rank"}
+_PROCESS: Final = "p"
+"""One of several processes that nothing else tells apart."""
+_MOST_TASKS: Final = 10_000
+"""A damaged sidecar may hold any number."""
+
+
+class Role(Struct, frozen=True):
+    """One task of a cluster, as TF_CONFIG or the launcher names it; `index` None where it is not recorded."""
+
+    name: str
+    index: int | None
+
+    def __str__(self) -> str:
+        return self.name if self.index is None else f"{self.name} {self.index}"
+
+
+def role_of(host: Host) -> Role | None:
+    """The role in the sidecar, else the one in the name of the file; None if neither holds it."""
+    task = None if host.sidecar is None else host.sidecar.environment.cluster
+    if task is not None and task.role is not None:
+        return Role(task.role, task.index)
+    label = _LABEL.fullmatch(host.name)
+    if label is None or label[1] == _PROCESS:
+        return None
+    return Role(_SHORT.get(label[1], label[1]), int(label[2]))
+
+
+def machine_of(host: Host) -> str:
+    """The machine of a host: its name without the label of the process."""
+    label = _LABEL.fullmatch(host.name)
+    return host.name if label is None else host.name[: label.start(1) - 1]
+
+
+def part_in_training(host: Host) -> str:
+    """The part of a host in the training: chief and workers do the same work, other roles do not."""
+    role = role_of(host)
+    return role.name if role is not None and role.name in (_SERVER, _OUTSIDE) else "worker"
+
+
+def step_groups(hosts: Sequence[Host]) -> tuple[tuple[int, ...], ...]:
+    """The hosts (by index) in groups that make their steps together; a host that works alone is its own group."""
+    names = [None if role is None else role.name for role in map(role_of, hosts)]
+    if _SERVER in names or _SERVER in _sizes(hosts):
+        return tuple((index,) for index in range(len(hosts)))
+    together = tuple(index for index, name in enumerate(names) if name != _OUTSIDE)
+    alone = tuple((index,) for index, name in enumerate(names) if name == _OUTSIDE)
+    return ((together,) if together else ()) + alone
+
+
+def missing_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
+    """Tasks that make steps together with recorded tasks, but were not recorded themselves.
+
+    The sidecars hold the sizes of the cluster; empty if none does.
+    """
+    if _SERVER in _sizes(hosts):
+        return ()
+    return tuple(role for role in unrecorded_tasks(hosts) if role.name != _OUTSIDE)
+
+
+def unrecorded_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
+    """All tasks of the cluster that were not recorded, including parameter servers and evaluators."""
+    recorded = {role for role in map(role_of, hosts) if role is not None}
+    tasks = [
+        Role(name, index)
+        for name, count in sorted(_sizes(hosts).items())
+        for index in range(min(count, _MOST_TASKS))
+    ]
+    return tuple(role for role in tasks if role not in recorded)
+
+
+def _sizes(hosts: Sequence[Host]) -> dict[str, int]:
+    """The number of tasks by role, from the sidecars."""
+    sizes: dict[str, int] = {}
+    for host in hosts:
+        cluster = host.sidecar.environment.cluster if host.sidecar else None
+        for name, count in ((cluster.sizes if cluster else None) or {}).items():
+            sizes[name] = max(sizes.get(name, 0), count)
+    return sizes
+
+
+def missing_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
+    """For each host the recorded step numbers that other hosts of its group have and it lacks, sorted.
+
+    Empty for a host whose steps have no recorded numbers, because they cannot be compared.
+    """
+    missing: list[tuple[int, ...]] = [()] * len(trace.hosts)
+    for group in step_groups(trace.hosts):
+        numbers = {host: _recorded_numbers(trace.steps_by_host[host]) for host in group}
+        every = set().union(*(known for known in numbers.values() if known is not None))
+        for host, known in numbers.items():
+            if known is not None:
+                missing[host] = tuple(sorted(every - known))
+    return tuple(missing)
+
+
+def _recorded_numbers(host_steps: HostSteps) -> set[int] | None:
+    numbers = {step.recorded_number for step in host_steps.steps}
+    return None if None in numbers else {number for number in numbers if number is not None}
+
+
+WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]
+SpanKind: TypeAlias = Literal["steps", "devices", "trace"]
+WINDOW_KINDS: Final[tuple[WindowKind, ...]] = ("auto", "steps", "devices", "trace")
+
+
+class StepRange(Struct, frozen=True):
+    """Steps from `first` up to but not including `last`, by number; None leaves an end open."""
+
+    first: int | None
+    last: int | None
+
+    def holds(self, step: Step) -> bool:
+        """Whether the range includes a step."""
+        after = self.first is None or step.number >= self.first
+        return after and (self.last is None or step.number < self.last)
+
+    def __str__(self) -> str:
+        first = "" if self.first is None else self.first
+        return f"{first}:{'' if self.last is None else self.last}"
+
+
+class StepBounds(Struct, frozen=True, eq=False):
+    """Where steps of a host begin and end, sorted, int64 `[n]`, and the index of the step before the first, and after each.
+
+    `step`, int32 `[n + 1]`: of several the last begun; `NONE` outside of steps.
+    """
+
+    time: Int64Array
+    step: Int32Array
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> StepBounds:
+        """The bounds of some steps of a host."""
+        start = np.array([step.start_ps for step in steps], dtype=np.int64)
+        end = np.array([step.end_ps for step in steps], dtype=np.int64)
+        time = sorted_unique(np.concatenate((start, end)))
+        step = np.append(NONE, nesting(start, end).innermost(time))
+        return cls(time, step.astype(np.int32))
+
+
+class Window(Struct, frozen=True):
+    """The window of one host: `kind` is steps, devices or trace; `end_ps` is exclusive."""
+
+    host: int
+    kind: SpanKind
+    start_ps: int
+    end_ps: int
+
+    @property
+    def length_ps(self) -> int:
+        """Length of the window."""
+        return self.end_ps - self.start_ps
+
+
+def step_numbers_at(
+    steps_by_host: Sequence[HostSteps], host: Int64Array, time_ps: Int64Array
+) -> tuple[Int64Array, BoolArray]:
+    """The number of the step that each instant belongs to on its host, int64 `[n]`, and bool `[n]` whether it has one.
+
+    `host`: index into the hosts, `[n]`. `time_ps`: since the origin of the run, `[n]`. `NONE` outside of all steps.
+    """
+    number = np.full(time_ps.size, NONE, dtype=np.int64)
+    in_step = np.zeros(time_ps.size, dtype=np.bool_)
+    by_host = np.argsort(host, kind="stable")
+    bounds = np.searchsorted(host[by_host], np.arange(len(steps_by_host) + 1))
+    for host_steps in steps_by_host:
+        own = by_host[bounds[host_steps.host] : bounds[host_steps.host + 1]]
+        if not host_steps.steps or not own.size:
+            continue
+        bounds_of_steps = StepBounds.of(host_steps.steps)
+        index = bounds_of_steps.step[places(bounds_of_steps.time, time_ps[own], right=True)]
+        numbers = np.array([*(step.number for step in host_steps.steps), NONE], dtype=np.int64)
+        number[own], in_step[own] = numbers[index], index != NONE
+    return number, in_step
+
+
+def chosen_steps(host_steps: HostSteps, steps: StepRange | None) -> tuple[Step, ...]:
+    """The steps of a host that the range includes."""
+    return tuple(step for step in host_steps.steps if steps is None or steps.holds(step))
+
+
+def windows_of(
+    trace: Trace, kind: WindowKind = "auto", steps: StepRange | None = None
+) -> dict[int, Window]:
+    """The window of each host that has one.
+
+    `auto`: steps if the host has any, else devices, else trace. `steps` narrows the window to these steps. Raises
+    `UsageError` if no host has any of these steps, or a window of the requested `kind`.
+    """
+    every = {host: _window(trace, host, kind, steps) for host in range(len(trace.hosts))}
+    windows = {host: window for host, window in every.items() if window is not None}
+    if steps is not None and not windows:
+        numbers = [step.number for host in trace.steps_by_host for step in host.steps]
+        available = (
+            f"it has steps {min(numbers)} to {max(numbers)}" if numbers else "it has no steps"
+        )
+        raise UsageError(f"--steps {steps}: the trace has none of them; {available}")
+    if kind != "auto" and not windows:
+        missing = {"steps": "steps", "devices": "device events"}.get(kind, "events")
+        raise UsageError(f"--window {kind}: the trace has no {missing}", hint="try --window auto")
+    return windows
+
+
+def _window(trace: Trace, host: int, kind: WindowKind, steps: StepRange | None) -> Window | None:
+    chosen = chosen_steps(trace.steps_by_host[host], steps)
+    bounds = (
+        min((s.start_ps for s in chosen), default=0),
+        max((s.end_ps for s in chosen), default=0),
+    )
+    by_steps = Window(host, "steps", *bounds) if chosen else None
+    if kind in ("auto", "steps") and (by_steps or kind == "steps" or steps is not None):
+        return by_steps
+    window = _recorded(trace, host, kind)
+    if window is None or steps is None:
+        return window
+    start, end = max(window.start_ps, bounds[0]), min(window.end_ps, bounds[1])
+    return Window(host, window.kind, start, end) if start < end else None
+
+
+def _recorded(trace: Trace, host: int, kind: WindowKind) -> Window | None:
+    """The window of the device events of a host, else, and for the kind trace, that of all that was recorded."""
+    devices = _extent(trace.device_columns, trace.device_rows(host))
+    if devices and kind in ("auto", "devices"):
+        return Window(host, "devices", *devices)
+    if kind == "devices":
+        return None
+    entry = trace.hosts[host]
+    if entry.stop_ps is not None:
+        return Window(host, "trace", entry.start_ps, entry.stop_ps)
+    events = _extent(trace.host_columns, trace.host_columns.rows_of_host(host))
+    spans = [span for span in (devices, events) if span]
+    return Window(host, "trace", min(spans)[0], max(end for _, end in spans)) if spans else None
+
+
+def _extent(
+    columns: DeviceColumns | HostColumns, rows: Int64Array | slice
+) -> tuple[int, int] | None:
+    """When the first of some events begins and the last ends; None without any."""
+    start = columns.start_ps[rows]
+    return (int(start.min()), int(columns.end_ps[rows].max())) if start.size else None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.codes import Code
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.location import Location
 from traceview.base.text import lazy_pattern
@@ -30,7 +30,7 @@ def joined(parts: Iterable[npt.NDArray[Any]], dtype: type[_Scalar]) -> npt.NDArr
     return whole.astype(dtype, copy=False)
 
 
-class ValueKind(Code):
+class ValueKind(IntEnum):
     """The member of the `value` oneof that an XStat holds, as its field number; 0 if none is set."""
 
     NONE = 0
@@ -294,9 +294,6 @@ class Exchange(Struct, frozen=True):
     groups: Groups = ()
 
 
-MOST_HELD: Final = 8
-
-
 _OF_FUNCTION: Final = lazy_pattern(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
 
 
@@ -311,8 +308,7 @@ class Instruction(Struct, frozen=True):
     (`jit(step)/jvp(Model)/dense/dot_general`, or the name of an op of TensorFlow) and `op_type`; `line`, `model.py:42 in
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
     the same in every run. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
-    `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective. `holds`: the
-    opcodes that a fusion runs as one, by how often, at most MOST_HELD, without those that compute nothing.
+    `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective.
     """
 
     program: bytes
@@ -325,7 +321,6 @@ class Instruction(Struct, frozen=True):
     flops: int | None = None
     operand_type: int = 0
     exchange: Exchange | None = None
-    holds: tuple[tuple[str, int], ...] = ()
 
     @property
     def function(self) -> str:

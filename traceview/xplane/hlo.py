@@ -2,30 +2,21 @@
 
 `hlo_module` reads its messages. Here is what follows from several instructions together: those that a fusion or a loop holds, that
 give what another one takes, and that a collective waits for.
+
+A product of two numbers and its sum are two operations: of matrices, convolutions and attention. What is no product counts 0:
+it takes memory traffic rather than units that multiply. Sources: openxla/xla `xla/xla_data.proto` (types),
+`xla/service/gpu/cublas_cudnn.h` (targets of custom calls), `backend_configs.proto`; jax `_src/cudnn/fused_attention_stablehlo.py`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from math import prod
+from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
-
-from traceview.xplane.columns import MOST_HELD, Exchange, Instruction, Program
+from traceview.xplane.columns import Exchange, Instruction, Program
 from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.hlo_costs import (
-    LARGEST,
-    NO_PRODUCT,
-    PRODUCTS,
-    UNKNOWN,
-    Product,
-    Shape,
-    product_of,
-    size_of,
-    whole,
-)
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
     CONVOLUTION,
@@ -39,11 +30,204 @@ from traceview.xplane.hlo_module import (
     WINDOW_SIZE,
     Computation,
     HloInstruction,
+    Shape,
     opened,
 )
 
+LARGEST: Final = 2**62
+"""More operations than any instruction has: a number above is damage, or of a dimension that is not known."""
+
+KERNEL_OUTPUT_FEATURE: Final = 4
+KERNEL_INPUT_FEATURE: Final = 3
+INPUT_SPATIAL: Final = 11
+OUTPUT_SPATIAL: Final = 12
+OUTPUT_BATCH: Final = 9
+OUTPUT_FEATURE: Final = 10
+"""Fields of `ConvolutionDimensionNumbers`; what is 0 is not written."""
+
+_COMPLEX: Final = (15, 18)
+"""The types C64 and C128, of which a product is four."""
+
+_NO_PRODUCT_CALLS: Final = (
+    "__cudnn$norm", "__cub$", "__gpu$TopK", "TopK", "cu_threefry2x32", "hip_threefry2x32", "Sharding",
+    "SPMDFullToShardShape", "SPMDShardToFullShape", "SliceToDynamic", "PadToStatic", "AllocateBuffer",
+    "annotate_device_placement", "MoveToHost", "MoveToDevice",
+)  # fmt: skip
+_GEMM: Final = ("__cublas$gemm", "__cublas$lt$matmul")
+_CONVOLUTION: Final = "__cudnn$conv"
+_ATTENTION: Final = "__cudnn$fmha"
+PRODUCTS: Final = frozenset(
+    (
+        "dot", "convolution", "custom-call", "cholesky", "triangular-solve", "fft", "ragged-dot", "scaled-dot",
+    )
+)  # fmt: skip
+"""Instructions that multiply, as far as their shapes tell how much."""
+
+
+class Product(NamedTuple):
+    """Operations, None where they are not known, and the number of the type of what is multiplied."""
+
+    flops: int | None
+    operand_type: int = 0
+
+
+NO_PRODUCT: Final = Product(0)
+UNKNOWN: Final = Product(None)
+
+
+def product_of(
+    opcode: str,
+    target: str,
+    result: Shape,
+    operands: Sequence[Shape],
+    *,
+    contracted: Sequence[int],
+    window: Sequence[int],
+    convolution: Mapping[int, Sequence[int]],
+    config: bytes,
+) -> Product:
+    """The operations of an instruction among `PRODUCTS`.
+
+    `result`, `operands`: shapes, the first two operands. `contracted`: dimensions of the first operand that a product sums
+    over. `window`: sizes of the kernel. `convolution`: fields of its dimension numbers. `config`: of a custom call, JSON.
+    """
+    if opcode == "custom-call" and target.startswith(_NO_PRODUCT_CALLS):
+        return NO_PRODUCT
+    try:
+        left, right = operands
+        if opcode == "dot":
+            flops = _of_dot(result, left, contracted)
+        elif opcode == "convolution":
+            flops = _of_convolution(result, left, right, window, convolution)
+        elif target.startswith(_GEMM):
+            flops = _of_dot(result, left, _contracted(_parsed(config)))
+        elif target.startswith(_CONVOLUTION):
+            flops = _of_convolution_call(target, result, left, right, convolution)
+        elif target.startswith(_ATTENTION):
+            flops = _of_attention(target, left, _parsed(config))
+        else:
+            return UNKNOWN
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
+        return UNKNOWN
+    if left.element_type in _COMPLEX:
+        flops *= 4
+    is_known = left.element_type and 0 < flops < LARGEST
+    return Product(flops, left.element_type) if is_known else UNKNOWN
+
+
+def _of_dot(result: Shape, left: Shape, contracted: Sequence[int]) -> int:
+    return 2 * result.size * prod(left.dimensions[place] for place in contracted)
+
+
+def _of_convolution(
+    result: Shape,
+    input_: Shape,
+    kernel: Shape,
+    window: Sequence[int],
+    numbers: Mapping[int, Sequence[int]],
+) -> int:
+    """Each element of the kernel meets each place of the result, or of the input where that has fewer.
+
+    So zeros between the elements and around the input of a gradient are not counted, and those of `SAME` padding are, as is
+    usual.
+    """
+    places = zip(numbers.get(INPUT_SPATIAL, ()), numbers.get(OUTPUT_SPATIAL, ()), strict=True)
+    met = [min(input_.dimensions[at], result.dimensions[to]) for at, to in places]
+    if len(met) != len(window):
+        raise ValueError("a window of another rank")
+    batch, features = (
+        result.dimensions[_number(numbers, field)] for field in (OUTPUT_BATCH, OUTPUT_FEATURE)
+    )
+    summed = kernel.dimensions[_number(numbers, KERNEL_INPUT_FEATURE)]
+    return 2 * batch * features * summed * prod(met) * prod(window)
+
+
+def _of_convolution_call(
+    target: str, result: Shape, left: Shape, right: Shape, numbers: Mapping[int, Sequence[int]]
+) -> int:
+    """Of cuDNN: forward, and the gradients of input and kernel, which have the operations of the forward pass."""
+    if "BackwardFilter" in target:
+        output, kernel = right, result
+    elif "BackwardInput" in target:
+        output, kernel = left, right
+    else:
+        output, kernel = result, right
+    features = kernel.dimensions[_number(numbers, KERNEL_OUTPUT_FEATURE)]
+    return 2 * output.size * (kernel.size // features)
+
+
+def _number(numbers: Mapping[int, Sequence[int]], field: int) -> int:
+    return numbers.get(field, (0,))[0]
+
+
+def _parsed(config: bytes) -> Any:
+    import json
+
+    return json.loads(config)
+
+
+def _contracted(config: Any) -> list[int]:
+    """The dimensions of the first operand that cuBLAS sums over; older versions write the configuration bare."""
+    of_gemm = config.get("gemm_backend_config", config)
+    return _whole(of_gemm["dot_dimension_numbers"]["lhs_contracting_dimensions"])
+
+
+def _of_attention(target: str, query: Shape, config: Any) -> int:
+    """Two products forward, and four backward: scores that are computed again do not count, and masks take nothing off."""
+    of_attention = config.get("cudnn_fmha_backend_config", config)
+    scores = prod(_whole(of_attention["intermediate_tensor_shape"]["dimensions"]))
+    is_backward = "Backward" in target
+    # The product that yields scores of the shape above; backward its first factor has the shape of the queries, too.
+    product = of_attention[f"{'bmm2_grad_gemm2' if is_backward else 'bmm1'}_dot_dimension_numbers"]
+    contracted = _whole(product["lhs_contracting_dimensions"])
+    forward = 4 * scores * prod(query.dimensions[place] for place in contracted)
+    return 2 * forward if is_backward else forward
+
+
+def _whole(values: Any) -> list[int]:
+    """Numbers, which JSON of protobuf writes as texts."""
+    return [int(value) for value in values[:32]]
+
+
+# Sizes
+
+_BITS: Final = {
+    **dict.fromkeys((30, 31), 1),
+    **dict.fromkeys((26, 27), 2),
+    **dict.fromkeys((21, 22, 32), 4),
+    **dict.fromkeys((1, 2, 6, 19, 20, 23, 24, 25, 28, 29, 33), 8),
+    **dict.fromkeys((3, 7, 10, 16), 16),
+    **dict.fromkeys((4, 8, 11), 32),
+    **dict.fromkeys((5, 9, 12, 15), 64),
+    18: 128,
+}
+"""Bits of an element by the number of its type (`PrimitiveType`)."""
+
+_NOTHING: Final = (14, 17)
+"""Opaque values and tokens, which have no memory that is known of."""
+
+
+def size_of(shape: Shape) -> int | None:
+    """The bytes of an array; None where the type or a dimension is not known."""
+    if shape.element_type in _NOTHING:
+        return 0
+    bits = _BITS.get(shape.element_type)
+    size = None if bits is None else (prod(shape.dimensions) * bits + 7) // 8
+    return size if size is not None and 0 <= size < LARGEST else None
+
+
+def whole(sizes: Sequence[int | None]) -> int | None:
+    """Their sum; None where one is not known."""
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total if total < LARGEST else None
+
+
 _MOST_CALLED: Final = 64
-"""Computations that one instruction calls, through others too: of one that calls more it is not known what it depends on."""
+"""Computations that one instruction calls; of one that calls more it is not known what it multiplies."""
 
 _VARYING: Final = frozenset(
     ("parameter", "infeed", "recv", "recv-done", "partition-id", "replica-id")
@@ -59,10 +243,6 @@ _FILLS: Final = frozenset(
 
 _CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
 """What runs the instructions of other computations."""
-
-_COMPUTES_NOTHING: Final = frozenset(
-    ("", "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast", "iota")
-)
 
 _REPEATS: Final = frozenset(("while", "conditional"))
 """Of those the ones of which it is not known how often."""
@@ -90,14 +270,6 @@ def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes
         raise error.moved(program.offset) from None
 
 
-class _Effect(Struct, frozen=True):
-    """What a computation does by itself, and the computations that it calls."""
-
-    is_stateful: bool
-    works: bool
-    called: tuple[int, ...]
-
-
 class _Program:
     """One program while it is read, for the instructions with the names in `wanted`."""
 
@@ -105,8 +277,7 @@ class _Program:
         self._name = program.name
         self._module = opened(program)
         self._wanted = wanted
-        self._effects: dict[int, _Effect] = {}
-        self._opcodes_in: dict[int, Counter[str]] = {}
+        self._effects: dict[int, tuple[bool, bool]] = {}
         self._with_events: dict[int, bool] = {}
         self._products: dict[int, Product] = {}
 
@@ -136,32 +307,7 @@ class _Program:
             is_constant,
             *product,
             exchange=self._exchange(instruction, computation),
-            holds=self._holds(instruction),
         )
-
-    # What a fusion is made of
-
-    def _holds(self, instruction: HloInstruction) -> tuple[tuple[str, int], ...]:
-        if instruction.opcode != "fusion" or not instruction.called:
-            return ()
-        counted = self._opcodes(instruction.called[0], DEEPEST)
-        ranked = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
-        some = ((opcode, min(count, LARGEST)) for opcode, count in ranked)
-        return tuple(islice((pair for pair in some if pair[0] not in _COMPUTES_NOTHING), MOST_HELD))
-
-    def _opcodes(self, computation: int, depth: int) -> Counter[str]:
-        """How often each opcode is in a computation; in the place of a fusion is what that holds."""
-        known = self._opcodes_in.get(computation)
-        if known is None:
-            # Also ends a recursion.
-            self._opcodes_in[computation] = Counter()
-            held = self._module.computation(computation).instructions if depth else ()
-            known = Counter(inner.opcode for inner in held if inner.opcode != "fusion")
-            for inner in held:
-                if inner.opcode == "fusion" and inner.called:
-                    known.update(self._opcodes(inner.called[0], depth - 1))
-            self._opcodes_in[computation] = known
-        return known
 
     # What depends on nothing
 
@@ -176,37 +322,29 @@ class _Program:
                 and not instruction.has_side_effect
                 and all(constant.get(operand, False) for operand in instruction.operands)
             )
-            is_stateful, works = self._reached(instruction) if has_no_input else (True, True)
+            is_stateful, works = (
+                self._reached(instruction, DEEPEST) if has_no_input else (True, True)
+            )
             constant[instruction.id] = not is_stateful
             if works and not is_stateful:
                 names.add(instruction.name)
         return names
 
-    def _reached(self, instruction: HloInstruction) -> tuple[bool, bool]:
+    def _reached(self, instruction: HloInstruction, depth: int) -> tuple[bool, bool]:
         """Whether it, or what it calls, has a state, and whether it does more than to fill memory."""
-        is_stateful, works = instruction.opcode in _STATEFUL, instruction.opcode not in _FILLS
-        waiting = instruction.called[:_MOST_CALLED]
-        seen = set(waiting)
-        while waiting:
-            if len(seen) >= _MOST_CALLED:
-                return True, True
-            inner = self._effect_of(waiting.pop())
-            is_stateful |= inner.is_stateful
-            works |= inner.works
-            waiting += [called for called in inner.called if called not in seen]
-            seen.update(inner.called)
+        is_stateful = instruction.has_side_effect or instruction.opcode in _STATEFUL
+        works = instruction.opcode not in _FILLS
+        for called in instruction.called:
+            if called not in self._effects:
+                # Also ends a recursion.
+                self._effects[called] = (True, True)
+                held = self._module.computation(called).instructions if depth else ()
+                inside = [self._reached(inner, depth - 1) for inner in held]
+                if depth:
+                    self._effects[called] = any(s for s, _ in inside), any(w for _, w in inside)
+            inner_is_stateful, inner_works = self._effects[called]
+            is_stateful, works = is_stateful or inner_is_stateful, works or inner_works
         return is_stateful, works
-
-    def _effect_of(self, id_: int) -> _Effect:
-        if id_ not in self._effects:
-            held = self._module.computation(id_).instructions
-            called = dict.fromkeys(each for inner in held for each in inner.called)
-            self._effects[id_] = _Effect(
-                any(each.has_side_effect or each.opcode in _STATEFUL for each in held),
-                any(each.opcode not in _FILLS for each in held),
-                tuple(called)[:_MOST_CALLED],
-            )
-        return self._effects[id_]
 
     # Its FLOPs
 
@@ -295,5 +433,6 @@ class _Program:
             return None
         by_id = computation.by_id
         given = [by_id[operand] for operand in instruction.operands if operand in by_id]
-        sizes = [self._size(each.shape) for each in given]
-        return Exchange(whole(sizes), self._module.groups(collective))
+        return Exchange(
+            whole([self._size(each.shape) for each in given]), self._module.groups(collective)
+        )

@@ -6,7 +6,7 @@ buffers of instructions in each, and in what order a simulated heap gave out tho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -41,16 +41,9 @@ def read_buffers(program: Program, *, with_live: bool) -> ProgramBuffers:
     """The memory of a program; `with_live`: with what is live at the peak. Raises `DamageError` with the offset in the file."""
     try:
         data = program.buffers
-        return _Assignment(Message(data, 0, len(data))).buffers(program, with_live=with_live)
+        return _buffers(program, Message(data, 0, len(data)), with_live=with_live)
     except DamageError as error:
         raise error.moved(program.buffers_offset) from None
-
-
-class _Logical(Struct, frozen=True):
-    """A buffer, and the id of the instruction that it is of."""
-
-    size: int
-    id: int
 
 
 class _Allocation(Struct, frozen=True):
@@ -61,61 +54,57 @@ class _Allocation(Struct, frozen=True):
     assigned: list[int]
 
 
-class _Assignment:
-    """A buffer assignment while it is read."""
+def _buffers(program: Program, assignment: Message, *, with_live: bool) -> ProgramBuffers:
+    allocations = [
+        each for each in map(_allocation, assignment.messages(ALLOCATIONS)) if each is not None
+    ]
+    sums = dict.fromkeys(BUFFER_KINDS, 0)
+    for allocation in allocations:
+        sums[allocation.kind] += allocation.size
+    live: tuple[LiveBuffers, ...] = ()
+    peak = sums["temporary"]
+    if with_live:
+        defined_by: dict[int, int] = {}
+        sizes: dict[int, int] = {}
+        for each in assignment.messages(LOGICAL_BUFFERS):
+            number = each.number(BUFFER_ID)
+            sizes[number] = each.number(BUFFER_SIZE)
+            defined_by[number] = each.message(BUFFER_DEFINED_AT).number(DEFINED_BY)
+        peak, rows = _live(assignment, allocations, sizes)
+        live = _scoped(program, defined_by, rows)
+    argument, result, constant, temporary = (sums[kind] for kind in BUFFER_KINDS)
+    return ProgramBuffers(program.name, argument, result, constant, temporary, peak, live)
 
-    def __init__(self, assignment: Message) -> None:
-        self._assignment = assignment
-        every = map(_allocation, assignment.messages(ALLOCATIONS))
-        self._allocations = [each for each in every if each is not None]
 
-    def buffers(self, program: Program, *, with_live: bool) -> ProgramBuffers:
-        sums = dict.fromkeys(BUFFER_KINDS, 0)
-        for allocation in self._allocations:
-            sums[allocation.kind] += allocation.size
-        live: tuple[LiveBuffers, ...] = ()
-        peak = sums["temporary"]
-        if with_live:
-            logical = dict(self._logical_buffers())
-            peak, rows = self._live(logical)
-            live = _scoped(program, logical, rows)
-        argument, result, constant, temporary = (sums[kind] for kind in BUFFER_KINDS)
-        return ProgramBuffers(program.name, argument, result, constant, temporary, peak, live)
-
-    def _logical_buffers(self) -> Iterator[tuple[int, _Logical]]:
-        for each in self._assignment.messages(LOGICAL_BUFFERS):
-            by = each.message(BUFFER_DEFINED_AT)
-            yield each.number(BUFFER_ID), _Logical(each.number(BUFFER_SIZE), by.number(DEFINED_BY))
-
-    def _live(self, logical: dict[int, _Logical]) -> tuple[int, list[tuple[str, int, int]]]:
-        """The most of temporaries that is live, and kind, buffer and bytes of all that is live then."""
-        # The numbers that traces have for allocations may be those of before they were combined.
-        every = map(_events, self._assignment.messages(HEAP_TRACES))
-        traces = {events[0][1]: events for events in every if events}
-        sizes = {id_: of.size for id_, of in logical.items()}
-        peak = 0
-        rows = []
-        for allocation in self._allocations:
-            buffers = allocation.assigned
-            first = next((id_ for id_ in buffers if id_ in traces), None)
-            if first is None or allocation.kind != "temporary":
-                peak += allocation.size if allocation.kind == "temporary" else 0
-                # Those that share it do not live at the same time.
-                sized = [id_ for id_ in buffers if id_ in logical]
-                largest = max(sized, key=lambda id_: logical[id_].size, default=-1)
-                rows.append((allocation.kind, largest, allocation.size))
-                continue
+def _live(
+    assignment: Message, allocations: list[_Allocation], sizes: dict[int, int]
+) -> tuple[int, list[tuple[str, int, int]]]:
+    """The most of temporaries that is live, and kind, buffer and bytes of all that is live then."""
+    # The numbers that traces have for allocations may be those of before they were combined.
+    every = map(_events, assignment.messages(HEAP_TRACES))
+    traces = {events[0][1]: events for events in every if events}
+    peak = 0
+    rows = []
+    for allocation in allocations:
+        buffers, is_temporary = allocation.assigned, allocation.kind == "temporary"
+        first = next((id_ for id_ in buffers if id_ in traces), None)
+        if first is not None and is_temporary:
             # One heap is of one allocation.
             events = traces.pop(first)
             most, at = _peak(events, sizes)
-            if most > allocation.size:
-                # Not what the program does.
-                rows.append(("temporary", -1, allocation.size))
-                peak += allocation.size
+            if most <= allocation.size:
+                peak += most
+                rows += [("temporary", id_, sizes.get(id_, 0)) for id_ in _live_after(events, at)]
                 continue
-            peak += most
-            rows += [("temporary", id_, sizes.get(id_, 0)) for id_ in _live_after(events, at)]
-        return peak, rows
+            # Not what the program does.
+            buffers = []
+        peak += allocation.size if is_temporary else 0
+        # Those that share it do not live at the same time.
+        sized = [id_ for id_ in buffers if id_ in sizes]
+        rows.append(
+            (allocation.kind, max(sized, key=sizes.__getitem__, default=-1), allocation.size)
+        )
+    return peak, rows
 
 
 def _allocation(of: Message) -> _Allocation | None:
@@ -180,11 +169,10 @@ def _live_after(events: list[tuple[int, int, int]], last: int) -> list[int]:
 
 
 def _scoped(
-    program: Program, logical: dict[int, _Logical], rows: Iterable[tuple[str, int, int]]
+    program: Program, defined_by: dict[int, int], rows: list[tuple[str, int, int]]
 ) -> tuple[LiveBuffers, ...]:
     """Live buffers by kind and scope, the most bytes first."""
-    rows = list(rows)
-    used = {id_: logical[id_].id for _, id_, _ in rows if id_ in logical}
+    used = {id_: defined_by[id_] for _, id_, _ in rows if id_ in defined_by}
     scope_of = read_scopes(program, set(used.values()))
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for kind, id_, size in rows:

@@ -22,7 +22,6 @@ from msgspec import Struct
 
 from traceview.xplane.columns import Buffer, Groups, Program
 from traceview.xplane.decode_reference import DamageError, read_fields
-from traceview.xplane.hlo_costs import Shape
 from traceview.xplane.message import Message
 
 _CONTENT: Final = 2
@@ -88,6 +87,18 @@ _OF_EVERY_OP: Final = "tensorflow/python/framework/ops.py"
 
 _MOST_DEVICES: Final = 1 << 20
 _MOST_AXES: Final = 32
+
+
+class Shape(Struct, frozen=True):
+    """The number of the type of the elements, and the dimensions."""
+
+    element_type: int
+    dimensions: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of its elements."""
+        return prod(self.dimensions)
 
 
 class Scheduled(Struct, frozen=True):

@@ -9,16 +9,16 @@ float data multiplied in TF32.
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
 
-from traceview.base.codes import Code
 from traceview.base.text import lazy_pattern
 
 
-class NumberFormat(Code):
+class NumberFormat(IntEnum):
     """Number formats, narrowest first; of kernels that run at the same time the earlier member gets the time."""
 
     FP8 = 0

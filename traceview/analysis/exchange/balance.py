@@ -52,9 +52,8 @@ from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
-from traceview.trace.model import Trace
+from traceview.trace.model import Trace, machine_of
 from traceview.trace.strategy.replicas import CPU
-from traceview.trace.strategy.roles import machine_of
 from traceview.xplane.planes import ActivityClass
 
 LEAST_EXCESS: Final = 0.5

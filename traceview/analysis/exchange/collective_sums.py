@@ -36,9 +36,8 @@ from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.op_names import split_op
-from traceview.trace.model import Trace
+from traceview.trace.model import Trace, missing_tasks
 from traceview.trace.strategy.collectives import CollectiveKind, Collectives
-from traceview.trace.strategy.roles import missing_tasks
 from traceview.xplane.planes import ActivityClass
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.op_names import OPTIMIZER_SCOPE, split_op
 from traceview.trace.device.table import Table, category, flag, texts, whole
 from traceview.trace.device.table import table as table_of_columns
+from traceview.trace.model import missing_tasks
 from traceview.trace.strategy.collectives import CollectiveKind
-from traceview.trace.strategy.roles import missing_tasks
 
 _CHEAPER: Final = "Exchange gradients less often: a larger batch per replica, so that one exchange serves more examples."
 _OTHER_CALLS: Final = (

@@ -23,8 +23,7 @@ from traceview.ledger.table import Ledger, totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.correlation import copies_of
 from traceview.trace.host.gaps import LATENCY_PS
-from traceview.xplane.host_names import op_type
-from traceview.xplane.planes import ActivityClass
+from traceview.xplane.planes import ActivityClass, op_type
 
 WAITS_FOR_RESULTS: Final = (
     State.HOST_OPS,

@@ -14,9 +14,8 @@ from traceview.base.intervals import Int64Array
 from traceview.ledger.table import clocks_agree
 from traceview.trace.device.memory import allocators
 from traceview.trace.host.state_timeline import joined_spans
-from traceview.trace.model import Trace
+from traceview.trace.model import Trace, part_in_training, step_groups
 from traceview.trace.strategy.replicas import ReplicaNames
-from traceview.trace.strategy.roles import part_in_training, step_groups
 from traceview.xplane.planes import ActivityClass
 
 MARGINAL_RATIO: Final = 0.20

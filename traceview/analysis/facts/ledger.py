@@ -88,8 +88,7 @@ from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, joined_spans
 from traceview.trace.model import Trace
-from traceview.xplane.host_names import HostNameKind
-from traceview.xplane.planes import ActivityClass
+from traceview.xplane.planes import ActivityClass, HostNameKind
 
 MOST_EVALUATIONS_RATIO: Final = 0.5
 """Where more of the spans between markers hold a graph on input than this, the markers do not hold the training."""

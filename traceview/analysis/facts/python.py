@@ -34,15 +34,14 @@ from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.python_lines import PythonLine, PythonLines, python_lines
-from traceview.trace.model import Step, Trace
-from traceview.trace.sidecar.python_samples import (
+from traceview.trace.model import Step, Trace, Window
+from traceview.trace.sidecar.sidecar import (
     PythonFrame,
     PythonSamples,
     PythonState,
     PythonThread,
 )
-from traceview.trace.windows import Window
-from traceview.xplane.host_names import is_python_frame
+from traceview.xplane.planes import is_python_frame
 
 _BY_OTHER_THREADS: Final = (State.INPUT, State.HOST_OPS)
 _BY_NO_THREAD: Final = (

@@ -19,9 +19,8 @@ from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
 from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.model import Trace
+from traceview.trace.model import StepBounds, Trace, Window
 from traceview.trace.strategy.collectives import Collectives, collectives_of
-from traceview.trace.windows import StepBounds, Window
 from traceview.xplane.planes import ActivityClass
 
 

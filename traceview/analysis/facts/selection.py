@@ -11,8 +11,15 @@ from msgspec import Struct
 
 from traceview.base.intervals import Int64Array, IntervalSet, overlapping
 from traceview.base.stats import median_ps
-from traceview.trace.model import Step, Trace
-from traceview.trace.windows import StepRange, Window, WindowKind, chosen_steps, windows_of
+from traceview.trace.model import (
+    Step,
+    StepRange,
+    Trace,
+    Window,
+    WindowKind,
+    chosen_steps,
+    windows_of,
+)
 
 _FEWEST_STEPS: Final = 2
 

@@ -45,7 +45,7 @@ from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.python_lines import OFF_CORE_PS, ThreadClocks, thread_clocks
 from traceview.trace.host.state_timeline import intersection, without_holes
-from traceview.trace.windows import Window
+from traceview.trace.model import Window
 from traceview.xplane.planes import ActivityClass
 
 # Python's lock

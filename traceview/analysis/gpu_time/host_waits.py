@@ -52,7 +52,7 @@ from traceview.trace.device.op_names import SideWork, graph_lines, side_work_of
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import complement, intersection, without_holes
-from traceview.xplane.host_names import HostNameKind, host_name_kind, op_type
+from traceview.xplane.planes import HostNameKind, host_name_kind, op_type
 
 _MOST_BETWEEN_PS: Final = 200 * PS_PER_US
 """Between two calls Python reads variables and checks arguments, which took 40 to 100 µs on two slow cores."""

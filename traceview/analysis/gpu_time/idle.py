@@ -24,8 +24,7 @@ from traceview.document import model as doc
 from traceview.document.columns import Shown, columns, table
 from traceview.document.vocabulary import STATES, look_of, thread_name
 from traceview.ledger.states import IDLE_STATES, State
-from traceview.trace.device.event_tables import device_keys
-from traceview.trace.device.table import Table
+from traceview.trace.device.table import Table, device_keys
 
 TITLE: Final = "Longest gaps"
 

@@ -44,8 +44,7 @@ from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.model import Step, Trace
-from traceview.trace.windows import Window
+from traceview.trace.model import Step, Trace, Window
 from traceview.xplane.planes import ActivityClass
 
 MOST_SLICES: Final = 32_000

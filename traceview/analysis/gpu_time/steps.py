@@ -32,8 +32,7 @@ from traceview.document.figures import StepBar, StepTimes
 from traceview.document.sanitize import shortened
 from traceview.document.vocabulary import STATES, STEP_KINDS, STEP_METHODS, Look, look_of
 from traceview.ledger.states import BY_KEY, KEYS, State
-from traceview.trace.device.event_tables import device_keys
-from traceview.trace.device.table import Table, integers, record_columns, table, texts
+from traceview.trace.device.table import Table, device_keys, integers, record_columns, table, texts
 
 FEW_STEPS: Final = Rule(
     code="few-steps",

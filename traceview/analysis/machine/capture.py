@@ -16,7 +16,6 @@ from traceview.base.record import (
     Integer,
     Record,
     TaskName,
-    Words,
 )
 from traceview.base.text import enumerated
 from traceview.document import model as doc
@@ -28,12 +27,10 @@ from traceview.trace.model import (
     Host,
     HostClock,
     Problem,
+    Role,
     Trace,
     damaged_hosts,
     is_damaged_throughout,
-)
-from traceview.trace.strategy.roles import (
-    Role,
     missing_steps,
     missing_tasks,
     role_of,
@@ -77,7 +74,6 @@ class HostCapture(Record, frozen=True):
         dropped_event_count: Events that the tracer reports as dropped.
         overhead_ratio: How much longer a step took with the profiler than without, over the step without, as
             measured by traceview capture; null without a measurement.
-        tracer_levels: Levels of the tracers in force, by name; null where the trace does not hold them.
         role: Task of the cluster, such as worker 1; null if unknown.
         clock: How its clock was aligned with those of the other hosts; null in a run of one host.
         missing_steps: Numbers of steps that other hosts training together with it recorded and it did not.
@@ -87,7 +83,6 @@ class HostCapture(Record, frozen=True):
     profile_start_ns: Integer | None
     dropped_event_count: Count
     overhead_ratio: float | None = None
-    tracer_levels: dict[Words, Integer] | None = None
     role: TaskName | None = None
     clock: HostClock | None = None
     missing_steps: tuple[Integer, ...] = ()
@@ -157,7 +152,6 @@ def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
         profile_start_ns=host.profile_start_ns,
         dropped_event_count=host.dropped_event_count,
         overhead_ratio=sidecar.environment.overhead.ratio if sidecar else None,
-        tracer_levels=host.tracer_levels,
         role=None if role is None else str(role),
         clock=host.clock,
         missing_steps=missing,
@@ -490,9 +484,7 @@ def clock_sentence(hosts: Sequence[HostCapture]) -> str:
     spreads = [clock.residual_ps for clock in clocks if clock.residual_ps is not None]
     if not spreads:
         return "Clocks aligned by the start of each profile; no collective shows how far they are apart."
-    most = max(clock.residual_max_ps or 0 for clock in clocks)
-    spread = numbers.time(max(spreads))
-    return f"Ends of collectives differ by {spread} between hosts, at most by {numbers.time(most)}."
+    return f"Ends of collectives differ by {numbers.time(max(spreads))} between hosts."
 
 
 def _offset(host: HostCapture) -> int | None:
@@ -509,13 +501,6 @@ _HOST_COLUMNS: Final = (
         _offset,
         kind="time",
         meaning="what collectives added to the times of the host",
-    ),
-    Shown(
-        "drift per second",
-        lambda host: host.clock and host.clock.drift_ps_per_s,
-        4,
-        "time",
-        meaning="what its clock gained on that of the reference",
     ),
     Shown(
         "steps missing",

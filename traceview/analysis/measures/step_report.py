@@ -36,7 +36,6 @@ _RELIABILITY: Final = {
     "keras": "high",
     "group": "medium",
     "function": "medium",
-    "iterator": "low",
     "period": "low",
 }
 
@@ -115,9 +114,7 @@ class Steps(Record, frozen=True):
             variables. Null where each does.
     """
 
-    method: Annotated[
-        str, one_of("marker", "keras", "group", "function", "iterator", "period", "mixed")
-    ]
+    method: Annotated[str, one_of("marker", "keras", "group", "function", "period", "mixed")]
     reliability: Annotated[str, one_of("high", "medium", "low")]
     basis: Annotated[str, one_of("marker", "device", "mixed")]
     loop_iterations: Annotated[int, Meta(ge=2, le=LARGEST)] | None

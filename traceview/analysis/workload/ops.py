@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -27,9 +28,7 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import CLASSES, look_of
-from traceview.trace.device import event_tables
-from traceview.trace.device.ops import OpTable, op_table
-from traceview.trace.device.table import Table
+from traceview.trace.device.table import Table, op_table
 from traceview.trace.model import Trace
 from traceview.xplane.columns import joined
 
@@ -50,12 +49,9 @@ class OpRow(Record, frozen=True):
         op_type: Type of the op; null where not recorded.
         kernel: Name of the kernel; null for host ops of a replica.
         source_line: The line of Python that made the op; null where not known.
-        holds: The opcodes that a fusion of XLA runs as one, each with its number if there are several; null where it is none.
         count: Events.
         total_ps: Sum of durations, picoseconds.
-        self_ps: Sum of durations without what is nested inside, picoseconds.
         mean_ps: Mean duration, picoseconds, rounded down.
-        median_ps: Median duration, picoseconds, rounded down.
         p95_ps: 95th percentile of the durations by nearest rank, picoseconds.
         share_ratio: total_ps over the compute time of the device; it may exceed 1 where kernels overlap; null
             for classes other than compute.
@@ -68,12 +64,9 @@ class OpRow(Record, frozen=True):
     op_type: OpType | None
     kernel: KernelName | None
     source_line: SourceLine | None
-    holds: OpType | None
     count: Count
     total_ps: Picoseconds
-    self_ps: Picoseconds
     mean_ps: Picoseconds
-    median_ps: Picoseconds
     p95_ps: Picoseconds
     share_ratio: float | None
     bytes: Count | None
@@ -107,7 +100,7 @@ def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
     return inside
 
 
-def table_in_window(trace: Trace, selection: Selection) -> OpTable:
+def table_in_window(trace: Trace, selection: Selection) -> Table:
     """The whole op table over the events that overlap the window of their host."""
     devices = range(len(trace.device_list))
     return op_table(trace, joined([device_rows(trace, selection, of) for of in devices], np.int64))
@@ -118,12 +111,14 @@ def compute(context: Context) -> TopOps | Skipped:
     trace, top = context.trace, context.options.top
     if trace.device_columns.count == 0:
         return Skipped("no device events")
-    groups = table_in_window(trace, context.selection)
-    row_count = int(groups.count.size)
-    rank = np.arange(row_count) - np.searchsorted(groups.device, groups.device)
-    chosen = np.flatnonzero(rank < (row_count if top is None else top)).tolist()
-    rows = tuple(convert(row, OpRow) for row in event_tables.ops(trace, groups).at(chosen).rows())
-    return TopOps(rows, row_count)
+    every = table_in_window(trace, context.selection)
+    seen = Counter[str]()
+    chosen = []
+    for place, device in enumerate(every["device"]):
+        if top is None or seen[device] < top:
+            chosen.append(place)
+        seen[device] += 1
+    return TopOps(tuple(convert(row, OpRow) for row in every.at(chosen).rows()), every.count)
 
 
 def section(view: View, result: TopOps) -> doc.Section | None:
@@ -180,7 +175,6 @@ _OPS: Final = (
     Shown("type", "op_type", 7),
     Shown("kernel", "kernel_of_op", 2, "name"),
     Shown("line", "source_line", 2, "name"),
-    Shown("holds", "holds", 7),
 )
 
 
@@ -195,7 +189,5 @@ ANALYSIS: Final = Analysis[TopOps](
     compute=compute,
     sections=(section,),
     title_if_absent=TITLE,
-    table=lambda context: event_tables.ops(
-        context.trace, table_in_window(context.trace, context.selection)
-    ),
+    table=lambda context: table_in_window(context.trace, context.selection),
 )

@@ -91,14 +91,13 @@ def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _device(config: Any, device: Any) -> dict[str, Any]:
-    experimental, configured = config.experimental, config.get_logical_device_configuration
-    details = experimental.get_device_details
+    details = config.experimental.get_device_details
+    configured = config.get_logical_device_configuration
     questions: dict[str, Callable[[], Any]] = {
         "logical_devices": lambda: len(configured(device) or [device])
     }
     if device.device_type == "GPU":
         questions["details"] = lambda: {"device_name": details(device)["device_name"]}
-        questions["memory_growth"] = lambda: experimental.get_memory_growth(device)
     return {"type": device.device_type, **answers(questions)}
 
 
@@ -260,24 +259,9 @@ def describe_links(nvml: Any) -> dict[str, Any]:
             "pcie_width": lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle),
             "pcie_generation_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
             "pcie_width_max": lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
-            "nvlinks": lambda: {"active": _active_nvlinks(nvml, handle)},
         })  # fmt: skip
 
     return answers({"gpus": lambda: [described(handle) for handle in handles(nvml)]})
-
-
-def _active_nvlinks(nvml: Any, handle: Any) -> int:
-    active = 0
-    # nvml.h, since Hopper.
-    for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
-        try:
-            active += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
-        except nvml.NVMLError:
-            # Beyond its last link an NVLink GPU returns "invalid argument"; one without returns "not supported".
-            if link == 0:
-                raise
-            break
-    return active
 
 
 _EVALUATOR: Final = "evaluator"

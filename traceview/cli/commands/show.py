@@ -121,7 +121,7 @@ def show(
             needed.append("traceview.document.terminal")
         with source.context(needed=needed) as of_run:
             from traceview.cli.rows import Request, answer_of
-            from traceview.trace.device.event_tables import device_keys
+            from traceview.trace.device.table import device_keys
 
             trace = of_run.trace
             _warn(trace)

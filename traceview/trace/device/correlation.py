@@ -13,17 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import is_in, labels, unique_ids
+from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, Nesting, nesting, places
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.columns import NONE, HostColumns
-from traceview.trace.model import Recording, kept
+from traceview.trace.columns import NONE, HostColumns, kept
+from traceview.trace.model import Recording
 from traceview.xplane.columns import joined
-from traceview.xplane.host_names import op_type
-from traceview.xplane.planes import ActivityClass
+from traceview.xplane.planes import ActivityClass, op_type
 
-_DENSE_PER_CALL: Final = 8
-"""Tracers number calls one after the other. A table of so many ids per call is made in less time than ids are sorted."""
 _LONGEST_CHAIN: Final = 16
 """Threads hand the work of a step on a few times; more links are ids that agree by chance."""
 
@@ -39,23 +36,10 @@ def find_launches(
     calls = host.stat("correlation_id")
     if calls.row.size == 0:
         return np.full(correlation_id.size, NONE, dtype=np.int64)
-    ids, start_ps = np.ascontiguousarray(calls.value), host.start_ps.take(calls.row)
-    least, most = int(ids.min()), int(ids.max())
-    if most - least <= _DENSE_PER_CALL * ids.size:
-        call_of = SWEEPS.earliest(ids, start_ps, least, most - least + 1)
-        # `NONE` is the last entry.
-        row_of = np.concatenate((calls.row, (NONE,))).take(call_of)
-        place = correlation_id - np.int64(least)
-        is_known = (place >= 0) & (place < row_of.size)
-        result = np.where(is_known, row_of.take(place, mode="clip"), NONE)
-    else:
-        order = np.argsort(ids, kind="stable")
-        ordered = ids.take(order)
-        if (ordered[1:] == ordered[:-1]).any():
-            order = np.lexsort((start_ps, ids))
-        index = np.minimum(places(ordered, correlation_id), ids.size - 1)
-        is_call = ordered.take(index) == correlation_id
-        result = np.where(is_call, calls.row.take(order.take(index)), NONE)
+    ids, call = unique_inverse(calls.value)
+    first = SWEEPS.earliest(call, host.start_ps.take(calls.row), 0, ids.size)
+    place = np.minimum(places(ids, correlation_id), ids.size - 1)
+    result = np.where(ids[place] == correlation_id, calls.row[first[place]], NONE)
     is_linked = has_correlation & (correlation_id != 0)
     if not is_linked.all():
         result[~is_linked] = NONE

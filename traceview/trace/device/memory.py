@@ -16,8 +16,7 @@ from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int64Array
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, HostColumns, Names
-from traceview.trace.model import Recording
-from traceview.trace.windows import Window
+from traceview.trace.model import Recording, Window
 from traceview.xplane.planes import LARGEST_COPY, LARGEST_COUNT
 
 _OF_GPU: Final = lazy_pattern(rb"GPU_(\d{1,9})_bfc")

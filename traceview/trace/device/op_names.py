@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
@@ -16,18 +16,17 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.codes import Code
 from traceview.base.ids import unique_ids
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
-from traceview.trace.columns import NONE
-from traceview.trace.model import Recording, kept
+from traceview.trace.columns import NONE, kept
+from traceview.trace.model import Recording
 from traceview.trace.sidecar.sidecar import GraphValues
 from traceview.xplane.planes import ActivityClass
 
 
-class Phase(Code):
+class Phase(IntEnum):
     """A part of the training step; `UNKNOWN` where the name does not show it."""
 
     UNKNOWN = 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from traceview.base.codes import Code
+from enum import IntEnum
 
 
-class Cause(Code):
+class Cause(IntEnum):
     """What a device waited for; of equally large causes the earlier member is named.
 
     `INPUT`: the host waited for the next element of a dataset. `H2D`: the host made a blocking or staging copy to

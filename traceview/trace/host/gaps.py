@@ -33,8 +33,7 @@ from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_states import HostStates
 from traceview.trace.host.state_timeline import stacked
-from traceview.trace.model import Recording, Trace
-from traceview.trace.windows import StepBounds, Window
+from traceview.trace.model import Recording, StepBounds, Trace, Window
 from traceview.xplane.planes import ActivityClass
 
 STATE_SWEEPS: Final = compiled_or_reference("traceview.trace.host.state_sweeps")

@@ -24,12 +24,13 @@ from traceview.base.intervals import (
     union,
 )
 from traceview.base.sweeping import SWEEPS
-from traceview.trace.columns import NONE, HostStat
+from traceview.trace.columns import NONE, HostStat, kept
 from traceview.trace.device.correlation import ProducerConsumerLinks, calls_of_runs
 from traceview.trace.device.op_names import SideWork, side_work_of
-from traceview.trace.model import HostSteps, Trace, kept
+from traceview.trace.model import HostSteps, Trace
 from traceview.xplane.columns import joined
-from traceview.xplane.host_names import (
+from traceview.xplane.planes import (
+    ActivityClass,
     HostNameKind,
     host_name_kind,
     is_copy_to_device,
@@ -37,7 +38,6 @@ from traceview.xplane.host_names import (
     is_python_call,
     is_python_frame,
 )
-from traceview.xplane.planes import ActivityClass
 
 LONG_AGO_PS: Final = -(1 << 61)
 """A time before any event."""

@@ -32,7 +32,7 @@ from traceview.base.intervals import (
 )
 from traceview.base.sweeping import SWEEPS, made_of_each
 from traceview.base.units import PS_PER_US
-from traceview.trace.columns import NONE
+from traceview.trace.columns import NONE, kept
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.host_events import ByStart, HostEvents, among
 from traceview.trace.host.state_timeline import (
@@ -44,10 +44,8 @@ from traceview.trace.host.state_timeline import (
     stacked,
     without_holes,
 )
-from traceview.trace.model import kept
 from traceview.xplane.columns import joined
-from traceview.xplane.host_names import HostNameKind
-from traceview.xplane.planes import ActivityClass
+from traceview.xplane.planes import ActivityClass, HostNameKind
 
 BACK_TO_BACK_PS: Final = 100 * PS_PER_US
 """TensorFlow's GPU guide gives 20 to 40 µs for a launch; launches more than twice that apart are not back to back."""

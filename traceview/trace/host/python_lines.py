@@ -24,7 +24,7 @@ from traceview.base.units import PS_PER_MS, PS_PER_NS, PS_PER_US
 from traceview.trace.columns import NONE
 from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Recording
-from traceview.trace.sidecar.python_samples import (
+from traceview.trace.sidecar.sidecar import (
     PythonFrame,
     PythonSamples,
     PythonState,

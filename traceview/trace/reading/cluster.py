@@ -19,7 +19,7 @@ from threading import Event, Thread
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from traceview.base.errors import UsageError, WorkerError
+from traceview.base.errors import TraceNotFoundError, UsageError, WorkerError
 from traceview.base.location import Location
 from traceview.base.timing import stage
 from traceview.base.version import VERSION
@@ -75,7 +75,7 @@ class _Reading:
             again: dict[Future, int] = {}
             for future, number in self._done(futures):
                 file = self._result(future, self._paths[number])
-                if file is None or (file.failure and file.failure.is_missing):
+                if file is None or isinstance(file.error, TraceNotFoundError):
                     self._tried[number] |= self._holders(future)
                     self._chosen[number] = self._others(number)
                     again[self._submitted(number)] = number

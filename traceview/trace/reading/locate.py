@@ -3,8 +3,7 @@
 TensorFlow writes `<logdir>/plugins/profile/<run>/<host>.xplane.pb`; Keras puts `train/` in front. Only
 `*.xplane.pb` is read, because viewers leave their caches beside it.
 
-The plane `Task Environment` says when the profile started and stopped and, from TensorFlow 2.21 on, the tracer levels
-in force.
+The plane `Task Environment` says when the profile started and stopped.
 """
 
 from __future__ import annotations
@@ -23,21 +22,12 @@ from traceview.base.text import lazy_pattern
 from traceview.store.address import is_remote
 from traceview.trace.sidecar.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.xplane.columns import Plane
-from traceview.xplane.decode_reference import DamageError
-from traceview.xplane.message import Message
 from traceview.xplane.planes import PlaneKind
 from traceview.xplane.read import read_summary
 from traceview.xplane.table import stat_of
 
 _LATEST_NS: Final = 1 << 62
 """In the year 2116; later times are damage."""
-
-_LEVELS: Final = {2: "host_tracer_level", 3: "device_tracer_level", 4: "python_tracer_level"}
-"""Fields of ProfileOptions (tsl/profiler/protobuf/profiler_options.proto); an absent field is 0."""
-
-
-_HIGHEST_LEVEL: Final = 9
-"""Levels are single digits."""
 
 
 def profile_times(planes: Sequence[Plane]) -> tuple[int | None, int | None]:
@@ -50,24 +40,6 @@ def profile_times(planes: Sequence[Plane]) -> tuple[int | None, int | None]:
         numbers = [value for value in values if isinstance(value, int) and 0 <= value <= _LATEST_NS]
         times.append(numbers[-1] if numbers else None)
     return times[0], times[1]
-
-
-def tracer_levels(planes: Sequence[Plane]) -> dict[str, int] | None:
-    """The levels of the tracers by name; None where they are not recorded or not readable."""
-    options = [
-        stat_of(plane.stats, b"profile_options")
-        for plane in planes
-        if plane.kind is PlaneKind.ENVIRONMENT
-    ]
-    recorded = [each for each in options if isinstance(each, bytes)]
-    if not recorded:
-        return None
-    try:
-        fields = Message(recorded[-1], 0, len(recorded[-1]))
-    except DamageError:
-        return None
-    levels = {name: fields.number(number) for number, name in _LEVELS.items()}
-    return levels if max(levels.values()) <= _HIGHEST_LEVEL else None
 
 
 SUFFIX: Final = ".xplane.pb"

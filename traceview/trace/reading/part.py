@@ -30,13 +30,14 @@ from traceview.trace.columns import (
     concatenated,
     concatenated_hosts,
 )
-from traceview.trace.device.classify import activity_of, with_final_classes
-from traceview.trace.device.correlation import find_launches
-from traceview.trace.device.instructions import (
+from traceview.trace.device.classify import (
     InstructionNumbers,
+    activity_of,
     program_buffers,
     with_buffered_instructions,
+    with_final_classes,
 )
+from traceview.trace.device.correlation import find_launches
 from traceview.trace.model import (
     MOST_DEVICES,
     TOO_MANY_DEVICES,
@@ -47,7 +48,7 @@ from traceview.trace.model import (
     Problem,
     Recording,
 )
-from traceview.trace.reading.locate import host_of, profile_times, tracer_levels
+from traceview.trace.reading.locate import host_of, profile_times
 from traceview.trace.sidecar.sidecar import Sidecar, SidecarError, read_sidecar
 from traceview.trace.strategy.collectives import find_collective_calls
 from traceview.trace.strategy.replicas import Replicas, find_replicas, find_xla_devices
@@ -120,39 +121,15 @@ class Part(Struct, frozen=True, eq=False):
     sha256: str
 
 
-class Failure(Struct, frozen=True):
-    """Why a file cannot be read as a whole; the error without the path, which is another one on another machine."""
-
-    text: str
-    is_missing: bool
-    reason: str
-    offset: int | None
-    hint: str | None
-
-    @classmethod
-    def of(cls, path: Location, error: TraceFormatError | TraceNotFoundError) -> Failure:
-        """The failure behind an error about the file at `path`."""
-        text = error.message.removeprefix(f"{path}: ")
-        if isinstance(error, TraceFormatError):
-            return cls(text, False, error.reason, error.offset, error.hint)
-        return cls(text, True, text, None, error.hint)
-
-    def error(self, path: Location) -> TraceFormatError | TraceNotFoundError:
-        """The error, about the file at `path`."""
-        if self.is_missing:
-            return TraceNotFoundError(f"{path}: {self.text}", hint=self.hint)
-        return TraceFormatError(path, self.reason, offset=self.offset, hint=self.hint)
-
-
 class HostFile(Struct, frozen=True, eq=False):
     """A file of `bytes` bytes that was read: its part, None if nothing is readable.
 
-    `failure`: why it could not be read as a whole; its part is then what was readable.
+    `error`: why it could not be read as a whole; its part is then what was readable.
     """
 
     bytes: int
     part: Part | None
-    failure: Failure | None
+    error: TraceFormatError | TraceNotFoundError | None
 
 
 def read_host(path: Location, *, salvage: bool = False, with_digest: bool = True) -> HostFile:
@@ -162,21 +139,14 @@ def read_host(path: Location, *, salvage: bool = False, with_digest: bool = True
 
     What the file itself cannot give is in the result and raises nothing; raises `StoreError` if its store fails.
     """
-    try:
-        return _read_host(path, salvage, with_digest, None)
-    except (TraceFormatError, TraceNotFoundError) as error:
-        failure = Failure.of(path, error)
-    try:
-        return _read_host(path, True, with_digest, failure)
-    except (TraceFormatError, TraceNotFoundError):
-        return HostFile(path.stat().st_size if path.exists() else 0, None, failure)
-
-
-def _read_host(
-    path: Location, salvage: bool, with_digest: bool, failure: Failure | None
-) -> HostFile:
-    space = read_file(path, salvage=salvage, with_digest=with_digest)
-    return HostFile(space.size, _PartReader(space, salvage=salvage).part(), failure)
+    error: TraceFormatError | TraceNotFoundError | None = None
+    for accepted in (salvage, True):
+        try:
+            space = read_file(path, salvage=accepted, with_digest=with_digest)
+            return HostFile(space.size, _PartReader(space, salvage=accepted).part(), error)
+        except (TraceFormatError, TraceNotFoundError) as reason:
+            error = error or reason
+    return HostFile(path.stat().st_size if path.exists() else 0, None, error)
 
 
 class _PartReader:
@@ -293,7 +263,6 @@ class _PartReader:
             gpus_expected=any(t.lower().startswith(b"tf_gpu_") for t in threads),
             event_count=event_count,
             sidecar=sidecar,
-            tracer_levels=tracer_levels(space.planes),
         )
 
     def problem(self, code: str, text: str, recorded: str = "") -> None:

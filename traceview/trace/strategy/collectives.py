@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from enum import IntEnum
 from functools import cached_property
 from typing import Final
 
@@ -20,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.codes import Code
 from traceview.base.ids import groups_of, is_in, labels, unique_counts, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.stats import median
@@ -34,16 +34,22 @@ from traceview.trace.columns import (
     Names,
 )
 from traceview.trace.device.correlation import EventsAround, ProducerConsumerLinks
-from traceview.trace.model import HostSteps, LineInfo, Recording, Trace, threads
-from traceview.trace.strategy.roles import step_groups
-from traceview.trace.windows import step_numbers_at
+from traceview.trace.model import (
+    HostSteps,
+    LineInfo,
+    Recording,
+    Trace,
+    step_groups,
+    step_numbers_at,
+    threads,
+)
 from traceview.xplane.planes import ActivityClass
 
 CLEAR_LEAD: Final = 3
 """On several hosts a device counts as last only if its lead is more than this many times the spread of the ends."""
 
 
-class CollectiveKind(Code):
+class CollectiveKind(IntEnum):
     """The operation of a collective."""
 
     UNKNOWN = 0

@@ -20,9 +20,8 @@ from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Names
-from traceview.trace.device.classify import with_ops_inside
+from traceview.trace.device.classify import InstructionNumbers, with_ops_inside
 from traceview.trace.device.correlation import innermost_value, linked_events
-from traceview.trace.device.instructions import InstructionNumbers
 from traceview.trace.device.op_names import (
     KEPT_NAMES,
     LONGEST_NAME,
@@ -33,13 +32,12 @@ from traceview.trace.device.op_names import (
     uses_variable,
 )
 from traceview.trace.model import MOST_DEVICES, Device, Host, LineInfo, Recording
-from traceview.trace.sidecar.sidecar import Sidecar
-from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import (
     ActivityClass,
     HostMemory,
     NameKind,
     is_xla_container,
+    op_type,
     xla_op_kind,
 )
 
@@ -51,7 +49,6 @@ _PROGRAM: Final = b"CpuExecutable::ExecuteAsyncOnStream"
 """A program of XLA that an op of TensorFlow runs, with `jit_compile=True`; it returns when all is computed (2.21, measured)."""
 _SUFFIX = lazy_pattern(rb"_(\d{1,6})$")
 _SHARED: Final = -2
-_SEVERAL: Final = 2
 _KNOWN_RATIO: Final = 0.25
 _KNOWN_COUNT: Final = 8
 """Of the ops of a component: with a number in so many names, those without one do not count. Choices of ours."""
@@ -255,29 +252,17 @@ def with_detected_strategies(recording: Recording) -> tuple[Host, ...]:
     The capture inspects the variables and the input of the step functions. These do not show the strategy of a model
     that was built outside of its scope, or of a step without a `tf.function`: then the capture finds it in memory only.
     """
-    in_memory = [
-        index
-        for index, host in enumerate(recording.hosts)
-        if host.sidecar is not None and host.sidecar.environment.strategy.found_by == "memory"
-    ]
-    if not in_memory:
-        return recording.hosts
-    named = ReplicaNames(recording).least_counts
+    hosts = list(recording.hosts)
     on_cpu = [device.host for device in recording.device_list if device.kind == "replica"]
-    return tuple(
-        _with_detected_strategy(host, host.sidecar)
-        if host.sidecar
-        and index in in_memory
-        and (index in named or on_cpu.count(index) >= _SEVERAL)
-        else host
-        for index, host in enumerate(recording.hosts)
-    )
-
-
-def _with_detected_strategy(host: Host, sidecar: Sidecar) -> Host:
-    strategy = replace(sidecar.environment.strategy, found_by="recording")
-    environment = replace(sidecar.environment, strategy=strategy)
-    return replace(host, sidecar=replace(sidecar, environment=environment))
+    for index, host in enumerate(hosts):
+        environment = host.captured.environment
+        if host.sidecar is None or environment.strategy.found_by != "memory":
+            continue
+        if on_cpu.count(index) > 1 or index in recording.once(ReplicaNames).least_counts:
+            strategy = replace(environment.strategy, found_by="recording")
+            found = replace(environment, strategy=strategy)
+            hosts[index] = replace(host, sidecar=replace(host.sidecar, environment=found))
+    return tuple(hosts)
 
 
 # CPU devices of XLA

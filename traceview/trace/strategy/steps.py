@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -11,14 +11,12 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.ids import sorted_unique, unique_ids, unique_inverse
+from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int64Array
 from traceview.base.stats import median
-from traceview.base.text import enumerated
 from traceview.trace.columns import NONE
 from traceview.trace.device.correlation import Roots, calls_of_runs, innermost_value, steps_of_rows
 from traceview.trace.model import HostSteps, Recording, Step
-from traceview.xplane.host_names import op_type
 from traceview.xplane.planes import ActivityClass, is_compilation
 
 RUN_AHEAD_RATIO: Final = 0.10
@@ -51,16 +49,10 @@ def find_steps(recording: Recording, stored: Sequence[StoredStep]) -> HostSteps:
     if markers is None and (groups := _stored_groups(recording, stored)):
         return _with_exclusions(recording, HostSteps(0, "group", "marker", groups))
     markers = markers or _function_markers(recording)
-    found = _repeating(recording) if markers is None else _between_markers(recording, markers)
-    return _with_exclusions(recording, found)
-
-
-def _repeating(recording: Recording) -> HostSteps:
-    """Steps from other events that repeat once per step, if there are any."""
-    if steps := iterator_steps(recording):
-        return HostSteps(0, "iterator", "marker", steps)
+    if markers is not None:
+        return _with_exclusions(recording, _between_markers(recording, markers))
     if steps := periodic_steps(recording):
-        return HostSteps(0, "period", "device", steps)
+        return _with_exclusions(recording, HostSteps(0, "period", "device", steps))
     return HostSteps(0, "none", "marker", ())
 
 
@@ -307,8 +299,6 @@ def _holds_tracing(recording: Recording, start_ps: int, end_ps: int) -> bool:
 
 FEWEST_REPEATS: Final = 3
 """Two occurrences have one distance and no second one to compare it with."""
-_BURST_RATIO: Final = 4
-"""Bursts are at least this many times as far apart as the calls in them."""
 _SAME_RATIO: Final = 0.8
 """This share of the periods has to be alike; the first may hold more, and the last may be cut."""
 _HELD_RATIO: Final = 0.8
@@ -317,45 +307,6 @@ _FEWEST_KERNELS: Final = 2
 """A single repeated kernel is no period: it may be part of a step, or many steps."""
 _MOST_ANCHORS: Final = 200
 """This many names are tried, the rarest first; more frequent names occur many times in a step."""
-_NAMED: Final = 4
-"""Of more devices only the first are named."""
-_INPUT_CALL: Final = b"IteratorGetNext"
-"""The model calls this; the iterators of a distributed dataset ask each other in other ways, ahead of the model."""
-
-
-def _is_input_call(name: bytes) -> bool:
-    return (op_type(name) or name).startswith(_INPUT_CALL)
-
-
-def iterator_steps(recording: Recording) -> tuple[Step, ...]:
-    """Steps from one call for input to the next; the last step ends with the recording.
-
-    Empty if there are fewer than `FEWEST_REPEATS`.
-    """
-    columns = recording.host_columns
-    rows = recording.named_on(0, _is_input_call)
-    rows = rows[recording.runs_model[columns.line[rows]]]
-    starts = _without_bursts(sorted_unique(columns.start_ps[rows]))
-    if starts.size < FEWEST_REPEATS:
-        return ()
-    on_devices = recording.device_columns.end_ps[:]
-    return _steps(starts, int((on_devices if on_devices.size else columns.end_ps[:]).max()))
-
-
-def _without_bursts(starts: Int64Array) -> Int64Array:
-    """The first call of each burst; all calls if they do not come in bursts of one size."""
-    distance = np.diff(starts)
-    by_length = sorted_unique(distance)
-    jump = by_length[1:] / np.maximum(by_length[:-1], 1)
-    # The clearest jump first: the distances above it separate the bursts.
-    for index in np.argsort(-jump, kind="stable")[: np.count_nonzero(jump >= _BURST_RATIO)]:
-        first = np.flatnonzero(np.append(True, distance >= by_length[index + 1]))
-        size = np.diff(np.append(first, starts.size))
-        usual = np.bincount(size).argmax()
-        alike = np.count_nonzero(size == usual)
-        if first.size >= FEWEST_REPEATS and usual > 1 and alike >= _SAME_RATIO * first.size:
-            return starts[first]
-    return starts
 
 
 def periodic_steps(recording: Recording) -> tuple[Step, ...]:
@@ -388,12 +339,8 @@ def periodic_steps(recording: Recording) -> tuple[Step, ...]:
     last = [kernels[device][found[device][-1] :][:period] for device in alike]
     end = max(int(columns.end_ps[own].max()) for own in last)
     is_cut = kernels[busiest][anchors[-1] :].size < period
-    repeating = {
-        recording.device_list[device].name: own
-        for device, own in begins.items()
-        if own.size >= _SAME_RATIO * anchors.size
-    }
-    return _without_parts_outside(_steps(starts, end, is_cut=is_cut), repeating)
+    spans = pairwise([*starts.tolist(), *([] if is_cut else [end])])
+    return tuple(Step(0, number, None, *span) for number, span in enumerate(spans))
 
 
 def _earliest(begins: list[Int64Array]) -> Int64Array | None:
@@ -404,28 +351,6 @@ def _earliest(begins: list[Int64Array]) -> Int64Array | None:
         return None
     result: Int64Array = earliest
     return result
-
-
-def _without_parts_outside(
-    steps: tuple[Step, ...], begins: Mapping[str, Int64Array]
-) -> tuple[Step, ...]:
-    """The steps, with the first and the last excluded if a device ran its part before or after all steps.
-
-    `begins`: when each device, by its name on the host, begins its repetitions.
-    """
-    marked = list(steps)
-    for place, where in ((0, "before"), (-1, "after")):
-        step = marked[place]
-        outside = [
-            key
-            for key, own in begins.items()
-            if not ((own >= step.start_ps) & (own < step.end_ps)).any()
-            and (own < step.start_ps if where == "before" else own >= step.end_ps).any()
-        ]
-        if outside:
-            reason = f"the part of {enumerated(outside, _NAMED)} was recorded {where} it"
-            marked[place] = replace(step, excluded=reason)
-    return tuple(marked)
 
 
 def _anchors(names: Int64Array, starts: Int64Array) -> Int64Array:
@@ -447,9 +372,3 @@ def _anchors(names: Int64Array, starts: Int64Array) -> Int64Array:
         if is_regular and places.size * len(period) >= _HELD_RATIO * names.size:
             return places
     return np.empty(0, dtype=np.int64)
-
-
-def _steps(starts: Int64Array, last_end: int, *, is_cut: bool = False) -> tuple[Step, ...]:
-    begins = starts.tolist()
-    spans = pairwise(begins if is_cut else [*begins, max(last_end, begins[-1])])
-    return tuple(Step(0, number, None, *span) for number, span in enumerate(spans))
