@@ -15,12 +15,12 @@ from traceview.analysis.measures.context import TOP_GAPS, TOP_OPS, Analysis, Con
 from traceview.analysis.measures.step_report import detailed_steps
 from traceview.analysis.parallel import computed_beside, for_first_thread
 from traceview.analysis.registry import ANALYSES, RULES, TOPICS, Results
-from traceview.analysis.rules.consequences import (
+from traceview.analysis.rules.finding import Finding, Skipped
+from traceview.analysis.rules.rule import (
     is_of_jax,
     with_explained_inside,
     with_jax_advice,
 )
-from traceview.analysis.rules.finding import Finding, Skipped
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
 from traceview.base.version import VERSION
@@ -154,8 +154,8 @@ def _findings(context: Context, topics: Sequence[Analysis[Any]]) -> list[Finding
     made = [row for row in made if not (lost and _is_of_lost_part(row, context.trace, lost))]
     findings = with_explained_inside(made, RULES)
     if is_of_jax(context.trace):
-        findings = with_jax_advice(findings, RULES)
-    return list(findings)
+        return [with_jax_advice(finding, RULES[finding.code]) for finding in findings]
+    return findings
 
 
 def _is_of_lost_part(finding: Finding, trace: Trace, lost: Collection[str]) -> bool:

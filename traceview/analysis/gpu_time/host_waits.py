@@ -31,11 +31,11 @@ from traceview.analysis.gpu_time.waits import (
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.op_work import line_of_rows
-from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import (
     LIMIT,
     Rule,
+    is_of_jax,
     loss_of_host,
     lost_argument,
 )

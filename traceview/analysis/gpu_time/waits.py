@@ -21,9 +21,8 @@ from traceview.analysis.gpu_time.host_wait_rules import HOST_BOUND
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
-from traceview.analysis.rules.consequences import JITTED_CALL, is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.rule import CRITICAL_LIMIT, Chosen, Rule
+from traceview.analysis.rules.rule import CRITICAL_LIMIT, JITTED_CALL, Chosen, Rule, is_of_jax
 from traceview.analysis.rules.words import Argument, Line, Number, Ops, Ordinal, Time
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union

@@ -1,4 +1,4 @@
-"""Defines rules: when a finding is made, the rows of the ledger that are its loss, and its sentences."""
+"""Defines rules: when a finding is made, the rows of the ledger that are its loss, its sentences, and what it explains."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.rules.finding import (
+    EXPLAINS,
     SEVERITIES,
     Confidence,
     Evidence,
@@ -18,11 +19,13 @@ from traceview.analysis.rules.finding import (
     Severity,
 )
 from traceview.analysis.rules.words import Argument, Devices, Lost, filled
+from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, plain
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, Loss
+from traceview.trace.model import Recording, Trace
 from traceview.trace.strategy.replicas import CPU
 
 if TYPE_CHECKING:
@@ -326,3 +329,75 @@ def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:
             reasons.get(reason, reasons[""]), finding.arguments, is_sentence=False
         ),
     }
+
+
+# What findings say of each other, and to users of JAX
+
+
+def with_explained_inside(findings: Sequence[Finding], rules: Mapping[str, Rule]) -> list[Finding]:
+    """The findings without those that another about the same device explains by its rule, and names in its evidence.
+
+    `rules`: by code. A finding that is explained itself explains nothing: its cause does.
+    """
+    causes = [_first_cause(place, findings, rules) for place in range(len(findings))]
+    explained = [
+        [
+            Evidence(EXPLAINS, findings[other].code, None, "", value_is="words")
+            for other, cause in enumerate(causes)
+            if cause == place != other
+        ]
+        for place in range(len(findings))
+    ]
+    return [
+        replace(finding, evidence=(*finding.evidence, *explained[place]))
+        for place, finding in enumerate(findings)
+        if causes[place] == place
+    ]
+
+
+def _first_cause(place: int, findings: Sequence[Finding], rules: Mapping[str, Rule]) -> int:
+    """The place of the finding that explains the one at `place`, and is not explained itself; `place` without any."""
+    for other, cause in enumerate(findings):
+        if _is_named(findings[place], rules[cause.code].explains) and _share_a_device(
+            cause, findings[place]
+        ):
+            return _first_cause(other, findings, rules)
+    return place
+
+
+def _is_named(finding: Finding, explained: Collection[str]) -> bool:
+    """Whether a finding is among these codes, of which some have the key of a title: `straggler-gpu/input`."""
+    title = finding.sentences[0] if finding.sentences else ""
+    return finding.code in explained or f"{finding.code}/{title}" in explained
+
+
+def _share_a_device(cause: Finding, consequence: Finding) -> bool:
+    """Whether both are about one device; a finding that names none is about all."""
+    return (
+        not cause.devices
+        or not consequence.devices
+        or not set(cause.devices).isdisjoint(consequence.devices)
+    )
+
+
+JITTED_CALL: Final = b"PjitFunction("
+"""How JAX records a call of a function that it compiled; TensorFlow records no such call."""
+
+
+def is_of_jax(trace: Trace) -> bool:
+    """Whether the host called functions that JAX compiled."""
+    return trace.once(_has_jitted_calls)
+
+
+def _has_jitted_calls(recording: Recording) -> bool:
+    names = unique_ids(recording.host_columns.name)
+    return any(recording.names.read(names, lambda name: name.startswith(JITTED_CALL)))
+
+
+def with_jax_advice(finding: Finding, rule: Rule) -> Finding:
+    """The finding with the action and the advice for JAX where its rule has them."""
+    title, action, *others = finding.sentences
+    key = f"jax-{action}" if f"jax-{action}" in rule.actions else "jax"
+    if key not in rule.actions:
+        return finding
+    return rendered(replace(finding, sentences=(title, key, *others)), rule)

@@ -26,6 +26,7 @@ from traceview.base.record import (
     Share,
     SourceLine,
     TextKind,
+    Words,
     kind_in,
     one_of,
 )
@@ -36,43 +37,6 @@ from traceview.ledger.states import BY_KEY, MEANINGS
 from traceview.ledger.states import KEYS as STATE_KEYS
 
 # Arguments
-
-NOUNS: Final[Mapping[str, str]] = {
-    "collective": "collectives",
-    "constant": "constants",
-    "copy": "copies",
-    "call": "calls",
-    "core": "cores",
-    "CPU": "CPUs",
-    "CUDA graph": "CUDA graphs",
-    "device": "devices",
-    "error": "errors",
-    "event": "events",
-    "example": "examples",
-    "file": "files",
-    "GPU": "GPUs",
-    "host": "hosts",
-    "iteration": "iterations",
-    "iterator": "iterators",
-    "kernel": "kernels",
-    "layer": "layers",
-    "op": "ops",
-    "other layer": "other layers",
-    "other process": "other processes",
-    "pass": "passes",
-    "place": "places",
-    "process": "processes",
-    "replica": "replicas",
-    "sample": "samples",
-    "step": "steps",
-    "thread": "threads",
-    "TPU": "TPUs",
-    "time": "times",
-    "used step": "used steps",
-    "variable": "variables",
-    "worker": "workers",
-}
-"""What is counted in sentences: one, and several."""
 
 
 class Devices(Record, frozen=True, tag="devices", tag_field="is"):
@@ -144,7 +108,7 @@ class Number(Record, frozen=True, tag="number", tag_field="is"):
     """
 
     value: Integer
-    noun: Annotated[str, one_of("", *NOUNS)] = ""
+    noun: Words = ""
 
 
 class Among(Record, frozen=True, tag="among", tag_field="is"):
@@ -158,7 +122,7 @@ class Among(Record, frozen=True, tag="among", tag_field="is"):
 
     value: Count
     of: Count
-    noun: Annotated[str, one_of(*NOUNS)]
+    noun: Words
 
 
 class Ordinal(Record, frozen=True, tag="ordinal", tag_field="is"):
@@ -346,10 +310,10 @@ def _number(argument: _Measured) -> str:
             return numbers.count(value)
         case Number(value, noun):
             # `3 steps`
-            return numbers.plural(value, noun, NOUNS[noun])
+            return numbers.plural(value, noun, _several(noun))
         case Among(value, of, noun):
             # `1 of 4 GPUs`
-            return f"{numbers.count(value)} of {numbers.plural(of, noun, NOUNS[noun])}"
+            return f"{numbers.count(value)} of {numbers.plural(of, noun, _several(noun))}"
         case Ordinal(value):
             # `fifth`, `20th`
             return numbers.ordinal(value)
@@ -357,6 +321,13 @@ def _number(argument: _Measured) -> str:
             return numbers.size(size)
         case Rate(speed):
             return numbers.rate(speed)
+
+
+def _several(noun: str) -> str:
+    """The plural of one of our nouns: `copies`, `processes`, `GPUs`."""
+    if noun.endswith("y"):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
 
 
 def _devices(devices: Devices) -> Token:

@@ -34,9 +34,8 @@ from traceview.analysis.measures.op_work import (
     rows_with,
     time_by_label,
 )
-from traceview.analysis.rules.consequences import is_of_jax
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
-from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.rule import Rule, is_of_jax
 from traceview.analysis.rules.words import Argument, Line, Names, Ops
 from traceview.analysis.workload.compute_rules import (
     CASTS,
