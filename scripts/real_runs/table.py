@@ -998,7 +998,7 @@ PROGRAMS: Final = {
         Program(
             "loop_summed_accumulators",
             "accumulators of gradients are summed over replicas in each of four steps",
-            ("collective-exposed", "small-collectives"),
+            ("reduction-off-gpu", "collective-exposed", "small-collectives"),
             ("communication", "device_wait"),
         ),
         Program(

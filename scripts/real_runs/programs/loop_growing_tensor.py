@@ -41,7 +41,6 @@ def train(is_slow: bool, clock: StepClock) -> None:
     optimizer = tf.keras.optimizers.SGD(0.01)
     rollout = rollout_in_tensor if is_slow else rollout_in_array
 
-    @tf.function
     def train_step(state: Any) -> Any:
         states = tf.ensure_shape(rollout(model, state), [BATCH, LENGTH, FEATURES])
         rows = tf.reshape(states[:, ::16], [-1, FEATURES])
@@ -51,8 +50,9 @@ def train(is_slow: bool, clock: StepClock) -> None:
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
+    compiled_step = tf.function(train_step)
     for _ in range(STEPS):
-        train_step(start)
+        compiled_step(start)
         clock.step_ended()
 
 
