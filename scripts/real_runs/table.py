@@ -689,5 +689,73 @@ PROGRAMS: Final = {
             present={"collective-exposed": 0.15, "callback-stall": 0.096},
             advice="Put all that a step computes into one jax.jit",
         ),
+        Program(
+            "fit_synchronized_norm",
+            "each of ten layers normalizes its output over the rows of both replicas",
+            ("small-collectives", "collective-exposed"),
+            ("communication", "device_wait", "host_ops"),
+        ),
+        Program(
+            "fit_column_inputs",
+            "each of 96 columns is an input of the model with layers of its own",
+            ("host-bound", "launch-bound"),
+            ("host_ops", "launch"),
+        ),
+        Program(
+            "loop_windows",
+            "a data set of its own is made and batched for each window of a series",
+            _INPUT,
+            ("input",),
+        ),
+        Program(
+            "fit_in_pieces",
+            "`fit` is called for each file of two batches",
+            _PYTHON,
+            _BETWEEN_STEPS,
+            "mean",
+        ),
+        Program(
+            "loop_tf_queue",
+            "a thread that unpacks episodes fills the `tf.queue` of the step",
+            (*_INPUT, "python-thread"),
+            ("input", "python_thread"),
+        ),
+        Program(
+            "loop_summed_accumulators",
+            "accumulators of gradients are summed over replicas in each of four steps",
+            ("reduction-off-gpu", "collective-exposed", "small-collectives"),
+            ("communication", "device_wait"),
+        ),
+        Program(
+            "loop_word_lookup",
+            "the model looks up the numbers of words in a table inside the step",
+            _HOST_OP,
+            ("host_ops", "compute"),
+        ),
+        Program(
+            "fit_thresholds",
+            "hits are counted at 100 thresholds in each step",
+            ("costly-ops",),
+            ("compute",),
+        ),
+        Program(
+            "loop_growing_tensor",
+            "each of 128 states is appended to a tensor by `tf.concat`",
+            ("d2d-copies", "costly-ops"),
+            ("d2d", "compute"),
+        ),
+        Program(
+            "loop_scoring_thread",
+            "a thread scores held-out rows with the model all the time",
+            ("python-thread",),
+            ("python_thread",),
+        ),
+        Program(
+            "fit_sampled_sources",
+            "every fourth batch is of a source whose signals are filtered row by row",
+            _INPUT,
+            ("input",),
+            "mean",
+        ),
     )
 }
