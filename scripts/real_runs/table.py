@@ -793,7 +793,7 @@ PROGRAMS: Final = {
         ),
         Program(
             "gpu_jax_scan_progress",
-            "`io_callback` reports each of 8 small batches of a `scan`",
+            "`io_callback` reports each of 32 small batches of a `scan`",
             ("cpu-heavy-op",),
             ("host_ops",),
         ),
@@ -963,6 +963,58 @@ PROGRAMS: Final = {
             (*_BETWEEN_STEPS, "host_ops"),
             present={"collective-exposed": 0.15},
             advice="Put all that a step computes into one jax.jit",
+        ),
+        Program(
+            "jax_sums_in_scan",
+            "each of 32 small batches of a `scan` averages its gradients over the devices",
+            ("collective-exposed", "small-collectives"),
+            ("communication", "device_wait"),
+        ),
+        Program(
+            "jax_replicated_teacher",
+            "each device computes the teacher for the whole batch, a NumPy array",
+            # No finding of this code exists.
+            ("replicated-compute",),
+            ("compute",),
+        ),
+        Program(
+            "jax_static_field",
+            "the epoch of six steps is a static field of the state, which compiles the step again",
+            ("retracing", "compile-in-window"),
+            ("compile",),
+            "mean",
+        ),
+        Program(
+            "jax_whole_batch_shards",
+            "the whole batch is prepared for each device, which takes its rows of it",
+            _PYTHON,
+            ("python",),
+        ),
+        Program(
+            "jax_waiting_checkpoint",
+            "every fourth step waits until the checkpoint before has been compressed in a thread",
+            ("checkpoint-stall", "python-thread", *_PYTHON),
+            ("checkpoint", "python_thread", *_BETWEEN_STEPS),
+            "mean",
+        ),
+        Program(
+            "jax_loss_at_once",
+            "the loss is read at once, so that the next batch is not fetched meanwhile",
+            ("d2h-sync", *_PYTHON),
+            ("sync", *_BETWEEN_STEPS),
+        ),
+        Program(
+            "keras_jax_dataset_threads",
+            "two threads of a `PyDataset` split texts into tokens in Python",
+            ("python-thread", *_PYTHON, *_INPUT),
+            ("python_thread", "input", *_BETWEEN_STEPS),
+            "mean",
+        ),
+        Program(
+            "jax_numpy_table",
+            "each call copies a table, a NumPy array, to all devices",
+            ("h2d-exposed", "host-bound"),
+            ("h2d", "host_ops"),
         ),
     )
 }
