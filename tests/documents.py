@@ -96,7 +96,7 @@ def findings(rename: Rename = str) -> tuple[Finding, ...]:
             explanation="The thread that runs the step asked for the next batch and got it late.",
             evidence=phrase(
                 device(second),
-                ": waiting for input: 37.5%, limit 5.0%; op: ",
+                ": waiting for input: 37.5%, threshold 5.0%; op: ",
                 name(rename("IteratorGetNext")),
             ),
             confidence="medium",

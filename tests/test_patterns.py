@@ -111,9 +111,10 @@ def letter_of(op: Any, argument: Any) -> str:
 
 
 def texts_of(parsed: Any, pumps: set[str]) -> str:
-    """A text that a pattern takes; `pumps` gets those of its repeated parts, alone and after what comes before."""
+    """A text that a pattern takes; `pumps` gets its beginnings, and those of its repeated parts, alone and after these."""
     text = ""
     for op, argument in parsed:
+        pumps.add(text)
         if op in REPEATS:
             least, most, body = argument
             part = texts_of(body, pumps)

@@ -290,6 +290,20 @@ def cpu_bounce() -> Scenario:
     )
 
 
+def one_device() -> Scenario:
+    """All four GPUs send their gradients to GPU 0, which sums them and sends the result to each."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for ordinal in range(4):
+            step.kernel(ordinal, 0.1, 40)
+        for source in (1, 2, 3):
+            _p2p(step, source, 0, 40.1, 42.1, GRADIENT_BYTES)
+        _sum(step, 0, 42.2, 42.7, "sgd/AddN")
+        for place, target in enumerate((1, 2, 3)):
+            _p2p(step, 0, target, 42.8 + 2 * place, 44.8 + 2 * place, GRADIENT_BYTES)
+    return _scenario(trace, _NO_TIMES, ["d2d-copies"])
+
+
 def scalar_loss() -> Scenario:
     """Two GPUs that share nothing but the loss: 4 bytes to GPU 0, a sum, 4 bytes to the host."""
     trace = new_trace()

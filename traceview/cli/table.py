@@ -230,10 +230,12 @@ def _section(rows: Table, shown: Iterable[Shown]) -> Section:
 
 def _shown(column: Column, priority: int) -> Shown:
     from traceview.document.columns import Shown, kind_of
+    from traceview.document.vocabulary import STATES, look_of
 
     name = column.name
     kind = kind_of(name)
-    heading = name.replace("_", " ")
+    state = name.removesuffix("_ps")
+    heading = look_of(STATES, state).words if state in STATES else name.replace("_", " ")
     if column.kind == "bool":
         words = {None: "", True: "yes", False: "no"}
         return Shown(heading, lambda row: words[row[name]], priority)

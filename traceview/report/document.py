@@ -146,7 +146,7 @@ def findings_section(report: Report, view: View, findings: tuple[doc.Finding, ..
         for severity in SEVERITIES
         if (count := sum(finding.severity == severity for finding in report.findings))
     ]
-    order = ", what costs most first" if len(report.findings) > 1 else ""
+    order = ", the largest gain first" if len(report.findings) > 1 else ""
     lead = f"{', '.join(counts)}{order}." if counts else "No problem found."
     shown = findings[: view.most_rows]
     return doc.Section(

@@ -296,14 +296,23 @@ D2D_COPIES: Final = Rule(
     code="d2d-copies",
     states=(State.D2D,),
     title="{who:spends/spend} {loss} in DtoD copies[, {ops}][ of {function}][, {line}]",
-    meaning="Arrays are copied, or filled, within the memory of a device while nothing computes.",
-    starts_at="{limit} of the GPU time in such copies; not those between devices",
+    titles={"peers": "{who:spends/spend} {loss} in copies between GPUs[, {ops}][, {line}]"},
+    meaning="Arrays are copied within the memory of a device or to another one, or filled, while nothing computes.",
+    starts_at="{limit} of the GPU time in such copies; those between GPUs are a finding of their own",
     action="See which ops copy, and whether each needs a new array: `traceview show copies LOGDIR`.",
     actions={
         "jax": (
             "Donate the arrays that the function returns changed: `jax.jit(step, donate_argnums=0)` writes into them.",
             "XLA copies an array that it may not overwrite. A donated one cannot be used after the call.",
-        )
+        ),
+        "peers": (
+            "Where they carry gradients let NCCL sum: `tf.distribute.MirroredStrategy()` without `cross_device_ops`, a GPU per replica.",
+            "Copies to one GPU, and from there to all, go over its links alone. Else keep what an op reads on the GPU of the op.",
+        ),
+        "jax-peers": (
+            "Check the shardings: an array that two ops want in different shardings is copied between them.",
+            "",
+        ),
     },
     reasons={"": "the copies are recorded with their times"},
     metrics={"copy_count": "copies within the device"},
@@ -339,13 +348,16 @@ def _diagnose(context: Context, result: Transfers) -> Iterator[Finding | None]:
         others = others | of_sums
     yield _finding(context, ledger.rows(states=H2D_EXPOSED.states) & ~others, result)
     within = ledger.rows(states=D2D_COPIES.states) & ~others
-    within &= ~context.trace.device_columns.p2p[ledger.columns.event]
-    yield _by_op(context, D2D_COPIES, within, result)
+    between = within & context.trace.device_columns.p2p[ledger.columns.event]
+    yield _by_op(context, D2D_COPIES, within & ~between, result)
+    yield _by_op(context, D2D_COPIES, between, result, "peers")
     yield _by_op(context, D2H_COPIES, ledger.rows(states=D2H_COPIES.states) & ~others, result)
 
 
-def _by_op(context: Context, rule: Rule, rows: BoolArray, result: Transfers) -> Finding | None:
-    """Copies of one direction, with the op and the line of those that take longest."""
+def _by_op(
+    context: Context, rule: Rule, rows: BoolArray, result: Transfers, key: str = ""
+) -> Finding | None:
+    """Copies of one direction, with the op and the line of those that take longest; `key`: of the title and the action."""
     trace, columns = context.trace, context.ledger.columns
     if not rows.any():
         return None
@@ -371,6 +383,8 @@ def _by_op(context: Context, rule: Rule, rows: BoolArray, result: Transfers) -> 
             for row in result.devices
             if row.device in named
         ],
+        title=key,
+        action=key,
     )
 
 

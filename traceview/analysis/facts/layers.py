@@ -9,7 +9,6 @@ its own, unless its ops are named after the variable that they update.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -151,9 +150,6 @@ _TRANSFORMATION: Final = lazy_pattern(
 _NAMELESS: Final = lazy_pattern(r"(?<![^/(])p?jit\((?:main|<\w+>|_\w*)\)")
 """Functions that JAX wraps or calls itself."""
 
-_SEVERAL: Final = lazy_pattern(r"/\((?P<first>[^:]*):.*", re.DOTALL)
-"""Of several ops that became one, `f/(a/dot:b/add)`, the first."""
-
 _OF_JAX: Final = lazy_pattern(
     r"|while|body|cond|closed_call|core_call|remat|checkpoint|rematted_computation|shard_map|pjit|scan"
     r"|custom_[jv][vj]p_call\w*|branch_\d+_fun"
@@ -162,8 +158,11 @@ _OF_JAX: Final = lazy_pattern(
 
 def _scopes_of_jax(path: str) -> list[str]:
     """The scopes of `jit(step)/transpose(jvp(Model))/dense/dot_general`: `step`, `Model`, `dense`."""
-    # XLA joins the scopes of what it fuses by semicolons; the first stands for all.
-    one = _SEVERAL.sub(r"/\g<first>", path.partition(";")[0])
+    # XLA joins the scopes of what it fuses by semicolons, or `f/(a/dot:b/add)`; the first stands for all.
+    one = path.partition(";")[0]
+    scope, _, inside = one.partition("/(")
+    first, several, _ = inside.partition(":")
+    one = f"{scope}/{first}" if several else one
     bare = _TRANSFORMATION.sub("", _NAMELESS.sub("", one)).replace(")", "")
     *scopes, _ = bare.split("/", MOST_PARTS)
     return [scope for scope in scopes if not _OF_JAX.fullmatch(scope)]

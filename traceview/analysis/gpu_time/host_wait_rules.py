@@ -164,7 +164,8 @@ LAUNCH_BOUND: Final = Rule(
     },
     meaning=(
         "The host launches ops one after the other more slowly than the device runs them: many small kernels, eager "
-        "execution, Python between launches, or executor threads that compete."
+        "execution, Python between launches, or executor threads that compete. Launch latency is a state of its own in bars, and part "
+        "of this cost."
     ),
     starts_at=(
         "{limit} of the GPU time idle while the launching thread is in launches, ops or dispatch, with pauses under "

@@ -99,7 +99,7 @@ def _cost(finding: Finding, time: str) -> str:
 
 
 def evidence_phrase(evidence: Sequence[Evidence], rule: Rule) -> Phrase:
-    """`GPU:0: status: no event; memory held: 537 MB, limit 256 MB`: values of one metric together.
+    """`GPU:0: status: no event; memory held: 537 MB, threshold 256 MB`: values of one metric together.
 
     A place that all values share is named once.
     """
@@ -110,7 +110,7 @@ def evidence_phrase(evidence: Sequence[Evidence], rule: Rule) -> Phrase:
         limit = (
             ""
             if row.threshold is None
-            else f", limit {numbers.measured(row.metric, row.threshold)}"
+            else f", threshold {numbers.measured(row.metric, row.threshold)}"
         )
         wheres = metrics.setdefault((_metric(row.metric, rule), limit), {})
         wheres.setdefault(_value(row, rule), []).append("" if shared else _place(row))

@@ -301,13 +301,6 @@ _BY_NAME: Final = (
     ),
     _ByName(
         replace(COSTLY_OPS, limit=COPIES_RATIO),
-        "moving",
-        lazy_pattern(
-            r"(?:Concat|Pack|Unpack|StridedSlice|Slice|Transpose|Tile|Pad|BroadcastTo|Reverse|Roll|Split|SplitV)(?:V2)?"
-        ),
-    ),
-    _ByName(
-        replace(COSTLY_OPS, limit=COPIES_RATIO),
         "copying",
         is_one=lambda each: not each.scope and _COPY.fullmatch(each.name) is not None,
     ),

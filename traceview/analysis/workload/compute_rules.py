@@ -98,8 +98,7 @@ COSTLY_RATIO: Final = 0.12
 """Of the GPU time; a choice of ours. None of 346 healthy recordings is warned of it, or of casts."""
 
 COPIES_RATIO: Final = 0.20
-"""The same of copies that XLA adds, and of ops that only move numbers: healthy steps of Keras on JAX had up to 15 %, of TensorFlow
-up to 13."""
+"""The same of copies that XLA adds: healthy steps of Keras on JAX had up to 15 %."""
 
 CASTS: Final = Rule(
     code="casts",
@@ -274,7 +273,6 @@ COSTLY_OPS: Final = Rule(
         "random": "{who:spends/spend} {loss} on drawing random numbers[: {ops}][ in {line}]",
         "images": "{who:spends/spend} {loss} on transforming images[: {ops}][ in {line}]",
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to the program",
-        "moving": "{who:spends/spend} {loss} on ops that only move numbers[: {ops}][ in {line}]",
     },
     meaning=(
         "These ops order, draw, move or transform numbers, and multiply no matrices. Only you know whether the step needs that; "
@@ -282,7 +280,7 @@ COSTLY_OPS: Final = Rule(
     ),
     starts_at=(
         "{limit} of the GPU time in ops that sort, draw random numbers or transform images, or "
-        f"{numbers.chosen('limit_ratio', COPIES_RATIO)} in copies that XLA has added to a program, or in ops that only move numbers, with what other devices wait meanwhile; not in those of constants"
+        f"{numbers.chosen('limit_ratio', COPIES_RATIO)} in copies that XLA has added to a program, with what other devices wait meanwhile; not in those of constants"
     ),
     limit=COSTLY_RATIO,
     action="Find an op that does less, or do it every 100th step.",
@@ -306,10 +304,6 @@ COSTLY_OPS: Final = Rule(
         "copying": (
             "Donate what the step replaces: `jax.jit(step, donate_argnums=0)`; else XLA copies it whole to change a part of it.",
             "In a `while` or `scan` of a program keep large arrays that do not change out of the carry.",
-        ),
-        "moving": (
-            "Write each part once: in a loop `tf.TensorArray` and one `stack()` behind it, instead of `tf.concat` in each turn.",
-            "What is the same in each step can be put together before the loop.",
         ),
     },
     metrics={"op_type": "type of op"},

@@ -74,7 +74,13 @@ def show(
         list[str] | None, option("STATE", "Only gaps, ops, copies or findings of this state.")
     ] = None,
     least: Annotated[
-        str, option("TIME", "Only rows of at least this length: 50us.", "--min", show_default=True)
+        str,
+        option(
+            "TIME",
+            "Only rows of at least this length, before --by: 50us.",
+            "--min",
+            show_default=True,
+        ),
     ] = "0us",
     by: Annotated[
         list[str] | None,
