@@ -113,7 +113,7 @@ def p2p_and_nccl() -> Scenario:
             "GPU:1": idle_truth(states={"no_work": 0}, gaps=9, longest=25),
         },
         collectives=collectives,
-        findings=findings_truth(["collective-exposed"], ["unused-gpu"]),
+        findings=findings_truth(["collective-exposed", "d2d-copies"], ["unused-gpu"]),
     )
     return Scenario({"host0": trace}, truth)
 
