@@ -217,7 +217,7 @@ def test_short_rows_are_left_out_before_rows_are_added_up(command: Command, wait
 def test_a_key_that_is_not_recorded_stays_and_no_group_is_no_error(
     command: Command, waiting: str
 ) -> None:
-    shown = command("show", "gaps", waiting, "--by", "python", "--width", "200").out.splitlines()
+    shown = command("show", "gaps", waiting, "--by", "python", "--width", "70").out.splitlines()
     assert [line.split()[0] for line in shown[-2:]] == ["python", "–"]
     assert "duration" in shown[-2]
     for table, *options in (("gaps", "--min", "1s"), ("collectives",)):

@@ -234,8 +234,9 @@ def _shown(column: Column, priority: int) -> Shown:
 
     name = column.name
     kind = kind_of(name)
-    state = name.removesuffix("_ps")
-    heading = look_of(STATES, state).words if state in STATES else name.replace("_", " ")
+    state, of_time, _ = name.rpartition("_ps")
+    is_state = bool(of_time) and state in STATES
+    heading = look_of(STATES, state).words if is_state else name.replace("_", " ")
     if column.kind == "bool":
         words = {None: "", True: "yes", False: "no"}
         return Shown(heading, lambda row: words[row[name]], priority)
