@@ -16,13 +16,12 @@ from tests.hangs import (
     worker,
 )
 from traceview.analysis.machine.hang import (
-    diagnose,
     outcome,
-    phase_of,
     since,
 )
+from traceview.analysis.machine.hang_causes import diagnose, phase_of
 from traceview.analysis.registry import RULES
-from traceview.trace.sidecar.hang import Hang
+from traceview.trace.sidecar.hang import Hang, HangGpu
 
 NEXT = "tensorflow/python/data/ops/iterator_ops.py:826 in __next__"
 GENERATOR = (
@@ -50,6 +49,7 @@ RESULT = thread("jax/_src/array.py:650 in _value", "train.py:50 in log")
 def conclusion(hang: Hang) -> tuple[str, str]:
     """Confidence and key of the title of the one finding; the title of a long pause is what works."""
     (finding,) = diagnose(hang)
+    assert finding.evidence
     assert finding.severity in RULES[finding.code].severities
     assert finding.code == ("long-pause" if finding.severity == "info" else "hang")
     return finding.confidence, f"{finding.code}: {finding.sentences[0]}"
@@ -62,6 +62,7 @@ CONCLUSIONS = {
         hang(STEP, workers=(worker("silent", silent_ns=70 * SECOND),)), "medium", "hang: silent",
     ),
     "all workers in the step": (hang(STEP, workers=(worker("in-step"),)), "low", "hang: call"),
+    "one GPU idle": (hang(STEP, gpus=(HangGpu(0, 1.0), HangGpu(1, 0.0))), "medium", "hang: gpu"),
     "nothing known": (hang(STEP), "high", "hang: call"),
     "generator blocks": (
         between_steps(thread(NEXT, "train.py:80 in <module>"), maker(wait="lock")), "high", "hang: thread-of-input",
