@@ -8,7 +8,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 from types import ModuleType
 from typing import Final, TypeVar
 
@@ -93,17 +93,35 @@ def begin_imports(modules: Sequence[str]) -> None:
 
 def made_ahead(make: Callable[[K], V], keys: Sequence[K], threads: int) -> Generator[V, None, None]:
     """What `make` makes of each key, in their order; where there may be a thread, it makes the next while one is in use."""
-    # Only large files need the library.
-    from concurrent.futures import Future, ThreadPoolExecutor
+    if not threads:
+        yield from map(make, keys)
+        return
+    waiting, made, ready = deque(keys), deque[tuple[list[V], BaseException | None]](), Semaphore(0)
 
-    pool, made = ThreadPoolExecutor(1), deque[Future[V]]()
+    def make_all() -> None:
+        while waiting:
+            try:
+                made.append(([make(waiting.popleft())], None))
+            except BaseException as error:
+                made.append(([], error))
+            ready.release()
+
+    thread = Thread(target=copy_context().run, args=(make_all,))
+    is_started = False
+    # No further thread may be started, in a container for instance.
+    with suppress(RuntimeError):
+        thread.start()
+        is_started = True
+    if not is_started:
+        yield from map(make, keys)
+        return
     try:
-        # No further thread may be started, in a container for instance.
-        with suppress(RuntimeError):
-            made.extend(pool.submit(copy_context().run, make, key) for key in keys if threads)
-        if not made:
-            yield from map(make, keys)
-        while made:
-            yield made.popleft().result()
+        for _ in keys:
+            ready.acquire()
+            values, error = made.popleft()
+            if error is not None:
+                raise error
+            yield from values
     finally:
-        pool.shutdown(cancel_futures=True)
+        waiting.clear()
+        thread.join()
