@@ -64,6 +64,26 @@ def test_exposed_communication(tmp_path: Path, exposed_ms: float, severity: str 
         assert one.confidence == "medium"
 
 
+@pytest.mark.parametrize(
+    ("scope", "count", "is_loop"),
+    [("while/body/_5/while", 4, True), ("while/body/_5/while", 3, False), ("sgd", 4, False)],
+)
+def test_exchanges_inside_a_loop_belong_behind_it(
+    scope: str, count: int, is_loop: bool, tmp_path: Path
+) -> None:
+    trace = new_trace()
+    op = f"{scope}/CollectiveReduceV2:CollectiveReduceV2"
+    for step in marked_steps(trace):
+        for ordinal in range(2):
+            step.kernel(ordinal, 0.1, 20)
+            for place in range(count):
+                start_ms = 20 + 3 * place
+                step.kernel(ordinal, start_ms, start_ms + 3, name=NCCL_NAME, op=op, stream=22)
+    found = findings(analyzed(tmp_path, trace))["collective-exposed"]
+    assert (f"exchanges inside of a loop, {count} collectives per step" in found.title) is is_loop
+    assert found.action.startswith("If the loop only adds up gradients") is is_loop
+
+
 def test_a_device_alone_shows_no_transfer(tmp_path: Path) -> None:
     """What the only recorded device spends in a collective may be waiting for the others."""
     trace = new_trace()

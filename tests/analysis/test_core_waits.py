@@ -129,6 +129,14 @@ def test_what_the_model_waits_while_nothing_else_runs_is_nobodys(tmp_path: Path)
     assert lost_ms(finding) == pytest.approx(expected, rel=0.05)
 
 
+def test_a_wait_that_is_counted_when_it_is_over_was_before(tmp_path: Path) -> None:
+    """From 500 ms on it waits for more than there is time: 200 ms of that were before, when it ran for 0.4 of the time."""
+    loads = {CALLER: (0.0, 0.0), EXECUTOR: (0.4, 0.0), PIPELINE: (0.8, 0.0)}
+    later = {CALLER: (0.0, 0.0), EXECUTOR: (0.2, 1.2), PIPELINE: (0.8, 0.0)}
+    finding = found(tmp_path, loads=loads, later=(500, later), cores=1)
+    assert lost_ms(finding) == pytest.approx(0.9 * (200 + 0.8 * 300) / 8, rel=0.05)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
