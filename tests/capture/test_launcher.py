@@ -161,6 +161,19 @@ def test_a_process_that_ran_beside_keeps_nobody_out(tmp_path: Path) -> None:
         KEPT.remove(kept)
 
 
+def test_neither_does_one_that_has_moved_its_sidecar_and_not_yet_its_trace(tmp_path: Path) -> None:
+    _, trace = taken(tmp_path)
+    trace.rename(trace.with_name(f"{socket.gethostname()}.traceview.json"))
+    destination = Destination(tmp_path)
+    destination.prepare()
+    destination.sidecar.touch()
+    written = destination.private / trace.name
+    written.touch()
+    kept = RunChoice(destination, "mine", print).keep(written)
+    assert kept.name == f"{socket.gethostname()}_p2.xplane.pb"
+    KEPT.remove(kept)
+
+
 @pytest.mark.parametrize("why", ["earlier", "own"])
 def test_any_other_file_does(tmp_path: Path, why: str) -> None:
     choice, trace = taken(tmp_path)

@@ -384,5 +384,8 @@ def _ran_beside(trace: Path) -> bool:
     try:
         ran_s = time.time() - process_age()
         return trace not in KEPT and trace.stat().st_mtime > ran_s
+    except FileNotFoundError:
+        # Its sidecar has the name, and comes first: another process is moving both just now.
+        return True
     except OSError:
         return False
