@@ -176,15 +176,6 @@ def unique_inverse(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array
     return values, index_of.take(np.subtract(table.ids, table.least, dtype=np.int64))
 
 
-def unique_first(ids: npt.NDArray[np.integer]) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """The distinct ids, sorted, the place at which each first occurs, and for each of `ids` its index among them."""
-    values, index = unique_inverse(ids)
-    first = np.empty(values.size, dtype=np.int64)
-    # Of equal indices the last assignment remains.
-    first[index[::-1]] = np.arange(ids.size - 1, -1, -1)
-    return values, first, index
-
-
 class _Table(Struct, frozen=True):
     """`marks`: which of the numbers from `least` on are among the `ids`."""
 
