@@ -20,7 +20,7 @@ WITHIN: Final = 0.20
 """A cost this close to the true one, as a share of it, is right."""
 
 IS_THERE: Final = 1.0
-"""A cause of a healthy run is there if what is said of it is no more than that above what it was measured to cost, as a share."""
+"""A cause of a healthy run is there if what is said of it is no more than that above what it was measured to cost, as a share: a choice of ours."""
 
 
 SMALL: Final = {"host-bound", "launch-bound"}

@@ -129,10 +129,11 @@ def test_a_function_that_is_made_in_the_loop(tmp_path: Path) -> None:
     assert finding.action.startswith("Make the function and its jax.jit once")
 
 
-def test_a_function_of_which_nothing_is_known_is_said_to_be_compiled(tmp_path: Path) -> None:
+def test_where_no_argument_has_changed_a_field_of_one_may_have(tmp_path: Path) -> None:
     finding = compiled_again(tmp_path, ("update", [again(3)]))
     assert finding.title.startswith("update traced 1 time after the first step: GPU:0 waits ")
-    assert finding.action.startswith("Make what changes an array")
+    assert finding.action.startswith("Leave fields that change out of the static ones")
+    assert "may have changed, or a setting of JAX" in finding.explanation
 
 
 def test_what_was_compiled_beside_the_used_steps_explains_nothing(tmp_path: Path) -> None:

@@ -157,6 +157,17 @@ class DeviceCollectives(OfDevice, frozen=True):
     device_wait_per_step_ps: Picoseconds | None
     last_count: Count
 
+    @property
+    def device_wait_ps(self) -> int:
+        """The waiting in the exposed time, picoseconds."""
+        return self.exposed_ps - self.communication_ps
+
+    @property
+    def exposed_per_step_ps(self) -> int | None:
+        """Its exposed time per step; None without steps."""
+        transfer, wait = self.communication_per_step_ps, self.device_wait_per_step_ps
+        return None if transfer is None or wait is None else transfer + wait
+
 
 class CollectiveOp(Record, frozen=True):
     """The cost of an op of collectives.

@@ -101,7 +101,7 @@ def _in_step(what: str) -> str:
 
 
 AWAITED_IN: Final = {
-    "iterator": ("in make_iterator", "in anonymous_iterator"),
+    "iterator": ("in make_iterator",),
     "queue": ("queue.py", "threading.py", "multiprocessing/", "concurrent/futures/"),
     "network": ("socket.py", "ssl.py", "http/", "urllib/", "urllib3/", "requests/"),
     "native": ("keras/", "tf_keras/"),

@@ -179,6 +179,10 @@ def diagnose_unsteady(
     if any(row.loss and key in row.loss.states for row in findings):
         return
     on_cpu = all(device.kind == "replica" for device in context.trace.device_list)
+    lacks_cores = any(row.loss and State.NO_CORE.key in row.loss.states for row in findings)
+    if on_cpu and lacks_cores:
+        # Cores that others have now and then make any step long.
+        return
     worst = max(
         (row for row in result.steps if row.number in slow.numbers),
         key=lambda row: row.duration_ps,

@@ -108,15 +108,18 @@ RETRACING: Final = Rule(
             "A lambda, a `partial` or a function that is defined in the loop is a new one to `jax.jit` each time.",
         ),
         "jax-field": (
-            "Make what changes an array: leave it out of the static fields of the arguments, `meta_fields` or `static=True`.",
-            "`JAX_EXPLAIN_CACHE_MISSES=1` says which field it is.",
+            "Leave fields that change out of the static ones of an argument, `meta_fields` or `static=True`: make them arrays.",
+            "`JAX_EXPLAIN_CACHE_MISSES=1` says what has changed.",
         ),
     },
     notes={
         **SOME_STEPS,
         "python": "Its graphs differ in a value of Python, such as a number.",
         "shape": "Its graphs differ in the shape of a tensor.",
-        "field": "No argument has another shape, dtype, sharding or static value: a field of one changes that is no array, or a setting of JAX.",
+        "field": (
+            "No argument that was recorded has another shape, dtype, sharding or static value: a field of one that is no array may "
+            "have changed, or a setting of JAX."
+        ),
     },
     metrics={
         **METRICS,

@@ -478,7 +478,6 @@ OTHER_PROCESSES: Final = Rule(
     advice="Processes that the script starts itself, such as those of a data loader, count too.",
     reasons={"": "the kernel counts how long threads wait for a core"},
     metrics={"other_ratio": "share of the cores"},
-    explains=("late-by-turns", "unsteady-steps"),
     example="Both replicas lose 14.1 of 40.2 ms (35%) to other processes, which take 80% of the 2 cores",
 )
 
