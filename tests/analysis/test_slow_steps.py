@@ -13,7 +13,9 @@ from msgspec.structs import replace
 import traceview
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.charts import MS
+from tests.python_sidecars import clocks_group
 from tests.reports import full_report, step
+from tests.sidecars import write_sidecar
 from traceview.analysis.gpu_time.steps import step_times
 from traceview.analysis.measures.step_report import (
     StepDevice,
@@ -125,6 +127,39 @@ def test_a_twentieth_of_the_gpu_time_is_worth_a_finding(
         assert finding.loss is not None
         assert finding.loss.gpu_time_ps == 2 * 4 * ms(more_ms)
         assert finding.loss.states == ("compute",)
+
+
+@pytest.mark.parametrize("others_ns", [0, 1_500_000_000])
+def test_where_other_processes_have_the_cores_no_step_is_slow_by_itself(
+    others_ns: int, tmp_path: Path
+) -> None:
+    """Every fourth step on the CPU takes twice as long; the thread of its op waits for a core for half of the time."""
+    trace = new_trace(length_ms=1000)
+    executor, start_ms = trace.thread("tf_Compute", 41), 0.0
+    for number in range(16):
+        length_ms = 80 if number % 4 == 3 else 40
+        step = Step(trace, start_ms)
+        trace.marker(number, step.at(0), step.at(length_ms))
+        step.host("FunctionRun", 0, length_ms)
+        step.host("replica_0/x:MatMul", 0.5, length_ms, thread=executor)
+        start_ms += length_ms
+    load = {
+        "elapsed_ns": 10**9,
+        "busy_ns": 500_000_000 + others_ns,
+        "own_ns": 500_000_000,
+        "cores": 2,
+    }
+    facts = {
+        "threads": clocks_group({1: (0.0, 0.0), 41: (0.4, 0.4)}, length_ms=1000),
+        "cores": {"machine_count": 2, "usable_count": 2},
+        "load": load,
+    }
+    write_sidecar(trace.write(tmp_path), facts)
+    codes = {row.code for row in traceview.analyze(tmp_path).findings}
+    assert ("other-processes" in codes, "unsteady-steps" in codes) == (
+        bool(others_ns),
+        not others_ns,
+    )
 
 
 # The chart
