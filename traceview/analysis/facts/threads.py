@@ -225,11 +225,11 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
     def _waited(self) -> Floats:
         """How long each thread waited in each interval. The kernel counts a wait when it is over: one that is too long began before."""
         waited = np.diff(self.clocks.waited_ps, axis=1).astype(np.float64)
-        rest = np.maximum(self._span - self._ran, 0.0)
-        for place in range(self._span.size - 1, 0, -1):
-            before = np.maximum(waited[:, place] - rest[:, place], 0.0)
-            waited[:, place] -= before
-            waited[:, place - 1] += before
+        # From the last interval back, what is more than there is time goes on to the one before.
+        more = np.cumsum((waited - np.maximum(self._span - self._ran, 0.0))[:, :0:-1], axis=1)
+        handed_on = more - np.minimum(np.minimum.accumulate(more, axis=1), 0.0)
+        waited[:, :0:-1] -= handed_on
+        waited[:, -2::-1] += handed_on
         return waited
 
     @cached_property
