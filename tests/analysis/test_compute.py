@@ -71,6 +71,21 @@ def test_costly_ops_are_a_finding_from_an_eighth_of_the_time_on(
         assert (costly is not None) == (is_one and is_enough)
 
 
+@pytest.mark.parametrize(("length_ms", "cost"), [(7.8, ""), (8.2, "6.15 of 50.0 ms (12%)")])
+def test_what_each_device_computes_alike(length_ms: float, cost: str, tmp_path: Path) -> None:
+    module = ModuleWriter()
+    batch = module.add("batch", "parameter")
+    module.add("dot.1", "dot", batch, scope="jit(f)/dense/dot_general", line=("model.py", 7))
+    module.divide(4, False)
+    write_program(tmp_path, module, [("dot.1", "kernel", length_ms)])
+    found = finding_of(traceview.analyze(tmp_path), "repeated-compute")
+    assert (found is not None) == bool(cost)
+    if found is not None:
+        assert found.title == (
+            f"GPU:0 spends {cost} on what each device computes alike: dot_general in model.py:7"
+        )
+
+
 @pytest.mark.parametrize(
     ("name", "scope", "title"),
     [

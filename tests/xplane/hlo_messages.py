@@ -51,8 +51,14 @@ MESSAGES: Final[Messages] = {
         (3, "computations", "HloComputationProto", "rep"),
         (6, "entry_computation_id", "int64", "one"),
         (7, "schedule", "HloScheduleProto", "one"),
+        (14, "spmd_parameters_shardings", "OpSharding", "rep"),
         (15, "device_assignment", "DeviceAssignmentProto", "one"),
         (17, "stack_frame_index", "StackFrameIndexProto", "one"),
+    ],
+    "OpSharding": [
+        (1, "type", "int32", "one"),
+        (3, "tile_assignment_dimensions", "int64", "rep"),
+        (7, "metadata", "OpMetadata", "rep"),
     ],
     "DeviceAssignmentProto": [
         (1, "replica_count", "int32", "one"),
@@ -183,6 +189,18 @@ class ModuleWriter:
             if each.id == number:
                 return each
         return self.message.computations.add(id=number)
+
+    def divide(self, partitions: int, *is_divided: bool) -> None:
+        """Let so many devices run it, and say of each parameter of the entry whether they share it or have it whole."""
+        self.message.device_assignment.replica_count = 1
+        self.message.device_assignment.computation_count = partitions
+        for number, divided in enumerate(is_divided):
+            sharding = self.message.spmd_parameters_shardings.add(type=3 if divided else 0)
+            sharding.tile_assignment_dimensions.extend((partitions, 1) if divided else ())
+            parameters = [
+                each for each in self.computation().instructions if each.opcode == b"parameter"
+            ]
+            parameters[number].parameter_number = number
 
     def last(self, computation: int = 1) -> Any:
         """The message of the last instruction of a computation."""

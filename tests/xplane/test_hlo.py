@@ -116,11 +116,62 @@ def test_what_draws_random_numbers_or_is_not_known_is_no_constant() -> None:
     assert constants(module) == set()
 
 
+def repeated(module: ModuleWriter) -> set[str]:
+    return {name for name, each in read(module.message).items() if each.is_repeated}
+
+
+def of_mesh() -> ModuleWriter:
+    """Reads whole weights and a batch: layers of either, of both, and of the sum over the devices."""
+    module = ModuleWriter()
+    weights, batch = (module.add(name, "parameter") for name in ("weights", "batch"))
+    norm = module.add("norm", "multiply", weights, weights)
+    module.add("rows", "dot", batch, norm)
+    total = module.add("total", "all-reduce", norm)
+    module.add("update", "subtract", weights, total)
+    module.add("inner", "dot", computation=2)
+    module.add("copied", "copy", computation=2)
+    module.add("loop", "while", weights, calls=(2,))
+    number = module.add("number", "partition-id")
+    module.add("part", "dynamic-slice", weights, number)
+    module.add("table", "exponential", module.add("one", "constant"))
+    return module
+
+
+def test_what_all_devices_compute_from_what_each_has_whole_is_repeated() -> None:
+    module = of_mesh()
+    module.divide(4, False, True)
+    assert repeated(module) == {"norm", "loop", "inner"}
+    assert read(module.message)["norm"].partitions == 4
+
+
+def test_of_a_batch_that_is_whole_its_layers_are_repeated_too() -> None:
+    module = of_mesh()
+    module.divide(4, False, False)
+    assert repeated(module) == {"norm", "rows", "loop", "inner"}
+    module.message.spmd_parameters_shardings[1].metadata.add(op_name=b"batch")
+    assert "rows" in repeated(module), "where a sharding comes from divides nothing"
+
+
+@pytest.mark.parametrize("partitions", [0, 1])
+def test_one_device_repeats_nothing(partitions: int) -> None:
+    module = of_mesh()
+    module.divide(partitions, False, False)
+    assert not repeated(module)
+
+
+def test_shardings_of_another_number_of_parameters_say_nothing() -> None:
+    module = of_mesh()
+    module.divide(4, False, False)
+    module.message.spmd_parameters_shardings.add()
+    assert not repeated(module)
+
+
 def test_calls_and_frames_in_a_circle_end() -> None:
     module = program()
     one = module.add("one", "constant")
     module.add("again", "call", one, calls=(5,), computation=5)
     module.add("circle", "call", one, calls=(5, 6))
+    module.divide(2)
     index = module.message.stack_frame_index
     index.stack_frames.add(file_location_id=9, parent_frame_id=1)
     module.computation().instructions[1].metadata.stack_frame_id = 1

@@ -307,7 +307,8 @@ class Instruction(Struct, frozen=True):
     The rest is as the program says, empty or 0 where it does not: `scope`, the path in the source
     (`jit(step)/jvp(Model)/dense/dot_general`, or the name of an op of TensorFlow) and `op_type`; `line`, `model.py:42 in
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
-    the same in every run. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
+    the same in every run. `is_repeated`: each of the `partitions` of the program computes the same, from what all are given
+    whole. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
     `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective.
     """
 
@@ -318,6 +319,8 @@ class Instruction(Struct, frozen=True):
     line: str = ""
     element_type: int = 0
     is_constant: bool = False
+    is_repeated: bool = False
+    partitions: int = 1
     flops: int | None = None
     operand_type: int = 0
     exchange: Exchange | None = None

@@ -1,4 +1,4 @@
-"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, and what has no input.
+"""Reads what a compiled XLA program says of its instructions: scope, line of Python, type, FLOPs, and what has no input, or the same on every device.
 
 `hlo_module` reads its messages. Here is what follows from several instructions together: those that a fusion or a loop holds, that
 give what another one takes, and that a collective waits for.
@@ -10,7 +10,7 @@ it takes memory traffic rather than units that multiply. Sources: openxla/xla `x
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -229,10 +229,6 @@ def whole(sizes: Sequence[int | None]) -> int | None:
 _MOST_CALLED: Final = 64
 """Computations that one instruction calls; of one that calls more it is not known what it multiplies."""
 
-_VARYING: Final = frozenset(
-    ("parameter", "infeed", "recv", "recv-done", "partition-id", "replica-id")
-)
-_STATEFUL: Final = frozenset(("infeed", "recv", "recv-done", "rng", "rng-get-and-update-state"))
 _FILLS: Final = frozenset(
     (
         "constant", "broadcast", "iota", "reshape", "bitcast", "copy", "transpose", "convert", "tuple",
@@ -255,6 +251,11 @@ _COLLECTIVES: Final = frozenset(
     )
     for start in ("", "-start")
 )  # fmt: skip
+
+_DIFFERS: Final = _COLLECTIVES | frozenset(
+    ("infeed", "recv", "recv-done", "rng", "rng-get-and-update-state", "partition-id", "replica-id")
+)
+"""What is not the same in every run, or on every device, whatever it is given; collectives give what was computed apart."""
 
 _LONGEST_CONFIG: Final = 1 << 16
 
@@ -282,18 +283,27 @@ class _Program:
         self._products: dict[int, Product] = {}
 
     def instructions(self) -> dict[bytes, Instruction]:
-        entry = self._module.entry
-        constants = self._constants(entry)
-        found = {}
-        for computation, instruction in self._module.named(self._wanted):
-            is_constant = computation is entry and instruction.name in constants
-            found[instruction.name] = self._finished(
-                instruction, computation, is_constant=is_constant
+        known = frozenset[int]()
+        constants = self._made_of(known)
+        whole = self._module.whole_parameters
+        repeated = self._made_of(whole) - constants if whole else known
+        return {
+            instruction.name: self._finished(
+                instruction,
+                computation,
+                is_constant=(computation.id, instruction.id) in constants,
+                is_repeated=(computation.id, instruction.id) in repeated,
             )
-        return found
+            for computation, instruction in self._module.named(self._wanted)
+        }
 
     def _finished(
-        self, instruction: HloInstruction, computation: Computation, *, is_constant: bool
+        self,
+        instruction: HloInstruction,
+        computation: Computation,
+        *,
+        is_constant: bool,
+        is_repeated: bool,
     ) -> Instruction:
         scope, op_type, line = self._module.said(instruction)
         product = self._product(instruction, computation, DEEPEST)
@@ -305,34 +315,49 @@ class _Program:
             line,
             self._shape(instruction.shape).element_type,
             is_constant,
+            is_repeated,
+            self._module.partitions,
             *product,
             exchange=self._exchange(instruction, computation),
         )
 
-    # What depends on nothing
+    # What depends on nothing, or on what all devices are given
 
-    def _constants(self, entry: Computation) -> set[bytes]:
-        """The names of instructions of the entry that compute, from nothing that varies."""
-        constant: dict[int, bool] = {}
-        names = set()
+    def _made_of(self, parameters: frozenset[int]) -> frozenset[tuple[int, int]]:
+        """The instructions that compute from nothing else that varies than some parameters, by the ids of computation and instruction."""
+        entry = self._module.entry
+        is_known: dict[int, bool] = {}
+        found = set()
         # Operands stand before what uses them.
         for instruction in entry.instructions:
-            has_no_input = (
-                instruction.opcode not in _VARYING
-                and not instruction.has_side_effect
-                and all(constant.get(operand, False) for operand in instruction.operands)
+            if instruction.id in parameters:
+                is_known[instruction.id] = True
+                continue
+            has_no_input = instruction.opcode != "parameter" and all(
+                is_known.get(operand, False) for operand in instruction.operands
             )
-            is_stateful, works = (
-                self._reached(instruction, DEEPEST) if has_no_input else (True, True)
-            )
-            constant[instruction.id] = not is_stateful
-            if works and not is_stateful:
-                names.add(instruction.name)
-        return names
+            varies, works = self._reached(instruction, DEEPEST) if has_no_input else (True, True)
+            is_known[instruction.id] = not varies
+            if works and not varies:
+                found.add((entry.id, instruction.id))
+                found.update(self._held(instruction))
+        return frozenset(found)
+
+    def _held(self, instruction: HloInstruction) -> Iterator[tuple[int, int]]:
+        """What runs in a loop, a branch or a call, each with events of its own; a fusion is one event."""
+        seen, open_ = set[int](), [instruction]
+        while open_:
+            each = open_.pop()
+            for called in each.called if each.opcode in _CALLS - {"fusion"} else ():
+                if called not in seen:
+                    seen.add(called)
+                    inner = self._module.computation(called).instructions
+                    yield from ((called, one.id) for one in inner if one.opcode not in _FILLS)
+                    open_ += inner
 
     def _reached(self, instruction: HloInstruction, depth: int) -> tuple[bool, bool]:
         """Whether it, or what it calls, has a state, and whether it does more than to fill memory."""
-        is_stateful = instruction.has_side_effect or instruction.opcode in _STATEFUL
+        is_stateful = instruction.has_side_effect or instruction.opcode in _DIFFERS
         works = instruction.opcode not in _FILLS
         for called in instruction.called:
             if called not in self._effects:

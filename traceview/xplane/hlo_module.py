@@ -29,6 +29,7 @@ _CONTENT: Final = 2
 MODULE_COMPUTATIONS: Final = 3
 MODULE_ENTRY_ID: Final = 6
 MODULE_SCHEDULE: Final = 7
+MODULE_SHARDINGS: Final = 14
 MODULE_ASSIGNMENT: Final = 15
 MODULE_FRAMES: Final = 17
 SCHEDULE_SEQUENCES: Final = 1
@@ -40,6 +41,7 @@ NAME: Final = 1
 OPCODE: Final = 2
 SHAPE: Final = 3
 METADATA: Final = 7
+PARAMETER_NUMBER: Final = 9
 WINDOW: Final = 15
 CONVOLUTION: Final = 16
 TARGET: Final = 28
@@ -75,6 +77,7 @@ COUNTED_GROUPS, COUNTED_DEVICES, COUNTED_SHAPE, COUNTED_ORDER = 1, 2, 3, 4
 AXES_MESH, AXES_AXES = 1, 2
 MESH_AXES_OF, MESH_DEVICES, AXIS_SIZE = 1, 2, 2
 AXIS_INDEX, AXIS_PART = 1, 2
+SHARDING_TYPE, SHARDING_METADATA, SHARDING_GROUP = 1, 7, (11, 12, 13)
 ASSIGNED_REPLICAS, ASSIGNED_PARTITIONS, ASSIGNED, ASSIGNED_DEVICES = 1, 2, 3, 1
 
 _TUPLE: Final = 13
@@ -235,6 +238,25 @@ class Module:
             fields, self._assignment, is_global=bool(fields.number(USES_GLOBAL_IDS))
         )
 
+    @property
+    def partitions(self) -> int:
+        """Devices that run it together, each a part of its arrays."""
+        return self._assignment.partitions
+
+    @cached_property
+    def whole_parameters(self) -> frozenset[int]:
+        """The ids of the parameters of which each of several partitions is given all, alike; none where it is not said."""
+        parameters = [each for each in self.entry.instructions if each.opcode == "parameter"]
+        shardings = list(self._module.messages(MODULE_SHARDINGS))
+        if self.partitions < 2 or len(shardings) != len(parameters):
+            return frozenset()
+        numbers = ((each.id, self.fields(each).number(PARAMETER_NUMBER)) for each in parameters)
+        return frozenset(
+            id_
+            for id_, number in numbers
+            if 0 <= number < len(shardings) and _is_whole(shardings[number])
+        )
+
     @cached_property
     def _assignment(self) -> _Assignment:
         return _read_assignment(self._module.message(MODULE_ASSIGNMENT))
@@ -386,6 +408,12 @@ class _Assignment(Struct, frozen=True):
             return self.devices[partition][replica]
         except IndexError:
             return number
+
+
+def _is_whole(sharding: Message) -> bool:
+    """Whether each device has all of an array; a sharding of a kind that is not known divides it."""
+    said = {*sharding} - {SHARDING_METADATA, *SHARDING_GROUP}
+    return said <= {SHARDING_TYPE} and not sharding.number(SHARDING_TYPE)
 
 
 def _read_assignment(of: Message) -> _Assignment:

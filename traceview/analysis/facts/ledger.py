@@ -309,6 +309,10 @@ _CALLED: Final = (State.HOST_OPS, State.LAUNCH, State.SYNC, State.H2D, State.PYT
 """What Python does in a call, and what a device is idle for meanwhile."""
 
 
+_IN_A_GRAPH: Final = (State.HOST_OPS, State.LAUNCH, State.INPUT, State.DEPENDENCY, State.LATENCY)
+"""What a device is idle for while nothing but an asynchronous op of a graph is open."""
+
+
 def _recast_held_by_threads(draft: Draft) -> None:
     """Waits for the lock that a thread of the script keeps, and for what one makes."""
     if draft.python is None:
@@ -320,6 +324,7 @@ def _recast_held_by_threads(draft: Draft) -> None:
     for thread in threads_at_work(context, draft.host):
         by = draft.by_line(thread.python.line)
         draft.recast(thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN), state, by)
+        draft.recast(thread.given, _IN_A_GRAPH, state, by)
         if covered_ps(intersection(waits, thread.kept), draft.window) >= least_ps:
             draft.recast(thread.kept, (*_LOCKED, State.BETWEEN), state, by)
         if cores is not None and thread.number in cores.python:

@@ -11,7 +11,8 @@ show such a thread: the sampling waits for the lock as well, so rounds come late
 Threads of the input pipeline do not count here; Python did not start them.
 
 Where the thread of the step waits in Python, and uses no processor, it waits for what another thread makes, if one computes
-meanwhile: for a batch in a queue, or for its end.
+meanwhile: for a batch in a queue, or for its end. A graph waits likewise in an asynchronous op, such as one that takes from a
+queue of TensorFlow: the thread that puts something in ends it, which both record.
 
 A thread that computes without the lock, as NumPy does on large arrays, takes a core and nothing else.
 
@@ -39,12 +40,12 @@ from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import Int64Array, IntervalSet, largest_between, union
+from traceview.base.intervals import NEVER, Int64Array, IntervalSet, largest_between, union
 from traceview.base.units import PS_PER_MS
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
 from traceview.trace.host.python_lines import OFF_CORE_PS, ThreadClocks, thread_clocks
-from traceview.trace.host.state_timeline import intersection, without_holes
+from traceview.trace.host.state_timeline import intersection, joined_spans, without_holes
 from traceview.trace.model import Window
 from traceview.xplane.planes import ActivityClass
 
@@ -85,14 +86,16 @@ def _is_call(name: bytes) -> bool:
 class ThreadAtWork(Struct, frozen=True, eq=False):
     """A thread of the script that computes beside the step, by its number and name, and the Python that it ran.
 
-    `kept`: when it kept the lock. `awaited`: when the thread of the step waited meanwhile. `computed_ps`: how long it computed,
-    with the lock or without. The times are of the window.
+    `kept`: when it kept the lock. `given`: when a graph of the step waited for what it gave. `awaited`: that, and when the thread
+    of the step waited in Python meanwhile. `computed_ps`: how long it computed, with the lock or without. The times are of the
+    window.
     """
 
     number: int
     thread: str
     kept: IntervalSet
     kept_ps: int
+    given: IntervalSet
     awaited: IntervalSet
     awaited_ps: int
     computed_ps: int
@@ -103,12 +106,16 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
     """The threads of one host, the one that the step may have waited for longest first."""
     python, window = context.idle.python[host], context.selection.windows[host]
     waits = python.lines.at_rest(python.caller, in_native=False)
+    calling, given_by = _that_call_tensorflow(context, host, python), _given(context, host, python)
     found = []
     for number, name in python.lines.started_by_python:
-        if number == python.caller or number in _that_call_tensorflow(context, host, python):
+        given = given_by.get(number, NEVER)
+        if number == python.caller or (number in calling and not given.start.size):
             continue
-        kept = python.lines.lock_kept(number)
-        awaited = intersection(waits, python.lines.at_work(number))
+        # What calls ops for the step may keep the lock because of that.
+        kept = NEVER if number in calling else python.lines.lock_kept(number)
+        awaited = NEVER if number in calling else python.lines.at_work(number)
+        awaited = joined_spans((intersection(waits, awaited), given))
         kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)
         chosen = kept if kept_ps >= awaited_ps else awaited
         computed = without_holes(python.lines.computing(number), OFF_CORE_PS)
@@ -117,7 +124,7 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
             chosen = computed
         line = python.lines.at(number, chosen.start, chosen.end)
         if chosen.start.size and line is not None:
-            times = kept, kept_ps, awaited, awaited_ps, computed_ps
+            times = kept, kept_ps, given, awaited, awaited_ps, computed_ps
             found.append(ThreadAtWork(number, name, *times, shared(line)))
     return sorted(found, key=lambda row: -max(row.kept_ps, row.awaited_ps))
 
@@ -126,6 +133,35 @@ def _that_call_tensorflow(context: Run, host: int, python: HostPython) -> set[in
     """The sampled threads that call TensorFlow: replicas outside of graphs, for which the thread of the step waits."""
     lines = context.idle.states[host].lines_of_python
     return {python.lines.thread_of(line) for line in lines}
+
+
+_ENDED: Final = b"ExecutorState::ProcessAsync::Done"
+"""What the thread records that ends an asynchronous op, such as `QueueDequeueV2`; its producer is where that began (TensorFlow 2.21)."""
+
+
+def _given(context: Run, host: int, python: HostPython) -> dict[int, IntervalSet]:
+    """When a graph of the step waited in an asynchronous op that a thread of Python ended, by the number of that thread.
+
+    An executor goes on meanwhile with what does not need the op. What ends on a thread of TensorFlow waits for no Python.
+    """
+    trace, states = context.trace, context.idle.states[host]
+    ended = trace.named_on(host, _is_end)
+    begun = states.links.producer_of(ended)
+    ended, begun = ended[begun != NONE], begun[begun != NONE]
+    columns = trace.host_columns
+    thread = states.thread[columns.line[ended]]
+    found: dict[int, IntervalSet] = {}
+    for each in unique_ids(thread).tolist():
+        number = python.lines.thread_of(each)
+        if each != states.caller and number != NONE and states.runs_python(each):
+            own = thread == each
+            spans = union(columns.start_ps[begun[own]], columns.start_ps[ended[own]])
+            found[number] = intersection(spans, states.calls)
+    return found
+
+
+def _is_end(name: bytes) -> bool:
+    return name == _ENDED
 
 
 # Cores

@@ -47,6 +47,7 @@ from traceview.analysis.workload.compute_rules import (
     HOST_OP,
     OPTIMIZER_BOUND,
     RECOMPUTED,
+    REPEATED,
     SECOND_FORWARD,
     SLOW_PRODUCTS,
 )
@@ -364,12 +365,22 @@ def _slow_products(context: Context) -> Finding | None:
     return _of_ops(context, SLOW_PRODUCTS, labels, saved, "peaks", devices=devices)
 
 
+def _repeated(context: Context) -> Finding | None:
+    """Compute that every device of a program repeats: all but the part that one of them would have."""
+    every = [each.partitions for each in context.trace.instructions if each.is_repeated]
+    if not every:
+        return None
+    labels = instructions_that(context.trace, lambda each: each.is_repeated)
+    return _of_ops(context, REPEATED, labels, 1 - 1 / min(every), "part")
+
+
 def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     """Compute in float64 and of what never changes, and what each kind of op costs the devices."""
     yield _float64(context)
     yield _slow_products(context)
     constants, shown = context.once(_constant_labels), context.once(_shown_constants)
     yield _of_ops(context, CONSTANT, constants, shown=shown)
+    yield _repeated(context)
     yield _second_forward(context)
     yield _of_ops(context, CASTS, context.trace.once(cast_labels))
     for ops in _BY_NAME:
@@ -573,6 +584,7 @@ ANALYSIS: Final = Analysis[Compute](
         FLOAT64,
         SLOW_PRODUCTS,
         CONSTANT,
+        REPEATED,
         FACTORING,
         CASTS,
         COSTLY_OPS,

@@ -10,6 +10,9 @@ from traceview.ledger.states import State
 
 _OF_GRAPH: Final = {"graph": "the graph of the step function shows it"}
 
+COSTLY_RATIO: Final = 0.12
+"""Of the GPU time; a choice of ours. None of 346 healthy recordings is warned of it, or of casts."""
+
 FLOAT64: Final = Rule(
     code="float64-compute",
     states=(State.COMPUTE,),
@@ -94,8 +97,25 @@ CONSTANT: Final = Rule(
 )
 
 
-COSTLY_RATIO: Final = 0.12
-"""Of the GPU time; a choice of ours. None of 346 healthy recordings is warned of it, or of casts."""
+REPEATED: Final = Rule(
+    code="repeated-compute",
+    states=(State.COMPUTE,),
+    title="{who:spends/spend} {loss} on what each device computes alike[: {ops}][ in {line}]",
+    meaning=(
+        "These instructions compute from arrays that each device of the program has whole, so every device computes the same "
+        "numbers. Divided, each would compute its part."
+    ),
+    notes={"part": "The loss is all but the part that one of the devices would have."},
+    starts_at=(
+        "{limit} of the GPU time, without the part of one device, in instructions of programs of several devices that read nothing "
+        "but parameters which their shardings do not divide"
+    ),
+    limit=COSTLY_RATIO,
+    action='Divide the batch over the devices before the call: `jax.device_put(batch, NamedSharding(mesh, PartitionSpec("batch")))`.',
+    advice="A batch that is still on the host, or whole on each device, is computed whole by each of them.",
+    metrics={"op_type": "type of op"},
+    example="All 4 CPUs spend 6.90 of 20.6 ms (33%) on what each device computes alike: dot_general in logits, train.py:31",
+)
 
 COPIES_RATIO: Final = 0.20
 """The same of copies that XLA adds: healthy steps of Keras on JAX had up to 15 %."""

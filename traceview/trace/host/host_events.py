@@ -138,7 +138,7 @@ class HostEvents:
             known = zip(runs, result.tolist(), strict=True)
             result = np.array([self._runs_executed.get(*pair) for pair in known], dtype=np.int64)
         result[thread == self.caller] = -LONG_AGO_PS
-        links = self._links
+        links = self.links
         open_ = np.flatnonzero(thread != self.caller)
         current = rows[open_]
         for _ in range(_LONGEST_CHAIN):
@@ -294,7 +294,8 @@ class HostEvents:
         return result
 
     @cached_property
-    def _links(self) -> ProducerConsumerLinks:
+    def links(self) -> ProducerConsumerLinks:
+        """What its threads handed on to others."""
         return ProducerConsumerLinks(self._columns, self.thread, self._span)
 
     @cached_property
