@@ -17,21 +17,23 @@ from tests.oracle.segments import Ledger, Segment
 
 
 def op_rows(answers: list[HostAnswer], several: bool) -> list[Row]:
-    """One row per device, class, op and kernel; durations are cut at the window, like all times."""
+    """One row per device, class, op, kernel and program; durations are cut at the window, like all times."""
     rows = []
     for answer in answers:
         for device in answer.devices:
-            groups: dict[tuple[str, str, str, str], list[Activity]] = {}
+            groups: dict[tuple[str, ...], list[Activity]] = {}
             inside = [a for a in device.activities if overlaps(a.span, answer.window)]
             for a in inside:
-                groups.setdefault((a.cls, a.op, a.op_type, a.kernel), []).append(a)
+                # Programs of different functions have instructions of the same names.
+                module = str(a.event.stats.get("hlo_module", ""))
+                groups.setdefault((a.cls, a.op, a.op_type, a.kernel, module), []).append(a)
             for key, own in sorted(groups.items()):
                 times = sorted(length(clip([a.span], answer.window)) for a in own)
                 total = sum(times)
                 rows.append(
                     {
                         **device_name(device, several),
-                        **dict(zip(("class", "op", "op_type", "kernel"), key, strict=True)),
+                        **dict(zip(("class", "op", "op_type", "kernel"), key[:4], strict=True)),
                         "count": len(own),
                         "total_ps": total,
                         "mean_ps": total // len(own),

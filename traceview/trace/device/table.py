@@ -316,7 +316,8 @@ def copies(trace: Trace, rows: Int64Array) -> Table:
 def op_table(trace: Trace, rows: Int64Array) -> Table:
     """The device events at `rows`, which are in order, by device, class, op and kernel; those of a device by total time.
 
-    Copies of one op on several devices share its name. Host ops of a replica have no kernel.
+    Copies of one op on several devices share its name. Host ops of a replica have no kernel. Instructions of the programs of
+    different functions are different ops, whatever their names.
     """
     # Device by device: what is made on the way is as large as the events.
     firsts = [trace.device_columns.rows_of(i).start for i in range(len(trace.device_list))]
@@ -385,7 +386,17 @@ def _groups(trace: Trace, rows: _Span) -> tuple[Int32Array, Int32Array, Int64Arr
     op = trace.once(op_names).of_name[columns.op[row]]
     kernel = np.full(row.size, NONE, dtype=np.int32) if is_replica else columns.name[row]
     group, first = SWEEPS.labelled(op, kernel, columns.class_[row])
+    if trace.instructions:
+        function = trace.once(_function_of_instruction)[columns.instruction[row]]
+        group, first = SWEEPS.labelled(group, function, columns.class_[row])
     return op[first], kernel[first], known[first], group.astype(np.int64)[of_row]
+
+
+def _function_of_instruction(trace: Trace) -> Int32Array:
+    """By instruction the number of the function whose program it is of; of `NONE` in the last place."""
+    place: dict[str, int] = {}
+    numbers = [place.setdefault(each.function, len(place)) for each in trace.instructions]
+    return np.array([*numbers, NONE], dtype=np.int32)
 
 
 def device_keys(trace: Trace) -> list[str]:
