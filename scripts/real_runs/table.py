@@ -754,7 +754,8 @@ PROGRAMS: Final = {
         Program(
             "jax_replicated_teacher",
             "each device computes the teacher for the whole batch, a NumPy array",
-            ("costly-ops",),
+            ("repeated-compute",),
+            advice="Divide the batch over the devices",
         ),
         Program(
             "jax_static_field",

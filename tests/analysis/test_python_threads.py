@@ -36,11 +36,12 @@ def analyzed(
     round_ms: float = 5,
     at_work_ratio: float | None = 1,
     name: str | None = "statistics",
+    worker_count: int = 1,
 ) -> tuple[list[ThreadAtWork], dict[str, Finding]]:
     """Eight steps of 100 ms. In each the step waits for the lock for `lock_ms`, and the device works from 30 ms on.
 
     A round of samples comes every `round_ms` from 1 ms on; the other thread uses a core for `at_work_ratio` of the time until
-    the last round, and rests until the next step.
+    the last round, and rests until the next step; of several each does.
     """
     trace = new_trace(length_ms=1000)
     executor = trace.thread("tf_Compute", 41)
@@ -54,11 +55,16 @@ def analyzed(
         step.host("replica_0/x:MatMul", 31, 100, thread=executor)
         for number in range(_ROUNDS + 1):
             at_ns = START_NS + round((step.start_ms + 1 + number * round_ms) * 1e6)
-            samples += [(at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (COUNT,))]
+            beside = range(BESIDE, BESIDE + worker_count)
+            samples += [(at_ns, MAIN, (STEP,)), *((at_ns, each, (COUNT,)) for each in beside)]
             used_us += 1000 * round_ms * (at_work_ratio or 0) * bool(number)
-            cpu_us += [-1, -1 if at_work_ratio is None else round(used_us)]
+            used = -1 if at_work_ratio is None else round(used_us)
+            cpu_us += [-1, *(used for _ in beside)]
     path = trace.write(folder)
-    threads = [THREADS[0], {**THREADS[1], "name": name}]
+    threads = [
+        THREADS[0],
+        *({"ident": 150_000 + n, "name": name, "native_id": 77 + n} for n in range(worker_count)),
+    ]
     facts: dict[str, Any] = {"python": python_group(samples, threads, cpu_us)}
     write_sidecar(path, facts)
     report = traceview.analyze(folder)
@@ -76,6 +82,10 @@ def analyzed(
         pytest.param({"at_work_ratio": 0.49}, False, id="it uses less"),
         pytest.param({"at_work_ratio": None}, False, id="no processor time was recorded"),
         pytest.param({"name": None}, False, id="a thread that Python did not start"),
+        pytest.param(
+            {"at_work_ratio": 0.25, "worker_count": 2}, True, id="two hand it to each other"
+        ),
+        pytest.param({"at_work_ratio": 0.24, "worker_count": 2}, False, id="two use less"),
     ],
 )
 def test_a_thread_that_computes_in_python(
@@ -135,3 +145,39 @@ def test_what_a_thread_makes_is_waited_for(
         assert found.title == (
             "GPU:0 waits 28.9 of 100 ms (29%) for what statistics makes in count, train.py:12"
         )
+
+
+@pytest.mark.parametrize(
+    ("ends_on", "is_waited_for"),
+    [
+        pytest.param("beside", True, id="a thread of Python ends it"),
+        pytest.param("executor", False, id="an executor ends it"),
+    ],
+)
+def test_a_graph_waits_in_an_asynchronous_op_for_the_thread_that_ends_it(
+    ends_on: str, is_waited_for: bool, tmp_path: Path
+) -> None:
+    """Eight steps of 100 ms. For the first 30 ms of each its graph waits for the queue that the other thread fills."""
+    trace = new_trace(length_ms=1000)
+    lines = {
+        "executor": trace.thread("tf_Compute", 41),
+        "beside": trace.thread("python", THREADS[BESIDE]["ident"]),
+    }
+    samples: list[Sample] = []
+    for number, step in enumerate(marked_steps(trace, count=8, period_ms=100, marker_ms=100)):
+        key = 900 + number
+        step.host("TFE_Py_Execute", 0, 99)
+        step.host("FunctionRun", 0.1, 99)
+        started, ended = {"_pt": 2, "_p": key}, {"_ct": 2, "_c": key}
+        name = "ExecutorState::ProcessAsync"
+        step.host(f"{name}::Start", 0.2, 0.3, started, thread=lines["executor"])
+        step.host("TFE_Py_FastPathExecute_C", 29.8, 30.2, thread=lines["beside"])
+        step.host(f"{name}::Done", 30, 30.1, ended, thread=lines[ends_on])
+        step.host("replica_0/x:MatMul", 30.3, 99, thread=lines["executor"])
+        for at_ms in range(1, 99):
+            at_ns = START_NS + round((step.start_ms + at_ms) * 1e6)
+            samples += [(at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (COUNT,))]
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
+    titles = [row.title for row in traceview.analyze(tmp_path).findings if row.loss]
+    title = "replica:0 waits 29.8 of 100 ms (30%) for what statistics makes in count, train.py:12"
+    assert (title in titles) == is_waited_for, titles

@@ -65,13 +65,18 @@ LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
 def lock_waits(context: Run, device: int) -> IntervalSet:
     """The idle time of a device while the thread of the step waited for the lock, whoever held it.
 
-    It waits from the last event inside a call of TensorFlow to its end; of a call without events inside nothing is known.
+    It waits from the last event inside a call of TensorFlow to its end; of a call without events inside nothing is known. Where
+    it calls no such, with JAX, it waits where it had to go on and used no core.
     """
     trace, gaps = context.trace, context.idle.gaps[device]
     states = context.idle.states[trace.device_list[device].host]
     events = states.by_start(states.caller)
     names = trace.host_columns.name[events.rows]
     calls = np.flatnonzero(trace.names.where(names, _is_call))
+    python = context.idle.python.get(states.host)
+    if not calls.size and python is not None and python.is_sampled:
+        idle = joined_spans(gaps.spans_with(cause) for cause in LOCKED)
+        return intersection(idle, python.lines.off_core(python.caller))
     end = events.end_ps[calls]
     last = np.searchsorted(events.start_ps, end)
     inside = largest_between(events.end_ps, calls + 1, last, 0)
@@ -108,12 +113,14 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
     waits = python.lines.at_rest(python.caller, in_native=False)
     calling, given_by = _that_call_tensorflow(context, host, python), _given(context, host, python)
     found = []
+    # What calls ops for the step may keep the lock because of that.
+    others = [number for number, _ in python.lines.started_by_python if number != python.caller]
+    kept_by = python.lines.locks_kept({*others} - calling)
     for number, name in python.lines.started_by_python:
         given = given_by.get(number, NEVER)
         if number == python.caller or (number in calling and not given.start.size):
             continue
-        # What calls ops for the step may keep the lock because of that.
-        kept = NEVER if number in calling else python.lines.lock_kept(number)
+        kept = kept_by.get(number, NEVER)
         awaited = NEVER if number in calling else python.lines.at_work(number)
         awaited = joined_spans((intersection(waits, awaited), given))
         kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)

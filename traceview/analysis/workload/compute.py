@@ -433,7 +433,7 @@ def _of_ops(
         _rows(context, labels, chosen),
         arguments=arguments | _line(context, np.where(named, by_label, 0)),
         confidence=("high", "graph" if is_of_graph else ""),
-        keeps_waiting=not note,
+        keeps_waiting=note in ("", "part"),
         saved_ratio=saved_ratio,
         title=note or key,
         action=key,

@@ -21,7 +21,7 @@ from traceview.base.text import encodable
 from traceview.trace.columns import NONE, UNKNOWN_BYTES, Names
 from traceview.trace.device.correlation import copies_of
 from traceview.trace.device.op_names import label_lines, op_labels, op_names
-from traceview.trace.model import Trace, step_numbers_at
+from traceview.trace.model import Recording, Trace, step_numbers_at
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
 
 if TYPE_CHECKING:
@@ -392,10 +392,10 @@ def _groups(trace: Trace, rows: _Span) -> tuple[Int32Array, Int32Array, Int64Arr
     return op[first], kernel[first], known[first], group.astype(np.int64)[of_row]
 
 
-def _function_of_instruction(trace: Trace) -> Int32Array:
+def _function_of_instruction(recording: Recording) -> Int32Array:
     """By instruction the number of the function whose program it is of; of `NONE` in the last place."""
     place: dict[str, int] = {}
-    numbers = [place.setdefault(each.function, len(place)) for each in trace.instructions]
+    numbers = [place.setdefault(each.function, len(place)) for each in recording.instructions]
     return np.array([*numbers, NONE], dtype=np.int32)
 
 

@@ -76,7 +76,7 @@ class HostEvents:
 
     def __init__(self, trace: Trace, host: int) -> None:
         self._trace = trace
-        self._host = host
+        self.host = self._host = host
         self._has_queue = any(
             trace.device_list[device].kind != "replica" for device in trace.devices_of_host[host]
         )

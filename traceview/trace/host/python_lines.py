@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from typing import Final
 
@@ -91,6 +91,7 @@ class PythonLines:
         self._start_ns, self._start_ps = start_ns, recording.hosts[host].start_ps
         self.time_ps: Int64Array = self._on_clock(samples.t_ns)
         rounds, round_of_sample = unique_inverse(self.time_ps)
+        self.rounds_ps: Int64Array = rounds
         self.previous_ps: Int64Array = rounds[np.maximum(round_of_sample - 1, 0)]
         """Time of the round before that of each sample; of the first round its own."""
         passed = np.diff(rounds)
@@ -173,13 +174,56 @@ class PythonLines:
         waits = self._most(np.flatnonzero(is_other), *spans)
         return [line or other for line, other in zip(computes, waits, strict=True)]
 
-    def lock_kept(self, thread: int) -> IntervalSet:
-        """When a thread kept Python's lock from others: between two rounds, as the second came late while it computed."""
+    def locks_kept(self, threads: Collection[int]) -> dict[int, IntervalSet]:
+        """When each of some threads kept Python's lock from others: between two rounds, as the second came late while they computed.
+
+        Together, for they hand it to each other; such time is that of the one that computed most.
+        """
+        numbers = sorted(threads)
+        used_ps = np.stack([self._used_by_round(each) for each in numbers] or [np.zeros(0)])
+        if not numbers:
+            return {}
+        keeps = (self._passed_by_round >= _LATE_PS) & (
+            used_ps.sum(axis=0) >= _AT_WORK_RATIO * self._passed_by_round
+        )
+        keeper = used_ps.argmax(axis=0)
+        return {
+            each: union(self.rounds_ps[:-1][of], self.rounds_ps[1:][of])
+            for place, each in enumerate(numbers)
+            for of in (keeps & (keeper == place),)
+        }
+
+    def _used_by_round(self, thread: int) -> npt.NDArray[np.float64]:
+        """Processor time that a thread used before each round but the first, float64 picoseconds.
+
+        What it used from one of its samples to the next, rounds in which it was not seen at work in between, lies where rounds
+        came late, for it did not let them.
+        """
         rows = self._rows_of(thread)
-        passed_ps, used_ps = self._passed_ps[rows], self._used_ps[rows]
-        is_at_work = (used_ps >= 0) & (used_ps >= _AT_WORK_RATIO * passed_ps)
-        kept = rows[is_at_work & (passed_ps >= _LATE_PS)]
-        return union(self.previous_ps[kept], self.time_ps[kept])
+        rows = rows[np.argsort(self.time_ps[rows], kind="stable")]
+        cpu_us, place = self._samples.cpu_us[rows], places(self.rounds_ps, self.time_ps[rows])
+        is_known = (cpu_us[:-1] >= 0) & (cpu_us[1:] >= 0)
+        used_us = np.clip(np.diff(cpu_us), 0, _FURTHEST_NS // 1000)
+        used_ps = np.where(is_known, used_us.astype(np.float64), 0.0) * PS_PER_US
+        passed_ps = self._passed_by_round
+        late_ps = np.where(passed_ps >= _LATE_PS, passed_ps, 0)
+        until_late, until = np.append(0, np.cumsum(late_ps)), np.append(0, np.cumsum(passed_ps))
+        ends = np.append(place, passed_ps.size)
+        spans = places(place, np.arange(passed_ps.size), right=True) - 1
+        result = np.zeros(passed_ps.size)
+        inside = np.flatnonzero((spans >= 0) & (spans < used_ps.size))
+        of = spans[inside]
+        late_of_span = (until_late[ends[1:]] - until_late[ends[:-1]])[of]
+        all_of_span = (until[ends[1:]] - until[ends[:-1]])[of]
+        is_late = late_of_span > 0
+        part = np.where(is_late, late_ps[inside], passed_ps[inside])
+        result[inside] = used_ps[of] * part / np.where(is_late, late_of_span, all_of_span)
+        return result
+
+    def off_core(self, thread: int) -> IntervalSet:
+        """When a thread used less than half of a core: between two rounds."""
+        off = self._used_by_round(thread) < _AT_WORK_RATIO * self._passed_by_round
+        return union(self.rounds_ps[:-1][off], self.rounds_ps[1:][off])
 
     def at_work(self, thread: int) -> IntervalSet:
         """When a thread was at a place where it does not wait, by its processor time there; busy cores leave it little."""
@@ -327,6 +371,11 @@ class PythonLines:
 
     def _rows_of(self, thread: int) -> Int64Array:
         return np.flatnonzero(self._samples.thread == thread)
+
+    @cached_property
+    def _passed_by_round(self) -> Int64Array:
+        """The time of each round but the first since the one before."""
+        return np.diff(self.rounds_ps)
 
     @cached_property
     def _passed_ps(self) -> Int64Array:
