@@ -57,6 +57,7 @@ from traceview.analysis.facts.threads import (
     Floats,
     core_waits,
     lock_waits,
+    off_core_waits,
     threads_at_work,
 )
 from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
@@ -319,7 +320,12 @@ def _recast_held_by_threads(draft: Draft) -> None:
         return
     context, state = draft.context, State.PYTHON_THREAD
     least_ps = LOCK_WAIT_RATIO * draft.window.length_ps
-    waits = lock_waits(context, draft.device)
+    waits = joined_spans(
+        (
+            lock_waits(context, draft.device),
+            off_core_waits(context, draft.device, draft.python),
+        )
+    )
     cores = core_waits(context, draft.host)
     for thread in threads_at_work(context, draft.host):
         by = draft.by_line(thread.python.line)

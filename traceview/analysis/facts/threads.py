@@ -40,7 +40,14 @@ from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import NEVER, Int64Array, IntervalSet, largest_between, union
+from traceview.base.intervals import (
+    NEVER,
+    Int64Array,
+    IntervalSet,
+    difference,
+    largest_between,
+    union,
+)
 from traceview.base.units import PS_PER_MS
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
@@ -65,23 +72,26 @@ LOCKED: Final = (*SILENT, Cause.HOST_OPS, Cause.LAUNCH)
 def lock_waits(context: Run, device: int) -> IntervalSet:
     """The idle time of a device while the thread of the step waited for the lock, whoever held it.
 
-    It waits from the last event inside a call of TensorFlow to its end; of a call without events inside nothing is known. Where
-    it calls no such, with JAX, it waits where it had to go on and used no core.
+    It waits from the last event inside a call of TensorFlow to its end; of a call without events inside nothing is known.
     """
     trace, gaps = context.trace, context.idle.gaps[device]
     states = context.idle.states[trace.device_list[device].host]
     events = states.by_start(states.caller)
     names = trace.host_columns.name[events.rows]
     calls = np.flatnonzero(trace.names.where(names, _is_call))
-    python = context.idle.python.get(states.host)
-    if not calls.size and python is not None and python.is_sampled:
-        idle = joined_spans(gaps.spans_with(cause) for cause in LOCKED)
-        return intersection(idle, python.lines.off_core(python.caller))
     end = events.end_ps[calls]
     last = np.searchsorted(events.start_ps, end)
     inside = largest_between(events.end_ps, calls + 1, last, 0)
     returned = np.where(last > calls + 1, np.minimum(inside, end), end)
     return intersection(union(gaps.start_ps, gaps.end_ps), union(returned, end))
+
+
+def off_core_waits(context: Run, device: int, python: HostPython) -> IntervalSet:
+    """The idle time of a device while the thread of the step had to go on, in no graph, in which it waits for executors, and used no core."""
+    gaps = context.idle.gaps[device]
+    states = context.idle.states[context.trace.device_list[device].host]
+    idle = joined_spans(gaps.spans_with(cause) for cause in LOCKED)
+    return difference(intersection(idle, python.lines.off_core(python.caller)), states.calls)
 
 
 def _is_call(name: bytes) -> bool:

@@ -47,6 +47,8 @@ _LONGEST_CHAIN: Final = 8
 _MAIN_THREAD: Final = "python"
 _HAND_ON: Final = (b"ExecutorDoneCallback",)
 """What hands on the results of a function."""
+_DELETES: Final = (b"TFE_DeleteTensorHandle",)
+"""What any thread of Python may begin that collects garbage."""
 _CONSTANT: Final = b"MakeTensorFromProto"
 """The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
 
@@ -169,8 +171,15 @@ class HostEvents:
 
     @property
     def lines_of_python(self) -> list[int]:
-        """The lines of the threads of this host that run Python and call TensorFlow."""
-        return [line for line in self._lines if self.runs_python(int(self.thread[line]))]
+        """The lines of the threads of this host on which Python calls TensorFlow, or JAX, for more than to delete a tensor."""
+        columns, names = self._columns, self._trace.names
+        found = []
+        for line in self._lines:
+            rows = self.rows_of_thread(int(self.thread[line]))
+            called = rows[self._is_called(rows)]
+            if called.size > names.matching(columns.name[called], _DELETES).sum():
+                found.append(line)
+        return found
 
     @kept
     def runs_python(self, thread: int) -> bool:
