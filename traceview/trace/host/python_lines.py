@@ -221,9 +221,11 @@ class PythonLines:
         return result
 
     def off_core(self, thread: int) -> IntervalSet:
-        """When a thread used less than half of a core: between two rounds."""
-        off = self._used_by_round(thread) < _AT_WORK_RATIO * self._passed_by_round
-        return union(self.rounds_ps[:-1][off], self.rounds_ps[1:][off])
+        """When a thread used less than half of a core: between two rounds. Nothing is said of rounds that do not know that."""
+        rows = self._rows_of(thread)
+        off = rows[(self._used_ps[rows] >= 0)]
+        off = off[self._used_ps[off] < _AT_WORK_RATIO * self._passed_ps[off]]
+        return union(self.previous_ps[off], self.time_ps[off])
 
     def at_work(self, thread: int) -> IntervalSet:
         """When a thread was at a place where it does not wait, by its processor time there; busy cores leave it little."""
