@@ -790,5 +790,55 @@ PROGRAMS: Final = {
             "each call copies a table, a NumPy array, to all devices",
             ("h2d-exposed", "host-bound"),
         ),
+        Program(
+            "fit_skipped_parts",
+            "each part of a file is reached by parsing and skipping all that stands before it",
+            _INPUT,
+            "mean",
+        ),
+        Program(
+            "fit_beam_search",
+            "a metric decodes each batch by a beam search",
+            ("costly-ops",),
+        ),
+        Program(
+            "fit_resizing_layer",
+            "layers of the model make large photographs small in every step",
+            ("costly-ops",),
+        ),
+        Program(
+            "fit_half_precision",
+            "the policy `mixed_float16` computes on the CPU",
+            ("costly-ops", "casts"),
+        ),
+        Program(
+            "fit_multi_hot_tags",
+            "tags become rows of 0 and 1 for a dense layer, not numbers for an embedding",
+            ("costly-ops", "optimizer-bound"),
+        ),
+        Program(
+            "fit_annealed_and_unbatched",
+            "every twelfth step has a new dropout rate, which builds the step anew, and rows are unbatched and batched again",
+            ("retracing", "compile-in-window"),
+            "mean",
+            second=_INPUT,
+        ),
+        Program(
+            "fit_replay_priorities",
+            "Python keeps priorities in a tree, and the step unpacks states",
+            ("callback-stall", *_HOST_OP),
+            second=("callback-stall", *_HOST_OP),
+        ),
+        Program("fit_gan", "nothing", ()),
+        Program(
+            "keras_jax_dropout",
+            "dropout draws a number for each element, not one for each channel",
+            ("costly-ops",),
+        ),
+        Program(
+            "keras_jax_probe",
+            "a callback calls the model as a function, uncompiled, on a few sentences",
+            (*_PYTHON, "host-bound"),
+        ),
     )
 }
