@@ -50,9 +50,13 @@ def loss_of(weights: Any, rows: Any, parts: int) -> Any:
 def train(is_slow: bool, clock: StepClock) -> None:
     parts = 1 if is_slow else PARTS
 
+    def mine(weights: Any, rows: Any) -> Any:
+        return loss_of([weight[0] for weight in weights], rows, parts)
+
     def update(weights: Any, rows: Any) -> Any:
-        loss, slopes = jax.value_and_grad(loss_of)(weights[0], rows, parts)
-        return weights - 1e-2 * slopes[None], jax.lax.psum(loss, "stage")
+        loss, slopes = jax.value_and_grad(mine)(weights, rows)
+        weights = jax.tree.map(lambda weight, slope: weight - 1e-2 * slope, weights, slopes)
+        return weights, jax.lax.psum(loss, "stage")
 
     by_stage, whole = PartitionSpec("stage"), PartitionSpec()
     mapped = jax.shard_map(
@@ -61,8 +65,8 @@ def train(is_slow: bool, clock: StepClock) -> None:
     # As on two real devices, none of them computes on the cores of the other.
     options = {"xla_cpu_multi_thread_eigen": False}
     step = jax.jit(mapped, donate_argnums=0, compiler_options=options)
-    start = (rng.standard_normal([STAGES, LAYERS, WIDTH, WIDTH]) / 18).astype(np.float32)
-    weights = jax.device_put(start, NamedSharding(mesh, by_stage))
+    start = (rng.standard_normal([LAYERS, STAGES, WIDTH, WIDTH]) / 18).astype(np.float32)
+    weights = jax.device_put(list(start), NamedSharding(mesh, by_stage))
     batches = rng.standard_normal([4, BATCH, WIDTH]).astype(np.float32)
     rows = [jax.device_put(batch, NamedSharding(mesh, whole)) for batch in batches]
     for number in range(STEPS):

@@ -16,7 +16,6 @@ DEVICES, BATCH, WIDTH, LAYERS = 4, 256, 512, 4
 jax.config.update("jax_num_cpu_devices", DEVICES)
 mesh = Mesh(np.array(jax.devices()), ("data",))
 by_row = NamedSharding(mesh, PartitionSpec("data"))
-by_layer_row = NamedSharding(mesh, PartitionSpec(None, "data"))
 everywhere = NamedSharding(mesh, PartitionSpec())
 rng = np.random.default_rng(41)
 
@@ -38,16 +37,21 @@ def loss_of(weights: Any, rows: Any) -> Any:
 
 def update(state: State, rows: Any) -> Any:
     loss, slopes = jax.value_and_grad(loss_of)(state.weights, rows)
-    mean = 0.9 * state.mean + 0.1 * slopes
-    square = 0.99 * state.square + 0.01 * jnp.square(slopes)
-    weights = state.weights - 1e-3 * mean / (jnp.sqrt(square) + 1e-8)
+    mean = jax.tree.map(lambda old, slope: 0.9 * old + 0.1 * slope, state.mean, slopes)
+    square = jax.tree.map(lambda old, slope: 0.99 * old + 0.01 * slope**2, state.square, slopes)
+    weights = jax.tree.map(changed, state.weights, mean, square)
     return State(weights, mean, square), loss
+
+
+def changed(weight: Any, mean: Any, square: Any) -> Any:
+    return weight - 1e-3 * mean / (jnp.sqrt(square) + 1e-8)
 
 
 def train(is_slow: bool, clock: StepClock) -> None:
     step = jax.jit(update, donate_argnums=0)
-    start = (rng.standard_normal([LAYERS, WIDTH, WIDTH]) / 25).astype(np.float32)
-    state = jax.device_put(State(start, 0 * start, 0 * start), everywhere)
+    start = list((rng.standard_normal([LAYERS, WIDTH, WIDTH]) / 25).astype(np.float32))
+    zeros = [0 * weight for weight in start]
+    state = jax.device_put(State(start, zeros, zeros), everywhere)
     batches = [
         jax.device_put(batch, by_row)
         for batch in rng.standard_normal([4, BATCH, WIDTH]).astype(np.float32)
@@ -57,7 +61,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
             state, _ = step(state, batches[number % len(batches)])
             if is_slow:
                 # The memory of a device is for activations; the next step asks for the whole again.
-                shared = jax.device_put(state, by_layer_row)
+                shared = jax.device_put(state, by_row)
                 state = jax.device_put(shared, everywhere)
             jax.block_until_ready(state)
         clock.step_ended()
