@@ -26,10 +26,11 @@ def onto_simplex(scores: Any) -> Any:
 
 
 def sparsemax_of(method: str) -> Any:
-    @jax.custom_vjp
-    def sparsemax(scores: Any) -> Any:
+    def projected(scores: Any) -> Any:
         shape = jax.ShapeDtypeStruct(scores.shape, scores.dtype)
         return jax.pure_callback(onto_simplex, shape, scores, vmap_method=method)
+
+    sparsemax: Any = jax.custom_vjp(projected)
 
     def forward(scores: Any) -> Any:
         shares = sparsemax(scores)
@@ -56,7 +57,6 @@ def train(is_slow: bool, clock: StepClock) -> None:
         outputs = jax.vmap(outputs_of, in_axes=(None, 0))(model, rows)
         return jnp.mean(jnp.square(outputs - rows))
 
-    @jax.jit
     def update(model: Any, rows: Any) -> Any:
         loss, slopes = jax.value_and_grad(loss_of)(model, rows)
         return jax.tree.map(lambda value, slope: value - 1e-2 * slope, model, slopes), loss
@@ -66,9 +66,9 @@ def train(is_slow: bool, clock: StepClock) -> None:
         "keys": rng.standard_normal([PLACES, WIDTH]).astype(np.float32),
     }
     batches = rng.standard_normal([STEPS, BATCH, WIDTH]).astype(np.float32)
-    losses = []
+    losses, step = [], jax.jit(update)
     for rows in batches:
-        model, loss = update(model, rows)
+        model, loss = step(model, rows)
         losses.append(float(loss))
         clock.step_ended()
 

@@ -54,7 +54,6 @@ def descended(weights: Any, slopes: Any) -> Any:
     return jax.tree.map(lambda weight, slope: weight - 1e-3 * slope, weights, slopes)
 
 
-@jax.jit
 def play(players: Players, real: Any, key: Any) -> Any:
     noise = jax.random.normal(key, [2, BATCH, NOISE])
     slopes = jax.grad(critic_loss)(players.critic, players.generator, real, noise[0])
@@ -66,11 +65,11 @@ def play(players: Players, real: Any, key: Any) -> Any:
 def train(is_slow: bool, clock: StepClock) -> None:
     players = Players(layers(NOISE, 320, 320, 320, POINTS), layers(POINTS, 320, 320, 320, 1))
     pictures = rng.standard_normal([8, BATCH, POINTS]).astype(np.float32)
-    key = jax.random.key(3)
+    key, step = jax.random.key(3), jax.jit(play)
     for number in range(STEPS):
         with jax.profiler.StepTraceAnnotation("play", step_num=number):
             real = pictures[number % len(pictures)]
-            players, slopes = play(players, real, jax.random.fold_in(key, number))
+            players, slopes = step(players, real, jax.random.fold_in(key, number))
             if is_slow:
                 log.debug(f"step {number}: gradients {slopes}")  # noqa: G004
             elif log.isEnabledFor(logging.DEBUG):

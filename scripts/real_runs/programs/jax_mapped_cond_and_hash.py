@@ -55,17 +55,17 @@ def digest(weights: Any) -> str:
 def train(is_slow: bool, clock: StepClock) -> None:
     prepared = row_by_row if is_slow else at_once
 
-    @jax.jit
     def update(weights: Any, rows: Any) -> Any:
         slopes = jax.grad(loss_of)(weights, prepared(rows))
         return [weight - 1e-3 * slope for weight, slope in zip(weights, slopes, strict=True)]
 
+    step = jax.jit(update)
     start = (rng.standard_normal([LAYERS, FEATURES, FEATURES]) / 20).astype(np.float32)
     weights, digests = list(start), []
     data = rng.standard_normal([8, BATCH, FEATURES]).astype(np.float32)
     for number in range(STEPS):
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
-            weights = jax.block_until_ready(update(weights, data[number % len(data)]))
+            weights = jax.block_until_ready(step(weights, data[number % len(data)]))
             if is_slow or number % 500 == 0:
                 digests.append(digest(weights))
         clock.step_ended()

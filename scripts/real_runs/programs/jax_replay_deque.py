@@ -40,7 +40,7 @@ class DequeReplay:
         self._memory.extend(Transition(*row) for row in zip(*many, strict=True))
 
     def sample(self) -> Transition:
-        drawn = random.sample(self._memory, BATCH)  # type: ignore[arg-type]
+        drawn = random.sample(self._memory, BATCH)
         return Transition(*(np.stack(column) for column in zip(*drawn, strict=True)))
 
 

@@ -43,23 +43,21 @@ def loss_of(cell: Cell, text: Any) -> Any:
     return -jnp.mean(known)
 
 
-@jax.jit
 def update(cell: Cell, text: Any) -> Any:
     loss, slopes = jax.value_and_grad(loss_of)(cell, text)
     return jax.tree.map(lambda value, slope: value - 1e-2 * slope, cell, slopes), loss
 
 
-@jax.jit
 def following(cell: Cell, state: Any, letter: Any, key: Any) -> Any:
     state, scores = advance(cell, state, letter)
     key, used = jax.random.split(key)
     return state, jax.random.categorical(used, scores / 0.8), key
 
 
-def written(cell: Cell) -> str:
+def written(next_letter: Any, cell: Cell) -> str:
     state, letter, key, text = jnp.zeros(WIDTH), 0, jax.random.key(5), ""
     for _ in range(SAMPLE):
-        state, drawn, key = following(cell, state, letter, key)
+        state, drawn, key = next_letter(cell, state, letter, key)
         letter = int(drawn)
         text += LETTERS[letter]
     return text
@@ -77,13 +75,13 @@ def train(is_slow: bool, clock: StepClock) -> None:
         made(WIDTH, count),
     )
     texts = rng.integers(0, count, [8, LENGTH + 1, BATCH])
-    samples = []
+    samples, step, next_letter = [], jax.jit(update), jax.jit(following)
     for number in range(STEPS):
         with jax.profiler.StepTraceAnnotation("train", step_num=number):
-            cell, loss = update(cell, texts[number % len(texts)])
+            cell, loss = step(cell, texts[number % len(texts)])
             loss.block_until_ready()
             if is_slow and number % 6 == 2:
-                samples.append(written(cell))
+                samples.append(written(next_letter, cell))
         clock.step_ended()
 
 
