@@ -839,6 +839,65 @@ PROGRAMS: Final = {
             "keras_jax_probe",
             "a callback calls the model as a function, uncompiled, on a few sentences",
             (*_PYTHON, "host-bound"),
+            "jax_replay_deque",
+            "transitions to learn from are drawn out of a long `deque`, and stacked",
+            _PYTHON,
+        ),
+        Program(
+            "jax_callback_per_row",
+            "`vmap` of `pure_callback` calls NumPy for one row after the other",
+            _HOST_OP,
+            # Softmax in its place, in turns.
+            present={"host-op-in-step": 0.12},
+        ),
+        Program(
+            "jax_pipeline_bubble",
+            "the second stage of a pipeline waits for the whole batch of the first",
+            ("collective-exposed",),
+        ),
+        Program(
+            "jax_actor_learner",
+            "the loop waits for the device of the actor before it calls the learner on another",
+            ("serial-gpus", "d2h-sync", *_PYTHON),
+        ),
+        Program(
+            "jax_flops_each_step",
+            "each step lowers its function again, to count its operations",
+            ("retracing", "compile-in-window", *_PYTHON),
+        ),
+        Program(
+            "jax_npz_each_batch",
+            "each batch indexes an archive of arrays, which reads the whole array from its file",
+            (*_PYTHON, *_INPUT),
+        ),
+        Program(
+            "jax_gan_debug_text",
+            "gradients are worded for a debug log that is off",
+            (*_PYTHON, "d2h-sync"),
+        ),
+        Program(
+            "jax_mapped_cond_and_hash",
+            "`cond` below `vmap` sorts rows that it then leaves as they are, and weights are hashed after each step",
+            ("costly-ops", *_PYTHON),
+            second=("costly-ops", *_PYTHON),
+        ),
+        Program(
+            "jax_clear_and_draw",
+            "every sixth step clears what JAX compiled, and samples are drawn by weights that are summed anew",
+            ("retracing", "compile-in-window"),
+            "mean",
+            second=_PYTHON,
+        ),
+        Program(
+            "jax_sampled_text",
+            "every sixth step writes a text, with a call and a read for each letter",
+            ("validation-stall", "host-bound", "d2h-sync", *_PYTHON),
+            "mean",
+        ),
+        Program(
+            "jax_reshard_weights",
+            "the state is moved from whole copies to shards and back outside of the step",
+            ("d2d-copies", "collective-exposed", "h2d-exposed", "host-bound"),
         ),
     )
 }
