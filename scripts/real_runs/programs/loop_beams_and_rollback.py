@@ -10,7 +10,7 @@ import tensorflow as tf
 from scripts.real_runs.step_clock import STEPS, StepClock, run_blocks
 from scripts.real_runs.training import numbers
 
-BATCH, FRAMES, BANDS, UNITS, LETTERS, WRITTEN, BEAMS, PATIENCE = 12, 48, 40, 192, 24, 12, 16, 4
+BATCH, FRAMES, BANDS, UNITS, LETTERS, WRITTEN, BEAMS, PATIENCE = 12, 48, 40, 192, 24, 12, 6, 4
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 sounds = tf.constant(numbers(BATCH, FRAMES, BANDS))
