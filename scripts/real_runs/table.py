@@ -898,6 +898,57 @@ PROGRAMS: Final = {
             "jax_reshard_weights",
             "the state is moved from whole copies to shards and back outside of the step",
             ("d2d-copies", "collective-exposed", "h2d-exposed", "host-bound"),
+            "loop_guarded_forward",
+            "a critical section that guards a table holds the forward pass, too, which one replica after the other runs",
+            ("straggler-gpu", "serial-gpus", "late-by-turns", *_HOST_OP),
+        ),
+        Program(
+            "loop_ensemble_in_order",
+            "the second of two models waits until the first has been updated",
+            ("serial-gpus",),
+        ),
+        Program(
+            "loop_full_log_queue",
+            "the queue of a thread that packs outputs is full, so that each step waits for it",
+            (*_WAITS, "python-thread"),
+        ),
+        Program(
+            "loop_task_datasets",
+            "the step makes a shuffled data set of each task and loops over it",
+            (*_INPUT, *_HOST_OP),
+        ),
+        Program(
+            "loop_state_as_arguments",
+            "320 weights and moments are passed to each call of the step and returned",
+            ("host-bound", *_PYTHON),
+        ),
+        Program(
+            "loop_normalized_table",
+            "a whole table is normalized before rows of it are looked up",
+            ("costly-ops", "optimizer-bound"),
+        ),
+        Program(
+            "loop_traced_memory",
+            "`tracemalloc` notes the allocations of Python between steps",
+            _PYTHON,
+        ),
+        Program(
+            "loop_crowded_cores",
+            "threads of the input pipeline, which is never waited for, take the cores of the replicas",
+            _INPUT,
+        ),
+        Program(
+            "loop_beams_and_rollback",
+            "a beam search counts errors in each step, and every fourth reads saved weights",
+            (*_HOST_OP, "costly-ops"),
+            "mean",
+            second=("checkpoint-stall",),
+        ),
+        Program(
+            "loop_pictures_and_history",
+            "replica 0 packs pictures in its step, and norms of all steps so far are averaged eagerly",
+            ("straggler-gpu", *_HOST_OP),
+            second=(*_PYTHON, "host-bound"),
         ),
     )
 }
