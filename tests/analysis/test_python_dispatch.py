@@ -125,6 +125,43 @@ def test_a_sample_speaks_for_the_silence_in_which_it_was_taken(tmp_path: Path) -
     assert round(states_of(report)["python"]) == 20
 
 
+@pytest.mark.parametrize(
+    ("python_ms", "stays", "is_one_cause"),
+    [
+        pytest.param(17, True, True, id="half of it and more"),
+        pytest.param(16, True, False, id="less than half"),
+        pytest.param(17, False, False, id="the graph is called at another line"),
+    ],
+)
+def test_what_a_line_does_is_one_cause(
+    python_ms: int, stays: bool, is_one_cause: bool, tmp_path: Path
+) -> None:
+    """Python for some milliseconds of each step, which is not known of the first, then a graph until the kernel begins at 25 ms."""
+    report = analyzed(
+        tmp_path,
+        graph(python_ms),
+        lambda at: (NUMPY, WORK) if stays or at < python_ms else (NUMPY, CALL),
+        range(26),
+    )
+    states = states_of(report)
+    assert ("launch" not in states) == is_one_cause
+    assert round(states["python"]) == (25 if is_one_cause else python_ms)
+
+
+@pytest.mark.parametrize(("python_ms", "is_one_cause"), [(3.4, True), (3.3, False)])
+def test_what_a_line_does_is_a_finding_by_itself(
+    python_ms: float, is_one_cause: bool, tmp_path: Path
+) -> None:
+    """Of four steps of 50 ms a 20th is Python, which is not known of the first; then a graph of 1 ms."""
+
+    def play(step: Step) -> None:
+        step.host("FunctionRun", python_ms, python_ms + 1.1)
+        step.kernel(0, python_ms + 1, 50, launch_ms=python_ms + 0.9)
+
+    states = states_of(analyzed(tmp_path, play, lambda _: (NUMPY, WORK), range(5)))
+    assert ("launch" not in states) == is_one_cause
+
+
 def test_a_collection_beside_compute_costs_nothing(tmp_path: Path) -> None:
     report = analyzed(tmp_path, graph(20), lambda _: (WORK,), collections=[(26, 20)])
     assert "garbage_collection" not in states_of(report)

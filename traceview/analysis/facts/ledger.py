@@ -17,6 +17,7 @@ In this order:
     turn         idle time of devices that run one after another, while another one has its turn
     no work      idle time of a device that only copies, and, while another one computes, of one that computes little
     meeting      what all devices wait in the collectives of a step: it comes from meeting more than once
+    line         what is idle while the thread of the steps is at a line of the script: that is what it mostly is there
     calls        Python in steps of hosts without samples, where no frame was recorded either
     keys         dispatch before a graph in which Python makes keys of its collectives: they cause it
 
@@ -204,6 +205,7 @@ def ledger_of(context: Run) -> Ledger:
         meeting = [draft for draft in drafts if draft.device in met]
         made_of_each(lambda draft: _recast_meeting(draft, met[draft.device]), meeting, threads)
         for draft in drafts:
+            _recast_lines(draft)
             _enter_lines(draft)
             recast_small_kernels(draft)
             recast_keys(draft)
@@ -381,6 +383,60 @@ def _lost(
             bounds = columns.start_ps[rows], columns.end_ps[rows]
             lost[rows] = waits.lost_to(ran, place, *bounds, are_ops=are_ops)
     return lost
+
+
+_AT_A_LINE: Final = (
+    State.HOST_OPS,
+    State.LAUNCH,
+    State.LATENCY,
+    State.UNKNOWN,
+    State.H2D,
+    State.SYNC,
+    State.PYTHON,
+    State.BETWEEN,
+    State.PYTHON_THREAD,
+)
+"""What a device may be idle for because of the line that the thread of the steps is at."""
+
+_MAIN: Final = (State.SYNC, State.PYTHON, State.BETWEEN, State.PYTHON_THREAD)
+"""Of these the states that say what the line does; dispatch is what every line that calls the framework costs."""
+
+_MOSTLY_RATIO: Final = 1 / 2
+_MOSTLY_BETWEEN_RATIO: Final = 2 / 3
+"""Of the idle time at a line: its main state has so much of it; time between steps may border on the line that calls the step.
+Choices of ours."""
+
+_LEAST_AT_A_LINE: Final = 0.05
+"""Of the window: what a line mostly does in less is no finding. A choice of ours."""
+
+
+def _recast_lines(draft: Draft) -> None:
+    """What a device is idle for while the thread of the steps is at one line of the script has one cause: what it mostly is there.
+
+    Not where that is dispatch, which every line that calls the framework costs.
+    """
+    python = draft.python
+    if python is None or not python.is_sampled:
+        return
+    columns = draft.columns
+    least_ps = _LEAST_AT_A_LINE * draft.window.length_ps
+    rows = np.flatnonzero(draft.idle_in(_AT_A_LINE))
+    start, state = columns.start_ps[rows], columns.state[rows]
+    end = start + columns.duration_ps[rows]
+    for line, spans in python.lines.user_lines(python.caller).items():
+        if covered_ps(spans, draft.window) < least_ps:
+            continue
+        of_state = np.bincount(state, spans.within(start, end), len(State))
+        main = State(int(of_state.argmax()))
+        ratio = _MOSTLY_BETWEEN_RATIO if main == State.BETWEEN else _MOSTLY_RATIO
+        if main not in _MAIN or of_state[main] < max(ratio * of_state.sum(), least_ps):
+            continue
+        by = draft.by_line(line)
+        if main == State.PYTHON_THREAD:
+            own = rows[(state == main) & (spans.within(start, end) > 0)]
+            longest = int(own[columns.duration_ps[own].argmax()])
+            by = By(int(columns.by_kind[longest])), int(columns.by[longest])
+        draft.recast(spans, _AT_A_LINE, main, by)
 
 
 _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)

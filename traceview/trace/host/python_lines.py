@@ -242,6 +242,19 @@ class PythonLines:
         used = rows[(used_ps > 0) & (used_ps >= _AT_REST_RATIO * self._passed_ps[rows])]
         return union(self.previous_ps[used], self.time_ps[used])
 
+    def user_lines(self, thread: int) -> dict[str, IntervalSet]:
+        """When a thread stayed at each line of the user's code, or in what that calls: from one of its samples to the next."""
+        before, after = self._successive
+        frame = self._user_frame[self._samples.stack[before]]
+        stays = (self._samples.thread[before] == thread) & (frame != NONE)
+        stays &= frame == self._user_frame[self._samples.stack[after]]
+        numbers, place = unique_inverse(frame[stays])
+        since, until = self.time_ps[before[stays]], self.time_ps[after[stays]]
+        return {
+            str(self._frame(number)): union(since[place == index], until[place == index])
+            for index, number in enumerate(numbers.tolist())
+        }
+
     def dispatching(self, thread: int, calls: IntervalSet, silences: IntervalSet) -> IntervalSet:
         """When a thread was in Python of the framework, or at a line from which it runs graphs, in `calls`.
 
