@@ -11,11 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 import traceview
+from scripts.cuda_trace import U64, Ref, Stats
 from scripts.scenarios.model import Step, ms, new_trace
 from tests.charts import MS
 from tests.python_sidecars import clocks_group
 from tests.reports import full_report, step
 from tests.sidecars import write_sidecar
+from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.gpu_time.steps import step_times
 from traceview.analysis.measures.step_report import (
     StepDevice,
@@ -160,6 +162,36 @@ def test_where_other_processes_have_the_cores_no_step_is_slow_by_itself(
         bool(others_ns),
         not others_ns,
     )
+
+
+@pytest.mark.parametrize("has_more_ops", [True, False])
+def test_a_program_of_xla_has_the_same_work_in_each_step(
+    has_more_ops: bool, tmp_path: Path
+) -> None:
+    """Every fourth step on a CPU device takes twice as long, with another op or without."""
+    module = ModuleWriter()
+    module.add("dot.1", "dot", module.add("a", "parameter"))
+    trace = new_trace(length_ms=1000)
+    pool, start_ms = trace.thread("tf_XLAPjRtCpuClient", 70), 0.0
+    for number in range(16):
+        length_ms = 80 if number % 4 == 3 else 40
+        step = Step(trace, start_ms)
+        trace.marker(number, step.at(0), step.at(length_ms))
+        step.host("PjitFunction(f)", 0, 0.4)
+        ends = [40, 80] if has_more_ops and length_ms == 80 else [length_ms]
+        for begin, end in zip([0.5, *ends], ends, strict=False):
+            stats: Stats = {
+                "hlo_op": Ref("dot.1"),
+                "hlo_module": Ref("jit_f"),
+                "program_id": U64(5),
+                "device_ordinal": 0,
+                "run_id": number,
+            }
+            step.host("dot.1", begin, end, stats, thread=pool)
+        start_ms += length_ms
+    add_programs(trace.write(tmp_path), {"jit_f(5)": module})
+    codes = {row.code for row in traceview.analyze(tmp_path).findings}
+    assert ("unsteady-steps" in codes) == has_more_ops
 
 
 # The chart
