@@ -767,6 +767,7 @@ PROGRAMS: Final = {
             "jax_whole_batch_shards",
             "the whole batch is prepared for each device, which takes its rows of it",
             _PYTHON,
+            present={"python-stall": 0.3},
         ),
         Program(
             "jax_waiting_checkpoint",

@@ -163,6 +163,8 @@ def _given(context: Run, host: int, python: HostPython) -> dict[int, IntervalSet
     """
     trace, states = context.trace, context.idle.states[host]
     ended = trace.named_on(host, _is_end)
+    if not ended.size:
+        return {}
     begun = states.links.producer_of(ended)
     ended, begun = ended[begun != NONE], begun[begun != NONE]
     columns = trace.host_columns
