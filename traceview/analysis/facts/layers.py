@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import unique_ids
+from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
@@ -24,6 +24,7 @@ from traceview.trace.device.op_names import (
     OPTIMIZER_FUNCTION,
     Phase,
     label_lines,
+    of_instructions,
     op_labels,
     op_names,
     phase_of,
@@ -33,7 +34,7 @@ from traceview.trace.device.op_names import (
 )
 from traceview.trace.model import Recording
 from traceview.xplane.columns import Instruction
-from traceview.xplane.kernel_names import NumberFormat, kernel_name
+from traceview.xplane.kernel_names import kernel_name
 from traceview.xplane.planes import ActivityClass
 
 MOST_PARTS: Final = 24
@@ -81,13 +82,11 @@ def label_places(trace: Recording) -> LabelPlaces:
     return LabelPlaces(tuple(number_of), place, phase)
 
 
-def label_updates(trace: Recording) -> npt.NDArray[np.bool_]:
+def label_updates(trace: Recording) -> BoolArray:
     """By label whether a Python function made its instruction that is named like an optimizer, as of JAX, whose scopes show none."""
-    functions = (each.line.rpartition(" in ")[2] for each in trace.instructions)
-    is_update = [bool(OPTIMIZER_FUNCTION.fullmatch(name)) for name in functions]
-    of_label = trace.device_columns.instruction[trace.once(op_labels).row]
-    updates: npt.NDArray[np.bool_] = np.array([*is_update, False])[of_label]
-    return updates
+    return instructions_that(
+        trace, lambda each: bool(OPTIMIZER_FUNCTION.fullmatch(each.line.rpartition(" in ")[2]))
+    )
 
 
 def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, Phase]]:
@@ -260,29 +259,26 @@ GRAPH: Final = (b"FunctionRun", b"ExecutorState::Process")
 
 
 class KernelNames(Struct, frozen=True, eq=False):
-    """What the names of kernels show, by name of the trace."""
+    """What the names of kernels show, by label (`op_labels`): uint8 `NumberFormat` and bool."""
 
     precision: npt.NDArray[np.uint8]
     tensor_core: BoolArray
     is_matrix: BoolArray
 
 
-def kernel_names(recording: Recording) -> KernelNames:
+def label_kernels(recording: Recording) -> KernelNames:
     """What the names of all compute shows; a replica on CPUs runs ops, whose names are of layers."""
-    columns = recording.device_columns
-    is_kernel = columns.class_ == ActivityClass.COMPUTE
-    for index, device in enumerate(recording.device_list):
-        if device.kind == "replica":
-            is_kernel[columns.rows_of(index)] = False
-    names = unique_ids(columns.name[is_kernel])
-    kernels = [kernel_name(recording.names[int(name)]) for name in names]
-    count = len(recording.names)
-    precision = np.full(count, NumberFormat.UNKNOWN, dtype=np.uint8)
-    tensor_core, is_matrix = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-    precision[names] = [kernel.precision for kernel in kernels]
-    tensor_core[names] = [kernel.tensor_core for kernel in kernels]
-    is_matrix[names] = [kernel.is_matrix for kernel in kernels]
-    return KernelNames(precision, tensor_core, is_matrix)
+    columns, rows = recording.device_columns, recording.once(op_labels).row
+    has_kernels = np.array([device.kind != "replica" for device in recording.device_list], np.bool_)
+    is_kernel = columns.class_[rows] == ActivityClass.COMPUTE
+    is_kernel &= has_kernels[columns.device[rows]]
+    names, of_label = unique_inverse(np.where(is_kernel, columns.name[rows], NONE))
+    kernels = [kernel_name(b"" if at == NONE else recording.names[at]) for at in names.tolist()]
+    return KernelNames(
+        np.array([kernel.precision for kernel in kernels], dtype=np.uint8)[of_label],
+        np.array([kernel.tensor_core for kernel in kernels], dtype=np.bool_)[of_label],
+        np.array([kernel.is_matrix for kernel in kernels], dtype=np.bool_)[of_label],
+    )
 
 
 # What only converts, by label (`op_labels`), bool
@@ -305,6 +301,4 @@ def cast_labels(trace: Recording) -> BoolArray:
 
 def instructions_that(trace: Recording, matches: Callable[[Instruction], bool]) -> BoolArray:
     """Which labels are instructions of programs that match."""
-    # The last entry is that of `NONE`.
-    is_match = np.array([*map(matches, trace.instructions), False], dtype=np.bool_)
-    return is_match[trace.device_columns.instruction[trace.once(op_labels).row]]
+    return of_instructions(trace, matches, False)

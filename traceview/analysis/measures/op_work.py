@@ -13,7 +13,7 @@ and CDNA white papers of AMD MI100, MI210, MI250X (per die, which is a device), 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.facts.devices import model_of
-from traceview.analysis.facts.layers import KernelNames, kernel_names
+from traceview.analysis.facts.layers import label_kernels
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
@@ -31,7 +31,7 @@ from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
-from traceview.trace.device.op_names import label_lines, op_labels
+from traceview.trace.device.op_names import label_lines, of_instructions, op_labels
 from traceview.trace.model import Recording, Trace
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
@@ -76,7 +76,8 @@ class ByLabel(Struct, frozen=True, eq=False):
 def time_by_label(context: Context) -> dict[int, ByLabel]:
     """By device how long it computes what each label names, picoseconds; of the rows that take part in sums."""
     ledger, labels = context.ledger, context.trace.once(op_labels)
-    columns, is_compute = ledger.columns, context.once(_compute_rows).view(np.uint8)
+    columns = ledger.columns
+    is_compute = ledger.rows(states=(State.COMPUTE,)).view(np.uint8)
     slices = {device: ledger.rows_of(device) for device in ledger.devices}
     return {
         device: ByLabel.of(
@@ -91,17 +92,15 @@ def time_by_label(context: Context) -> dict[int, ByLabel]:
     }
 
 
-def _compute_rows(context: Context) -> BoolArray:
-    """Rows of the ledger in which a device computes, those that take part in sums."""
-    return context.ledger.rows(states=(State.COMPUTE,))
-
-
-def rows_with(context: Context, device: int, is_wanted: BoolArray) -> Int64Array:
-    """The rows of a device in which it computes what these labels name."""
-    own, of_row = context.ledger.rows_of(device), context.trace.once(op_labels).of_row
-    rows = np.flatnonzero(context.once(_compute_rows)[own]) + own.start
-    chosen: Int64Array = rows[is_wanted[of_row[context.ledger.columns.event[rows]]]]
-    return chosen
+def rows_of_labels(
+    context: Context, is_wanted: BoolArray, devices: Collection[int] | None = None
+) -> BoolArray:
+    """The rows of the ledger in which some devices, by default all, compute what these labels name, bool `[n]`."""
+    ledger, of_row = context.ledger, context.trace.once(op_labels).of_row
+    computing = np.flatnonzero(ledger.rows(states=(State.COMPUTE,), devices=devices))
+    rows = np.zeros(ledger.count, dtype=np.bool_)
+    rows[computing[is_wanted[of_row[ledger.columns.event[computing]]]]] = True
+    return rows
 
 
 def line_of(context: Context, by_label: Int64Array) -> str | None:
@@ -115,10 +114,15 @@ def line_of(context: Context, by_label: Int64Array) -> str | None:
 
 def line_of_rows(context: Context, rows: BoolArray) -> str | None:
     """The line of Python that made most of the ops that run in these rows of the ledger, or begin after them."""
+    return line_of(context, label_ps(context, rows))
+
+
+def label_ps(context: Context, rows: BoolArray) -> Int64Array:
+    """How long these rows of the ledger are in which each label runs, or begins after them, int64 picoseconds `[labels]`."""
     columns, labels = context.ledger.columns, context.trace.once(op_labels)
     known = rows & (columns.event != NONE)
     of_row = labels.of_row[columns.event[known]]
-    return line_of(context, totals(of_row, columns.duration_ps[known], labels.row.size))
+    return totals(of_row, columns.duration_ps[known], labels.row.size)
 
 
 def counted_events(context: Context, device: int) -> Int64Array:
@@ -151,9 +155,9 @@ def label_flops(trace: Recording) -> FloatArray:
     """By label (`op_labels`) the operations of one run, float64: 0 for what is no product, NaN where they are not known."""
     columns, rows = trace.device_columns, trace.once(op_labels).row
     instruction, op = columns.instruction[rows], columns.op[rows]
-    known = (np.nan if each.flops is None else each.flops for each in trace.instructions)
-    # The last entry is that of `NONE`.
-    flops = np.array([*known, np.nan])[instruction]
+    flops: FloatArray = of_instructions(
+        trace, lambda each: np.nan if each.flops is None else float(each.flops), np.nan
+    )
     recorded = _recorded(trace)
     for label in np.flatnonzero((instruction == NONE) & (op != NONE)).tolist():
         flops[label] = _of_op(trace.names.text(int(op[label])) or "", recorded)
@@ -266,20 +270,13 @@ def at_peak_ps(trace: Trace, device: int, of: DeviceFlops) -> FloatArray:
     return peak_ps
 
 
-def label_kernels(trace: Recording) -> KernelNames:
-    """What the names of kernels show, by label (`op_labels`)."""
-    of, name = trace.once(kernel_names), trace.device_columns.name[trace.once(op_labels).row]
-    return KernelNames(of.precision[name], of.tensor_core[name], of.is_matrix[name])
-
-
 def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:
     """By label (`op_labels`) the `NumberFormat` that its kernel shows, else that of its instruction, uint8."""
     precision, unknown = trace.once(label_kernels).precision, NumberFormat.UNKNOWN
-    known = [_FORMATS.get(each.operand_type, unknown) for each in trace.instructions]
-    of_instruction = np.array([*known, unknown], dtype=np.uint8)[
-        trace.device_columns.instruction[trace.once(op_labels).row]
-    ]
-    return np.where(precision == unknown, of_instruction, precision)
+    multiplied = of_instructions(
+        trace, lambda each: _FORMATS.get(each.operand_type, unknown), unknown
+    )
+    return np.where(precision == unknown, multiplied.astype(np.uint8), precision)
 
 
 class _Peak(Struct, frozen=True):

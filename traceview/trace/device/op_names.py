@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum, IntEnum
 from functools import lru_cache
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, kept
 from traceview.trace.model import Recording
 from traceview.trace.sidecar.sidecar import GraphValues
+from traceview.xplane.columns import Instruction
 from traceview.xplane.planes import ActivityClass
 
 
@@ -133,6 +134,15 @@ def op_labels(recording: Recording) -> OpLabels:
         # Several programs may have an instruction and a kernel of the same names.
         labels = SWEEPS.labelled(labels[0], columns.instruction, columns.class_)
     return OpLabels(*labels)
+
+
+def of_instructions(
+    recording: Recording, read: Callable[[Instruction], Any], without: Any
+) -> npt.NDArray[Any]:
+    """What is read of the instruction that each label (`op_labels`) runs; `without` where it runs none."""
+    # The last entry is that of `NONE`.
+    known = np.array([*map(read, recording.instructions), without])
+    return known[recording.device_columns.instruction[recording.once(op_labels).row]]
 
 
 class OpNames(Struct, frozen=True, eq=False):
