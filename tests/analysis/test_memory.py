@@ -29,7 +29,7 @@ from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.command import Command
 from tests.xplane.hlo_messages import add_programs
 from tests.xplane.test_hlo_buffers import written
-from traceview.analysis.measures.device_memory import (
+from traceview.analysis.workload.memory import (
     DeviceMemory,
     HeldMemory,
     Memory,
