@@ -100,7 +100,7 @@ def test_live_is_what_was_allocated_and_not_freed_at_every_event_and_in_the_tabl
     assert sorted(found) == [n for n, after in enumerate(run.after) if after]
     for device, allocator in found.items():
         assert allocator.unrecorded_bytes == 0
-        assert allocator.held_before_bytes == BEFORE_BYTES
+        assert allocator.held_at(0) - allocator.change_bytes[0] == BEFORE_BYTES
         held = BEFORE_BYTES + np.cumsum(allocator.change_bytes)
         assert held.tolist() == allocator.held_bytes.tolist()
         for event, (held_bytes, blocks) in enumerate(run.after[device]):
