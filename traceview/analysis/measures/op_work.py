@@ -27,7 +27,6 @@ from traceview.analysis.measures.context import Context
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
-from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
@@ -204,14 +203,9 @@ class DeviceFlops(Struct, frozen=True, eq=False):
     ran_ps: int
 
     @property
-    def flops(self) -> FloatArray:
-        """The operations by label, NaN where not known."""
-        return self.runs.every * self.of_run
-
-    @property
     def known_flops(self) -> FloatArray:
-        """The operations, 0 where not known."""
-        return np.nan_to_num(self.flops)
+        """The operations by label, 0 where not known."""
+        return np.nan_to_num(self.runs.every * self.of_run)
 
 
 def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
@@ -255,19 +249,6 @@ _FORMATS: Final[Mapping[int | None, NumberFormat]] = {
     **dict.fromkeys((19, 20, 23, 24, 25, 28, 29), NumberFormat.FP8),
 }
 """The precision of a product by the type of what it multiplies in a program (`PrimitiveType`); float32 may become TF32."""
-
-
-def at_peak_ps(trace: Trace, device: int, of: DeviceFlops) -> FloatArray:
-    """By label (`op_labels`) what the products of a device would take at the peak of their precision, float64 picoseconds.
-
-    NaN where that is not known, 0 for what has none.
-    """
-    peaks, rates = peak_flops(trace, device), np.full(len(NumberFormat), np.nan)
-    rates[list(peaks)] = list(peaks.values())
-    flops = of.flops
-    peak_ps: FloatArray = flops / rates[trace.once(label_precisions)] * PS_PER_S
-    peak_ps[flops == 0] = 0
-    return peak_ps
 
 
 def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:

@@ -375,8 +375,8 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _of_ops(context, CONSTANT, constants, shown=shown)
     yield _second_forward(context)
     yield _of_ops(context, CASTS, context.trace.once(cast_labels))
-    for ops in _BY_NAME:
-        yield _of_ops(context, ops.rule, _labels_by_name(context, ops), key=ops.key)
+    for known in _BY_NAME:
+        yield _of_ops(context, known.rule, _labels_by_name(context, known), key=known.key)
     kind_of_label = context.once(_kind_of_label)
     for number, kind in enumerate(_KINDS):
         ops = _some_ops(context, kind_of_label == number)
