@@ -2,13 +2,9 @@
 
 A strip cuts the window of a device into equal slices, for formats that cannot draw lanes.
 
-Documents hold no events, so everything is cut to the window, and where a lane has more slices than there is room
-for, its short slices are merged. What a lane covers stays exact.
-
-Slices shorter than the resolution that begin in the same stretch of that length are merged. A merged slice holds how
-many events it stands for and how much of it they cover, by class, so that sums over a lane stay exact.
-
-They are made only where a document asks for them, when the findings are known.
+Where a lane has more slices than there is room for, those shorter than a resolution that begin in the same stretch of that
+length are merged. A merged slice holds how many events it stands for and how much of it they cover, by class, so that sums
+over a lane stay exact. Lanes are made only where a document asks for them, when the findings are known.
 """
 
 from __future__ import annotations
@@ -99,10 +95,13 @@ def lanes_of(context: Context, idle: Idle | Skipped, detailed: Collection[int]) 
     ]
     shares = fair_shares([draft.slices.size for *_, draft in drafts], MOST_SLICES)
     names = _Names()
-    edges = {host: _edges(selection.steps[host], detailed) for host in hosts}
+    in_detail = {
+        host: [step for step in selection.steps[host] if step.number in detailed] for host in hosts
+    }
     lanes: dict[tuple[str, int], list[Lane]] = {}
     for (kind, number, draft), share in zip(drafts, shares, strict=True):
-        lane = _lane(trace, names, draft, share, edges[draft.window.host])
+        edges = np.column_stack(step_bounds(in_detail[draft.window.host])).ravel()
+        lane = _lane(trace, names, draft, share, edges)
         lanes.setdefault((kind, number), []).append(lane)
     host_lanes = [
         HostLanes(
@@ -110,7 +109,7 @@ def lanes_of(context: Context, idle: Idle | Skipped, detailed: Collection[int]) 
             selection.windows[host].start_ps,
             selection.windows[host].end_ps,
             tuple(lanes.get(("host", host), ())),
-            tuple(sorted(step.number for step in selection.steps[host] if step.number in detailed)),
+            tuple(sorted(step.number for step in in_detail[host])),
         )
         for host in hosts
     ]
@@ -208,26 +207,20 @@ def _steps(steps: Sequence[Step], window: Window) -> Slices:
 def _chosen_threads(trace: Trace, states: HostStates, idle: Idle, host: int) -> list[int]:
     """The thread that runs the steps, those that launch most, and those that the longest gaps name."""
     launch = trace.device_columns.launch[trace.device_rows(host)]
-    launch = launch[launch != NONE]
-    count = np.bincount(states.thread[trace.host_columns.line[launch]], minlength=1)
-    launching = np.argsort(-count, kind="stable")[:_LAUNCHING_THREADS]
+    launching = Counter(states.thread[trace.host_columns.line[launch[launch != NONE]]].tolist())
+    most = sorted(launching, key=lambda thread: (-launching[thread], thread))[:_LAUNCHING_THREADS]
     named: Counter[str] = Counter()
     for row in idle.devices:
-        if row.host == trace.hosts[host].name:
-            for gap in row.gaps:
-                if gap.thread is not None:
-                    named[gap.thread] += gap.duration_ps
+        for gap in row.gaps if row.host == trace.hosts[host].name else ():
+            if gap.thread is not None:
+                named[gap.thread] += gap.duration_ps
     thread_of_name: dict[str, int] = {}
     for line in np.flatnonzero(trace.host_of_line == host).tolist():
         info = trace.lines[line]
         if info.device == NONE:
             thread_of_name.setdefault(info.name, int(states.thread[line]))
-    chosen = [
-        *([states.caller] if states.caller != NONE else []),
-        *(int(thread) for thread in launching if count[thread]),
-        *(thread_of_name[name] for name, _ in named.most_common()),
-    ]
-    return list(dict.fromkeys(chosen))[:MOST_THREADS]
+    chosen = [states.caller, *most, *(thread_of_name[name] for name, _ in named.most_common())]
+    return [thread for thread in dict.fromkeys(chosen) if thread != NONE][:MOST_THREADS]
 
 
 # The columns of a lane
@@ -261,15 +254,8 @@ class _Names:
         return tuple(cut)
 
 
-def _edges(steps: Sequence[Step], detailed: Collection[int]) -> Int64Array:
-    """Starts and ends of the detailed steps, ascending."""
-    edges = [
-        edge for step in steps if step.number in detailed for edge in (step.start_ps, step.end_ps)
-    ]
-    return np.array(edges, dtype=np.int64)
-
-
 def _lane(trace: Trace, names: _Names, draft: _Draft, most: int, detailed_ps: Int64Array) -> Lane:
+    """A lane of at most so many slices; `detailed_ps`: as of `Slices.in_detail`."""
     window = draft.window
     slices, resolution = draft.slices.in_detail(
         most, window.length_ps, window.start_ps, detailed_ps
@@ -344,12 +330,14 @@ class Slices(Struct, frozen=True, eq=False):
         """A slice from each that begins one, bool `[n]`, the first of which does, to the next."""
         first = np.flatnonzero(begins)
         last = np.append(first[1:], self.size) - 1
+        # The longest slice of each group comes first, of several the earliest.
+        ranked = np.lexsort((self.start_ps - self.end_ps, np.cumsum(begins)))
         return Slices(
             self.start_ps[first],
             self.end_ps[last],
             np.add.reduceat(self.class_ps, first, axis=1),
             np.add.reduceat(self.count, first),
-            self.name[_longest(self.end_ps - self.start_ps, first)],
+            self.name[ranked[first]],
         )
 
     def in_detail(
@@ -427,14 +415,6 @@ def _begins(start: Int64Array, end: Int64Array, resolution_ps: int) -> BoolArray
     return begins
 
 
-def _longest(length: Int64Array, first: Int64Array) -> Int64Array:
-    """The longest slice of each group, the earliest of equals; `first`: where the groups begin."""
-    size = np.diff(np.append(first, length.size))
-    is_longest = length == np.repeat(np.maximum.reduceat(length, first), size)
-    candidates = np.flatnonzero(is_longest)
-    return candidates[np.searchsorted(candidates, first)]
-
-
 # Strips
 
 SLICES: Final = 240
@@ -469,24 +449,18 @@ def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
     shown = tuple(
         strip.device
         for strip in result.devices
-        if _is_busy(strip) and strip.device not in view.others
+        if any(map(any, (strip.compute_ps, strip.collective_ps, strip.copy_ps)))
+        and strip.device not in view.others
     )
+    gaps = list(numbered_gaps(view))
     timeline = Timeline(
         view.record("lanes", Lanes),
         outliers=view.outliers if view.others else (),
-        gaps=tuple((numbered.number, numbered.span) for numbered in numbered_gaps(view)),
-        lines={
-            numbered.number: numbered.gap.python
-            for numbered in numbered_gaps(view)
-            if numbered.gap.python
-        },
+        gaps=tuple((each.number, each.span) for each in gaps),
+        lines={each.number: each.gap.python for each in gaps if each.gap.python},
     )
     strips = (Strips(result, shown),) if shown else ()
     return Section("timeline", "Timeline", (timeline, *strips), is_folded=False)
-
-
-def _is_busy(strip: UtilizationStrip) -> bool:
-    return any(map(any, (strip.compute_ps, strip.collective_ps, strip.copy_ps)))
 
 
 ANALYSIS: Final = Analysis[Lanes]("lanes", compute=lambda _: Skipped(""))
