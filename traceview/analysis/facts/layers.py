@@ -22,8 +22,10 @@ from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     OPTIMIZER_FUNCTION,
+    TRANSFORMATION,
     Phase,
     label_lines,
+    label_texts,
     of_instructions,
     op_labels,
     op_names,
@@ -58,26 +60,21 @@ class LabelPlaces(Struct, frozen=True, eq=False):
 
 def label_places(trace: Recording) -> LabelPlaces:
     """Where the op of each label was made, and the phase that it is a part of."""
-    columns, rows = trace.device_columns, trace.once(op_labels).row
-    number = columns.instruction[rows].tolist()
-    instructions = [None if place == NONE else trace.instructions[place] for place in number]
-    recorded = [trace.names.text(op) or "" for op in columns.op[rows].tolist()]
-    texts = [_text(instruction, op) for instruction, op in zip(instructions, recorded, strict=True)]
-    phase = phases_of(trace)[rows].copy()
-    has_scope = [bool(each and each.scope) for each in instructions]
-    phase[has_scope] = [
-        phase_of(text.encode()) for text, known in zip(texts, has_scope, strict=True) if known
-    ]
+    texts, phase = trace.once(label_texts), phases_of(trace)[trace.once(op_labels).row]
+    has_scope = np.flatnonzero(instructions_that(trace, lambda each: bool(each.scope)))
+    phase[has_scope] = [phase_of(texts[label].encode()) for label in has_scope.tolist()]
     # Replicas and kernels share ops.
     op_of = {text: _op(text) for text in dict.fromkeys(texts)}
     ops = list(dict.fromkeys(op_of.values()))
     scopes = _Scopes(ops)
     scopes_of = {op: scopes.of(op) for op in ops}
     number_of: dict[Place, int] = {}
-    place = np.empty(rows.size, dtype=np.int32)
-    for label, (text, line) in enumerate(zip(texts, trace.once(label_lines), strict=True)):
-        made = Place(scopes_of[op_of[text]], line)
-        place[label] = number_of.setdefault(made, len(number_of))
+    places = (
+        Place(scopes_of[op_of[text]], line)
+        for text, line in zip(texts, trace.once(label_lines), strict=True)
+    )
+    numbers = [number_of.setdefault(made, len(number_of)) for made in places]
+    place = np.array(numbers, dtype=np.int32)
     phase[(phase == Phase.UNKNOWN) & trace.once(label_updates)] = Phase.OPTIMIZER
     return LabelPlaces(tuple(number_of), place, phase)
 
@@ -108,7 +105,7 @@ def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, 
 def _with_types(trace: Recording, ops: Iterable[str]) -> dict[str, str]:
     """The text `scope/name:Type` of ops that are named without their type; what is in no scope may be no op."""
     typed = {
-        op: op if "/" not in op or _TRANSFORMATION.search(op) else f"{op}:{_UNKNOWN_TYPE}"
+        op: op if "/" not in op or TRANSFORMATION.search(op) else f"{op}:{_UNKNOWN_TYPE}"
         for op in ops
     }
     for name in trace.names:
@@ -131,21 +128,8 @@ class _Op(Struct, frozen=True):
     phase: Phase
 
 
-def _text(instruction: Instruction | None, op: str) -> str:
-    """The name of an op with all its scopes; programs know more of it than events do."""
-    if instruction is None or not instruction.scope:
-        return op
-    scope = instruction.scope
-    if _TRANSFORMATION.search(scope) or not instruction.op_type:
-        return scope
-    return f"{scope}:{instruction.op_type}"
-
-
 # JAX
 
-_TRANSFORMATION: Final = lazy_pattern(
-    r"(?<![^/(])(?:jit|pjit|pmap|xmap|vmap|jvp|transpose|remat|checkpoint|shard_map|custom_jvp|custom_vjp)\("
-)
 _NAMELESS: Final = lazy_pattern(r"(?<![^/(])p?jit\((?:main|<\w+>|_\w*)\)")
 """Functions that JAX wraps or calls itself."""
 
@@ -162,7 +146,7 @@ def _scopes_of_jax(path: str) -> list[str]:
     scope, _, inside = one.partition("/(")
     first, several, _ = inside.partition(":")
     one = f"{scope}/{first}" if several else one
-    bare = _TRANSFORMATION.sub("", _NAMELESS.sub("", one)).replace(")", "")
+    bare = TRANSFORMATION.sub("", _NAMELESS.sub("", one)).replace(")", "")
     *scopes, _ = bare.split("/", MOST_PARTS)
     return [scope for scope in scopes if not _OF_JAX.fullmatch(scope)]
 
@@ -215,7 +199,7 @@ class _Scopes:
     def of(self, op: _Op) -> tuple[str, ...]:
         """The scopes of an op; none where its name shows none."""
         if not op.type_:
-            return tuple(_scopes_of_jax(op.name)) if _TRANSFORMATION.search(op.name) else ()
+            return tuple(_scopes_of_jax(op.name)) if TRANSFORMATION.search(op.name) else ()
         *scopes, _ = _parts(op.name)
         if op.phase is Phase.OPTIMIZER:
             for place, scope in enumerate(scopes[:-1]):

@@ -145,6 +145,27 @@ def of_instructions(
     return known[recording.device_columns.instruction[recording.once(op_labels).row]]
 
 
+TRANSFORMATION: Final = lazy_pattern(
+    r"(?<![^/(])(?:jit|pjit|pmap|xmap|vmap|jvp|transpose|remat|checkpoint|shard_map|custom_jvp|custom_vjp)\("
+)
+"""What JAX writes around a scope."""
+
+
+def label_texts(recording: Recording) -> list[str]:
+    """The name of the op of each label (`op_labels`) with all its scopes; programs know more of it than events do."""
+    columns, rows = recording.device_columns, recording.once(op_labels).row
+    texts = []
+    for op, at in zip(columns.op[rows].tolist(), columns.instruction[rows].tolist(), strict=True):
+        each = None if at == NONE else recording.instructions[at]
+        if each is None or not each.scope:
+            texts.append(recording.names.text(op) or "")
+        elif not each.op_type or TRANSFORMATION.search(each.scope):
+            texts.append(each.scope)
+        else:
+            texts.append(f"{each.scope}:{each.op_type}")
+    return texts
+
+
 class OpNames(Struct, frozen=True, eq=False):
     """`ops`: distinct. `of_name`: int32, by name the place of its op in `ops`; of `NONE` in its last place."""
 
@@ -265,21 +286,9 @@ _OF_LAYOUT: Final = lazy_pattern(r"-\d+-")
 
 def label_lines(recording: Recording) -> tuple[str, ...]:
     """The line of each label (`op_labels`), "" where it is not known."""
-    columns, rows = recording.device_columns, recording.once(op_labels).row
-    lines = recording.once(graph_lines)
-    found = []
-    for op, place in zip(
-        columns.op[rows].tolist(), columns.instruction[rows].tolist(), strict=True
-    ):
-        text, line = recording.names.text(op) or "", ""
-        if place != NONE:
-            instruction = recording.instructions[place]
-            line = instruction.line
-            # Programs of TensorFlow name the op of its graph.
-            if instruction.scope and instruction.op_type:
-                text = f"{instruction.scope}:{instruction.op_type}"
-        found.append(line or lines.of(text))
-    return tuple(found)
+    lines, texts = recording.once(graph_lines), recording.once(label_texts)
+    compiled = of_instructions(recording, lambda each: each.line, "").tolist()
+    return tuple(line or lines.of(text) for line, text in zip(compiled, texts, strict=True))
 
 
 def graph_lines(recording: Recording) -> GraphLines:
