@@ -261,50 +261,46 @@ def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:
 
 
 class _Peak(Struct, frozen=True):
-    """Rates of a model in teraFLOP/s, None where it does not have that precision.
+    """Rates of a model in teraFLOP/s: fp64, fp32, tf32, bf16, fp16 and 8 bits, None where it does not have that precision.
 
     `model`: a pattern of its name. `chip`: major and minor capability and number of cores, where no GPU of another rate has
     the same: planes of AMD GPUs have no name.
     """
 
     model: str
-    fp64: float
-    fp32: float
-    tf32: float | None
-    bf16: float | None
-    fp16: float | None
-    eight_bits: float | None = None
+    rates: tuple[float | None, ...]
     chip: tuple[int, int, int] | None = None
 
 
 _PEAKS: Final = (
-    _Peak(r"P100-SXM2", 5.3, 10.6, None, None, 21.2),
-    _Peak(r"P100-PCI", 4.7, 9.3, None, None, 18.7),
-    _Peak(r"V100-SXM2", 7.8, 15.7, None, None, 125),
-    _Peak(r"V100-PCI", 7.0, 14.0, None, None, 112),
-    _Peak(r"\bT4\b", 0.25, 8.1, None, None, 65, 130),
-    _Peak(r"\bA100\b", 19.5, 19.5, 156, 312, 312, 624, (8, 0, 108)),
-    _Peak(r"\bA30\b", 10.3, 10.3, 82, 165, 165, 330),
-    _Peak(r"\bA10\b", 0.49, 31.2, 62.5, 125, 125, 250),
-    _Peak(r"\bA40\b", 0.58, 37.4, 74.8, 149.7, 149.7, 299.3),
-    _Peak(r"RTX A6000", 0.6, 38.7, 77.4, 154.8, 154.8, 309.7),
-    _Peak(r"RTX 6000 Ada", 1.4, 91.1, 182.1, 364.2, 364.2, 728.5),
-    _Peak(r"\bL4\b", 0.47, 30.3, 60, 121, 121, 242),
-    _Peak(r"\bL40S\b", 1.4, 91.6, 183, 362, 362, 733),
-    _Peak(r"\bL40\b", 1.4, 90.5, 90.5, 181, 181, 362),
-    _Peak(r"RTX 3090$", 0.56, 35.6, 35.6, 71, 71, 284),
-    _Peak(r"RTX 4090$", 1.3, 82.6, 82.6, 165.2, 165.2),
-    _Peak(r"H100 PCIe", 51, 51, 378, 756, 756, 1513, (9, 0, 114)),
-    _Peak(r"H[12]00 NVL", 60, 60, 417.5, 835.5, 835.5, 1671),
-    _Peak(r"H100 80GB HBM3|H200|GH200", 67, 67, 494.7, 989.4, 989.4, 1978.9),
-    _Peak(r"\bB200\b", 37, 75, 1125, 2250, 2250, 4500),
-    _Peak(r"MI100\b", 11.5, 46.1, None, 92.3, 184.6, 184.6),
-    _Peak(r"MI210\b", 45.3, 45.3, None, 181, 181, 181),
-    _Peak(r"MI250X\b", 47.9, 47.9, None, 191.5, 191.5, 191.5),
-    _Peak(r"MI3(?:00|25)X\b", 163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, (9, 4, 304)),
+    _Peak(r"P100-SXM2", (5.3, 10.6, None, None, 21.2)),
+    _Peak(r"P100-PCI", (4.7, 9.3, None, None, 18.7)),
+    _Peak(r"V100-SXM2", (7.8, 15.7, None, None, 125)),
+    _Peak(r"V100-PCI", (7.0, 14.0, None, None, 112)),
+    _Peak(r"\bT4\b", (0.25, 8.1, None, None, 65, 130)),
+    _Peak(r"\bA100\b", (19.5, 19.5, 156, 312, 312, 624), (8, 0, 108)),
+    _Peak(r"\bA30\b", (10.3, 10.3, 82, 165, 165, 330)),
+    _Peak(r"\bA10\b", (0.49, 31.2, 62.5, 125, 125, 250)),
+    _Peak(r"\bA40\b", (0.58, 37.4, 74.8, 149.7, 149.7, 299.3)),
+    _Peak(r"RTX A6000", (0.6, 38.7, 77.4, 154.8, 154.8, 309.7)),
+    _Peak(r"RTX 6000 Ada", (1.4, 91.1, 182.1, 364.2, 364.2, 728.5)),
+    _Peak(r"\bL4\b", (0.47, 30.3, 60, 121, 121, 242)),
+    _Peak(r"\bL40S\b", (1.4, 91.6, 183, 362, 362, 733)),
+    _Peak(r"\bL40\b", (1.4, 90.5, 90.5, 181, 181, 362)),
+    _Peak(r"RTX 3090$", (0.56, 35.6, 35.6, 71, 71, 284)),
+    _Peak(r"RTX 4090$", (1.3, 82.6, 82.6, 165.2, 165.2)),
+    _Peak(r"H100 PCIe", (51, 51, 378, 756, 756, 1513), (9, 0, 114)),
+    _Peak(r"H[12]00 NVL", (60, 60, 417.5, 835.5, 835.5, 1671)),
+    _Peak(r"H100 80GB HBM3|H200|GH200", (67, 67, 494.7, 989.4, 989.4, 1978.9)),
+    _Peak(r"\bB200\b", (37, 75, 1125, 2250, 2250, 4500)),
+    _Peak(r"MI100\b", (11.5, 46.1, None, 92.3, 184.6, 184.6)),
+    _Peak(r"MI210\b", (45.3, 45.3, None, 181, 181, 181)),
+    _Peak(r"MI250X\b", (47.9, 47.9, None, 191.5, 191.5, 191.5)),
+    _Peak(r"MI3(?:00|25)X\b", (163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9), (9, 4, 304)),
 )
 
 
+_RATED: Final = tuple(NumberFormat[name] for name in ["FP64", "FP32", "TF32", "BF16", "FP16", "INT8", "FP8"])
 _TERA: Final = 10**12
 _LARGEST: Final = 1e6
 """No device does as many teraFLOP/s."""
@@ -320,7 +316,7 @@ def peak_flops(trace: Trace, device: int) -> dict[NumberFormat, int]:
         stated = entry.stats.get("peak_teraflops_per_second")
         if not isinstance(stated, int | float) or not 0 < stated <= _LARGEST:
             return {}
-        return _in_flops({NumberFormat.BF16: stated})
+        return {NumberFormat.BF16: round(stated * _TERA)}
     if entry.kind != "gpu" or _PART.search(model or ""):
         return {}
     chip = tuple(
@@ -328,20 +324,6 @@ def peak_flops(trace: Trace, device: int) -> dict[NumberFormat, int]:
     )
     for peak in _PEAKS:
         if re.search(peak.model, model) if model else peak.chip == chip:
-            return _in_flops(
-                {
-                    NumberFormat.FP64: peak.fp64,
-                    NumberFormat.FP32: peak.fp32,
-                    NumberFormat.TF32: peak.tf32,
-                    NumberFormat.BF16: peak.bf16,
-                    NumberFormat.FP16: peak.fp16,
-                    NumberFormat.INT8: peak.eight_bits,
-                    NumberFormat.FP8: peak.eight_bits,
-                }
-            )
+            rates = zip(_RATED, (*peak.rates, *peak.rates[5:]), strict=False)
+            return {each: round(rate * _TERA) for each, rate in rates if rate}
     return {}
-
-
-def _in_flops(rates: Mapping[NumberFormat, float | None]) -> dict[NumberFormat, int]:
-    """FLOP/s of what has a rate, in teraFLOP/s."""
-    return {each: round(rate * _TERA) for each, rate in rates.items() if rate}
