@@ -300,7 +300,10 @@ _PEAKS: Final = (
 )
 
 
-_RATED: Final = tuple(NumberFormat[name] for name in ["FP64", "FP32", "TF32", "BF16", "FP16", "INT8", "FP8"])
+_RATED: Final = (
+    *(NumberFormat.FP64, NumberFormat.FP32, NumberFormat.TF32, NumberFormat.BF16),
+    *(NumberFormat.FP16, NumberFormat.INT8, NumberFormat.FP8),
+)
 _TERA: Final = 10**12
 _LARGEST: Final = 1e6
 """No device does as many teraFLOP/s."""
