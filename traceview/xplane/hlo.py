@@ -106,7 +106,9 @@ def _flops(opcode: str, result: Shape, left: Shape, right: Shape, fields: Messag
         return _of_convolution_call(target, result, left, right, numbers)
     config = json.loads(fields.content(BACKEND_CONFIG)[:_LONGEST_CONFIG])
     if target.startswith(_GEMM):
-        return _of_dot(result, left, _contracted(config))
+        # Older versions write the configuration bare.
+        numbers_of = config.get("gemm_backend_config", config)["dot_dimension_numbers"]
+        return _of_dot(result, left, _whole(numbers_of["lhs_contracting_dimensions"]))
     if target.startswith(_ATTENTION):
         return _of_attention(target, left, config)
     raise ValueError(opcode)
@@ -155,12 +157,6 @@ def _of_convolution_call(
 
 def _number(numbers: Mapping[int, Sequence[int]], field: int) -> int:
     return numbers.get(field, (0,))[0]
-
-
-def _contracted(config: Any) -> list[int]:
-    """The dimensions of the first operand that cuBLAS sums over; older versions write the configuration bare."""
-    of_gemm = config.get("gemm_backend_config", config)
-    return _whole(of_gemm["dot_dimension_numbers"]["lhs_contracting_dimensions"])
 
 
 def _of_attention(target: str, query: Shape, config: Any) -> int:

@@ -157,11 +157,9 @@ def _idle(ledger: Ledger, device: int) -> Slices:
     own = ledger.columns.chosen(ledger.rows_of(device))
     rows = np.flatnonzero(own.activity == IDLE)
     op, kernel = ledger.trace.device_columns.names_at(own.event[rows])
-    start, length = own.start_ps[rows], own.duration_ps[rows]
-    class_ps = np.zeros((len(KEYS), rows.size), dtype=np.int64)
-    class_ps[own.state[rows], np.arange(rows.size)] = length
-    count = np.ones(rows.size, dtype=np.int64)
-    return Slices(start, start + length, class_ps, count, np.where(op == NONE, kernel, op))
+    start, state = own.start_ps[rows], own.state[rows].astype(np.int64)
+    name = np.where(op == NONE, kernel, op)
+    return slices_of(start, start + own.duration_ps[rows], state, name, len(KEYS))
 
 
 def _of_host(context: Context, idle: Idle, host: int) -> Iterator[_Draft]:

@@ -157,19 +157,14 @@ def label_flops(trace: Recording) -> FloatArray:
     flops: FloatArray = of_instructions(
         trace, lambda each: np.nan if each.flops is None else float(each.flops), np.nan
     )
-    recorded = _recorded(trace)
+    recorded: dict[str, int | None] = {}
+    for host in trace.hosts:
+        for name, known in host.captured.graphs.flops.items():
+            # None where hosts differ.
+            recorded[name] = known if recorded.setdefault(name, known) == known else None
     for label in np.flatnonzero((instruction == NONE) & (op != NONE)).tolist():
         flops[label] = _of_op(trace.names.text(int(op[label])) or "", recorded)
     return flops
-
-
-def _recorded(trace: Recording) -> dict[str, int | None]:
-    """Operations by op from the captures of all hosts, None where they differ."""
-    found: dict[str, int | None] = {}
-    for host in trace.hosts:
-        for name, flops in host.captured.graphs.flops.items():
-            found[name] = flops if found.setdefault(name, flops) == flops else None
-    return found
 
 
 def _of_op(text: str, recorded: Mapping[str, int | None]) -> float:

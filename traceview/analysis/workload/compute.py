@@ -140,7 +140,9 @@ def _some_ops(
     """What some devices, by default all, compute of what these labels name."""
     rows = rows_of_labels(context, labels, devices)
     by_label = label_ps(context, rows)
-    by_type = _time_by_type(context, by_label)
+    types, of_label = context.once(_types_of_labels)
+    total = SWEEPS.totals(of_label, by_label, len(types)).tolist()
+    by_type = {type_: ps for type_, ps in zip(types, total, strict=True) if ps}
     named = sorted(filter(None, by_type), key=lambda type_: (-by_type[type_], type_))
     return _SomeOps(rows, by_label, by_type, named[:TOP_TYPES])
 
@@ -148,13 +150,6 @@ def _some_ops(
 def _all_ops(context: Context) -> _SomeOps:
     """All that was computed."""
     return _some_ops(context, np.ones(context.once(_op_of_label).size, dtype=np.bool_))
-
-
-def _time_by_type(context: Context, by_label: Int64Array) -> dict[str, int]:
-    """Time by type of op, of the time of each label; "" where none was recorded."""
-    types, of_label = context.once(_types_of_labels)
-    total = SWEEPS.totals(of_label, by_label, len(types)).tolist()
-    return {type_: ps for type_, ps in zip(types, total, strict=True) if ps}
 
 
 def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:

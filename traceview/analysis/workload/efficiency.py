@@ -51,7 +51,7 @@ from traceview.document.columns import DEVICE, Shown
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.device.table import record_columns, table
+from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import Device
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import parse_details
@@ -260,7 +260,8 @@ def _fill(context: Context) -> tuple[BoolArray, dict[int, tuple[float | None, in
     """
     trace, ledger = context.trace, context.ledger
     columns, limits = trace.device_columns, LOW_OCCUPANCY.limits
-    sparse, of_device = np.zeros(ledger.count, dtype=np.bool_), {}
+    sparse: BoolArray = np.zeros(ledger.count, dtype=np.bool_)
+    of_device: dict[int, tuple[float | None, int]] = {}
     details, of_event = unique_inverse(columns.details)
     if not (details != NONE).any():
         return sparse, of_device
@@ -319,8 +320,9 @@ def _low_occupancy(context: Context, result: Precision) -> Finding | None:
     lost = ledger.loss(rows)
     if not lost.ps or lost.share < LOW_OCCUPANCY.limit:
         return None
-    longest = trace.once(op_labels).row[[label_ps(context, rows).argmax()]]
-    op, kernel = (trace.names.text(int(of[0])) for of in trace.device_columns.names_at(longest))
+    columns = trace.device_columns
+    longest = trace.once(op_labels).row[label_ps(context, rows).argmax()]
+    op, kernel = (trace.names.text(int(of[longest])) for of in (columns.op, columns.name))
     return LOW_OCCUPANCY.about(
         context,
         [row for row in result.devices if row.device in lost.devices],
@@ -479,6 +481,12 @@ def _at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float | None:
     return float((flops[is_known] / rate[is_known] * PS_PER_S).sum()) * whole / known
 
 
+def efficiency_table(context: Context) -> Table:
+    """A row per device."""
+    rows = (context.record(ANALYSIS) or Efficiency(())).devices
+    return table("efficiency", *record_columns(DeviceEfficiency, rows))
+
+
 _EFFICIENCY_COLUMNS: Final = (
     DEVICE,
     Shown("FLOP/s", "flops_per_second", meaning="known FLOPs over the time in which ops run"),
@@ -508,8 +516,5 @@ ANALYSIS: Final = Analysis[Efficiency](
     "efficiency",
     compute=compute_efficiency,
     sections=(efficiency_section,),
-    table=lambda context: table(
-        "efficiency",
-        *record_columns(DeviceEfficiency, (context.record(ANALYSIS) or Efficiency(())).devices),
-    ),
+    table=efficiency_table,
 )

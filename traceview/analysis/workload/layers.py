@@ -175,6 +175,7 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
 
     def row(path: _Path, whole_ps: Int64Array, work: FloatArray) -> LayerTime:
         ps, (flops, known_ps) = int(whole_ps.sum()), work.tolist()
+        forward_ps, backward_ps, optimizer_ps, other_ps = whole_ps.tolist()
         rate = round(min(flops / known_ps * PS_PER_S, LARGEST)) if has_flops and known_ps else None
         return LayerTime(
             "/".join(scope for scope, _ in path if scope) or None,
@@ -182,8 +183,11 @@ def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
             min(ps * count / gpu_ps, 1.0) if gpu_ps else 0.0,
             ps,
             int(own[path].sum()) if path in own else 0,
-            *whole_ps.tolist(),
-            flops_per_second=rate,
+            forward_ps,
+            backward_ps,
+            optimizer_ps,
+            other_ps,
+            rate,
         )
 
     inside = Counter(path[:-1] for path in whole if path)

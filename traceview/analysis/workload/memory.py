@@ -525,8 +525,16 @@ _DEVICE_COLUMNS: Final = (
     Shown("fragmentation", "fragmentation_ratio", 5, meaning="free, outside of the largest piece"),
     Shown("growth per step", "growth_bytes_per_step", 7, "bytes"),
 )
+
+
+def _holder(row: HeldMemory) -> Sentence:
+    if row.held_by is None:
+        return "before the capture" if row.kind == BEFORE else "no layer"
+    return (Token(row.held_by, "name"),)
+
+
 _HELD_COLUMNS: Final = (
-    Shown("held by", lambda row: _holder(row), kind="words"),
+    Shown("held by", _holder, kind="words"),
     Shown("in use", "bytes"),
     Shown("kind", lambda row: row.kind, 1),
     Shown("phase", lambda row: row.phase, 2),
@@ -546,12 +554,6 @@ _PROGRAM_COLUMNS: Final = (
 )
 
 
-def _holder(row: HeldMemory) -> Sentence:
-    if row.held_by is None:
-        return "before the capture" if row.kind == BEFORE else "no layer"
-    return (Token(row.held_by, "name"),)
-
-
 def section(view: View, result: Memory) -> doc.Section:
     """A row per GPU, what is in use at the peak of the fullest, if it is one of those that were chosen, and programs."""
     blocks = list(view.device_table("Memory of GPUs", result.devices, _DEVICE_COLUMNS, "memory"))
@@ -568,7 +570,17 @@ def section(view: View, result: Memory) -> doc.Section:
                 rest=f"{view.command('show memory')} -o memory.csv",
             ),
         ]
-    blocks += _programs(result.programs, view.most_rows)
+    if result.programs:
+        shown, largest = (*_HELD_COLUMNS, Shown("buffers", "count", 3)), result.programs[0]
+        blocks += [
+            doc.Subheading("What XLA programs take while they run"),
+            *table("Programs", result.programs, _PROGRAM_COLUMNS, most_rows=view.most_rows),
+        ]
+        if largest.held:
+            blocks += [
+                doc.Subheading(phrase("Live at the peak of ", Token(largest.program, "name"))),
+                *table("Live at the peak", largest.held, shown, most_rows=view.most_rows),
+            ]
     is_joined = any(row.name_count > 1 for row in layers)
     unrecorded = ", ".join(
         f"{row.device} {numbers.size(row.unrecorded_bytes)}"
@@ -585,19 +597,6 @@ def section(view: View, result: Memory) -> doc.Section:
         else None,
     )
     return doc.Section("memory", "Memory", tuple(blocks), lead=_lead(fullest) if fullest else "")
-
-
-def _programs(programs: Sequence[ProgramMemory], most_rows: int) -> Iterator[doc.Block]:
-    """What programs take by their own account, and what is live at the peak of the largest."""
-    if not programs:
-        return
-    yield doc.Subheading("What XLA programs take while they run")
-    yield from table("Programs", programs, _PROGRAM_COLUMNS, most_rows=most_rows)
-    largest = programs[0]
-    if largest.held:
-        yield doc.Subheading(phrase("Live at the peak of ", Token(largest.program, "name")))
-        shown = (*_HELD_COLUMNS, Shown("buffers", "count", 3))
-        yield from table("Live at the peak", largest.held, shown, most_rows=most_rows)
 
 
 def _lead(row: DeviceMemory) -> Sentence:

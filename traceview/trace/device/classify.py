@@ -182,10 +182,10 @@ def with_buffered_instructions(
         except DamageError as error:
             damaged(error)
             continue
-        for buffer, *of in buffers[program.name]:
+        for buffer, module, program_id in buffers[program.name]:
             for rows, found in _of_buffer(columns, names, buffer, stretches):
                 ops = names.add_all(found)
-                op[rows], instruction[rows] = ops, numbers.beside(*of, ops)
+                op[rows], instruction[rows] = ops, numbers.beside(module, program_id, ops)
     return replace(columns, op=op, instruction=instruction)
 
 

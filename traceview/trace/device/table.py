@@ -5,7 +5,7 @@ A table is named columns of equal length.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -183,13 +183,6 @@ def record_columns(
 
 
 # DataFrames, for notebooks; nothing else imports pandas
-
-
-def records_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per record that was made a dictionary, with its keys as columns."""
-    import pandas as pd
-
-    return pd.DataFrame(list(rows))
 
 
 def frame_of(rows: Table) -> pd.DataFrame:
