@@ -277,10 +277,9 @@ def cast_labels(trace: Recording) -> BoolArray:
     casts = instructions_that(
         trace, lambda each: bool(_CONVERT.fullmatch(each.name) and _CAST.search(each.scope))
     )
-    names = trace.once(op_names)
-    is_cast = np.array([type_ == "Cast" for _, type_ in names.ops], dtype=np.bool_)
-    casts |= is_cast[names.of_name[trace.device_columns.op[trace.once(op_labels).row]]]
-    return casts
+    ops, of_label = trace.once(op_names)
+    is_cast = np.array([type_ == "Cast" for _, type_ in ops], dtype=np.bool_)
+    return casts | is_cast[of_label]
 
 
 def instructions_that(trace: Recording, matches: Callable[[Instruction], bool]) -> BoolArray:

@@ -158,15 +158,14 @@ def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
     Of an instruction of XLA it is the op of the source that it was made for, or its own, of what XLA has added.
     """
     trace = context.trace
-    names, place_of = trace.once(op_names), dict[str, int]()
+    (ops, op_of_label), place_of = trace.once(op_names), dict[str, int]()
 
     def place(type_: str) -> int:
         return place_of.setdefault(type_, len(place_of))
 
-    places = np.array([place(type_ or "") for _, type_ in names.ops], dtype=np.int64)
-    of_label: Int64Array = places[names.of_name[context.once(_op_of_label)]]
+    places = np.array([place(type_ or "") for _, type_ in ops], dtype=np.int64)
     compiled = of_instructions(trace, lambda each: place(_type_of(each)), NONE)
-    return tuple(place_of), np.where(compiled == NONE, of_label, compiled)
+    return tuple(place_of), np.where(compiled == NONE, places[op_of_label], compiled)
 
 
 _PRIMITIVE: Final = lazy_pattern(r"[a-z][a-z0-9_]{0,40}")

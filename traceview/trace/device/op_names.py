@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import unique_ids
+from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
@@ -166,33 +166,27 @@ def label_texts(recording: Recording) -> list[str]:
     return texts
 
 
-class OpNames(Struct, frozen=True, eq=False):
-    """`ops`: distinct. `of_name`: int32, by name the place of its op in `ops`; of `NONE` in its last place."""
-
-    ops: tuple[OpName, ...]
-    of_name: Int32Array
-
-
-def op_names(recording: Recording) -> OpNames:
-    """The ops that device events name."""
+def op_names(recording: Recording) -> tuple[tuple[OpName, ...], Int32Array]:
+    """The ops that device events name, and int32 the place of that of each label (`op_labels`)."""
     unnamed: OpName = None, None
-    return OpNames(*read_once(recording, recording.device_columns.op, split_op, unnamed))
+    return read_once(recording, recording.device_columns.op, split_op, unnamed)
 
 
 def read_once(
     recording: Recording, column: Int32Array, read: Callable[[str], _Value], unnamed: _Value
 ) -> tuple[tuple[_Value, ...], Int32Array]:
-    """Distinct values read from the names in a column that labels distinguish, and int32 the place of its value by name.
+    """Distinct values read from a column of names that labels distinguish, and int32 the place of that of each label.
 
-    The last place is that of `NONE`, whose value is `unnamed`.
+    `unnamed`: the value of `NONE`.
     """
-    place_of = {unnamed: 0}
-    of_name = np.zeros(len(recording.names) + 1, dtype=np.int32)
-    names = column[recording.once(op_labels).row]
-    for name in unique_ids(names[names != NONE]).tolist():
-        value = read(recording.names.text(name) or "")
-        of_name[name] = place_of.setdefault(value, len(place_of))
-    return tuple(place_of), of_name
+    names, of_label = unique_inverse(column[recording.once(op_labels).row])
+    values = [
+        unnamed if name == NONE else read(recording.names.text(name) or "")
+        for name in names.tolist()
+    ]
+    place_of = {value: place for place, value in enumerate(dict.fromkeys([unnamed, *values]))}
+    places = np.array([place_of[value] for value in values], dtype=np.int32)
+    return tuple(place_of), places[of_label]
 
 
 @lru_cache(KEPT_NAMES)

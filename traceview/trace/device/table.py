@@ -317,7 +317,8 @@ def _ops_of_device(trace: Trace, rows: Int64Array) -> tuple[Column, ...]:
     first = labels.row[known]
     device = columns.device[rows[:1]].tolist()
     is_replica = bool(device) and trace.device_list[device[0]].kind == "replica"
-    op = trace.once(op_names).of_name[columns.op[first]]
+    ops, op_of_label = trace.once(op_names)
+    op = op_of_label[known]
     kernel = np.full(first.size, NONE, dtype=np.int32) if is_replica else columns.name[first]
     group_of_label, first = SWEEPS.labelled(op, kernel, columns.class_[first])
     op, kernel, label = op[first], kernel[first], known[first]
@@ -338,13 +339,13 @@ def _ops_of_device(trace: Trace, rows: Int64Array) -> tuple[Column, ...]:
         class_ == ActivityClass.COMPUTE, total / compute_ps if compute_ps else np.nan, np.nan
     )
     rank = np.lexsort((leader, -total))
-    keys, names, lines = device_keys(trace), trace.once(op_names).ops, trace.once(label_lines)
-    ops = [names[place] for place in op[rank].tolist()]
+    keys, lines = device_keys(trace), trace.once(label_lines)
+    named_ops = [ops[place] for place in op[rank].tolist()]
     return (
         texts("device", [keys[device] for device in columns.device[rows[leader]].tolist()]),
         texts("class", [CLASS_KEYS[each] for each in class_[rank].tolist()]),
-        texts("op", [name for name, _ in ops]),
-        texts("op_type", [type_ for _, type_ in ops]),
+        texts("op", [name for name, _ in named_ops]),
+        texts("op_type", [type_ for _, type_ in named_ops]),
         texts("kernel", list(map(trace.names.text, kernel[rank].tolist()))),
         texts("source_line", [lines[place] or None for place in label[rank].tolist()]),
         whole("count", count[rank]),
