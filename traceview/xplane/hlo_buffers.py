@@ -79,7 +79,11 @@ def _live(
 ) -> tuple[int, list[_Row]]:
     """The most of temporaries that is live, and all that is live then."""
     # The numbers that traces have for allocations may be those of before they were combined.
-    every = map(_events, assignment.messages(HEAP_TRACES))
+    fields = (EVENT_KIND, EVENT_BUFFER, EVENT_CANONICAL)
+    every = (
+        [tuple(map(of.number, fields)) for of in trace.messages(TRACE_EVENTS)]
+        for trace in assignment.messages(HEAP_TRACES)
+    )
     traces = {events[0][1]: events for events in every if events}
     peak, rows = 0, list[_Row]()
     for allocation in allocations:
@@ -113,15 +117,7 @@ def _allocation(of: Message) -> _Allocation | None:
     return _Allocation(size, kind, [each.number(ASSIGNED_BUFFER) for each in of.messages(ASSIGNED)])
 
 
-def _events(trace: Message) -> list[tuple[int, int, int]]:
-    """Kind, buffer and canonical buffer of the events of a simulated heap."""
-    return [
-        (of.number(EVENT_KIND), of.number(EVENT_BUFFER), of.number(EVENT_CANONICAL))
-        for of in trace.messages(TRACE_EVENTS)
-    ]
-
-
-def _peak(events: Iterable[tuple[int, int, int]], sizes: dict[int, int]) -> tuple[int, list[int]]:
+def _peak(events: Iterable[tuple[int, ...]], sizes: dict[int, int]) -> tuple[int, list[int]]:
     """The most bytes that are live, and the buffers that are live then; those that share memory count as one."""
     canonical_of: dict[int, int] = {}
     sharing = Counter[int]()

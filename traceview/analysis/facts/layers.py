@@ -24,13 +24,13 @@ from traceview.trace.device.op_names import (
     OPTIMIZER_FUNCTION,
     TRANSFORMATION,
     Phase,
+    event_phases,
     label_lines,
     label_texts,
     of_instructions,
     op_labels,
     op_names,
     phase_of,
-    phases_of,
     split_op,
     split_op_name,
 )
@@ -60,7 +60,7 @@ class LabelPlaces(Struct, frozen=True, eq=False):
 
 def label_places(trace: Recording) -> LabelPlaces:
     """Where the op of each label was made, and the phase that it is a part of."""
-    texts, phase = trace.once(label_texts), phases_of(trace)[trace.once(op_labels).row]
+    texts, phase = trace.once(label_texts), trace.once(event_phases)[trace.once(op_labels).row]
     has_scope = np.flatnonzero(instructions_that(trace, lambda each: bool(each.scope)))
     phase[has_scope] = [phase_of(texts[label].encode()) for label in has_scope.tolist()]
     # Replicas and kernels share ops.
@@ -201,13 +201,14 @@ class _Scopes:
         if not op.type_:
             return tuple(_scopes_of_jax(op.name)) if TRANSFORMATION.search(op.name) else ()
         *scopes, _ = _parts(op.name)
-        if op.phase is Phase.OPTIMIZER:
+        is_update = op.phase is Phase.OPTIMIZER
+        if is_update:
             for place, scope in enumerate(scopes[:-1]):
                 variable = _UPDATE_OF.sub("", scope)
                 if variable != scope:
                     # `adam/update_dense/kernel/Mul`: the last scope is the name of the variable.
                     return (variable, *scopes[place + 1 : -1])
-        while scopes and (self._is_op(scopes) or self._is_update(op, scopes[-1])):
+        while scopes and (self._is_op(scopes) or (is_update and _UPDATE.fullmatch(scopes[-1]))):
             scopes.pop()
         layer = tuple(scopes)
         if op.phase is Phase.BACKWARD:
@@ -215,9 +216,6 @@ class _Scopes:
             while layer and layer[-1][:1].isupper() and layer not in self._forward:
                 layer = layer[:-1]
         return layer if layer in self._forward else tuple(scopes)
-
-    def _is_update(self, op: _Op, scope: str) -> bool:
-        return op.phase is Phase.OPTIMIZER and _UPDATE.fullmatch(scope) is not None
 
     def _is_op(self, scopes: list[str]) -> bool:
         *around, last = scopes

@@ -62,10 +62,10 @@ from traceview.trace.device.correlation import Roots, steps_of_rows
 from traceview.trace.device.op_names import (
     Phase,
     SideWork,
+    event_phases,
     of_instructions,
     op_labels,
     op_names,
-    phases_of,
     side_work_of,
 )
 from traceview.trace.model import Recording
@@ -200,7 +200,7 @@ def _kind_of_label(context: Context) -> Int64Array:
     sides = (None if name == NONE else side_work_of(trace.names[name]) for name in op.tolist())
     kinds = (NONE if side is None else _KINDS.index(side.value) for side in sides)
     result = np.fromiter(kinds, np.int64, op.size)
-    is_update = (phases_of(trace)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
+    is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
     is_update &= result == NONE
     result[is_update] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE

@@ -74,18 +74,15 @@ class DevicePrecision(OfDevice, frozen=True):
 
     Attributes:
         compute_ps: Compute time, picoseconds.
-        precision_ps: Compute time by precision, picoseconds; they add up to compute_ps. unknown: the name of the kernel shows no
-            precision.
+        precision_ps: Compute time by precision, picoseconds; unknown where names show none. They add up to compute_ps.
         low_precision_ratio: Share of the compute time in 16 bits or less.
         unknown_ratio: Share of the compute time in kernels whose name shows no precision.
         has_tensor_cores: Whether the GPU has tensor cores (AMD: matrix cores); null where that is not known.
         tensor_core_ps: Compute time of kernels whose names show that they use tensor cores, picoseconds.
         tensor_core_ratio: The same over the compute time.
-        occupancy_ratio: Warps that a multiprocessor can run at once of its kernels, over those that it can run at most, mean of
-            the compute for which it is known; null without any.
-        sparse_ps_per_step: Compute in kernels that fill little of the GPU, mean of a used step, without steps of the window,
-            picoseconds: those with blocks for less than half of the multiprocessors, and those below a quarter of the warps that
-            are no products, which need few warps. Null where no grid is recorded.
+        occupancy_ratio: Warps of its kernels that fit over those that would, mean of the compute; null where not known.
+        sparse_ps_per_step: Compute in kernels with blocks for less than half of the multiprocessors, or, but for products, below
+            a quarter of the warps, mean of a used step, without steps of the window, picoseconds; null where no grid is recorded.
     """
 
     compute_ps: Picoseconds
@@ -103,8 +100,7 @@ class Precision(Record, frozen=True):
     """The precision of every GPU that computes.
 
     Attributes:
-        tensor_core_ratio: Share of the compute time of all GPUs in kernels whose names show that they use tensor
-            cores.
+        tensor_core_ratio: Share of the compute time of all GPUs in kernels whose names show tensor cores.
         devices: GPUs in the order of hosts and ordinals.
     """
 
@@ -410,10 +406,8 @@ class DeviceEfficiency(OfDevice, frozen=True):
         flops_per_second: FLOPs over the time in which ops run; on a CPU short ops are a part of that time.
         unknown_ratio: Share of the time of ops whose FLOPs are not known.
         flops_per_step: FLOPs of a step, mean; without steps, of the window.
-        peak_flops_per_second: What the device can do at most at the precision of these FLOPs; null where the device or
-            a precision is not known.
-        mfu_ratio: Model FLOPs utilization: FLOPs over what the device could have done in the whole step at that precision; null
-            where the peak is.
+        peak_flops_per_second: What the device can do at most at the precision of these FLOPs; null where that is not known.
+        mfu_ratio: Model FLOPs utilization: FLOPs over what the peak allows in the whole step; null where the peak is.
     """
 
     flops_per_second: Count

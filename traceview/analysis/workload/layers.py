@@ -56,8 +56,7 @@ class LayerTime(Record, frozen=True):
         backward_ps_per_step: The part in the backward pass, picoseconds.
         optimizer_ps_per_step: The part in updates of variables, picoseconds.
         other_ps_per_step: The part whose phase the names do not show, picoseconds.
-        flops_per_second: FLOPs of its products over the durations of its ops whose FLOPs are known, without products 0; null where
-            neither a program nor a capture says any.
+        flops_per_second: FLOPs of its products over the durations of its ops of known FLOPs; null where none are known.
     """
 
     layer: OpName | None
@@ -78,8 +77,7 @@ class Layers(Record, frozen=True):
     Attributes:
         device_count: Devices that compute.
         step_count: Their used steps, summed over them; 0 where the window takes their place.
-        compute_ps_per_step: Their compute, mean of a used step and device, rounded down, picoseconds; without steps, of a
-            window.
+        compute_ps_per_step: Their compute, mean of a used step, without steps of a window, rounded down, picoseconds.
         rows: Layers with those inside of them below, longest first, and last what belongs to none.
         row_count: Rows there are, with those of little time that are not here.
     """

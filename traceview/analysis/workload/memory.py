@@ -67,9 +67,8 @@ class HeldBytes(Record, frozen=True):
         device: Key of the device.
         layer: The layer that the op is in; null where its name shows none.
         op: Name of the op; null for what was in use before, and where no op is recorded.
-        kind: before: in use before the capture, or without a recorded allocation; output, temp, persistent: allocated in the
-            capture as an output of an op, as a temporary or as a persistent buffer of it; other: allocated in the capture for
-            what is not recorded.
+        kind: before: in use before the capture, or without a recorded allocation; output, temp, persistent, other: allocated in
+            the capture as an output, a temporary or a persistent buffer of an op, or for what is not recorded.
         phase: The phase of the step that the op is a part of; other where its name does not show it.
         bytes: How many bytes.
         count: In how many allocations; 0 for what was in use before.
@@ -88,8 +87,7 @@ class HeldMemory(Record, frozen=True):
     """Memory in use at a peak, of a layer or an argument and those that are called alike but for numbers.
 
     Attributes:
-        held_by: The layer, or of a program the name of an argument, with a star for each number if there are several; null
-            where no name shows one.
+        held_by: The layer, or the argument of a program, with stars for numbers if there are several; null where not known.
         name_count: How many layers or arguments.
         kind: Of a device as in the rows of ops; of a program argument, result, constant or temporary.
         phase: As in the rows of ops.
@@ -115,8 +113,7 @@ class DeviceMemory(OfDevice, frozen=True):
         before_bytes: Of the peak, what was in use before the capture or has no recorded allocation.
         allocated_bytes: Of the peak, what was allocated in the capture.
         forward_bytes: Of that, what ops of the forward pass hold.
-        fragmentation_ratio: Share of the allocator's free memory outside of its largest free piece, at the peak; null where
-            not recorded.
+        fragmentation_ratio: Share of free memory outside of its largest piece, at the peak; null where not recorded.
         growth_bytes_per_step: By how much the least memory in use of a step exceeds that of the step before, mean; null where the
             95% interval of that holds zero, and with too few steps.
         unrecorded_bytes: By how much what is in use changed without a recorded event, up and down together.

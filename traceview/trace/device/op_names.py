@@ -91,12 +91,8 @@ def uses_variable(type_: bytes) -> bool:
     return _USES_VARIABLE.fullmatch(type_) is not None
 
 
-def phases_of(recording: Recording) -> npt.NDArray[np.uint8]:
+def event_phases(recording: Recording) -> npt.NDArray[np.uint8]:
     """The phase of every device event, uint8; copies and fills have none, collectives are reduction."""
-    return recording.once(_phases)
-
-
-def _phases(recording: Recording) -> npt.NDArray[np.uint8]:
     columns = recording.device_columns
     used = unique_ids(columns.op)
     used = used[used != NONE]
