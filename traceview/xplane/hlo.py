@@ -234,6 +234,15 @@ _COLLECTIVES: Final = frozenset(
 )  # fmt: skip
 
 _LONGEST_CONFIG: Final = 1 << 16
+_NOT_TOLD: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
+"""What shapes and configurations raise that are not as they should be."""
 _MOST_NUMBERS: Final = MOST_DIMENSIONS + 1
 """Of one field that are looked at."""
 
@@ -328,10 +337,7 @@ class _Program:
         try:
             left, right = (self._shape(by_id[id_].shape) for id_ in instruction.operands[:2])
             flops = _flops(instruction.opcode, self._shape(instruction.shape), left, right, fields)
-        except (
-            *(ValueError, TypeError, LookupError, AttributeError),
-            *(ArithmeticError, RecursionError),
-        ):
+        except _NOT_TOLD:
             return UNKNOWN
         if left.element_type in _COMPLEX:
             flops *= 4

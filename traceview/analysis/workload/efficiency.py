@@ -20,7 +20,6 @@ from traceview.analysis.facts.layers import label_kernels
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     DeviceFlops,
-    counted_events,
     flops_by_device,
     label_flops,
     label_precisions,
@@ -429,10 +428,10 @@ class Efficiency(Record, frozen=True):
 
 def compute_efficiency(context: Context) -> Efficiency | Skipped:
     """The FLOPs of each device."""
-    if not any(counted_events(context, device).size for device in context.ledger.devices):
+    of_device = context.once(flops_by_device)
+    if not of_device:
         return Skipped("no device computed in the used steps")
     is_known = context.trace.once(label_flops) > 0
-    of_device = context.once(flops_by_device) if is_known.any() else {}
     if not any(of.runs.where(is_known).total for of in of_device.values()):
         return Skipped("no program and no capture says the FLOPs of what ran")
     rows = (_efficiency_of(context, device, of) for device, of in of_device.items())

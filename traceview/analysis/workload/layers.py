@@ -109,12 +109,12 @@ def compute(context: Context) -> Layers | Skipped:
 def layer_table(context: Context) -> Table:
     """All rows of each device that computes, if any has a layer."""
     computing = [device for device, ps in context.once(time_by_label).items() if ps.total]
-    of_device = {device: _rows(context, (device,)) for device in computing}
-    if not any(_is_attributed(row) for rows in of_device.values() for row in rows):
-        of_device = {}
-    keys = [context.trace.device_key(device) for device, rows in of_device.items() for _ in rows]
-    every = [row for rows in of_device.values() for row in rows]
-    return table("layers", texts("device", keys), *record_columns(LayerTime, every))
+    rows = [(device, row) for device in computing for row in _rows(context, (device,))]
+    if not any(_is_attributed(row) for _, row in rows):
+        rows = []
+    keys = [context.trace.device_key(device) for device, _ in rows]
+    layers = record_columns(LayerTime, [row for _, row in rows])
+    return table("layers", texts("device", keys), *layers)
 
 
 def _is_attributed(row: LayerTime) -> bool:
