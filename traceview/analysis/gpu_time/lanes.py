@@ -20,7 +20,7 @@ from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.idle_report import Idle, numbered_gaps
 from traceview.analysis.rules.finding import Skipped
-from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.document.figures import (
     DeviceLanes,
@@ -265,9 +265,7 @@ def _lane(trace: Trace, names: _Names, draft: _Draft, most: int, detailed_ps: In
     others = slices.class_ps.copy()
     others[main, np.arange(slices.size)] = 0
     other_slice, other_class = np.nonzero(others.T)
-    used = unique_ids(np.concatenate((main, other_class)))
-    place = np.zeros(len(draft.classes), dtype=np.int64)
-    place[used] = np.arange(used.size)
+    used, class_ = unique_inverse(np.concatenate((main, other_class)))
     before = np.diff(slices.start_ps, prepend=window.start_ps)
     before[1:] -= length[:-1]
     name = slices.name
@@ -278,16 +276,16 @@ def _lane(trace: Trace, names: _Names, draft: _Draft, most: int, detailed_ps: In
         thread=None if draft.thread == NONE else trace.lines[draft.thread].name,
         event_count=draft.event_count,
         resolution_ps=resolution,
-        classes=tuple(draft.classes[class_] for class_ in used.tolist()),
+        classes=tuple(draft.classes[each] for each in used.tolist()),
         before_ps=_plain(before),
         length_ps=_plain(length),
-        class_=_plain(place[main]),
+        class_=_plain(class_[: main.size]),
         name=_plain(name) if draft.kind == "steps" else names.indices(name),
         merged=_plain(np.diff(merged, prepend=0)),
         merged_count=_plain(slices.count[merged]),
         merged_hole_ps=_plain((length - covered)[merged]),
         other_slice=_plain(np.diff(other_slice, prepend=0)),
-        other_class=_plain(place[other_class]),
+        other_class=_plain(class_[main.size :]),
         other_ps=_plain(others[other_class, other_slice]),
     )
 
@@ -324,20 +322,6 @@ class Slices(Struct, frozen=True, eq=False):
         """Number of slices."""
         return int(self.start_ps.size)
 
-    def merged(self, begins: BoolArray) -> Slices:
-        """A slice from each that begins one, bool `[n]`, the first of which does, to the next."""
-        first = np.flatnonzero(begins)
-        last = np.append(first[1:], self.size) - 1
-        # The longest slice of each group comes first, of several the earliest.
-        ranked = np.lexsort((self.start_ps - self.end_ps, np.cumsum(begins)))
-        return Slices(
-            self.start_ps[first],
-            self.end_ps[last],
-            np.add.reduceat(self.class_ps, first, axis=1),
-            np.add.reduceat(self.count, first),
-            self.name[ranked[first]],
-        )
-
     def in_detail(
         self, most: int, window_ps: int, origin_ps: int, detailed_ps: Int64Array
     ) -> tuple[Slices, int]:
@@ -357,7 +341,17 @@ class Slices(Struct, frozen=True, eq=False):
             begins[part] |= _begins(*spans, resolution)
             room = most - int(begins[part].sum())
             coarsest = max(coarsest, resolution)
-        return self.merged(begins), coarsest
+        first = np.flatnonzero(begins)
+        # The longest slice of each group comes first, of several the earliest.
+        ranked = np.lexsort((self.start_ps - self.end_ps, np.cumsum(begins)))
+        merged = Slices(
+            self.start_ps[first],
+            self.end_ps[np.append(first[1:], self.size) - 1],
+            np.add.reduceat(self.class_ps, first, axis=1),
+            np.add.reduceat(self.count, first),
+            self.name[ranked[first]],
+        )
+        return merged, coarsest
 
 
 def slices_of(
