@@ -152,15 +152,16 @@ class Comparison(comparison_model.Comparison, frozen=True):
 
     def frame(self, name: Literal["states", "devices", "ops", "findings"]) -> pd.DataFrame:
         """One row per state, device and state, op, or finding that came, went or changed; columns are the keys of the JSON."""
-        from traceview.trace.device.table import records_frame
+        import pandas as pd
 
+        rows = [asdict(row) for row in getattr(self, name)]
         if name == "devices":
-            return records_frame(
+            rows = [
                 {"device": device.device, "status": device.status, **asdict(row)}
                 for device in self.devices
                 for row in device.states
-            )
-        return records_frame(map(asdict, getattr(self, name)))
+            ]
+        return pd.DataFrame(rows)
 
     def to_json(self) -> str:
         """The comparison as `traceview compare --format json` writes it."""

@@ -29,7 +29,7 @@ from scripts.scenarios.model import marked_steps, ms, new_trace
 from tests.command import Command
 from tests.xplane.hlo_messages import add_programs
 from tests.xplane.test_hlo_buffers import written
-from traceview.analysis.measures.device_memory import (
+from traceview.analysis.workload.memory import (
     DeviceMemory,
     HeldMemory,
     Memory,
@@ -100,7 +100,7 @@ def test_live_is_what_was_allocated_and_not_freed_at_every_event_and_in_the_tabl
     assert sorted(found) == [n for n, after in enumerate(run.after) if after]
     for device, allocator in found.items():
         assert allocator.unrecorded_bytes == 0
-        assert allocator.held_before_bytes == BEFORE_BYTES
+        assert allocator.held_at(0) - allocator.change_bytes[0] == BEFORE_BYTES
         held = BEFORE_BYTES + np.cumsum(allocator.change_bytes)
         assert held.tolist() == allocator.held_bytes.tolist()
         for event, (held_bytes, blocks) in enumerate(run.after[device]):

@@ -28,7 +28,6 @@ from traceview.analysis.machine.hang import ANALYSIS as HANG
 from traceview.analysis.machine.hang import Hangs
 from traceview.analysis.machine.load import MACHINE_LOAD, NVML, MachineLoad, Nvml
 from traceview.analysis.measures.context import Analysis
-from traceview.analysis.measures.device_memory import Memory
 from traceview.analysis.measures.device_report import DeviceTime
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.step_report import Steps
@@ -40,6 +39,7 @@ from traceview.analysis.workload.efficiency import PRECISION, Efficiency, Precis
 from traceview.analysis.workload.layers import ANALYSIS as LAYERS
 from traceview.analysis.workload.layers import Layers
 from traceview.analysis.workload.memory import ANALYSIS as MEMORY
+from traceview.analysis.workload.memory import Memory
 from traceview.analysis.workload.ops import ANALYSIS as OPS
 from traceview.analysis.workload.ops import TopOps
 from traceview.base.record import Record

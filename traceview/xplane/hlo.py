@@ -10,13 +10,13 @@ it takes memory traffic rather than units that multiply. Sources: openxla/xla `x
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import prod
 from typing import Any, Final, NamedTuple
 
 from traceview.xplane.columns import Exchange, Instruction, Program
-from traceview.xplane.decode_reference import DamageError
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
     CONVOLUTION,
@@ -31,8 +31,10 @@ from traceview.xplane.hlo_module import (
     Computation,
     HloInstruction,
     Shape,
+    located,
     opened,
 )
+from traceview.xplane.message import Message
 
 LARGEST: Final = 2**62
 """More operations than any instruction has: a number above is damage, or of a dimension that is not known."""
@@ -75,44 +77,41 @@ NO_PRODUCT: Final = Product(0)
 UNKNOWN: Final = Product(None)
 
 
-def product_of(
-    opcode: str,
-    target: str,
-    result: Shape,
-    operands: Sequence[Shape],
-    *,
-    contracted: Sequence[int],
-    window: Sequence[int],
-    convolution: Mapping[int, Sequence[int]],
-    config: bytes,
-) -> Product:
-    """The operations of an instruction among `PRODUCTS`.
-
-    `result`, `operands`: shapes, the first two operands. `contracted`: dimensions of the first operand that a product sums
-    over. `window`: sizes of the kernel. `convolution`: fields of its dimension numbers. `config`: of a custom call, JSON.
-    """
-    if opcode == "custom-call" and target.startswith(_NO_PRODUCT_CALLS):
-        return NO_PRODUCT
-    try:
-        left, right = operands
-        if opcode == "dot":
-            flops = _of_dot(result, left, contracted)
-        elif opcode == "convolution":
-            flops = _of_convolution(result, left, right, window, convolution)
-        elif target.startswith(_GEMM):
-            flops = _of_dot(result, left, _contracted(_parsed(config)))
-        elif target.startswith(_CONVOLUTION):
-            flops = _of_convolution_call(target, result, left, right, convolution)
-        elif target.startswith(_ATTENTION):
-            flops = _of_attention(target, left, _parsed(config))
-        else:
+def _sum(products: Iterable[Product]) -> Product:
+    """That of several instructions together."""
+    flops, operand_type = 0, 0
+    for product in products:
+        if product.flops is None:
             return UNKNOWN
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
-        return UNKNOWN
-    if left.element_type in _COMPLEX:
-        flops *= 4
-    is_known = left.element_type and 0 < flops < LARGEST
-    return Product(flops, left.element_type) if is_known else UNKNOWN
+        flops, operand_type = flops + product.flops, operand_type or product.operand_type
+    return Product(flops, operand_type)
+
+
+def _flops(opcode: str, result: Shape, left: Shape, right: Shape, fields: Message) -> int:
+    """The operations of an instruction with these fields; raises for what its shapes or its configuration do not tell."""
+    if opcode == "dot":
+        return _of_dot(result, left, fields.message(DOT).numbers(DOT_CONTRACTED, _MOST_NUMBERS))
+    convolution = fields.message(CONVOLUTION)
+    numbers = {
+        number: values
+        for number in convolution
+        if (values := convolution.numbers(number, _MOST_NUMBERS))
+    }
+    if opcode == "convolution":
+        windows = islice(fields.message(WINDOW).messages(WINDOW_DIMENSIONS), _MOST_NUMBERS)
+        window = [next(iter(each.numbers(WINDOW_SIZE, 1)), 0) for each in windows]
+        return _of_convolution(result, left, right, window, numbers)
+    target = fields.text(TARGET)
+    if target.startswith(_CONVOLUTION):
+        return _of_convolution_call(target, result, left, right, numbers)
+    config = json.loads(fields.content(BACKEND_CONFIG)[:_LONGEST_CONFIG])
+    if target.startswith(_GEMM):
+        # Older versions write the configuration bare.
+        numbers_of = config.get("gemm_backend_config", config)["dot_dimension_numbers"]
+        return _of_dot(result, left, _whole(numbers_of["lhs_contracting_dimensions"]))
+    if target.startswith(_ATTENTION):
+        return _of_attention(target, left, config)
+    raise ValueError(opcode)
 
 
 def _of_dot(result: Shape, left: Shape, contracted: Sequence[int]) -> int:
@@ -160,18 +159,6 @@ def _number(numbers: Mapping[int, Sequence[int]], field: int) -> int:
     return numbers.get(field, (0,))[0]
 
 
-def _parsed(config: bytes) -> Any:
-    import json
-
-    return json.loads(config)
-
-
-def _contracted(config: Any) -> list[int]:
-    """The dimensions of the first operand that cuBLAS sums over; older versions write the configuration bare."""
-    of_gemm = config.get("gemm_backend_config", config)
-    return _whole(of_gemm["dot_dimension_numbers"]["lhs_contracting_dimensions"])
-
-
 def _of_attention(target: str, query: Shape, config: Any) -> int:
     """Two products forward, and four backward: scores that are computed again do not count, and masks take nothing off."""
     of_attention = config.get("cudnn_fmha_backend_config", config)
@@ -216,16 +203,6 @@ def size_of(shape: Shape) -> int | None:
     return size if size is not None and 0 <= size < LARGEST else None
 
 
-def whole(sizes: Sequence[int | None]) -> int | None:
-    """Their sum; None where one is not known."""
-    total = 0
-    for size in sizes:
-        if size is None:
-            return None
-        total += size
-    return total if total < LARGEST else None
-
-
 _MOST_CALLED: Final = 64
 """Computations that one instruction calls; of one that calls more it is not known what it multiplies."""
 
@@ -258,6 +235,17 @@ _DIFFERS: Final = _COLLECTIVES | frozenset(
 """What is not the same in every run, or on every device, whatever it is given; collectives give what was computed apart."""
 
 _LONGEST_CONFIG: Final = 1 << 16
+_NOT_TOLD: Final = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    RecursionError,
+)
+"""What shapes and configurations raise that are not as they should be."""
+_MOST_NUMBERS: Final = MOST_DIMENSIONS + 1
+"""Of one field that are looked at."""
 
 
 def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes, Instruction]:
@@ -265,10 +253,8 @@ def read_instructions(program: Program, wanted: Collection[bytes]) -> dict[bytes
 
     Raises `DamageError` with the offset in the file.
     """
-    try:
+    with located(program.offset):
         return _Program(program, frozenset(wanted)).instructions()
-    except DamageError as error:
-        raise error.moved(program.offset) from None
 
 
 class _Program:
@@ -279,8 +265,7 @@ class _Program:
         self._module = opened(program)
         self._wanted = wanted
         self._effects: dict[int, tuple[bool, bool]] = {}
-        self._with_events: dict[int, bool] = {}
-        self._products: dict[int, Product] = {}
+        self._products: dict[int, tuple[Product, bool]] = {}
 
     def instructions(self) -> dict[bytes, Instruction]:
         known = frozenset[int]()
@@ -288,38 +273,19 @@ class _Program:
         whole = self._module.whole_parameters
         repeated = self._made_of(whole) - constants if whole else known
         return {
-            instruction.name: self._finished(
-                instruction,
-                computation,
-                is_constant=(computation.id, instruction.id) in constants,
-                is_repeated=(computation.id, instruction.id) in repeated,
+            instruction.name: Instruction(
+                self._name,
+                instruction.name,
+                *self._module.said(instruction),
+                self._shape(instruction.shape).element_type,
+                (computation.id, instruction.id) in constants,
+                (computation.id, instruction.id) in repeated,
+                self._module.partitions,
+                *self._product(instruction, computation, DEEPEST),
+                exchange=self._exchange(instruction, computation),
             )
             for computation, instruction in self._module.named(self._wanted)
         }
-
-    def _finished(
-        self,
-        instruction: HloInstruction,
-        computation: Computation,
-        *,
-        is_constant: bool,
-        is_repeated: bool,
-    ) -> Instruction:
-        scope, op_type, line = self._module.said(instruction)
-        product = self._product(instruction, computation, DEEPEST)
-        return Instruction(
-            self._name,
-            instruction.name,
-            scope,
-            op_type,
-            line,
-            self._shape(instruction.shape).element_type,
-            is_constant,
-            is_repeated,
-            self._module.partitions,
-            *product,
-            exchange=self._exchange(instruction, computation),
-        )
 
     # What depends on nothing, or on what all devices are given
 
@@ -381,71 +347,45 @@ class _Program:
             return self._product_called(instruction, depth)
         if instruction.opcode not in PRODUCTS:
             return NO_PRODUCT
-        fields, most = self._module.fields(instruction), MOST_DIMENSIONS
+        fields = self._module.fields(instruction)
+        if fields.text(TARGET).startswith(_NO_PRODUCT_CALLS):
+            return NO_PRODUCT
         by_id = computation.by_id
-        known = [by_id[id_].shape for id_ in instruction.operands[:2] if id_ in by_id]
-        convolution = fields.message(CONVOLUTION)
-        windows = islice(fields.message(WINDOW).messages(WINDOW_DIMENSIONS), most + 1)
-        return product_of(
-            instruction.opcode,
-            fields.text(TARGET),
-            self._shape(instruction.shape),
-            list(map(self._shape, known)),
-            contracted=fields.message(DOT).numbers(DOT_CONTRACTED, most + 1),
-            window=[(window.numbers(WINDOW_SIZE, 1) or [0])[0] for window in windows],
-            convolution={
-                number: found
-                for number in convolution
-                if (found := convolution.numbers(number, most + 1))
-            },
-            config=fields.content(BACKEND_CONFIG)[:_LONGEST_CONFIG],
-        )
+        try:
+            left, right = (self._shape(by_id[id_].shape) for id_ in instruction.operands[:2])
+            flops = _flops(instruction.opcode, self._shape(instruction.shape), left, right, fields)
+        except _NOT_TOLD:
+            return UNKNOWN
+        if left.element_type in _COMPLEX:
+            flops *= 4
+        is_known = left.element_type and 0 < flops < LARGEST
+        return Product(flops, left.element_type) if is_known else UNKNOWN
 
     def _product_called(self, instruction: HloInstruction, depth: int) -> Product:
-        flops, operand_type = 0, 0
         if len(instruction.called) > _MOST_CALLED:
             return UNKNOWN
-        for called in instruction.called:
-            if called not in self._products:
-                # Also ends a recursion.
-                self._products[called] = UNKNOWN
-                self._products[called] = self._product_inside(called, depth - 1)
-            inner = self._products[called]
-            if inner.flops != 0 and self._has_events(called, instruction.opcode):
-                continue
-            if inner.flops is None:
-                return UNKNOWN
-            flops, operand_type = flops + inner.flops, operand_type or inner.operand_type
-        is_known = not flops or instruction.opcode not in _REPEATS
-        return Product(flops, operand_type) if is_known else UNKNOWN
+        inside = [self._inside(called, depth - 1) for called in instruction.called]
+        # A fusion is one event.
+        is_one = instruction.opcode == "fusion"
+        product = _sum(of for of, has_events in inside if is_one or not has_events or not of.flops)
+        return UNKNOWN if product.flops and instruction.opcode in _REPEATS else product
 
-    def _has_events(self, id_: int, opcode: str) -> bool:
-        """Whether events ran instructions of a called computation themselves; a fusion is one event."""
-        if opcode == "fusion":
-            return False
-        if id_ not in self._with_events:
-            held = self._module.computation(id_).instructions
-            self._with_events[id_] = any(inner.name in self._wanted for inner in held)
-        return self._with_events[id_]
-
-    def _product_inside(self, id_: int, depth: int) -> Product:
-        """The sum of the instructions of a computation."""
-        if depth <= 0:
-            return UNKNOWN
-        flops, operand_type = 0, 0
-        for inner in self._module.computation(id_).instructions:
-            product = self._product(inner, self._module.computation(id_), depth)
-            if product.flops is None:
-                return UNKNOWN
-            flops, operand_type = flops + product.flops, operand_type or product.operand_type
-        return Product(flops, operand_type)
+    def _inside(self, id_: int, depth: int) -> tuple[Product, bool]:
+        """What the instructions of a computation multiply together, and whether events ran any of them."""
+        if id_ not in self._products:
+            # Also ends a recursion.
+            self._products[id_] = UNKNOWN, False
+            computation = self._module.computation(id_)
+            held = computation.instructions
+            product = UNKNOWN
+            if depth > 0:
+                product = _sum(self._product(inner, computation, depth) for inner in held)
+            self._products[id_] = product, any(inner.name in self._wanted for inner in held)
+        return self._products[id_]
 
     def _shape(self, bounds: tuple[int, int]) -> Shape:
         """The type of the elements of a shape and its dimensions; of a tuple those of its first shape."""
         return next(iter(self._module.arrays(bounds)), Shape(0, ()))
-
-    def _size(self, bounds: tuple[int, int]) -> int | None:
-        return whole([size_of(array) for array in self._module.arrays(bounds)])
 
     # What it exchanges
 
@@ -458,6 +398,7 @@ class _Program:
             return None
         by_id = computation.by_id
         given = [by_id[operand] for operand in instruction.operands if operand in by_id]
-        return Exchange(
-            whole([self._size(each.shape) for each in given]), self._module.groups(collective)
-        )
+        sizes = [size_of(array) for each in given for array in self._module.arrays(each.shape)]
+        known = [size for size in sizes if size is not None]
+        is_known = len(known) == len(sizes) and sum(known) < LARGEST
+        return Exchange(sum(known) if is_known else None, self._module.groups(collective))

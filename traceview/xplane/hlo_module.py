@@ -12,6 +12,7 @@ mesh (`xla/hlo/ir/collective_device_list.h`). With several replicas and several 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from math import prod
 from typing import Final
@@ -181,15 +182,12 @@ class Module:
         return Message(self._data, *instruction.place)
 
     def scopes(self, ids: Collection[int]) -> dict[int, str]:
-        """By id the scope of instructions, else their name."""
-        found = (
-            each
-            for computation in self._computations.values()
-            for each in computation.instructions
-            if each.id in ids
-        )
+        """By id the scope of instructions, else their name; those that the program does not have are not there."""
+        every = (each for of in self._computations.values() for each in of.instructions)
         return {
-            each.id: self.said(each)[0] or each.name.decode("utf-8", "replace") for each in found
+            each.id: self.said(each)[0] or each.name.decode("utf-8", "replace")
+            for each in every
+            if each.id in ids
         }
 
     def schedules(self) -> list[list[Scheduled]]:
@@ -199,12 +197,14 @@ class Module:
             by_id = self.computation(entry.number(SEQUENCE_COMPUTATION)).by_id
             sequences = entry.messages(SEQUENCE_VALUE)
             ids = [id_ for each in sequences for id_ in each.numbers(SEQUENCE_INSTRUCTIONS)]
-            schedules.append([self._scheduled(by_id[id_]) for id_ in ids if id_ in by_id])
+            known = (by_id[id_] for id_ in ids if id_ in by_id)
+            schedules.append(
+                [Scheduled(each.name, each.opcode, self._bytes(each.shape)) for each in known]
+            )
         return schedules
 
-    def _scheduled(self, instruction: HloInstruction) -> Scheduled:
-        shape = bytes(self._data[slice(*instruction.shape)])
-        return Scheduled(instruction.name, instruction.opcode, shape)
+    def _bytes(self, bounds: tuple[int, int]) -> bytes:
+        return bytes(self._data[slice(*bounds)])
 
     def said(self, instruction: HloInstruction) -> tuple[str, str, str]:
         """Scope, type of the op, and line of Python. A fusion that has none is what its root is, else what it holds first."""
@@ -226,7 +226,7 @@ class Module:
 
     def arrays(self, bounds: tuple[int, int]) -> tuple[Shape, ...]:
         """The arrays of a shape; most instructions have the same few shapes."""
-        content = bytes(self._data[slice(*bounds)])
+        content = self._bytes(bounds)
         if content not in self._arrays:
             self._arrays[content] = tuple(_arrays(Message(self._data, *bounds), DEEPEST))
         return self._arrays[content]
@@ -234,14 +234,24 @@ class Module:
     def groups(self, instruction: HloInstruction) -> Groups:
         """The devices that exchange with each other in an instruction; none where that is not known."""
         fields = self.fields(instruction)
-        return _read_groups(
-            fields, self._assignment, is_global=bool(fields.number(USES_GLOBAL_IDS))
-        )
+        replica_count, partition_count, by_partition = self._assignment
+        # Only numbers of replicas and partitions together are devices then.
+        if not fields.number(USES_GLOBAL_IDS) and replica_count > 1 and partition_count > 1:
+            return ()
+
+        def device(number: int) -> int:
+            replica, partition = divmod(number, max(partition_count, 1))
+            try:
+                return by_partition[partition][replica]
+            except IndexError:
+                return number
+
+        return tuple(tuple(map(device, group)) for group in _groups(fields) if group)
 
     @property
     def partitions(self) -> int:
         """Devices that run it together, each a part of its arrays."""
-        return self._assignment.partitions
+        return self._assignment[1]
 
     @cached_property
     def whole_parameters(self) -> frozenset[int]:
@@ -258,8 +268,11 @@ class Module:
         )
 
     @cached_property
-    def _assignment(self) -> _Assignment:
-        return _read_assignment(self._module.message(MODULE_ASSIGNMENT))
+    def _assignment(self) -> tuple[int, int, list[list[int]]]:
+        """How many replicas and partitions there are, and by partition the devices of its replicas."""
+        of = self._module.message(MODULE_ASSIGNMENT)
+        by_partition = [each.numbers(ASSIGNED_DEVICES) for each in of.messages(ASSIGNED)]
+        return of.number(ASSIGNED_REPLICAS, 1), of.number(ASSIGNED_PARTITIONS, 1), by_partition
 
     def _metadata(self, begin: int, end: int) -> tuple[str, str, str]:
         of = Message(self._data, begin, end)
@@ -283,26 +296,22 @@ def opened(program: Program) -> Module:
     return known
 
 
+@contextmanager
+def located(offset: int) -> Iterator[None]:
+    """Says of damage where it is in the file; `offset`: where the bytes begin that are read."""
+    try:
+        yield
+    except DamageError as error:
+        raise error.moved(offset) from None
+
+
 def read_schedules(program: Program) -> list[list[Scheduled]]:
     """The instructions of each computation in the order in which a device runs them; none of programs that do not say it.
 
     Raises `DamageError` with the offset in the file.
     """
-    try:
+    with located(program.offset):
         return opened(program).schedules()
-    except DamageError as error:
-        raise error.moved(program.offset) from None
-
-
-def read_scopes(program: Program, ids: Collection[int]) -> dict[int, str]:
-    """By id the scope of instructions, else their name; those that the program does not have are not there.
-
-    Raises `DamageError` with the offset in the file.
-    """
-    try:
-        return opened(program).scopes(frozenset(ids))
-    except DamageError as error:
-        raise error.moved(program.offset) from None
 
 
 class _Frames:
@@ -394,44 +403,14 @@ def _arrays(shape: Message, depth: int) -> Iterator[Shape]:
 # Devices that exchange with each other
 
 
-class _Assignment(Struct, frozen=True):
-    """The devices of a program by partition and replica, none where it does not say them."""
-
-    replicas: int = 1
-    partitions: int = 1
-    devices: tuple[tuple[int, ...], ...] = ()
-
-    def device(self, number: int) -> int:
-        """The device that has a number in the program."""
-        replica, partition = divmod(number, max(self.partitions, 1))
-        try:
-            return self.devices[partition][replica]
-        except IndexError:
-            return number
-
-
 def _is_whole(sharding: Message) -> bool:
     """Whether each device has all of an array; a sharding of a kind that is not known divides it."""
     said = {*sharding} - {SHARDING_METADATA, *SHARDING_GROUP}
     return said <= {SHARDING_TYPE} and not sharding.number(SHARDING_TYPE)
 
 
-def _read_assignment(of: Message) -> _Assignment:
-    """The device of each replica and partition."""
-    return _Assignment(
-        of.number(ASSIGNED_REPLICAS, 1),
-        of.number(ASSIGNED_PARTITIONS, 1),
-        tuple(tuple(each.numbers(ASSIGNED_DEVICES)) for each in of.messages(ASSIGNED)),
-    )
-
-
-def _read_groups(instruction: Message, assignment: _Assignment, *, is_global: bool) -> Groups:
-    """The devices that exchange with each other in an instruction; none where that is not known.
-
-    `is_global`: the numbers are of replicas and partitions together.
-    """
-    if not is_global and assignment.replicas > 1 and assignment.partitions > 1:
-        return ()
+def _groups(instruction: Message) -> list[Sequence[int]]:
+    """The numbers of devices that exchange with each other in an instruction; none where that is not known."""
     groups: list[Sequence[int]] = [of.numbers(GROUP_IDS) for of in instruction.messages(GROUPS)]
     for listed in instruction.messages(DEVICE_LIST):
         groups += [of.numbers(GROUP_IDS) for of in listed.messages(LIST_GROUPS)]
@@ -439,8 +418,7 @@ def _read_groups(instruction: Message, assignment: _Assignment, *, is_global: bo
     groups += [group for of in instruction.messages(COUNTED) for group in _counted(of)]
     groups += [group for of in instruction.messages(MESH_AXES) for group in _along_axes(of)]
     pairs = instruction.messages(PAIRS)
-    groups += _joined((of.number(PAIR_SOURCE), of.number(PAIR_TARGET)) for of in pairs)
-    return tuple(tuple(map(assignment.device, group)) for group in groups if group)
+    return groups + _joined((of.number(PAIR_SOURCE), of.number(PAIR_TARGET)) for of in pairs)
 
 
 def _counted(of: Message) -> Sequence[Sequence[int]]:

@@ -20,7 +20,7 @@ from traceview.analysis.rules.words import Among, Argument, Number
 from traceview.base.record import Count, DeviceKey, Record, Share, one_of
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
-from traceview.trace.device.op_names import Phase, phases_of
+from traceview.trace.device.op_names import Phase, event_phases
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.trace.sidecar.sidecar import Sidecar, local_device
@@ -96,7 +96,7 @@ def _row(trace: Trace, device: int) -> DevicePhases:
     columns = trace.device_columns
     events = columns.rows_of(device)
     is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
-    phase = phases_of(trace)[events][is_kernel].astype(np.int64)
+    phase = trace.once(event_phases)[events][is_kernel].astype(np.int64)
     total = SWEEPS.totals(phase, columns.duration_ps[events][is_kernel], len(Phase)).tolist()
     named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
     ratio = total[Phase.BACKWARD] / named if named else None

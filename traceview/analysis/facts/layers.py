@@ -16,24 +16,27 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import unique_ids
+from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import (
     OPTIMIZER_FUNCTION,
+    TRANSFORMATION,
     Phase,
+    event_phases,
     label_lines,
+    label_texts,
+    of_instructions,
     op_labels,
     op_names,
     phase_of,
-    phases_of,
     split_op,
     split_op_name,
 )
 from traceview.trace.model import Recording
 from traceview.xplane.columns import Instruction
-from traceview.xplane.kernel_names import NumberFormat, kernel_name
+from traceview.xplane.kernel_names import kernel_name
 from traceview.xplane.planes import ActivityClass
 
 MOST_PARTS: Final = 24
@@ -57,37 +60,30 @@ class LabelPlaces(Struct, frozen=True, eq=False):
 
 def label_places(trace: Recording) -> LabelPlaces:
     """Where the op of each label was made, and the phase that it is a part of."""
-    columns, rows = trace.device_columns, trace.once(op_labels).row
-    number = columns.instruction[rows].tolist()
-    instructions = [None if place == NONE else trace.instructions[place] for place in number]
-    recorded = [trace.names.text(op) or "" for op in columns.op[rows].tolist()]
-    texts = [_text(instruction, op) for instruction, op in zip(instructions, recorded, strict=True)]
-    phase = phases_of(trace)[rows].copy()
-    has_scope = [bool(each and each.scope) for each in instructions]
-    phase[has_scope] = [
-        phase_of(text.encode()) for text, known in zip(texts, has_scope, strict=True) if known
-    ]
+    texts, phase = trace.once(label_texts), trace.once(event_phases)[trace.once(op_labels).row]
+    has_scope = np.flatnonzero(instructions_that(trace, lambda each: bool(each.scope)))
+    phase[has_scope] = [phase_of(texts[label].encode()) for label in has_scope.tolist()]
     # Replicas and kernels share ops.
     op_of = {text: _op(text) for text in dict.fromkeys(texts)}
     ops = list(dict.fromkeys(op_of.values()))
     scopes = _Scopes(ops)
     scopes_of = {op: scopes.of(op) for op in ops}
     number_of: dict[Place, int] = {}
-    place = np.empty(rows.size, dtype=np.int32)
-    for label, (text, line) in enumerate(zip(texts, trace.once(label_lines), strict=True)):
-        made = Place(scopes_of[op_of[text]], line)
-        place[label] = number_of.setdefault(made, len(number_of))
+    places = (
+        Place(scopes_of[op_of[text]], line)
+        for text, line in zip(texts, trace.once(label_lines), strict=True)
+    )
+    numbers = [number_of.setdefault(made, len(number_of)) for made in places]
+    place = np.array(numbers, dtype=np.int32)
     phase[(phase == Phase.UNKNOWN) & trace.once(label_updates)] = Phase.OPTIMIZER
     return LabelPlaces(tuple(number_of), place, phase)
 
 
-def label_updates(trace: Recording) -> npt.NDArray[np.bool_]:
+def label_updates(trace: Recording) -> BoolArray:
     """By label whether a Python function made its instruction that is named like an optimizer, as of JAX, whose scopes show none."""
-    functions = (each.line.rpartition(" in ")[2] for each in trace.instructions)
-    is_update = [bool(OPTIMIZER_FUNCTION.fullmatch(name)) for name in functions]
-    of_label = trace.device_columns.instruction[trace.once(op_labels).row]
-    updates: npt.NDArray[np.bool_] = np.array([*is_update, False])[of_label]
-    return updates
+    return instructions_that(
+        trace, lambda each: bool(OPTIMIZER_FUNCTION.fullmatch(each.line.rpartition(" in ")[2]))
+    )
 
 
 def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, Phase]]:
@@ -109,7 +105,7 @@ def op_places(trace: Recording, names: Iterable[str]) -> dict[str, tuple[Place, 
 def _with_types(trace: Recording, ops: Iterable[str]) -> dict[str, str]:
     """The text `scope/name:Type` of ops that are named without their type; what is in no scope may be no op."""
     typed = {
-        op: op if "/" not in op or _TRANSFORMATION.search(op) else f"{op}:{_UNKNOWN_TYPE}"
+        op: op if "/" not in op or TRANSFORMATION.search(op) else f"{op}:{_UNKNOWN_TYPE}"
         for op in ops
     }
     for name in trace.names:
@@ -132,21 +128,8 @@ class _Op(Struct, frozen=True):
     phase: Phase
 
 
-def _text(instruction: Instruction | None, op: str) -> str:
-    """The name of an op with all its scopes; programs know more of it than events do."""
-    if instruction is None or not instruction.scope:
-        return op
-    scope = instruction.scope
-    if _TRANSFORMATION.search(scope) or not instruction.op_type:
-        return scope
-    return f"{scope}:{instruction.op_type}"
-
-
 # JAX
 
-_TRANSFORMATION: Final = lazy_pattern(
-    r"(?<![^/(])(?:jit|pjit|pmap|xmap|vmap|jvp|transpose|remat|checkpoint|shard_map|custom_jvp|custom_vjp)\("
-)
 _NAMELESS: Final = lazy_pattern(r"(?<![^/(])p?jit\((?:main|<\w+>|_\w*)\)")
 """Functions that JAX wraps or calls itself."""
 
@@ -163,7 +146,7 @@ def _scopes_of_jax(path: str) -> list[str]:
     scope, _, inside = one.partition("/(")
     first, several, _ = inside.partition(":")
     one = f"{scope}/{first}" if several else one
-    bare = _TRANSFORMATION.sub("", _NAMELESS.sub("", one)).replace(")", "")
+    bare = TRANSFORMATION.sub("", _NAMELESS.sub("", one)).replace(")", "")
     *scopes, _ = bare.split("/", MOST_PARTS)
     return [scope for scope in scopes if not _OF_JAX.fullmatch(scope)]
 
@@ -216,15 +199,16 @@ class _Scopes:
     def of(self, op: _Op) -> tuple[str, ...]:
         """The scopes of an op; none where its name shows none."""
         if not op.type_:
-            return tuple(_scopes_of_jax(op.name)) if _TRANSFORMATION.search(op.name) else ()
+            return tuple(_scopes_of_jax(op.name)) if TRANSFORMATION.search(op.name) else ()
         *scopes, _ = _parts(op.name)
-        if op.phase is Phase.OPTIMIZER:
+        is_update = op.phase is Phase.OPTIMIZER
+        if is_update:
             for place, scope in enumerate(scopes[:-1]):
                 variable = _UPDATE_OF.sub("", scope)
                 if variable != scope:
                     # `adam/update_dense/kernel/Mul`: the last scope is the name of the variable.
                     return (variable, *scopes[place + 1 : -1])
-        while scopes and (self._is_op(scopes) or self._is_update(op, scopes[-1])):
+        while scopes and (self._is_op(scopes) or (is_update and _UPDATE.fullmatch(scopes[-1]))):
             scopes.pop()
         layer = tuple(scopes)
         if op.phase is Phase.BACKWARD:
@@ -232,9 +216,6 @@ class _Scopes:
             while layer and layer[-1][:1].isupper() and layer not in self._forward:
                 layer = layer[:-1]
         return layer if layer in self._forward else tuple(scopes)
-
-    def _is_update(self, op: _Op, scope: str) -> bool:
-        return op.phase is Phase.OPTIMIZER and _UPDATE.fullmatch(scope) is not None
 
     def _is_op(self, scopes: list[str]) -> bool:
         *around, last = scopes
@@ -260,29 +241,26 @@ GRAPH: Final = (b"FunctionRun", b"ExecutorState::Process")
 
 
 class KernelNames(Struct, frozen=True, eq=False):
-    """What the names of kernels show, by name of the trace."""
+    """What the names of kernels show, by label (`op_labels`): uint8 `NumberFormat` and bool."""
 
     precision: npt.NDArray[np.uint8]
     tensor_core: BoolArray
     is_matrix: BoolArray
 
 
-def kernel_names(recording: Recording) -> KernelNames:
+def label_kernels(recording: Recording) -> KernelNames:
     """What the names of all compute shows; a replica on CPUs runs ops, whose names are of layers."""
-    columns = recording.device_columns
-    is_kernel = columns.class_ == ActivityClass.COMPUTE
-    for index, device in enumerate(recording.device_list):
-        if device.kind == "replica":
-            is_kernel[columns.rows_of(index)] = False
-    names = unique_ids(columns.name[is_kernel])
-    kernels = [kernel_name(recording.names[int(name)]) for name in names]
-    count = len(recording.names)
-    precision = np.full(count, NumberFormat.UNKNOWN, dtype=np.uint8)
-    tensor_core, is_matrix = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
-    precision[names] = [kernel.precision for kernel in kernels]
-    tensor_core[names] = [kernel.tensor_core for kernel in kernels]
-    is_matrix[names] = [kernel.is_matrix for kernel in kernels]
-    return KernelNames(precision, tensor_core, is_matrix)
+    columns, rows = recording.device_columns, recording.once(op_labels).row
+    has_kernels = np.array([device.kind != "replica" for device in recording.device_list], np.bool_)
+    is_kernel = columns.class_[rows] == ActivityClass.COMPUTE
+    is_kernel &= has_kernels[columns.device[rows]]
+    names, of_label = unique_inverse(np.where(is_kernel, columns.name[rows], NONE))
+    kernels = [kernel_name(b"" if at == NONE else recording.names[at]) for at in names.tolist()]
+    return KernelNames(
+        np.array([kernel.precision for kernel in kernels], dtype=np.uint8)[of_label],
+        np.array([kernel.tensor_core for kernel in kernels], dtype=np.bool_)[of_label],
+        np.array([kernel.is_matrix for kernel in kernels], dtype=np.bool_)[of_label],
+    )
 
 
 # What only converts, by label (`op_labels`), bool
@@ -297,14 +275,11 @@ def cast_labels(trace: Recording) -> BoolArray:
     casts = instructions_that(
         trace, lambda each: bool(_CONVERT.fullmatch(each.name) and _CAST.search(each.scope))
     )
-    names = trace.once(op_names)
-    is_cast = np.array([type_ == "Cast" for _, type_ in names.ops], dtype=np.bool_)
-    casts |= is_cast[names.of_name[trace.device_columns.op[trace.once(op_labels).row]]]
-    return casts
+    ops, of_label = trace.once(op_names)
+    is_cast = np.array([type_ == "Cast" for _, type_ in ops], dtype=np.bool_)
+    return casts | is_cast[of_label]
 
 
 def instructions_that(trace: Recording, matches: Callable[[Instruction], bool]) -> BoolArray:
     """Which labels are instructions of programs that match."""
-    # The last entry is that of `NONE`.
-    is_match = np.array([*map(matches, trace.instructions), False], dtype=np.bool_)
-    return is_match[trace.device_columns.instruction[trace.once(op_labels).row]]
+    return of_instructions(trace, matches, False)

@@ -27,7 +27,7 @@ from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown, columns
 from traceview.document.vocabulary import STATUSES, look_of
 from traceview.ledger.states import State
-from traceview.trace.device.table import Column, Table, record_columns, table
+from traceview.trace.device.table import Table, record_columns, table
 from traceview.xplane.planes import CLASS_KEYS
 
 HELD_BYTES: Final = 256_000_000
@@ -35,21 +35,6 @@ HELD_BYTES: Final = 256_000_000
 
 
 # Rules
-
-_USE_THEM: Final = (
-    "Let the strategy use them: `tf.distribute.MirroredStrategy()` takes every visible GPU.",
-    (
-        "`devices=` and `CUDA_VISIBLE_DEVICES` leave GPUs out; print `strategy.num_replicas_in_sync`. To keep them free for "
-        "other jobs, hide them with `CUDA_VISIBLE_DEVICES`."
-    ),
-)
-_USE_THEM_IN_JAX: Final = (
-    "Use them: place the arrays over all of `jax.devices()` with a `jax.sharding.Mesh` and `NamedSharding`.",
-    (
-        "To keep them free for other jobs, hide them with `CUDA_VISIBLE_DEVICES`; `XLA_PYTHON_CLIENT_PREALLOCATE=false` frees "
-        "their memory."
-    ),
-)
 
 UNUSED_GPU: Final = Rule(
     code="unused-gpu",
@@ -59,13 +44,20 @@ UNUSED_GPU: Final = Rule(
         "copies": "{who:only copies/only copy} data: {unused:computes/compute} nothing",
         "not-recorded": "{unused:has/have} no recorded kernel, though the job has {replicas} or more",
     },
-    meaning=(
-        "The process can see the GPU, and no kernel was recorded on it. All of its time is lost."
+    meaning="The process can see the GPU, and no kernel was recorded on it. All of its time is lost.",
+    action="Let the strategy use them: `tf.distribute.MirroredStrategy()` takes every visible GPU.",
+    advice=(
+        "`devices=` and `CUDA_VISIBLE_DEVICES` leave GPUs out; print `strategy.num_replicas_in_sync`. To keep them free for "
+        "other jobs, hide them with `CUDA_VISIBLE_DEVICES`."
     ),
-    action=_USE_THEM[0],
-    advice=_USE_THEM[1],
     actions={
-        "jax": _USE_THEM_IN_JAX,
+        "jax": (
+            "Use them: place the arrays over all of `jax.devices()` with a `jax.sharding.Mesh` and `NamedSharding`.",
+            (
+                "To keep them free for other jobs, hide them with `CUDA_VISIBLE_DEVICES`; "
+                "`XLA_PYTHON_CLIENT_PREALLOCATE=false` frees their memory."
+            ),
+        ),
         "copies": (
             "Check the devices of the strategy and of `tf.device` scopes.",
             "If the capture holds few steps, record more first: `traceview capture --steps 100:110`.",
@@ -81,13 +73,8 @@ UNUSED_GPU: Final = Rule(
     },
     notes={
         "memory": "TensorFlow holds {memory} there, which no other job can use.",
-        "copies": (
-            "Copies or fills were recorded: its replica did not reach its step within the capture, or data is placed where no "
-            "replica uses it."
-        ),
-        "not-recorded": (
-            "Names of ops show that their replicas exist: these ran before or after the recording, or did not start."
-        ),
+        "copies": "Its replica did not reach its step within the capture, or data is placed where no replica uses it.",
+        "not-recorded": "Names of ops show that their replicas exist: these ran before or after the recording, or did not start.",
     },
     reasons={
         "": "the tracer recorded other GPUs of the same process",
@@ -237,6 +224,10 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
         return doc.Section("devices", TITLE, (), lead="The trace holds no device.", is_folded=False)
     rows, others = view.split(result.devices)
     shown = rows[: view.most_rows]
+    unknown = sum(row.unknown_direction_count or 0 for row in result.devices)
+    activities = [row.activity for row in result.devices if row.activity]
+    count = sum(activity[key].count for activity in activities for key in COPIES)
+    copies = numbers.plural(count, "copy", "copies")
     return doc.Section(
         "devices",
         TITLE,
@@ -250,7 +241,9 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
             ),
             *view.ranges(others, (Shown("busy", "busy_ratio"), *_SHARES), "devices"),
             *doc.remarks(
-                _unknown_directions(result.devices),
+                f"{numbers.count(unknown)} of {copies}: direction not recorded, counted as copies between devices."
+                if unknown
+                else None,
                 _PARTS_ADD_UP if shown else None,
                 _OPS_OF_CPUS if any(row.kind == "replica" for row in shown) else None,
             ),
@@ -263,12 +256,13 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
 # Columns
 
 
-def _share(row: DeviceTimeRow, classes: Sequence[str]) -> float | None:
-    return doc.ratio(row.exposed_ps(*classes), row.window_ps)
-
-
 def _shown_share(heading: str, classes: Sequence[str], priority: int) -> Shown:
-    return Shown(heading, lambda row: _share(row, classes), priority, "share")
+    return Shown(
+        heading,
+        lambda row: doc.ratio(row.exposed_ps(*classes), row.window_ps),
+        priority,
+        "share",
+    )
 
 
 _SHARES: Final = (
@@ -302,42 +296,21 @@ def _columns(rows: Sequence[DeviceTimeRow]) -> Iterator[Shown]:
     yield Shown("model", "model", 9, if_several=True)
 
 
-# Remarks
-
-
-def _unknown_directions(rows: Sequence[DeviceTimeRow]) -> str | None:
-    unknown = sum(row.unknown_direction_count or 0 for row in rows)
-    if not unknown:
-        return None
-    count = sum(row.activity[key].count for row in rows if row.activity for key in COPIES)
-    copies = numbers.plural(count, "copy", "copies")
-    return f"{numbers.count(unknown)} of {copies}: direction not recorded, counted as copies between devices."
-
-
 # The table
 
 
 def device_table(context: Context) -> Table:
     """A row per device in the order of hosts and numbers."""
-    result = context.record(ANALYSIS)
-    rows = result.devices if result else ()
+    rows = (context.record(ANALYSIS) or DeviceTime(())).devices
     fields = DeviceTimeRow.__struct_fields__
-    place = fields.index("activity")
-    return table(
-        "devices",
-        *record_columns(DeviceTimeRow, rows, fields[:place]),
-        *(column for key in CLASS_KEYS for column in _columns_of_class(key, rows)),
-        *record_columns(DeviceTimeRow, rows, fields[place + 1 :]),
-    )
-
-
-def _columns_of_class(key: str, rows: Sequence[DeviceTimeRow]) -> tuple[Column, ...]:
-    """Activity of one class: `h2d_count`, `h2d_bytes`, `h2d_busy_ps`, `h2d_exposed_ps`."""
-    fields = [
-        field for field in ActivityTime.__struct_fields__ if field != "bytes" or key in COPIES
-    ]
-    times = [row.activity[key] if row.activity else None for row in rows]
-    return record_columns(ActivityTime, times, fields, {of: f"{key}_{of}" for of in fields})
+    before, after = fields[: fields.index("activity")], fields[fields.index("activity") + 1 :]
+    made = [*record_columns(DeviceTimeRow, rows, before)]
+    for key in CLASS_KEYS:
+        # `h2d_count`, `h2d_bytes`, `h2d_busy_ps`, `h2d_exposed_ps`
+        times = [row.activity[key] if row.activity else None for row in rows]
+        of = [name for name in ActivityTime.__struct_fields__ if name != "bytes" or key in COPIES]
+        made += record_columns(ActivityTime, times, of, {name: f"{key}_{name}" for name in of})
+    return table("devices", *made, *record_columns(DeviceTimeRow, rows, after))
 
 
 ANALYSIS: Final = Analysis[DeviceTime](

@@ -2,13 +2,9 @@
 
 A strip cuts the window of a device into equal slices, for formats that cannot draw lanes.
 
-Documents hold no events, so everything is cut to the window, and where a lane has more slices than there is room
-for, its short slices are merged. What a lane covers stays exact.
-
-Slices shorter than the resolution that begin in the same stretch of that length are merged. A merged slice holds how
-many events it stands for and how much of it they cover, by class, so that sums over a lane stay exact.
-
-They are made only where a document asks for them, when the findings are known.
+Where a lane has more slices than there is room for, those shorter than a resolution that begin in the same stretch of that
+length are merged. A merged slice holds how many events it stands for and how much of it they cover, by class, so that sums
+over a lane stay exact. Lanes are made only where a document asks for them, when the findings are known.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.idle_report import Idle, numbered_gaps
 from traceview.analysis.rules.finding import Skipped
-from traceview.base.ids import unique_ids, unique_inverse
+from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting, union
 from traceview.document.figures import (
     DeviceLanes,
@@ -99,10 +95,13 @@ def lanes_of(context: Context, idle: Idle | Skipped, detailed: Collection[int]) 
     ]
     shares = fair_shares([draft.slices.size for *_, draft in drafts], MOST_SLICES)
     names = _Names()
-    edges = {host: _edges(selection.steps[host], detailed) for host in hosts}
+    in_detail = {
+        host: [step for step in selection.steps[host] if step.number in detailed] for host in hosts
+    }
     lanes: dict[tuple[str, int], list[Lane]] = {}
     for (kind, number, draft), share in zip(drafts, shares, strict=True):
-        lane = _lane(trace, names, draft, share, edges[draft.window.host])
+        edges = np.column_stack(step_bounds(in_detail[draft.window.host])).ravel()
+        lane = _lane(trace, names, draft, share, edges)
         lanes.setdefault((kind, number), []).append(lane)
     host_lanes = [
         HostLanes(
@@ -110,7 +109,7 @@ def lanes_of(context: Context, idle: Idle | Skipped, detailed: Collection[int]) 
             selection.windows[host].start_ps,
             selection.windows[host].end_ps,
             tuple(lanes.get(("host", host), ())),
-            tuple(sorted(step.number for step in selection.steps[host] if step.number in detailed)),
+            tuple(sorted(step.number for step in in_detail[host])),
         )
         for host in hosts
     ]
@@ -158,11 +157,9 @@ def _idle(ledger: Ledger, device: int) -> Slices:
     own = ledger.columns.chosen(ledger.rows_of(device))
     rows = np.flatnonzero(own.activity == IDLE)
     op, kernel = ledger.trace.device_columns.names_at(own.event[rows])
-    start, length = own.start_ps[rows], own.duration_ps[rows]
-    class_ps = np.zeros((len(KEYS), rows.size), dtype=np.int64)
-    class_ps[own.state[rows], np.arange(rows.size)] = length
-    count = np.ones(rows.size, dtype=np.int64)
-    return Slices(start, start + length, class_ps, count, np.where(op == NONE, kernel, op))
+    start, state = own.start_ps[rows], own.state[rows].astype(np.int64)
+    name = np.where(op == NONE, kernel, op)
+    return slices_of(start, start + own.duration_ps[rows], state, name, len(KEYS))
 
 
 def _of_host(context: Context, idle: Idle, host: int) -> Iterator[_Draft]:
@@ -208,26 +205,20 @@ def _steps(steps: Sequence[Step], window: Window) -> Slices:
 def _chosen_threads(trace: Trace, states: HostStates, idle: Idle, host: int) -> list[int]:
     """The thread that runs the steps, those that launch most, and those that the longest gaps name."""
     launch = trace.device_columns.launch[trace.device_rows(host)]
-    launch = launch[launch != NONE]
-    count = np.bincount(states.thread[trace.host_columns.line[launch]], minlength=1)
-    launching = np.argsort(-count, kind="stable")[:_LAUNCHING_THREADS]
+    launching = Counter(states.thread[trace.host_columns.line[launch[launch != NONE]]].tolist())
+    most = sorted(launching, key=lambda thread: (-launching[thread], thread))[:_LAUNCHING_THREADS]
     named: Counter[str] = Counter()
     for row in idle.devices:
-        if row.host == trace.hosts[host].name:
-            for gap in row.gaps:
-                if gap.thread is not None:
-                    named[gap.thread] += gap.duration_ps
+        for gap in row.gaps if row.host == trace.hosts[host].name else ():
+            if gap.thread is not None:
+                named[gap.thread] += gap.duration_ps
     thread_of_name: dict[str, int] = {}
     for line in np.flatnonzero(trace.host_of_line == host).tolist():
         info = trace.lines[line]
         if info.device == NONE:
             thread_of_name.setdefault(info.name, int(states.thread[line]))
-    chosen = [
-        *([states.caller] if states.caller != NONE else []),
-        *(int(thread) for thread in launching if count[thread]),
-        *(thread_of_name[name] for name, _ in named.most_common()),
-    ]
-    return list(dict.fromkeys(chosen))[:MOST_THREADS]
+    chosen = [states.caller, *most, *(thread_of_name[name] for name, _ in named.most_common())]
+    return [thread for thread in dict.fromkeys(chosen) if thread != NONE][:MOST_THREADS]
 
 
 # The columns of a lane
@@ -261,15 +252,8 @@ class _Names:
         return tuple(cut)
 
 
-def _edges(steps: Sequence[Step], detailed: Collection[int]) -> Int64Array:
-    """Starts and ends of the detailed steps, ascending."""
-    edges = [
-        edge for step in steps if step.number in detailed for edge in (step.start_ps, step.end_ps)
-    ]
-    return np.array(edges, dtype=np.int64)
-
-
 def _lane(trace: Trace, names: _Names, draft: _Draft, most: int, detailed_ps: Int64Array) -> Lane:
+    """A lane of at most so many slices; `detailed_ps`: as of `Slices.in_detail`."""
     window = draft.window
     slices, resolution = draft.slices.in_detail(
         most, window.length_ps, window.start_ps, detailed_ps
@@ -281,9 +265,7 @@ def _lane(trace: Trace, names: _Names, draft: _Draft, most: int, detailed_ps: In
     others = slices.class_ps.copy()
     others[main, np.arange(slices.size)] = 0
     other_slice, other_class = np.nonzero(others.T)
-    used = unique_ids(np.concatenate((main, other_class)))
-    place = np.zeros(len(draft.classes), dtype=np.int64)
-    place[used] = np.arange(used.size)
+    used, class_ = unique_inverse(np.concatenate((main, other_class)))
     before = np.diff(slices.start_ps, prepend=window.start_ps)
     before[1:] -= length[:-1]
     name = slices.name
@@ -294,16 +276,16 @@ def _lane(trace: Trace, names: _Names, draft: _Draft, most: int, detailed_ps: In
         thread=None if draft.thread == NONE else trace.lines[draft.thread].name,
         event_count=draft.event_count,
         resolution_ps=resolution,
-        classes=tuple(draft.classes[class_] for class_ in used.tolist()),
+        classes=tuple(draft.classes[each] for each in used.tolist()),
         before_ps=_plain(before),
         length_ps=_plain(length),
-        class_=_plain(place[main]),
+        class_=_plain(class_[: main.size]),
         name=_plain(name) if draft.kind == "steps" else names.indices(name),
         merged=_plain(np.diff(merged, prepend=0)),
         merged_count=_plain(slices.count[merged]),
         merged_hole_ps=_plain((length - covered)[merged]),
         other_slice=_plain(np.diff(other_slice, prepend=0)),
-        other_class=_plain(place[other_class]),
+        other_class=_plain(class_[main.size :]),
         other_ps=_plain(others[other_class, other_slice]),
     )
 
@@ -340,18 +322,6 @@ class Slices(Struct, frozen=True, eq=False):
         """Number of slices."""
         return int(self.start_ps.size)
 
-    def merged(self, begins: BoolArray) -> Slices:
-        """A slice from each that begins one, bool `[n]`, the first of which does, to the next."""
-        first = np.flatnonzero(begins)
-        last = np.append(first[1:], self.size) - 1
-        return Slices(
-            self.start_ps[first],
-            self.end_ps[last],
-            np.add.reduceat(self.class_ps, first, axis=1),
-            np.add.reduceat(self.count, first),
-            self.name[_longest(self.end_ps - self.start_ps, first)],
-        )
-
     def in_detail(
         self, most: int, window_ps: int, origin_ps: int, detailed_ps: Int64Array
     ) -> tuple[Slices, int]:
@@ -371,7 +341,17 @@ class Slices(Struct, frozen=True, eq=False):
             begins[part] |= _begins(*spans, resolution)
             room = most - int(begins[part].sum())
             coarsest = max(coarsest, resolution)
-        return self.merged(begins), coarsest
+        first = np.flatnonzero(begins)
+        # The longest slice of each group comes first, of several the earliest.
+        ranked = np.lexsort((self.start_ps - self.end_ps, np.cumsum(begins)))
+        merged = Slices(
+            self.start_ps[first],
+            self.end_ps[np.append(first[1:], self.size) - 1],
+            np.add.reduceat(self.class_ps, first, axis=1),
+            np.add.reduceat(self.count, first),
+            self.name[ranked[first]],
+        )
+        return merged, coarsest
 
 
 def slices_of(
@@ -427,14 +407,6 @@ def _begins(start: Int64Array, end: Int64Array, resolution_ps: int) -> BoolArray
     return begins
 
 
-def _longest(length: Int64Array, first: Int64Array) -> Int64Array:
-    """The longest slice of each group, the earliest of equals; `first`: where the groups begin."""
-    size = np.diff(np.append(first, length.size))
-    is_longest = length == np.repeat(np.maximum.reduceat(length, first), size)
-    candidates = np.flatnonzero(is_longest)
-    return candidates[np.searchsorted(candidates, first)]
-
-
 # Strips
 
 SLICES: Final = 240
@@ -469,24 +441,18 @@ def timeline_section(view: View, result: UtilizationStrips) -> Section | None:
     shown = tuple(
         strip.device
         for strip in result.devices
-        if _is_busy(strip) and strip.device not in view.others
+        if any(map(any, (strip.compute_ps, strip.collective_ps, strip.copy_ps)))
+        and strip.device not in view.others
     )
+    gaps = list(numbered_gaps(view))
     timeline = Timeline(
         view.record("lanes", Lanes),
         outliers=view.outliers if view.others else (),
-        gaps=tuple((numbered.number, numbered.span) for numbered in numbered_gaps(view)),
-        lines={
-            numbered.number: numbered.gap.python
-            for numbered in numbered_gaps(view)
-            if numbered.gap.python
-        },
+        gaps=tuple((each.number, each.span) for each in gaps),
+        lines={each.number: each.gap.python for each in gaps if each.gap.python},
     )
     strips = (Strips(result, shown),) if shown else ()
     return Section("timeline", "Timeline", (timeline, *strips), is_folded=False)
-
-
-def _is_busy(strip: UtilizationStrip) -> bool:
-    return any(map(any, (strip.compute_ps, strip.collective_ps, strip.copy_ps)))
 
 
 ANALYSIS: Final = Analysis[Lanes]("lanes", compute=lambda _: Skipped(""))

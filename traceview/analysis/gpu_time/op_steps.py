@@ -149,16 +149,17 @@ def compute(context: Context) -> OpSteps | Skipped:
 
 def _ops(trace: Trace) -> tuple[list[_Op], Int32Array]:
     """The ops of all labels, also as a replica would run them, and of each device event the number of its op, int32."""
-    labels, columns, names = trace.once(op_labels), trace.device_columns, trace.once(op_names)
-    stems, stem_of = read_once(trace, columns.name, kernel_stem, None)
+    labels, columns = trace.once(op_labels), trace.device_columns
+    names, op_of_label = trace.once(op_names)
+    stems, stem_of_label = read_once(trace, columns.name, kernel_stem, None)
     row = labels.row
-    op, class_ = np.tile(names.of_name[columns.op[row]], 2), np.tile(columns.class_[row], 2)
+    op, class_ = np.tile(op_of_label, 2), np.tile(columns.class_[row], 2)
     # A kernel does not tell ops of replicas apart.
-    stem = np.append(stem_of[columns.name[row]], np.zeros(row.size, dtype=np.int32))
+    stem = np.append(stem_of_label, np.zeros(row.size, dtype=np.int32))
     number, first = SWEEPS.labelled(op, stem, class_)
     keys = (column[first].tolist() for column in (class_, op, stem))
     ops = [
-        _Op(CLASS_KEYS[of_class], *names.ops[int(name)], stems[kernel])
+        _Op(CLASS_KEYS[of_class], *names[int(name)], stems[kernel])
         for of_class, name, kernel in zip(*keys, strict=True)
     ]
     is_replica = np.array([device.kind == "replica" for device in trace.device_list], np.bool_)

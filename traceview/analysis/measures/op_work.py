@@ -13,7 +13,7 @@ and CDNA white papers of AMD MI100, MI210, MI250X (per die, which is a device), 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -21,17 +21,16 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceview.analysis.facts.devices import model_of
-from traceview.analysis.facts.layers import KernelNames, kernel_names
+from traceview.analysis.facts.layers import label_kernels
 from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
-from traceview.base.units import PS_PER_S
 from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
-from traceview.trace.device.op_names import label_lines, op_labels
+from traceview.trace.device.op_names import label_lines, of_instructions, op_labels
 from traceview.trace.model import Recording, Trace
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
@@ -76,7 +75,8 @@ class ByLabel(Struct, frozen=True, eq=False):
 def time_by_label(context: Context) -> dict[int, ByLabel]:
     """By device how long it computes what each label names, picoseconds; of the rows that take part in sums."""
     ledger, labels = context.ledger, context.trace.once(op_labels)
-    columns, is_compute = ledger.columns, context.once(_compute_rows).view(np.uint8)
+    columns = ledger.columns
+    is_compute = ledger.rows(states=(State.COMPUTE,)).view(np.uint8)
     slices = {device: ledger.rows_of(device) for device in ledger.devices}
     return {
         device: ByLabel.of(
@@ -91,17 +91,15 @@ def time_by_label(context: Context) -> dict[int, ByLabel]:
     }
 
 
-def _compute_rows(context: Context) -> BoolArray:
-    """Rows of the ledger in which a device computes, those that take part in sums."""
-    return context.ledger.rows(states=(State.COMPUTE,))
-
-
-def rows_with(context: Context, device: int, is_wanted: BoolArray) -> Int64Array:
-    """The rows of a device in which it computes what these labels name."""
-    own, of_row = context.ledger.rows_of(device), context.trace.once(op_labels).of_row
-    rows = np.flatnonzero(context.once(_compute_rows)[own]) + own.start
-    chosen: Int64Array = rows[is_wanted[of_row[context.ledger.columns.event[rows]]]]
-    return chosen
+def rows_of_labels(
+    context: Context, is_wanted: BoolArray, devices: Collection[int] | None = None
+) -> BoolArray:
+    """The rows of the ledger in which some devices, by default all, compute what these labels name, bool `[n]`."""
+    ledger, of_row = context.ledger, context.trace.once(op_labels).of_row
+    computing = np.flatnonzero(ledger.rows(states=(State.COMPUTE,), devices=devices))
+    rows = np.zeros(ledger.count, dtype=np.bool_)
+    rows[computing[is_wanted[of_row[ledger.columns.event[computing]]]]] = True
+    return rows
 
 
 def line_of(context: Context, by_label: Int64Array) -> str | None:
@@ -115,10 +113,15 @@ def line_of(context: Context, by_label: Int64Array) -> str | None:
 
 def line_of_rows(context: Context, rows: BoolArray) -> str | None:
     """The line of Python that made most of the ops that run in these rows of the ledger, or begin after them."""
+    return line_of(context, label_ps(context, rows))
+
+
+def label_ps(context: Context, rows: BoolArray) -> Int64Array:
+    """How long these rows of the ledger are in which each label runs, or begins after them, int64 picoseconds `[labels]`."""
     columns, labels = context.ledger.columns, context.trace.once(op_labels)
     known = rows & (columns.event != NONE)
     of_row = labels.of_row[columns.event[known]]
-    return line_of(context, totals(of_row, columns.duration_ps[known], labels.row.size))
+    return totals(of_row, columns.duration_ps[known], labels.row.size)
 
 
 def counted_events(context: Context, device: int) -> Int64Array:
@@ -151,22 +154,17 @@ def label_flops(trace: Recording) -> FloatArray:
     """By label (`op_labels`) the operations of one run, float64: 0 for what is no product, NaN where they are not known."""
     columns, rows = trace.device_columns, trace.once(op_labels).row
     instruction, op = columns.instruction[rows], columns.op[rows]
-    known = (np.nan if each.flops is None else each.flops for each in trace.instructions)
-    # The last entry is that of `NONE`.
-    flops = np.array([*known, np.nan])[instruction]
-    recorded = _recorded(trace)
+    flops: FloatArray = of_instructions(
+        trace, lambda each: np.nan if each.flops is None else float(each.flops), np.nan
+    )
+    recorded: dict[str, int | None] = {}
+    for host in trace.hosts:
+        for name, known in host.captured.graphs.flops.items():
+            # None where hosts differ.
+            recorded[name] = known if recorded.setdefault(name, known) == known else None
     for label in np.flatnonzero((instruction == NONE) & (op != NONE)).tolist():
         flops[label] = _of_op(trace.names.text(int(op[label])) or "", recorded)
     return flops
-
-
-def _recorded(trace: Recording) -> dict[str, int | None]:
-    """Operations by op from the captures of all hosts, None where they differ."""
-    found: dict[str, int | None] = {}
-    for host in trace.hosts:
-        for name, flops in host.captured.graphs.flops.items():
-            found[name] = flops if found.setdefault(name, flops) == flops else None
-    return found
 
 
 def _of_op(text: str, recorded: Mapping[str, int | None]) -> float:
@@ -200,14 +198,9 @@ class DeviceFlops(Struct, frozen=True, eq=False):
     ran_ps: int
 
     @property
-    def flops(self) -> FloatArray:
-        """The operations by label, NaN where not known."""
-        return self.runs.every * self.of_run
-
-    @property
     def known_flops(self) -> FloatArray:
-        """The operations, 0 where not known."""
-        return np.nan_to_num(self.flops)
+        """The operations by label, 0 where not known."""
+        return np.nan_to_num(self.runs.every * self.of_run)
 
 
 def flops_by_device(context: Context) -> dict[int, DeviceFlops]:
@@ -253,80 +246,59 @@ _FORMATS: Final[Mapping[int | None, NumberFormat]] = {
 """The precision of a product by the type of what it multiplies in a program (`PrimitiveType`); float32 may become TF32."""
 
 
-def at_peak_ps(trace: Trace, device: int, of: DeviceFlops) -> FloatArray:
-    """By label (`op_labels`) what the products of a device would take at the peak of their precision, float64 picoseconds.
-
-    NaN where that is not known, 0 for what has none.
-    """
-    peaks, rates = peak_flops(trace, device), np.full(len(NumberFormat), np.nan)
-    rates[list(peaks)] = list(peaks.values())
-    flops = of.flops
-    peak_ps: FloatArray = flops / rates[trace.once(label_precisions)] * PS_PER_S
-    peak_ps[flops == 0] = 0
-    return peak_ps
-
-
-def label_kernels(trace: Recording) -> KernelNames:
-    """What the names of kernels show, by label (`op_labels`)."""
-    of, name = trace.once(kernel_names), trace.device_columns.name[trace.once(op_labels).row]
-    return KernelNames(of.precision[name], of.tensor_core[name], of.is_matrix[name])
-
-
 def label_precisions(trace: Recording) -> npt.NDArray[np.uint8]:
     """By label (`op_labels`) the `NumberFormat` that its kernel shows, else that of its instruction, uint8."""
     precision, unknown = trace.once(label_kernels).precision, NumberFormat.UNKNOWN
-    known = [_FORMATS.get(each.operand_type, unknown) for each in trace.instructions]
-    of_instruction = np.array([*known, unknown], dtype=np.uint8)[
-        trace.device_columns.instruction[trace.once(op_labels).row]
-    ]
-    return np.where(precision == unknown, of_instruction, precision)
+    multiplied = of_instructions(
+        trace, lambda each: _FORMATS.get(each.operand_type, unknown), unknown
+    )
+    return np.where(precision == unknown, multiplied.astype(np.uint8), precision)
 
 
 class _Peak(Struct, frozen=True):
-    """Rates of a model in teraFLOP/s, None where it does not have that precision.
+    """Rates of a model in teraFLOP/s: fp64, fp32, tf32, bf16, fp16 and 8 bits, None where it does not have that precision.
 
     `model`: a pattern of its name. `chip`: major and minor capability and number of cores, where no GPU of another rate has
     the same: planes of AMD GPUs have no name.
     """
 
     model: str
-    fp64: float
-    fp32: float
-    tf32: float | None
-    bf16: float | None
-    fp16: float | None
-    eight_bits: float | None = None
+    rates: tuple[float | None, ...]
     chip: tuple[int, int, int] | None = None
 
 
 _PEAKS: Final = (
-    _Peak(r"P100-SXM2", 5.3, 10.6, None, None, 21.2),
-    _Peak(r"P100-PCI", 4.7, 9.3, None, None, 18.7),
-    _Peak(r"V100-SXM2", 7.8, 15.7, None, None, 125),
-    _Peak(r"V100-PCI", 7.0, 14.0, None, None, 112),
-    _Peak(r"\bT4\b", 0.25, 8.1, None, None, 65, 130),
-    _Peak(r"\bA100\b", 19.5, 19.5, 156, 312, 312, 624, (8, 0, 108)),
-    _Peak(r"\bA30\b", 10.3, 10.3, 82, 165, 165, 330),
-    _Peak(r"\bA10\b", 0.49, 31.2, 62.5, 125, 125, 250),
-    _Peak(r"\bA40\b", 0.58, 37.4, 74.8, 149.7, 149.7, 299.3),
-    _Peak(r"RTX A6000", 0.6, 38.7, 77.4, 154.8, 154.8, 309.7),
-    _Peak(r"RTX 6000 Ada", 1.4, 91.1, 182.1, 364.2, 364.2, 728.5),
-    _Peak(r"\bL4\b", 0.47, 30.3, 60, 121, 121, 242),
-    _Peak(r"\bL40S\b", 1.4, 91.6, 183, 362, 362, 733),
-    _Peak(r"\bL40\b", 1.4, 90.5, 90.5, 181, 181, 362),
-    _Peak(r"RTX 3090$", 0.56, 35.6, 35.6, 71, 71, 284),
-    _Peak(r"RTX 4090$", 1.3, 82.6, 82.6, 165.2, 165.2),
-    _Peak(r"H100 PCIe", 51, 51, 378, 756, 756, 1513, (9, 0, 114)),
-    _Peak(r"H[12]00 NVL", 60, 60, 417.5, 835.5, 835.5, 1671),
-    _Peak(r"H100 80GB HBM3|H200|GH200", 67, 67, 494.7, 989.4, 989.4, 1978.9),
-    _Peak(r"\bB200\b", 37, 75, 1125, 2250, 2250, 4500),
-    _Peak(r"MI100\b", 11.5, 46.1, None, 92.3, 184.6, 184.6),
-    _Peak(r"MI210\b", 45.3, 45.3, None, 181, 181, 181),
-    _Peak(r"MI250X\b", 47.9, 47.9, None, 191.5, 191.5, 191.5),
-    _Peak(r"MI3(?:00|25)X\b", 163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9, (9, 4, 304)),
+    _Peak(r"P100-SXM2", (5.3, 10.6, None, None, 21.2)),
+    _Peak(r"P100-PCI", (4.7, 9.3, None, None, 18.7)),
+    _Peak(r"V100-SXM2", (7.8, 15.7, None, None, 125)),
+    _Peak(r"V100-PCI", (7.0, 14.0, None, None, 112)),
+    _Peak(r"\bT4\b", (0.25, 8.1, None, None, 65, 130)),
+    _Peak(r"\bA100\b", (19.5, 19.5, 156, 312, 312, 624), (8, 0, 108)),
+    _Peak(r"\bA30\b", (10.3, 10.3, 82, 165, 165, 330)),
+    _Peak(r"\bA10\b", (0.49, 31.2, 62.5, 125, 125, 250)),
+    _Peak(r"\bA40\b", (0.58, 37.4, 74.8, 149.7, 149.7, 299.3)),
+    _Peak(r"RTX A6000", (0.6, 38.7, 77.4, 154.8, 154.8, 309.7)),
+    _Peak(r"RTX 6000 Ada", (1.4, 91.1, 182.1, 364.2, 364.2, 728.5)),
+    _Peak(r"\bL4\b", (0.47, 30.3, 60, 121, 121, 242)),
+    _Peak(r"\bL40S\b", (1.4, 91.6, 183, 362, 362, 733)),
+    _Peak(r"\bL40\b", (1.4, 90.5, 90.5, 181, 181, 362)),
+    _Peak(r"RTX 3090$", (0.56, 35.6, 35.6, 71, 71, 284)),
+    _Peak(r"RTX 4090$", (1.3, 82.6, 82.6, 165.2, 165.2)),
+    _Peak(r"H100 PCIe", (51, 51, 378, 756, 756, 1513), (9, 0, 114)),
+    _Peak(r"H[12]00 NVL", (60, 60, 417.5, 835.5, 835.5, 1671)),
+    _Peak(r"H100 80GB HBM3|H200|GH200", (67, 67, 494.7, 989.4, 989.4, 1978.9)),
+    _Peak(r"\bB200\b", (37, 75, 1125, 2250, 2250, 4500)),
+    _Peak(r"MI100\b", (11.5, 46.1, None, 92.3, 184.6, 184.6)),
+    _Peak(r"MI210\b", (45.3, 45.3, None, 181, 181, 181)),
+    _Peak(r"MI250X\b", (47.9, 47.9, None, 191.5, 191.5, 191.5)),
+    _Peak(r"MI3(?:00|25)X\b", (163.4, 163.4, 653.7, 1307.4, 1307.4, 2614.9), (9, 4, 304)),
 )
 
 
+_RATED: Final = (
+    *(NumberFormat.FP64, NumberFormat.FP32, NumberFormat.TF32, NumberFormat.BF16),
+    *(NumberFormat.FP16, NumberFormat.INT8, NumberFormat.FP8),
+)
 _TERA: Final = 10**12
 _LARGEST: Final = 1e6
 """No device does as many teraFLOP/s."""
@@ -342,7 +314,7 @@ def peak_flops(trace: Trace, device: int) -> dict[NumberFormat, int]:
         stated = entry.stats.get("peak_teraflops_per_second")
         if not isinstance(stated, int | float) or not 0 < stated <= _LARGEST:
             return {}
-        return _in_flops({NumberFormat.BF16: stated})
+        return {NumberFormat.BF16: round(stated * _TERA)}
     if entry.kind != "gpu" or _PART.search(model or ""):
         return {}
     chip = tuple(
@@ -350,20 +322,6 @@ def peak_flops(trace: Trace, device: int) -> dict[NumberFormat, int]:
     )
     for peak in _PEAKS:
         if re.search(peak.model, model) if model else peak.chip == chip:
-            return _in_flops(
-                {
-                    NumberFormat.FP64: peak.fp64,
-                    NumberFormat.FP32: peak.fp32,
-                    NumberFormat.TF32: peak.tf32,
-                    NumberFormat.BF16: peak.bf16,
-                    NumberFormat.FP16: peak.fp16,
-                    NumberFormat.INT8: peak.eight_bits,
-                    NumberFormat.FP8: peak.eight_bits,
-                }
-            )
+            rates = zip(_RATED, (*peak.rates, *peak.rates[5:]), strict=False)
+            return {each: round(rate * _TERA) for each, rate in rates if rate}
     return {}
-
-
-def _in_flops(rates: Mapping[NumberFormat, float | None]) -> dict[NumberFormat, int]:
-    """FLOP/s of what has a rate, in teraFLOP/s."""
-    return {each: round(rate * _TERA) for each, rate in rates.items() if rate}

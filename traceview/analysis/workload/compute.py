@@ -12,7 +12,7 @@ launch them carry. A function without gradients that runs layers which another o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,15 +23,16 @@ from traceview.analysis.facts.layers import (
     Place,
     cast_labels,
     instructions_that,
+    label_kernels,
     label_places,
     label_updates,
 )
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
-    label_kernels,
+    label_ps,
     line_of,
     peak_flops,
-    rows_with,
+    rows_of_labels,
     time_by_label,
 )
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
@@ -51,7 +52,7 @@ from traceview.analysis.workload.compute_rules import (
     SECOND_FORWARD,
     SLOW_PRODUCTS,
 )
-from traceview.base.ids import is_in, unique_ids
+from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.record import OpType, Record, Share
 from traceview.base.sweeping import SWEEPS
@@ -62,9 +63,10 @@ from traceview.trace.device.correlation import Roots, steps_of_rows
 from traceview.trace.device.op_names import (
     Phase,
     SideWork,
+    event_phases,
+    of_instructions,
     op_labels,
     op_names,
-    phases_of,
     side_work_of,
 )
 from traceview.trace.model import Recording
@@ -108,26 +110,47 @@ def compute(context: Context) -> Compute | Skipped:
     """The compute of each device in the used steps."""
     if not context.ledger.has_steps:
         return Skipped("no used step")
-    by_type = _time_by_type(context, context.once(_computed_ps))
-    whole_ps = sum(by_type.values())
-    if not whole_ps:
+    ops = context.once(_all_ops)
+    if not ops.whole_ps:
         return Skipped("no device computed in the used steps")
-    return Compute(
-        tuple(TypeOfCompute(type_, by_type[type_] / whole_ps) for type_ in _longest(by_type))
-    )
+    shares = (TypeOfCompute(type_, ops.by_type[type_] / ops.whole_ps) for type_ in ops.types)
+    return Compute(tuple(shares))
 
 
-def _longest(by_type: Mapping[str, int]) -> list[str]:
-    """The types of ops that take longest, among those that were recorded."""
-    named = filter(None, by_type)
-    return sorted(named, key=lambda type_: (-by_type[type_], type_))[:TOP_TYPES]
+class _SomeOps(Struct, frozen=True, eq=False):
+    """Ops that a finding may be about.
+
+    `rows`: of the ledger in which they compute, bool; `by_label`: for how long, int64 picoseconds; `by_type`: the same by type, ""
+    where none was recorded; `types`: the types that take longest.
+    """
+
+    rows: BoolArray
+    by_label: Int64Array
+    by_type: Mapping[str, int]
+    types: list[str]
+
+    @property
+    def whole_ps(self) -> int:
+        """How long all devices together compute them."""
+        return int(self.by_label.sum())
 
 
-def _time_by_type(context: Context, by_label: Int64Array) -> dict[str, int]:
-    """Time by type of op, of the time of each label; "" where none was recorded."""
+def _some_ops(
+    context: Context, labels: BoolArray, devices: Collection[int] | None = None
+) -> _SomeOps:
+    """What some devices, by default all, compute of what these labels name."""
+    rows = rows_of_labels(context, labels, devices)
+    by_label = label_ps(context, rows)
     types, of_label = context.once(_types_of_labels)
     total = SWEEPS.totals(of_label, by_label, len(types)).tolist()
-    return {type_: ps for type_, ps in zip(types, total, strict=True) if ps}
+    by_type = {type_: ps for type_, ps in zip(types, total, strict=True) if ps}
+    named = sorted(filter(None, by_type), key=lambda type_: (-by_type[type_], type_))
+    return _SomeOps(rows, by_label, by_type, named[:TOP_TYPES])
+
+
+def _all_ops(context: Context) -> _SomeOps:
+    """All that was computed."""
+    return _some_ops(context, np.ones(context.once(_op_of_label).size, dtype=np.bool_))
 
 
 def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
@@ -136,16 +159,14 @@ def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
     Of an instruction of XLA it is the op of the source that it was made for, or its own, of what XLA has added.
     """
     trace = context.trace
-    names, instruction = trace.once(op_names), trace.device_columns.instruction
-    place_of: dict[str, int] = {}
-    place = [place_of.setdefault(type_ or "", len(place_of)) for _, type_ in names.ops]
-    of_label: Int64Array = np.array(place, dtype=np.int64)[
-        names.of_name[context.once(_op_of_label)]
-    ]
-    types = (place_of.setdefault(_type_of(each), len(place_of)) for each in trace.instructions)
-    of_instruction = np.fromiter((*types, NONE), np.int64, len(trace.instructions) + 1)
-    compiled = of_instruction[instruction[trace.once(op_labels).row]]
-    return tuple(place_of), np.where(compiled == NONE, of_label, compiled)
+    (ops, op_of_label), place_of = trace.once(op_names), dict[str, int]()
+
+    def place(type_: str) -> int:
+        return place_of.setdefault(type_, len(place_of))
+
+    places = np.array([place(type_ or "") for _, type_ in ops], dtype=np.int64)
+    compiled = of_instructions(trace, lambda each: place(_type_of(each)), NONE)
+    return tuple(place_of), np.where(compiled == NONE, places[op_of_label], compiled)
 
 
 _PRIMITIVE: Final = lazy_pattern(r"[a-z][a-z0-9_]{0,40}")
@@ -180,35 +201,22 @@ def _kind_of_label(context: Context) -> Int64Array:
     sides = (None if name == NONE else side_work_of(trace.names[name]) for name in op.tolist())
     kinds = (NONE if side is None else _KINDS.index(side.value) for side in sides)
     result = np.fromiter(kinds, np.int64, op.size)
-    is_update = (phases_of(trace)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
+    is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
     is_update &= result == NONE
     result[is_update] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
     return result
 
 
-def _float64_labels(context: Context) -> BoolArray:
-    """Which labels are compute in float64."""
-    of_graphs = _named_in(context, lambda graphs: graphs.float64_ops)
-    return of_graphs | context.once(_shown_float64)
-
-
-def _shown_float64(context: Context) -> BoolArray:
-    """Which labels are kernels whose names say float64, or instructions with float64 or complex128 results."""
-    marks = instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
-    marks |= context.trace.once(label_kernels).precision == NumberFormat.FP64
-    return marks
+def _shown_constants(context: Context) -> BoolArray:
+    """Which labels are instructions of programs that have no input."""
+    return instructions_that(context.trace, lambda each: each.is_constant)
 
 
 def _constant_labels(context: Context) -> BoolArray:
     """Which labels are ops that compute the same in every step."""
     of_graphs = _named_in(context, lambda graphs: graphs.constant_ops)
     return of_graphs | context.once(_shown_constants)
-
-
-def _shown_constants(context: Context) -> BoolArray:
-    """Which labels are instructions of programs that have no input."""
-    return instructions_that(context.trace, lambda each: each.is_constant)
 
 
 def _named_in(context: Context, names_of: Callable[[GraphValues], Iterable[str]]) -> BoolArray:
@@ -218,20 +226,6 @@ def _named_in(context: Context, names_of: Callable[[GraphValues], Iterable[str]]
     names = frozenset.intersection(*sets) if (sets := list(named)) else frozenset()
     texts = {op: trace.names.text(op) or "" for op in unique_ids(ops).tolist()} if names else {}
     return is_in(ops, [op for op, text in texts.items() if text.rpartition(":")[0] in names])
-
-
-def _computed_ps(context: Context) -> Int64Array:
-    """How long all devices together compute what each label names, int64 `[labels]`."""
-    return _sum(context, context.ledger.devices)
-
-
-def _sum(context: Context, devices: Iterable[int]) -> Int64Array:
-    """The same of some devices."""
-    result = np.zeros(context.once(_op_of_label).size, dtype=np.int64)
-    for device in devices:
-        of = context.once(time_by_label)[device]
-        result[of.label] += of.value
-    return result
 
 
 # Findings
@@ -340,14 +334,17 @@ def _saved_ratio(
 
 def _float64(context: Context) -> Finding | None:
     """What float64 costs: of products by the peaks of the GPUs, of other ops half, for in 32 bits they move half the bytes."""
-    labels, is_product = context.once(_float64_labels), context.trace.once(label_kernels).is_matrix
-    computed_ps = np.where(labels, context.once(_computed_ps), 0)
+    kernels = context.trace.once(label_kernels)
+    shown = kernels.precision == NumberFormat.FP64
+    shown |= instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
+    labels = shown | _named_in(context, lambda graphs: graphs.float64_ops)
     of_products = _saved_ratio(context, NumberFormat.FP64, labels, context.ledger.devices)
     note, saved = "half", _SAVED_OF_BYTES
     if of_products is not None:
-        share = int(computed_ps[is_product].sum()) / int(computed_ps.sum())
+        ops = _some_ops(context, labels)
+        share = int(ops.by_label[kernels.is_matrix].sum()) / ops.whole_ps
         note, saved = "peaks", share * of_products + (1 - share) * _SAVED_OF_BYTES
-    return _of_ops(context, FLOAT64, labels, saved, note, context.once(_shown_float64))
+    return _of_ops(context, FLOAT64, labels, saved, note, shown)
 
 
 _SAVED_OF_BYTES: Final = 0.5
@@ -383,22 +380,13 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _repeated(context)
     yield _second_forward(context)
     yield _of_ops(context, CASTS, context.trace.once(cast_labels))
-    for ops in _BY_NAME:
-        yield _of_ops(context, ops.rule, _labels_by_name(context, ops), key=ops.key)
+    for known in _BY_NAME:
+        yield _of_ops(context, known.rule, _labels_by_name(context, known), key=known.key)
+    kind_of_label = context.once(_kind_of_label)
     for number, kind in enumerate(_KINDS):
-        labels = context.once(_kind_of_label) == number
-        by_label = np.where(labels, context.once(_computed_ps), 0)
-        if by_label.any():
-            make = _optimizer if kind == OPTIMIZER else _side_work
-            yield make(context, kind, labels, by_label)
-
-
-def _rows(context: Context, labels: BoolArray, devices: Iterable[int]) -> BoolArray:
-    """Which rows of the ledger are compute of some devices, of what these labels name; bool `[n]`."""
-    result = np.zeros(context.ledger.count, dtype=np.bool_)
-    for device in devices:
-        result[rows_with(context, device, labels)] = True
-    return result
+        ops = _some_ops(context, kind_of_label == number)
+        if ops.whole_ps:
+            yield _optimizer(context, ops) if kind == OPTIMIZER else _side_work(context, kind, ops)
 
 
 def _of_ops(
@@ -417,46 +405,46 @@ def _of_ops(
     be such ops; where none of these took time, graphs of the capture do. `key`: of its title and action. `devices`: on which
     they are such ops, by default all.
     """
-    chosen = context.ledger.devices if devices is None else devices
-    computed_ps = context.once(_computed_ps) if devices is None else _sum(context, devices)
-    by_label = np.where(labels, computed_ps, 0)
-    if not by_label.any():
+    if not labels.any():
         return None
-    is_of_graph = shown is not None and not by_label[shown].any()
-    types = _longest(_time_by_type(context, by_label))
-    every, of_label = context.once(_types_of_labels)
-    arguments: dict[str, Argument] = {"ops": Ops((types[0],))} if types else {}
-    # The line is that of the ops that are named.
-    named = of_label == every.index(types[0]) if types else by_label > 0
+    ops = _some_ops(context, labels, devices)
+    if not ops.whole_ps:
+        return None
+    is_of_graph = shown is not None and not ops.by_label[shown].any()
+    by_label = ops.by_label
+    if ops.types:
+        # The line is that of the ops that are named.
+        every, of_label = context.once(_types_of_labels)
+        by_label = np.where(of_label == every.index(ops.types[0]), by_label, 0)
     return rule.of_rows(
         context,
-        _rows(context, labels, chosen),
-        arguments=arguments | _line(context, np.where(named, by_label, 0)),
+        ops.rows,
+        arguments=_named(context, ops.types[:1], by_label),
         confidence=("high", "graph" if is_of_graph else ""),
         keeps_waiting=note in ("", "part"),
         saved_ratio=saved_ratio,
         title=note or key,
         action=key,
         notes=(note,),
-        evidence=_type_evidence(types),
+        evidence=_type_evidence(ops),
     )
 
 
-def _line(context: Context, by_label: Int64Array) -> dict[str, Argument]:
+def _named(context: Context, types: Sequence[str], by_label: Int64Array) -> dict[str, Argument]:
+    """The types of ops that a title names, and the line that made them, as far as these are known."""
+    named: dict[str, Argument] = {"ops": Ops(tuple(types))} if types else {}
     line = line_of(context, by_label)
-    return {"line": Line(line)} if line else {}
+    return {**named, "line": Line(line)} if line else named
 
 
-def _side_work(
-    context: Context, kind: str, labels: BoolArray, by_label: Int64Array
-) -> Finding | None:
-    """What some ops that are no part of the model cost; `by_label`: their time."""
-    trace, types = context.trace, _longest(_time_by_type(context, by_label))
-    title = kind
-    arguments: dict[str, Argument] = {"ops": Ops(tuple(types)), **_line(context, by_label)}
+def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
+    """What some ops that are no part of the model cost."""
+    trace, types, title = context.trace, ops.types, kind
+    arguments = {"ops": Ops(()), **_named(context, types, ops.by_label)}
     if not types or is_of_jax(trace):
-        ops = unique_ids(context.once(_op_of_label)[by_label > 0]).tolist()[:TOP_TYPES]
-        title, arguments["names"] = "callback", Ops(tuple(trace.names.text(op) or "" for op in ops))
+        names = unique_ids(context.once(_op_of_label)[ops.by_label > 0]).tolist()[:TOP_TYPES]
+        texts = tuple(trace.names.text(name) or "" for name in names)
+        title, arguments["names"] = "callback", Ops(texts)
     elif kind == SideWork.PYTHON.value:
         calls = {_PYTHON_CALLS[type_] for type_ in types if type_ in _PYTHON_CALLS}
         title = calls.pop() if len(calls) == 1 else kind
@@ -467,9 +455,9 @@ def _side_work(
     is_bound = any(type_ in _ON_EVERY_OP for type_ in types)
     return HOST_OP.of_rows(
         context,
-        _rows(context, labels, context.ledger.devices),
+        ops.rows,
         arguments=arguments,
-        evidence=_type_evidence(types),
+        evidence=_type_evidence(ops),
         title="all_checks" if is_bound else title,
         action=kind,
         notes=("all_checks",) if is_bound else (),
@@ -477,22 +465,21 @@ def _side_work(
     )
 
 
-def _optimizer(context: Context, _: str, labels: BoolArray, by_label: Int64Array) -> Finding | None:
-    """What the updates of the variables cost; `by_label`: their time."""
-    by_type = _time_by_type(context, by_label)
-    types = _longest(by_type)
-    share = int(by_label.sum()) / int(context.once(_computed_ps).sum())
+def _optimizer(context: Context, ops: _SomeOps) -> Finding | None:
+    """What the updates of the variables cost."""
+    share = ops.whole_ps / context.once(_all_ops).whole_ps
+    is_sparse = any(type_.startswith(_SPARSE_UPDATES) for type_ in ops.by_type)
     return OPTIMIZER_BOUND.of_rows(
         context,
-        _rows(context, labels, context.ledger.devices),
-        arguments={**({"ops": Ops((types[0],))} if types else {}), **_line(context, by_label)},
-        evidence=[Evidence("compute_ratio", share, None, ""), *_type_evidence(types)],
-        action="sparse" if any(type_.startswith(_SPARSE_UPDATES) for type_ in by_type) else "",
+        ops.rows,
+        arguments=_named(context, ops.types[:1], ops.by_label),
+        evidence=[Evidence("compute_ratio", share, None, ""), *_type_evidence(ops)],
+        action="sparse" if is_sparse else "",
     )
 
 
-def _type_evidence(types: Iterable[str]) -> list[Evidence]:
-    return [Evidence("op_type", type_, None, "", value_is="type") for type_ in types]
+def _type_evidence(ops: _SomeOps) -> list[Evidence]:
+    return [Evidence("op_type", type_, None, "", value_is="type") for type_ in ops.types]
 
 
 # Compiled functions
@@ -500,15 +487,8 @@ def _type_evidence(types: Iterable[str]) -> list[Evidence]:
 _GRAPH: Final = lazy_pattern(rb"EagerLocalExecute: __(?:inference|forward)_(.+)_\d+", re.DOTALL)
 
 
-class Called(Struct, frozen=True, eq=False):
-    """The functions that computed: `names`, and int32 `of_event`, by device event the place of its function, else `NONE`."""
-
-    names: tuple[str, ...]
-    of_event: Int32Array
-
-
-def functions_called(trace: Recording) -> Called:
-    """The function of each device event; that of no event where a host called only one, or none."""
+def _functions_called(trace: Recording) -> tuple[tuple[str, ...], Int32Array]:
+    """The functions that computed, and int32 the place of that of each device event; `NONE` where a host called only one, or none."""
     places: dict[str, int] = {}
 
     def place_of(function: str) -> int:
@@ -523,36 +503,31 @@ def functions_called(trace: Recording) -> Called:
         graphs = (_GRAPH.fullmatch(trace.names[name]) for name in names.tolist())
         found = [place_of(graph[1].decode("utf-8", "replace") if graph else "") for graph in graphs]
         if len(set(found)) > 1:
-            own = trace.device_rows(number)
-            function = np.array(found, dtype=np.int64)[of_call]
-            launch = device.launch[own].astype(np.int64)
-            of_event[own] = _of_launches(trace, launch, Roots(calls, function))
-    return Called(tuple(places), of_event)
-
-
-def _of_launches(trace: Recording, launch: Int64Array, calls: Roots) -> Int64Array:
-    """The function in whose call each launch lies, `NONE` where it lies in none."""
-    rows = unique_ids(launch)
-    of_row = steps_of_rows(rows, calls, trace.host_columns, trace.thread_of_line)
-    found: Int64Array = of_row[np.searchsorted(rows, launch)]
-    found[launch == NONE] = NONE
-    return found
+            own, of_call = trace.device_rows(number), np.array(found, dtype=np.int64)[of_call]
+            launches, of_launch = unique_inverse(device.launch[own])
+            function = steps_of_rows(
+                launches, Roots(calls, of_call), trace.host_columns, trace.thread_of_line
+            )
+            function[launches == NONE] = NONE
+            of_event[own] = function[of_launch]
+    return tuple(places), of_event
 
 
 def _second_forward(context: Context) -> Finding | None:
     """Functions without gradients that run the code of one that trains."""
-    called, ledger, trace = context.trace.once(functions_called), context.ledger, context.trace
-    if len(called.names) < 2:
+    ledger, trace = context.ledger, context.trace
+    names, of_event = trace.once(_functions_called)
+    if len(names) < 2:
         return None
     rows = np.flatnonzero(ledger.rows(states=(State.COMPUTE,)))
-    function = called.of_event[ledger.columns.event[rows]]
-    rows, function = rows[function != NONE], function[function != NONE]
-    places, ps = trace.once(label_places), ledger.columns.duration_ps[rows]
-    label = trace.once(op_labels).of_row[ledger.columns.event[rows]]
+    rows = rows[of_event[ledger.columns.event[rows]] != NONE]
+    event, ps = ledger.columns.event[rows], ledger.columns.duration_ps[rows]
+    function, label = of_event[event], trace.once(op_labels).of_row[event]
+    places, count = trace.once(label_places), len(names)
     number_of: dict[object, int] = {None: 0}
     codes = [number_of.setdefault(_code_of(place), len(number_of)) for place in places.places]
-    code, count = np.array(codes, dtype=np.int64)[places.place[label]], len(called.names)
-    is_training = np.isin(places.phase[label], (Phase.BACKWARD, Phase.OPTIMIZER))
+    code = np.array(codes, dtype=np.int64)[places.place[label]]
+    is_training = is_in(places.phase[label], (Phase.BACKWARD, Phase.OPTIMIZER))
     trains = np.bincount(function[is_training], minlength=count) > 0
     is_again = is_in(code, unique_ids(code[trains[function]])) & (code > 0)
     whole = SWEEPS.totals(function, ps, count)
@@ -562,7 +537,7 @@ def _second_forward(context: Context) -> Finding | None:
     of_seconds = np.zeros(ledger.count, dtype=np.bool_)
     of_seconds[rows[is_in(function, seconds)]] = True
     longest = seconds[np.argsort(-whole[seconds], kind="stable")].tolist()
-    texts = tuple(called.names[place] for place in longest)
+    texts = tuple(names[place] for place in longest)
     return SECOND_FORWARD.of_rows(
         context,
         of_seconds,

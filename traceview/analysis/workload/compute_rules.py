@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from traceview.analysis.rules.rule import Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
 
-_OF_GRAPH: Final = {"graph": "the graph of the step function shows it"}
-
 COSTLY_RATIO: Final = 0.12
 """Of the GPU time; a choice of ours. None of 346 healthy recordings is warned of it, or of casts."""
 
-FLOAT64: Final = Rule(
+
+def _rule(**words: Any) -> Rule:
+    """A rule about compute, whose evidence is types of ops."""
+    metrics = {
+        "op_type": "type of op",
+        "function": "function",
+        "compute_ratio": "share of the compute",
+    }
+    reasons = {"graph": "the graph of the step function shows it"}
+    return Rule(states=(State.COMPUTE,), metrics=metrics, reasons=reasons, **words)
+
+
+FLOAT64: Final = _rule(
     code="float64-compute",
-    states=(State.COMPUTE,),
     title="{who:loses/lose} {loss} to float64[, {ops}][, {line}]",
     titles={"half": "{who:loses/lose} at least {loss} to float64[, {ops}][, {line}]"},
     meaning=(
-        "The results of these ops are float64, which takes longer than float32: twice the bytes, and half as many numbers at a "
-        "time or fewer. GPUs made for graphics have few units for it."
+        "float64 takes longer than float32: twice the bytes, and half as many numbers at a time or fewer. GPUs made for "
+        "graphics have few units for it."
     ),
     notes={
         "half": "The loss is half of their time.",
-        "peaks": (
-            "The loss is what products take less at the peaks of float32, or TF32, of this model of GPU, and half of the time of "
-            "other ops."
-        ),
+        "peaks": "The loss is what products take less at this GPU's peak of float32, or TF32, and half of the time of other ops.",
     },
     starts_at=(
-        "{limit} of the GPU time in what ops take longer whose results are float64 or complex128: by the names of kernels, the "
-        "programs of XLA, and the graphs of the step functions"
+        "{limit} of the GPU time lost to float64 or complex128 results, by names of kernels, programs of XLA, and graphs of the "
+        "step functions"
     ),
     action="Use float32: cast the input with `tf.cast`, and create variables with dtype `tf.float32`.",
     advice="NumPy makes float64 unless told otherwise: `array.astype(np.float32)` before the dataset is made.",
@@ -41,24 +47,18 @@ FLOAT64: Final = Rule(
             "",
         )
     },
-    reasons=_OF_GRAPH,
-    metrics={"op_type": "type of op"},
     example="Both replicas lose at least 18.1 of 40.1 ms (45%) to float64, MatMul",
 )
 
-SLOW_PRODUCTS: Final = Rule(
+SLOW_PRODUCTS: Final = _rule(
     code="no-tensor-cores",
-    states=(State.COMPUTE,),
     title="{who:loses/lose} {loss} to float32 products off the tensor cores[: {ops}][, {line}]",
     meaning=(
-        "These kernels multiply matrices or convolve in full float32. The tensor cores of this GPU do that in TF32, with float32 "
-        "numbers rounded to 10 bits of mantissa, which training mostly tolerates."
+        "These kernels multiply matrices or convolve in full float32. The tensor cores of this GPU do that in TF32, with 10 bits "
+        "of mantissa, which training mostly tolerates."
     ),
     notes={"peaks": "The loss is what they take less at the peak of TF32 of this model of GPU."},
-    starts_at=(
-        "{limit} of the GPU time in what products in float32 take longer than on the tensor cores, by the names of kernels and the "
-        "peaks of the GPU"
-    ),
+    starts_at="{limit} of the GPU time lost to float32 products off the tensor cores, by names of kernels and peaks of the GPU",
     action="Allow TF32: `tf.config.experimental.enable_tensor_float_32_execution(True)`, or train in mixed precision.",
     actions={
         "jax": (
@@ -66,22 +66,17 @@ SLOW_PRODUCTS: Final = Rule(
             "Or compute in bfloat16: arrays and parameters with dtype `jnp.bfloat16`.",
         )
     },
-    metrics={"op_type": "type of op"},
     explains=("low-precision-unused",),
     example="GPU:0 loses 5.06 of 6.61 ms (77%) to float32 products off the tensor cores",
 )
 
-CONSTANT: Final = Rule(
+CONSTANT: Final = _rule(
     code="constant-compute",
-    states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} on recomputing constants[: {ops}][ in {line}]",
-    meaning=(
-        "These ops read nothing but constants and tensors that were made before the graph. Neither changes, so each step computes "
-        "the same again."
-    ),
+    meaning="These ops read only constants and tensors made before the graph: each step computes the same again.",
     starts_at=(
-        "{limit} of the GPU time in ops of step functions that read neither variables, arguments, random numbers nor what depends "
-        "on these, with what other devices wait meanwhile"
+        "{limit} of the GPU time in ops of step functions that depend on no variable, argument or random number, with what "
+        "other devices wait meanwhile"
     ),
     action="Compute it once before the loop, and let the step read the result.",
     advice="A tensor that a function reads from outside is not computed again: `table = make_table()` above `@tf.function`.",
@@ -91,15 +86,12 @@ CONSTANT: Final = Rule(
             "What a jitted function computes from constants alone, each of its calls computes again.",
         )
     },
-    reasons=_OF_GRAPH,
-    metrics={"op_type": "type of op"},
     example="Both replicas spend 4.61 of 22.1 ms (21%) on recomputing constants: SelfAdjointEigV2 in loss, train.py:11",
 )
 
 
-REPEATED: Final = Rule(
+REPEATED: Final = _rule(
     code="repeated-compute",
-    states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} on what each device computes alike[: {ops}][ in {line}]",
     meaning=(
         "These instructions compute from arrays that each device of the program has whole, so every device computes the same "
@@ -113,16 +105,14 @@ REPEATED: Final = Rule(
     limit=COSTLY_RATIO,
     action='Divide the batch over the devices before the call: `jax.device_put(batch, NamedSharding(mesh, PartitionSpec("batch")))`.',
     advice="A batch that is still on the host, or whole on each device, is computed whole by each of them.",
-    metrics={"op_type": "type of op"},
     example="All 4 CPUs spend 6.90 of 20.6 ms (33%) on what each device computes alike: dot_general in logits, train.py:31",
 )
 
 COPIES_RATIO: Final = 0.20
 """The same of copies that XLA adds: healthy steps of Keras on JAX had up to 15 %."""
 
-CASTS: Final = Rule(
+CASTS: Final = _rule(
     code="casts",
-    states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} on casts between types[, {line}]",
     meaning="A cast computes nothing: it reads the whole tensor and writes it again.",
     starts_at="{limit} of the GPU time in ops and instructions that only convert types",
@@ -136,11 +126,10 @@ CASTS: Final = Rule(
             "Inside of one `jax.jit` XLA makes most casts a part of what uses them.",
         )
     },
-    metrics={"op_type": "type of op"},
     example="All 4 GPUs spend 6.00 of 50.0 ms (12%) on casts between types, train.py:31",
 )
 
-HOST_OP: Final = Rule(
+HOST_OP: Final = _rule(
     code="host-op-in-step",
     title="{who:spends/spend} {loss} in {ops}[, {line}]",
     titles={
@@ -156,22 +145,18 @@ HOST_OP: Final = Rule(
     },
     meaning=(
         "Ops inside the step that are no part of the model, while no op of the model runs, and what other devices wait for "
-        "them. On CPU devices they count as compute, so the device looks busy with the model. Ops of the input pipeline do "
-        "not count."
+        "them. On CPU devices they count as compute. Ops of the input pipeline do not count."
     ),
     notes={
-        "all_checks": (
-            "`tf.debugging.enable_check_numerics` adds one after every op, so ops that TensorFlow would fuse run one by one, "
-            "which does not show here."
-        )
+        "all_checks": "`tf.debugging.enable_check_numerics` adds one after every op, which also keeps ops from being fused."
     },
     action="Take them out of the step function: return the tensors and use them outside, every 100th step.",
     actions={
         "python": (
             "Write the Python functions of the step in TensorFlow ops, or move them into `dataset.map(...).cache()`.",
             (
-                "Python's lock lets replicas run them only one after the other, and without a cache the pipeline takes lock and cores "
-                "from the step. What needs more than the batch: return the tensors and call Python every 100th step."
+                "Python's lock lets replicas run them only one after the other. What needs more than the batch: return the tensors "
+                "and call Python every 100th step."
             ),
         ),
         "jax-python": (
@@ -184,17 +169,11 @@ HOST_OP: Final = Rule(
         ),
         "printing": (
             "Take `tf.print` out of the step function, or print a scalar.",
-            (
-                "Formatting a tensor takes longer than computing it. Return the tensor and print it outside every 100th "
-                "step: `if step % 100 == 0: print(float(loss))`."
-            ),
+            "Return the tensor and print it outside every 100th step: `if step % 100 == 0: print(float(loss))`.",
         ),
         "summaries": (
             "Write summaries every 100th step: call a second `tf.function` that writes them.",
-            (
-                "Or wrap them in `tf.summary.record_if(step % 100 == 0)`. Scalars cost little; histograms sort every weight "
-                "into buckets."
-            ),
+            "Or wrap them in `tf.summary.record_if(step % 100 == 0)`. Scalars cost little, histograms much.",
         ),
         "checks": (
             "Remove the checks once the NaN is found.",
@@ -206,31 +185,23 @@ HOST_OP: Final = Rule(
         ),
     },
     starts_at=(
-        "Python, printing, summaries, checks for NaN or text for {limit} of the GPU time; only where the CPU is the device: on "
-        "GPUs it is `cpu-heavy-op`"
+        "Python, printing, summaries, checks for NaN or text for {limit} of the GPU time, where the CPU is the device: on GPUs "
+        "it is `cpu-heavy-op`"
     ),
-    metrics={"op_type": "type of op"},
-    states=(State.COMPUTE,),
     explains=("straggler-gpu",),
     example="Replica:0 spends 12.9 of 53.5 ms (24%) in tf.print inside the step",
 )
 
-OPTIMIZER_BOUND: Final = Rule(
+OPTIMIZER_BOUND: Final = _rule(
     code="optimizer-bound",
     title="{who:spends/spend} {loss} in the optimizer[, {ops}][ in {line}]",
-    meaning=(
-        "The work of an optimizer depends on the number of parameters and not on the batch. Most of it can go, but one update "
-        "per step is needed."
-    ),
+    meaning="The work of an optimizer depends on the number of parameters and not on the batch.",
     action="Use a larger batch per replica: it needs fewer updates per example, and an update takes no longer.",
     advice="An optimizer with less state, such as SGD, does less work per parameter.",
     actions={
         "sparse": (
             "Train embeddings with `tf.keras.optimizers.SGD` without momentum: it updates only the rows that were looked up.",
-            (
-                "Their gradients are sparse (`tf.IndexedSlices`), but adaptive optimizers of Keras update the whole table. A "
-                "larger batch per replica needs fewer updates per example."
-            ),
+            "Adaptive optimizers of Keras update the whole table. A larger batch needs fewer updates per example.",
         ),
         "jax": (
             "Use a larger batch per device: it needs fewer updates per example, and an update takes no longer.",
@@ -240,53 +211,37 @@ OPTIMIZER_BOUND: Final = Rule(
     starts_at="the optimizer takes {limit} of the GPU time",
     # In 87 healthy recordings it had up to 26 %.
     limit=0.40,
-    metrics={"compute_ratio": "share of the compute", "op_type": "type of op"},
-    states=(State.COMPUTE,),
     example="Both replicas spend 30.1 of 42.3 ms (71%) in the optimizer, ResourceApplyAdam",
 )
 
-FACTORING: Final = Rule(
+FACTORING: Final = _rule(
     code="matrix-factoring",
-    states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} on factoring matrices[: {ops}][ in {line}]",
-    meaning=(
-        "Factorings, such as singular values, go column by column: they use few cores and no tensor cores, and on GPUs they "
-        "are often no faster than on CPUs."
-    ),
+    meaning="Factorings go column by column: they use few cores and no tensor cores, and are often no faster on GPUs than on CPUs.",
     starts_at=(
-        "{limit} of the GPU time in ops that factor, invert or solve matrices, with what other devices wait meanwhile; not in "
-        "those of constants"
+        "{limit} of the GPU time in ops that factor, invert or solve matrices, none of constants, with what other devices wait "
+        "meanwhile"
     ),
     action="Do it every 100th step, and let the other steps use the last result.",
-    advice=(
-        "Or replace it: two matrix products per step, a power iteration, give the largest singular value; a solver needs no "
-        "inverse."
-    ),
-    metrics={"op_type": "type of op"},
+    advice="Or replace it: a power iteration, two products per step, gives the largest singular value; a solver needs no inverse.",
     example="Both replicas spend 41.2 of 60.3 ms (68%) on factoring matrices: Svd",
 )
 
-RECOMPUTED: Final = Rule(
+RECOMPUTED: Final = _rule(
     code="rematerialization",
-    states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} on computing again what `jax.checkpoint` has dropped[: {ops}][ in {line}]",
-    meaning=(
-        "`jax.checkpoint` (`jax.remat`) keeps no intermediate results of a function for the backward pass, which computes them "
-        "again: that saves memory and costs about another forward pass."
-    ),
+    meaning="`jax.checkpoint` (`jax.remat`) saves memory and costs about another forward pass.",
     starts_at="{limit} of the GPU time in instructions below `rematted_computation`, with what other devices wait meanwhile",
     action="Where memory is free, take `jax.checkpoint` off the cheapest layers, or keep what products give.",
     advice=(
-        "`jax.checkpoint(f, policy=jax.checkpoint_policies.dots_saveable)` keeps the results of products and computes the rest "
-        "again. `traceview show memory` says how much is free."
+        "`jax.checkpoint(f, policy=jax.checkpoint_policies.dots_saveable)` keeps the results of products. `traceview show memory` "
+        "says how much is free."
     ),
-    metrics={"op_type": "type of op"},
     example="GPU:0 spends 5.12 of 21.0 ms (24%) on computing again what `jax.checkpoint` has dropped: dot_general in layer, train.py:18",
 )
 
-COSTLY_OPS: Final = Rule(
+COSTLY_OPS: Final = _rule(
     code="costly-ops",
-    states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} on {ops}[ in {line}]",
     titles={
         "sorting": "{who:spends/spend} {loss} on sorting[: {ops}][ in {line}]",
@@ -294,13 +249,10 @@ COSTLY_OPS: Final = Rule(
         "images": "{who:spends/spend} {loss} on transforming images[: {ops}][ in {line}]",
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to the program",
     },
-    meaning=(
-        "These ops order, draw, move or transform numbers, and multiply no matrices. Only you know whether the step needs that; "
-        "often a cheaper op will do."
-    ),
+    meaning="These ops order, draw, move or transform numbers, and multiply no matrices. Often a cheaper op will do.",
     starts_at=(
-        "{limit} of the GPU time in ops that sort, draw random numbers or transform images, or "
-        f"{numbers.chosen('limit_ratio', COPIES_RATIO)} in copies that XLA has added to a program, with what other devices wait meanwhile; not in those of constants"
+        "{limit} of the GPU time in ops that sort, draw random numbers or transform images, none of constants, or "
+        f"{numbers.chosen('limit_ratio', COPIES_RATIO)} in copies that XLA has added, with what other devices wait meanwhile"
     ),
     limit=COSTLY_RATIO,
     action="Find an op that does less, or do it every 100th step.",
@@ -326,20 +278,16 @@ COSTLY_OPS: Final = Rule(
             "In a `while` or `scan` of a program keep large arrays that do not change out of the carry.",
         ),
     },
-    metrics={"op_type": "type of op"},
     example="CPU:0 spends 33.1 of 38.0 ms (87%) on sorting: sort in choose, train.py:17",
 )
 
-SECOND_FORWARD: Final = Rule(
+SECOND_FORWARD: Final = _rule(
     code="second-forward",
-    states=(State.COMPUTE,),
     title="{who:spends/spend} {loss} in a second forward pass, {function}",
-    meaning=(
-        "This compiled function computes no gradients, and repeats layers that another one, which trains, runs in the same steps."
-    ),
+    meaning="This compiled function computes no gradients, and repeats layers that the one that trains runs in the same steps.",
     starts_at=(
-        "{limit} of the GPU time in compiled functions without gradients or updates, at least {code_ratio} of whose compute is in "
-        "Python functions, or layers, that a compiled function with gradients runs, too"
+        "{limit} of the GPU time in compiled functions without gradients or updates, at least {code_ratio} of it in Python "
+        "functions, or layers, that one with gradients runs, too"
     ),
     # A choice of ours: in 3 programs all of it was.
     limits={"code_ratio": 0.5},
@@ -351,6 +299,5 @@ SECOND_FORWARD: Final = Rule(
             "It is the loss before the update. With `has_aux=True` a function returns other values beside it.",
         )
     },
-    metrics={"function": "function"},
     example="GPU:0 spends 6.30 of 20.2 ms (31%) in a second forward pass, logged_loss",
 )

@@ -15,23 +15,22 @@ from math import prod
 from typing import Annotated, Final
 
 import numpy as np
-from msgspec import Struct
 
+from traceview.analysis.facts.layers import label_kernels
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     DeviceFlops,
-    FloatArray,
-    at_peak_ps,
-    counted_events,
     flops_by_device,
     label_flops,
-    label_kernels,
+    label_precisions,
+    label_ps,
+    peak_flops,
     time_by_label,
 )
 from traceview.analysis.rules.finding import Finding, OfDevice, Skipped
 from traceview.analysis.rules.rule import Rule
 from traceview.analysis.rules.words import Lost, Ops, Part
-from traceview.base.ids import unique_ids
+from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray
 from traceview.base.record import (
     LARGEST,
@@ -49,11 +48,10 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
 from traceview.ledger.states import State
-from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
-from traceview.trace.model import Device, Recording
+from traceview.trace.model import Device
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import parse_details
 
@@ -75,18 +73,15 @@ class DevicePrecision(OfDevice, frozen=True):
 
     Attributes:
         compute_ps: Compute time, picoseconds.
-        precision_ps: Compute time by precision, picoseconds; they add up to compute_ps. unknown: the name of the kernel shows no
-            precision.
+        precision_ps: Compute time by precision, picoseconds; unknown where names show none. They add up to compute_ps.
         low_precision_ratio: Share of the compute time in 16 bits or less.
         unknown_ratio: Share of the compute time in kernels whose name shows no precision.
         has_tensor_cores: Whether the GPU has tensor cores (AMD: matrix cores); null where that is not known.
         tensor_core_ps: Compute time of kernels whose names show that they use tensor cores, picoseconds.
         tensor_core_ratio: The same over the compute time.
-        occupancy_ratio: Warps that a multiprocessor can run at once of its kernels, over those that it can run at most, mean of
-            the compute for which it is known; null without any.
-        sparse_ps_per_step: Compute in kernels that fill little of the GPU, mean of a used step, without steps of the window,
-            picoseconds: those with blocks for less than half of the multiprocessors, and those below a quarter of the warps that
-            are no products, which need few warps. Null where no grid is recorded.
+        occupancy_ratio: Warps of its kernels that fit over those that would, mean of the compute; null where not known.
+        sparse_ps_per_step: Compute in kernels with blocks for less than half of the multiprocessors, or, but for products, below
+            a quarter of the warps, mean of a used step, without steps of the window, picoseconds; null where no grid is recorded.
     """
 
     compute_ps: Picoseconds
@@ -104,8 +99,7 @@ class Precision(Record, frozen=True):
     """The precision of every GPU that computes.
 
     Attributes:
-        tensor_core_ratio: Share of the compute time of all GPUs in kernels whose names show that they use tensor
-            cores.
+        tensor_core_ratio: Share of the compute time of all GPUs in kernels whose names show tensor cores.
         devices: GPUs in the order of hosts and ordinals.
     """
 
@@ -126,7 +120,7 @@ def compute_precision(context: Context) -> Precision | Skipped:
 
 
 def _precision_of(context: Context, device: int) -> DevicePrecision:
-    trace, fill = context.trace, context.once(_fill).of_device.get(device)
+    trace, fill = context.trace, context.once(_fill)[1].get(device)
     by_label, kernels = context.once(time_by_label)[device], trace.once(label_kernels)
     compute_ps = by_label.total
     by_precision = {
@@ -150,25 +144,15 @@ def _precision_of(context: Context, device: int) -> DevicePrecision:
     )
 
 
-# What the GPU has
-
-
-def capability_of(device: Device) -> float | None:
-    """The compute capability of a GPU; None where it is not recorded."""
-    major, minor = (device.count(f"compute_cap_{part}") for part in ("major", "minor"))
-    if major is None or minor is None:
-        return None
-    return major + minor / 10
-
-
 def _has_tensor_cores(device: Device, *, is_shown: bool) -> bool | None:
     """Whether a GPU has tensor cores (AMD: matrix cores); `is_shown`: a kernel of it uses them.
 
     Without a recorded capability, and for AMD GPUs of 9.0, only such a kernel shows it.
     """
-    capability = capability_of(device)
-    if is_shown or capability is None:
+    major, minor = (device.count(f"compute_cap_{part}") for part in ("major", "minor"))
+    if is_shown or major is None or minor is None:
         return is_shown or None
+    capability = major + minor / 10
     if device.stats.get("device_vendor") == "AMD":
         return True if capability >= FIRST_MATRIX_CORES else None
     return capability >= FIRST_TENSOR_CORES and _NO_TENSOR_CORES not in (device.model or "")
@@ -182,7 +166,7 @@ _TRUSTED_UNKNOWN_RATIO: Final = 0.10
 LOW_PRECISION_UNUSED: Final = Rule(
     code="low-precision-unused",
     severity="info",
-    # The first limit is that of XProf.
+    # The first is that of XProf.
     limits={"low_precision_ratio": 0.10, "unknown_ratio": 0.50},
     starts_at=(
         "less than {low_precision_ratio} of the compute in 16 bits or less, on GPUs with tensor cores; not where the "
@@ -190,10 +174,7 @@ LOW_PRECISION_UNUSED: Final = Rule(
     ),
     title="{who:does/do} {ratio} of the compute in 16 bits",
     titles={"none": "{who:does/do} no compute in 16 bits"},
-    meaning=(
-        "Tensor cores multiply 16-bit numbers several times faster than float32, and 16-bit tensors take half the "
-        "memory traffic."
-    ),
+    meaning="Tensor cores multiply 16-bit numbers several times faster than float32, with half the memory traffic.",
     action='Train in mixed precision: `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`.',
     advice=(
         'GPUs before Ampere have no bfloat16: `"mixed_float16"` there. If it has to be float32, leave TF32 on: '
@@ -266,33 +247,22 @@ def launch_of(details: bytes) -> tuple[float, float]:
     return blocks, occupancy if 0 < occupancy <= 1 else np.nan
 
 
-def _launches(trace: Recording) -> FloatArray:
-    """What each name of the trace says as the details of a kernel, float64 `[2, names + 1]`; the last place is that of `NONE`."""
-    said = np.full((2, len(trace.names) + 1), np.nan)
-    for name in unique_ids(trace.device_columns.details).tolist():
-        if name != NONE:
-            said[:, name] = launch_of(trace.names[name])
-    return said
-
-
-class _Fill(Struct, frozen=True, eq=False):
+def _fill(context: Context) -> tuple[BoolArray, dict[int, tuple[float | None, int]]]:
     """Which rows of the ledger are of kernels that fill little of a GPU, bool `[n]`.
 
-    `of_device`: by device whose kernels have a grid the mean occupancy, None where not known, and how long a mean step has such
-    kernels, picoseconds.
+    By device whose kernels have a grid the mean occupancy, None where not known, and how long a mean step has such kernels,
+    picoseconds.
     """
-
-    rows: BoolArray
-    of_device: dict[int, tuple[float | None, int]]
-
-
-def _fill(context: Context) -> _Fill:
-    """How much of each GPU its kernels fill."""
     trace, ledger = context.trace, context.ledger
     columns, limits = trace.device_columns, LOW_OCCUPANCY.limits
-    fill = _Fill(np.zeros(ledger.count, dtype=np.bool_), {})
-    if not (columns.details != NONE).any():
-        return fill
+    sparse: BoolArray = np.zeros(ledger.count, dtype=np.bool_)
+    of_device: dict[int, tuple[float | None, int]] = {}
+    details, of_event = unique_inverse(columns.details)
+    if not (details != NONE).any():
+        return sparse, of_device
+    launches = np.array(
+        [launch_of(b"" if at == NONE else trace.names[at]) for at in details.tolist()]
+    )
     # What is not known to be none may be a product.
     is_product = trace.once(label_kernels).is_matrix | (trace.once(label_flops) != 0)
     is_compute, of_row = ledger.rows(states=(State.COMPUTE,)), trace.once(op_labels).of_row
@@ -300,19 +270,19 @@ def _fill(context: Context) -> _Fill:
         own = ledger.rows_of(device)
         rows = np.flatnonzero(is_compute[own]) + own.start
         event, ps = ledger.columns.event[rows], ledger.columns.duration_ps[rows]
-        blocks, occupancy = trace.once(_launches)[:, columns.details[event]]
+        blocks, occupancy = launches[of_event[event]].T
         if not (blocks > 0).any():
             continue
         cores = trace.device_list[device].count("core_count") or 0
         is_sparse = (occupancy < limits["occupancy_ratio"]) & ~is_product[of_row[event]]
         is_sparse |= blocks < limits["block_ratio"] * cores
-        fill.rows[rows[is_sparse]] = True
+        sparse[rows[is_sparse]] = True
         is_known = ~np.isnan(occupancy)
         known_ps = int(ps[is_known].sum())
         mean = float((occupancy * ps)[is_known].sum()) / known_ps if known_ps else None
         sparse_ps = int(ps[is_sparse].sum()) // (ledger.steps_of_device[device] or 1)
-        fill.of_device[device] = None if mean is None else min(mean, 1.0), sparse_ps
-    return fill
+        of_device[device] = None if mean is None else min(mean, 1.0), sparse_ps
+    return sparse, of_device
 
 
 LOW_OCCUPANCY: Final = Rule(
@@ -321,14 +291,11 @@ LOW_OCCUPANCY: Final = Rule(
     limit=0.10,
     limits={"block_ratio": 0.5, "occupancy_ratio": 0.25},
     starts_at=(
-        "{limit} of the GPU time in kernels with blocks for less than {block_ratio} of the multiprocessors, or below "
-        "{occupancy_ratio} of the warps that fit; of products of matrices only the blocks count, for they need few warps"
+        "{limit} of the GPU time in kernels with blocks for less than {block_ratio} of the multiprocessors, or, but for products, "
+        "below {occupancy_ratio} of the warps that fit"
     ),
     title="{who:computes/compute} {loss} in kernels that fill little of the GPU[, {ops}]",
-    meaning=(
-        "The GPU counts as busy, but most of its multiprocessors have nothing to do, or too few warps to work while others wait "
-        "for memory. Such a kernel takes about as long for several times the work."
-    ),
+    meaning="The GPU counts as busy, but most of it has nothing to do: such a kernel takes as long for several times the work.",
     action="Use a larger batch per GPU: more work in each kernel takes little longer.",
     advice="`jit_compile=True` on the function inside `strategy.run` fuses small ops.",
     actions={
@@ -344,24 +311,20 @@ LOW_OCCUPANCY: Final = Rule(
 
 def _low_occupancy(context: Context, result: Precision) -> Finding | None:
     """GPUs whose kernels leave most of them idle, with the op of those that take longest."""
-    rows, ledger, trace = context.once(_fill).rows, context.ledger, context.trace
+    rows, ledger, trace = context.once(_fill)[0], context.ledger, context.trace
     lost = ledger.loss(rows)
     if not lost.ps or lost.share < LOW_OCCUPANCY.limit:
         return None
-    labels = trace.once(op_labels)
-    of_label = totals(
-        labels.of_row[ledger.columns.event[rows]], ledger.columns.duration_ps[rows], labels.row.size
-    )
-    longest = labels.row[int(of_label.argmax())]
-    named = (
-        trace.names.text(int(of[longest]))
-        for of in (trace.device_columns.op, trace.device_columns.name)
-    )
-    op = next(filter(None, named), "")
+    columns = trace.device_columns
+    longest = trace.once(op_labels).row[label_ps(context, rows).argmax()]
+    op, kernel = (trace.names.text(int(of[longest])) for of in (columns.op, columns.name))
     return LOW_OCCUPANCY.about(
         context,
         [row for row in result.devices if row.device in lost.devices],
-        {"loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share), "ops": Ops((split_op(op)[0],))},
+        {
+            "loss": Lost(lost.mean_ps, lost.of_ps, lost.named_share),
+            "ops": Ops((split_op(op or kernel or "")[0],)),
+        },
         "sparse_ps_per_step",
     )
 
@@ -383,13 +346,10 @@ def precision_section(view: View, result: Precision) -> doc.Section | None:
     fill = _FILL_COLUMNS if has_grids else ()
     shown = (*_PRECISION_COLUMNS, *fill, *_by_precision(result.devices))
     blocks = view.device_table("Compute time by precision", result.devices, shown)
-    return doc.Section("precision", "Precision", blocks, lead=_precision_lead(result))
-
-
-def _precision_lead(result: Precision) -> str:
+    lead = f"{numbers.share(result.tensor_core_ratio)} of the compute runs on tensor cores."
     if all(row.has_tensor_cores is False for row in result.devices):
-        return "The GPUs have no tensor cores."
-    return f"{numbers.share(result.tensor_core_ratio)} of the compute runs on tensor cores."
+        lead = "The GPUs have no tensor cores."
+    return doc.Section("precision", "Precision", blocks, lead=lead)
 
 
 _PRECISION_COLUMNS: Final = (
@@ -406,18 +366,8 @@ _PRECISION_COLUMNS: Final = (
 
 
 _FILL_COLUMNS: Final = (
-    Shown(
-        "occupancy",
-        "occupancy_ratio",
-        2,
-        meaning="warps that fit over the most, mean of the compute",
-    ),
-    Shown(
-        "fills little",
-        "sparse_ps_per_step",
-        2,
-        meaning="compute per step in kernels that fill little of the GPU",
-    ),
+    Shown("occupancy", "occupancy_ratio", 2, meaning="warps that fit, of the most"),
+    Shown("fills little", "sparse_ps_per_step", 2, meaning="per step in kernels that do"),
 )
 
 
@@ -455,10 +405,8 @@ class DeviceEfficiency(OfDevice, frozen=True):
         flops_per_second: FLOPs over the time in which ops run; on a CPU short ops are a part of that time.
         unknown_ratio: Share of the time of ops whose FLOPs are not known.
         flops_per_step: FLOPs of a step, mean; without steps, of the window.
-        peak_flops_per_second: What the device can do at most at the precision of these FLOPs; null where the device or
-            a precision is not known.
-        mfu_ratio: Model FLOPs utilization: FLOPs over what the device could have done in the whole step at that precision; null
-            where the peak is.
+        peak_flops_per_second: What the device can do at most at the precision of these FLOPs; null where that is not known.
+        mfu_ratio: Model FLOPs utilization: FLOPs over what the peak allows in the whole step; null where the peak is.
     """
 
     flops_per_second: Count
@@ -480,56 +428,56 @@ class Efficiency(Record, frozen=True):
 
 def compute_efficiency(context: Context) -> Efficiency | Skipped:
     """The FLOPs of each device."""
-    if not any(counted_events(context, device).size for device in context.ledger.devices):
+    of_device = context.once(flops_by_device)
+    if not of_device:
         return Skipped("no device computed in the used steps")
     is_known = context.trace.once(label_flops) > 0
-    of_device = context.once(flops_by_device) if is_known.any() else {}
     if not any(of.runs.where(is_known).total for of in of_device.values()):
         return Skipped("no program and no capture says the FLOPs of what ran")
-    return Efficiency(
-        tuple(_efficiency_of(context, device, of) for device, of in of_device.items())
-    )
+    rows = (_efficiency_of(context, device, of) for device, of in of_device.items())
+    return Efficiency(tuple(rows))
 
 
 def _efficiency_of(context: Context, device: int, of: DeviceFlops) -> DeviceEfficiency:
     ledger = context.ledger
     whole, duration_ps = float(of.known_flops.sum()), of.duration_ps.total
     unknown_ps = of.duration_ps.where(np.isnan(of.of_run)).total
-    peak_ps = _whole_at_peak_ps(context, device, of)
+    peak_ps = _at_peak_ps(context, device, of)
     step_ps = ledger.gpu_ps_by_device[device]
+
+    def rounded(number: float) -> int:
+        return round(min(number, LARGEST))
+
     return DeviceEfficiency(
         *context.trace.identity(device),
-        flops_per_second=_whole(whole / of.ran_ps * PS_PER_S) if of.ran_ps else 0,
+        flops_per_second=rounded(whole / of.ran_ps * PS_PER_S) if of.ran_ps else 0,
         unknown_ratio=unknown_ps / duration_ps if duration_ps else 0.0,
-        flops_per_step=_whole(whole / (ledger.steps_of_device[device] or 1)),
-        peak_flops_per_second=_whole(whole / peak_ps * PS_PER_S) if peak_ps else None,
+        flops_per_step=rounded(whole / (ledger.steps_of_device[device] or 1)),
+        peak_flops_per_second=rounded(whole / peak_ps * PS_PER_S) if peak_ps else None,
         mfu_ratio=peak_ps / step_ps if peak_ps and step_ps else None,
     )
-
-
-def _whole(number: float) -> int:
-    return round(min(number, LARGEST))
 
 
 _KNOWN_RATIO: Final = 0.99
 """Share of the FLOPs whose precision has to be known; the others count as these do."""
 
 
-def _whole_at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float | None:
+def _at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float | None:
     """How long the products would take at the peak of their precision; None where that is not known."""
-    flops = of.known_flops
-    peak_ps = at_peak_ps(context.trace, device, of)
-    is_known, whole = ~np.isnan(peak_ps), float(flops.sum())
-    known = float(flops[is_known].sum())
+    peaks, rates = peak_flops(context.trace, device), np.full(len(NumberFormat), np.nan)
+    rates[list(peaks)] = list(peaks.values())
+    flops, rate = of.known_flops, rates[context.trace.once(label_precisions)]
+    is_known = (flops > 0) & ~np.isnan(rate)
+    whole, known = float(flops.sum()), float(flops[is_known].sum())
     if not known or known < _KNOWN_RATIO * whole:
         return None
-    return float(peak_ps[is_known & (flops > 0)].sum()) * whole / known
+    return float((flops[is_known] / rate[is_known] * PS_PER_S).sum()) * whole / known
 
 
 def efficiency_table(context: Context) -> Table:
     """A row per device."""
-    result = context.record(ANALYSIS)
-    return table("efficiency", *record_columns(DeviceEfficiency, result.devices if result else ()))
+    rows = (context.record(ANALYSIS) or Efficiency(())).devices
+    return table("efficiency", *record_columns(DeviceEfficiency, rows))
 
 
 _EFFICIENCY_COLUMNS: Final = (
@@ -544,24 +492,17 @@ _EFFICIENCY_COLUMNS: Final = (
 
 def efficiency_section(view: View, result: Efficiency) -> doc.Section:
     """A row per device."""
-    what = (
-        "FLOPs are those of matrix products, convolutions and attention; what is elementwise counts 0. MFU is of the whole step, "
-        "with all that is no compute."
-    )
-    blocks = view.device_table("Efficiency", result.devices, _EFFICIENCY_COLUMNS, "efficiency")
-    lead = _efficiency_lead(result)
-    return doc.Section("efficiency", "Efficiency", (*blocks, doc.Remark(what)), lead=lead)
-
-
-def _efficiency_lead(result: Efficiency) -> str:
     rows = result.devices
+    blocks = view.device_table("Efficiency", rows, _EFFICIENCY_COLUMNS, "efficiency")
+    what = "FLOPs of products, convolutions and attention count. MFU is of the whole step, with all that is no compute."
     rate = numbers.flop_rate(sum(row.flops_per_second for row in rows) / len(rows))
     mfus = [row.mfu_ratio for row in rows if row.mfu_ratio is not None]
     mfu = f", MFU {numbers.share_range(mfus)}" if len(mfus) == len(rows) else ""
-    unknown = numbers.share_range(row.unknown_ratio for row in rows)
-    is_known = not any(row.unknown_ratio for row in rows)
-    rest = "" if is_known else f" The FLOPs of {unknown} of the time of ops are not known."
-    return f"{rate} while a device computes{mfu}.{rest}"
+    lead = f"{rate} while a device computes{mfu}."
+    if any(row.unknown_ratio for row in rows):
+        unknown = numbers.share_range(row.unknown_ratio for row in rows)
+        lead += f" The FLOPs of {unknown} of the time of ops are not known."
+    return doc.Section("efficiency", "Efficiency", (*blocks, doc.Remark(what)), lead=lead)
 
 
 ANALYSIS: Final = Analysis[Efficiency](

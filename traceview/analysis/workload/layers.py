@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, TypeAlias
 
 import numpy as np
-from msgspec import Struct, field
 
-from traceview.analysis.facts.layers import LabelPlaces, label_places
+from traceview.analysis.facts.layers import label_places
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import (
     FloatArray,
@@ -16,7 +16,7 @@ from traceview.analysis.measures.op_work import (
     time_by_label,
 )
 from traceview.analysis.rules.finding import Skipped
-from traceview.base.intervals import Int32Array, Int64Array
+from traceview.base.intervals import Int64Array
 from traceview.base.record import (
     LARGEST,
     Count,
@@ -40,8 +40,6 @@ WITHOUT_LAYER: Final = "no layer"
 MOST_ROWS: Final = 100
 """In a report; those of most time, and `traceview show layers` has all of them."""
 
-_NO_LAYER: Final = "the names of the ops show no layer"
-
 
 class LayerTime(Record, frozen=True):
     """The compute of a layer with the layers inside of it, or of one line of Python in a layer.
@@ -58,8 +56,7 @@ class LayerTime(Record, frozen=True):
         backward_ps_per_step: The part in the backward pass, picoseconds.
         optimizer_ps_per_step: The part in updates of variables, picoseconds.
         other_ps_per_step: The part whose phase the names do not show, picoseconds.
-        flops_per_second: FLOPs of its products over the durations of its ops whose FLOPs are known, without products 0; null where
-            neither a program nor a capture says any.
+        flops_per_second: FLOPs of its products over the durations of its ops of known FLOPs; null where none are known.
     """
 
     layer: OpName | None
@@ -80,8 +77,7 @@ class Layers(Record, frozen=True):
     Attributes:
         device_count: Devices that compute.
         step_count: Their used steps, summed over them; 0 where the window takes their place.
-        compute_ps_per_step: Their compute, mean of a used step and device, rounded down, picoseconds; without steps, of a
-            window.
+        compute_ps_per_step: Their compute, mean of a used step, without steps of a window, rounded down, picoseconds.
         rows: Layers with those inside of them below, longest first, and last what belongs to none.
         row_count: Rows there are, with those of little time that are not here.
     """
@@ -100,7 +96,7 @@ def compute(context: Context) -> Layers | Skipped:
         return Skipped("no device computed in the used steps")
     rows = _rows(context, devices)
     if not any(map(_is_attributed, rows)):
-        return Skipped(_NO_LAYER)
+        return Skipped("the names of the ops show no layer")
     return Layers(
         device_count=len(devices),
         step_count=sum(context.ledger.steps_of_device[device] for device in devices),
@@ -113,12 +109,12 @@ def compute(context: Context) -> Layers | Skipped:
 def layer_table(context: Context) -> Table:
     """All rows of each device that computes, if any has a layer."""
     computing = [device for device, ps in context.once(time_by_label).items() if ps.total]
-    of_device = {device: _rows(context, (device,)) for device in computing}
-    if not any(_is_attributed(row) for rows in of_device.values() for row in rows):
-        of_device = {}
-    keys = [context.trace.device_key(device) for device, rows in of_device.items() for _ in rows]
-    every = [row for rows in of_device.values() for row in rows]
-    return table("layers", texts("device", keys), *record_columns(LayerTime, every))
+    rows = [(device, row) for device in computing for row in _rows(context, (device,))]
+    if not any(_is_attributed(row) for _, row in rows):
+        rows = []
+    keys = [context.trace.device_key(device) for device, _ in rows]
+    layers = record_columns(LayerTime, [row for _, row in rows])
+    return table("layers", texts("device", keys), *layers)
 
 
 def _is_attributed(row: LayerTime) -> bool:
@@ -136,111 +132,72 @@ def _longest(rows: tuple[LayerTime, ...], most: int) -> tuple[LayerTime, ...]:
 _PARTS: Final = {Phase.FORWARD: 0, Phase.BACKWARD: 1, Phase.OPTIMIZER: 2}
 """The columns of phases; all others are the last one."""
 
-
-class _Node(Struct):
-    """A layer, or a line in it: picoseconds by phase, its own and with those of the nodes inside.
-
-    `work` with theirs: FLOPs, and the durations of ops whose FLOPs are known.
-    """
-
-    layer: tuple[str, ...] = ()
-    line: str = ""
-    own: list[int] = field(default_factory=lambda: [0] * 4)
-    whole: list[int] = field(default_factory=lambda: [0] * 4)
-    work: FloatArray = field(default_factory=lambda: np.zeros(2))
-    inside: dict[tuple[str, str], _Node] = field(default_factory=dict)
-
-    def path_to(self, layer: tuple[str, ...], line: str) -> Iterator[_Node]:
-        """Itself and the nodes on the way to one below, which are made."""
-        node = self
-        yield node
-        for depth, scope in enumerate(layer, start=1):
-            node = node.inside.setdefault((scope, ""), _Node(layer[:depth]))
-            yield node
-        if line:
-            yield node.inside.setdefault(("", line), _Node(layer, line))
+_Path: TypeAlias = tuple[tuple[str, str], ...]
+"""Scopes from the outermost, each with "", and last "" with a line, if any."""
 
 
 def _rows(context: Context, devices: Collection[int]) -> tuple[LayerTime, ...]:
-    """The rows of the mean step of some devices; their own times sum to its compute."""
+    """The rows of the mean step of some devices, each before those inside of it, longest first; own times sum to its compute.
+
+    What has no layer comes last.
+    """
     ledger, places = context.ledger, context.trace.once(label_places)
-    of_label = context.once(time_by_label)
     count = sum(ledger.steps_of_device[device] or 1 for device in devices)
     gpu_ps = sum(ledger.gpu_ps_by_device[device] for device in devices)
-    times = np.zeros(places.place.size, dtype=np.int64)
-    for device in devices:
-        times[of_label[device].label] += of_label[device].value
-    cells = _cells(times, places, count)
-    work = _work_by_place(context, devices, places.place, len(places.places))
-    has_flops = bool(work[:, 0].any())
-    root = _Node()
-    for place, of_place, of_work in zip(places.places, cells.tolist(), work, strict=True):
-        if any(of_place):
-            *around, node = root.path_to(place.scopes, place.line)
-            for phase, ps in enumerate(of_place):
-                node.own[phase] += ps
-                for each in (*around, node):
-                    each.whole[phase] += ps
-            for each in (*around, node):
-                each.work += of_work
-    return tuple(_row(node, count, gpu_ps, has_flops=has_flops) for node in _shown(root))
-
-
-def _work_by_place(
-    context: Context, devices: Collection[int], place: Int32Array, place_count: int
-) -> FloatArray:
-    """The FLOPs of the ops of some devices by place, and the durations of those of known FLOPs, float64 `[places, 2]`."""
-    by_place = np.zeros((place_count, 2))
-    for device in devices:
-        of = context.once(flops_by_device).get(device)
-        if of is not None:
-            known_ps = np.where(np.isnan(of.of_run), 0, of.duration_ps.every)
-            for column, values in enumerate((of.known_flops, known_ps)):
-                by_place[:, column] += np.bincount(place, values, place_count)
-    return by_place
-
-
-def _cells(times: Int64Array, places: LabelPlaces, count: int) -> Int64Array:
-    """The mean of each place and column of the phase, int64 `[places, 4]`, so rounded that they sum to the mean of the sum."""
     column_of = np.array([_PARTS.get(phase, 3) for phase in Phase])
     cells = np.zeros((len(places.places), 4), dtype=np.int64)
-    np.add.at(cells, (places.place, column_of[places.phase]), times)
-    return np.diff(np.cumsum(cells.ravel()) // count, prepend=0).reshape(cells.shape)
+    work = np.zeros((len(places.places), 2))
+    for device in devices:
+        of = context.once(time_by_label)[device]
+        cell = places.place[of.label], column_of[places.phase[of.label]]
+        np.add.at(cells, cell, of.value)
+        flops = context.once(flops_by_device).get(device)
+        if flops is not None:
+            known_ps = np.where(np.isnan(flops.of_run), 0, flops.duration_ps.every)
+            for column, values in enumerate((flops.known_flops, known_ps)):
+                work[:, column] += np.bincount(places.place, values, len(work))
+    has_flops = bool(work[:, 0].any())
+    # So rounded that they sum to the mean of the sum.
+    cells = np.diff(np.cumsum(cells.ravel()) // count, prepend=0).reshape(cells.shape)
+    own: dict[_Path, Int64Array] = {}
+    whole: defaultdict[_Path, Int64Array] = defaultdict(lambda: np.zeros(4, dtype=np.int64))
+    done: defaultdict[_Path, FloatArray] = defaultdict(lambda: np.zeros(2))
+    for place, of_place, of_work in zip(places.places, cells, work, strict=True):
+        if of_place.any():
+            line = (("", place.line),) if place.line else ()
+            path = (*((scope, "") for scope in place.scopes), *line)
+            own[path] = of_place
+            for depth in range(len(path) + 1):
+                whole[path[:depth]] += of_place
+                done[path[:depth]] += of_work
 
+    def row(path: _Path, whole_ps: Int64Array, work: FloatArray) -> LayerTime:
+        ps, (flops, known_ps) = int(whole_ps.sum()), work.tolist()
+        forward_ps, backward_ps, optimizer_ps, other_ps = whole_ps.tolist()
+        rate = round(min(flops / known_ps * PS_PER_S, LARGEST)) if has_flops and known_ps else None
+        return LayerTime(
+            "/".join(scope for scope, _ in path if scope) or None,
+            (path[-1][1] if path else "") or None,
+            min(ps * count / gpu_ps, 1.0) if gpu_ps else 0.0,
+            ps,
+            int(own[path].sum()) if path in own else 0,
+            forward_ps,
+            backward_ps,
+            optimizer_ps,
+            other_ps,
+            rate,
+        )
 
-def _shown(node: _Node) -> Iterator[_Node]:
-    """The nodes below one, each before those inside of it, longest first; what has no layer comes last."""
-    inside = sorted(
-        node.inside.values(),
-        key=lambda each: (-sum(each.whole), each.layer, each.line),
+    inside = Counter(path[:-1] for path in whole if path)
+    # What holds one part and nothing else is the same as that.
+    shown = [path for path in whole if path and (inside[path] != 1 or path in own)]
+    shown.sort(
+        key=lambda path: [
+            (-int(whole[path[:depth]].sum()), path[:depth]) for depth in range(1, len(path) + 1)
+        ]
     )
-    for each in inside:
-        # What holds one node and nothing else is the same as that.
-        if len(each.inside) != 1 or any(each.own):
-            yield each
-        yield from _shown(each)
-    if not (node.layer or node.line) and any(node.own):
-        yield _Node(own=node.own, whole=node.own)
-
-
-def _row(node: _Node, count: int, gpu_ps: int, *, has_flops: bool) -> LayerTime:
-    ps = sum(node.whole)
-    forward_ps, backward_ps, optimizer_ps, other_ps = node.whole
-    flops, known_ps = node.work.tolist()
-    return LayerTime(
-        layer="/".join(node.layer) or None,
-        source_line=node.line or None,
-        gpu_time_ratio=min(ps * count / gpu_ps, 1.0) if gpu_ps else 0.0,
-        compute_ps_per_step=ps,
-        own_ps_per_step=sum(node.own),
-        forward_ps_per_step=forward_ps,
-        backward_ps_per_step=backward_ps,
-        optimizer_ps_per_step=optimizer_ps,
-        other_ps_per_step=other_ps,
-        flops_per_second=(
-            round(min(flops / known_ps * PS_PER_S, LARGEST)) if has_flops and known_ps else None
-        ),
-    )
+    rest = [row((), own[()], np.zeros(2))] if () in own else []
+    return (*(row(path, whole[path], done[path]) for path in shown), *rest)
 
 
 # Section
@@ -254,8 +211,8 @@ _COLUMNS: Final = (
     Shown("other", "other_ps_per_step", 4, meaning="the names show no phase"),
     Shown("line", "source_line", 1),
 )
-_WORK_COLUMNS: Final = (
-    Shown("FLOP/s", "flops_per_second", 2, meaning="over the durations of ops with known FLOPs"),
+_FLOP_RATE: Final = Shown(
+    "FLOP/s", "flops_per_second", 2, meaning="over the durations of ops with known FLOPs"
 )
 
 
@@ -275,20 +232,15 @@ def _nested(rows: Iterable[LayerTime]) -> Iterator[tuple[int, str]]:
             around.append(layer)
 
 
-def _shown_columns(rows: Sequence[LayerTime]) -> tuple[Shown, ...]:
-    """That of FLOP/s only where any are known."""
-    has_flops = any(row.flops_per_second is not None for row in rows)
-    return (*_COLUMNS, *(_WORK_COLUMNS if has_flops else ()))
-
-
 def section(view: View, result: Layers) -> doc.Section:
     """The layers as a tree, each with those inside of it below."""
     rows = _longest(result.rows, view.most_rows)
+    has_flops = any(row.flops_per_second is not None for row in result.rows)
     blocks = doc.table(
         "Compute by layer",
         (
             doc.column("name", "layer", ["· " * depth + name for depth, name in _nested(rows)]),
-            *columns(rows, _shown_columns(result.rows)),
+            *columns(rows, (*_COLUMNS, *([_FLOP_RATE] if has_flops else []))),
         ),
         row_count=result.row_count,
         rest=f"{view.command('show layers')} -o layers.csv",
@@ -303,9 +255,10 @@ def _lead(result: Layers) -> Sentence:
     if not _is_attributed(own):
         return ""
     share = numbers.share(doc.ratio(own.own_ps_per_step, result.compute_ps_per_step))
-    known = [name(text) for text in (own.layer, own.source_line) if text]
-    inside = phrase(" (", known[1], ")") if len(known) > 1 else None
-    return phrase(known[0], inside, f" takes {share} of the compute.")
+    first, *line = [name(text) for text in (own.layer, own.source_line) if text]
+    return phrase(
+        first, *(phrase(" (", each, ")") for each in line), f" takes {share} of the compute."
+    )
 
 
 ANALYSIS: Final = Analysis[Layers](

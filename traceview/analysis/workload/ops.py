@@ -100,20 +100,19 @@ def device_rows(trace: Trace, selection: Selection, device: int) -> Int64Array:
     return inside
 
 
-def table_in_window(trace: Trace, selection: Selection) -> Table:
+def table_in_window(context: Context) -> Table:
     """The whole op table over the events that overlap the window of their host."""
-    devices = range(len(trace.device_list))
-    return op_table(trace, joined([device_rows(trace, selection, of) for of in devices], np.int64))
+    trace = context.trace
+    rows = [device_rows(trace, context.selection, of) for of in range(len(trace.device_list))]
+    return op_table(trace, joined(rows, np.int64))
 
 
 def compute(context: Context) -> TopOps | Skipped:
     """The top rows of each device by total time, as many as the options say."""
-    trace, top = context.trace, context.options.top
-    if trace.device_columns.count == 0:
+    if context.trace.device_columns.count == 0:
         return Skipped("no device events")
-    every = table_in_window(trace, context.selection)
-    seen = Counter[str]()
-    chosen = []
+    every, top = table_in_window(context), context.options.top
+    seen, chosen = Counter[str](), []
     for place, device in enumerate(every["device"]):
         if top is None or seen[device] < top:
             chosen.append(place)
@@ -189,5 +188,5 @@ ANALYSIS: Final = Analysis[TopOps](
     compute=compute,
     sections=(section,),
     title_if_absent=TITLE,
-    table=lambda context: table_in_window(context.trace, context.selection),
+    table=table_in_window,
 )

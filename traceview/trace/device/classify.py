@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec.structs import asdict, replace
 
-from traceview.base.ids import unique_inverse
+from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
+from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, Names
 from traceview.trace.device.op_names import KEPT_NAMES
 from traceview.xplane.columns import Instruction, Program, ProgramBuffers
@@ -83,7 +84,6 @@ class InstructionNumbers:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._place: dict[tuple[int, int, int], int] = {}
-        self._keys: list[tuple[int, int, int]] = []
 
     def of(self, op: Int32Array, module: Int32Array, program_id: Int64Array) -> Int32Array:
         """The number of each event's instruction, `NONE` for events that name neither instruction nor program.
@@ -105,23 +105,19 @@ class InstructionNumbers:
         return result
 
     def _number(self, key: tuple[int, int, int]) -> int:
-        number = self._place.setdefault(key, len(self._keys))
-        if number == len(self._keys):
-            self._keys.append(key)
-        return number
+        return self._place.setdefault(key, len(self._place))
 
-    def named(self, begin: bytes) -> dict[bytes, list[int]]:
-        """By program the numbers of those whose names begin so."""
-        found: dict[bytes, list[int]] = {}
-        for key, number in self._place.items():
-            program, name = self._key(*key)
+    def named(self, begin: bytes) -> dict[bytes, list[tuple[int, int, int]]]:
+        """By program those whose names begin so: their number, module and program id."""
+        found: dict[bytes, list[tuple[int, int, int]]] = {}
+        for (op, module, program_id), number in self._place.items():
+            program, name = self._key(op, module, program_id)
             if name.startswith(begin):
-                found.setdefault(program, []).append(number)
+                found.setdefault(program, []).append((number, module, program_id))
         return found
 
-    def beside(self, number: int, ops: Int32Array) -> Int32Array:
-        """The numbers of instructions of the program that another one is of, by their names."""
-        _, module, program_id = self._keys[number]
+    def beside(self, module: int, program_id: int, ops: Int32Array) -> Int32Array:
+        """The numbers of instructions of a program by their names."""
         keys = ((op, module, program_id) for op in ops.tolist())
         return np.array([self._number(key) for key in keys], dtype=np.int32)
 
@@ -155,12 +151,10 @@ class InstructionNumbers:
 
 
 _BUFFER: Final = b"command_buffer"
-_WITHOUT_KERNEL: Final = frozenset(
-    (
-        "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id",
-        "opt-barrier", "add-dependency", "domain",
-    )
-)  # fmt: skip
+_WITHOUT_KERNEL: Final = lazy_pattern(
+    r"parameter|constant|tuple|get-tuple-element|bitcast|after-all|partition-id|replica-id|opt-barrier|add-dependency|domain"
+    r"|.*-done"
+)
 _FUSION: Final = "fusion"
 _MOST_COMPARED: Final = 1 << 20
 """Kernels that are compared with instructions of one program, a bound for hostile ones."""
@@ -188,10 +182,10 @@ def with_buffered_instructions(
         except DamageError as error:
             damaged(error)
             continue
-        for buffer in buffers[program.name]:
+        for buffer, module, program_id in buffers[program.name]:
             for rows, found in _of_buffer(columns, names, buffer, stretches):
                 ops = names.add_all(found)
-                op[rows], instruction[rows] = ops, numbers.beside(buffer, ops)
+                op[rows], instruction[rows] = ops, numbers.beside(module, program_id, ops)
     return replace(columns, op=op, instruction=instruction)
 
 
@@ -201,7 +195,8 @@ def _of_buffer(
     """The kernels of each launch of a buffer, in order, and the names of their instructions, where these are known."""
     row = np.flatnonzero((columns.instruction == buffer) & columns.has_correlation)
     known: dict[bytes, list[bytes]] = {}
-    for every in _launches(columns, row):
+    for places in groups_of(columns.device[row], columns.correlation_id[row]):
+        every = row[places]
         # Calls of libraries fill their workspace before they run a kernel.
         for launch in (every[columns.class_[every] != ActivityClass.MEMSET], every):
             kernels = columns.name[launch]
@@ -213,25 +208,13 @@ def _of_buffer(
                 break
 
 
-def _launches(columns: DeviceColumns, row: Int64Array) -> list[Int64Array]:
-    """The rows of each launch of a graph, in the order in which they begin."""
-    if not row.size:
-        return []
-    keys = columns.correlation_id[row], columns.device[row]
-    order = np.lexsort(keys)
-    row = row[order]
-    is_first: BoolArray = np.zeros(row.size, dtype=np.bool_)
-    for key in keys:
-        is_first[1:] |= np.diff(key[order]) != 0
-    return np.split(row, np.flatnonzero(is_first))
-
-
 class _Stretches:
     """The schedules of a program, in which stretches are looked for."""
 
     def __init__(self, schedules: Iterable[Iterable[Scheduled]]) -> None:
         self._schedules = [
-            [each for each in schedule if _has_kernel(each.opcode)] for schedule in schedules
+            [each for each in schedule if not _WITHOUT_KERNEL.fullmatch(each.opcode)]
+            for schedule in schedules
         ]
         every = (each for schedule in self._schedules for each in schedule)
         self._fusions = {_kernel(each.name): each for each in every if each.opcode == _FUSION}
@@ -249,7 +232,7 @@ class _Stretches:
                 if self._left <= 0:
                     return []
                 if stretch:
-                    called_alike = sum(map(_is_called, stretch, kernels))
+                    called_alike = sum(map(bytes.__eq__, map(_kernel, stretch), kernels))
                     fits.setdefault(called_alike, []).append(stretch)
         best = fits[max(fits)] if fits else []
         return best[0] if len(best) == 1 else []
@@ -267,19 +250,18 @@ class _Stretches:
             self._left -= 1
             if self._left <= 0:
                 return []
+            # One more shows whether there are more than kernels.
+            taken = list(schedule[at : at + len(run) + (0 if is_fusion else 1)])
             if is_fusion:
-                if len(schedule) - at < len(run):
+                if len(taken) < len(run):
                     return []
-                for place, kernel in enumerate(run, start=at):
+                for each, kernel in zip(taken, run, strict=True):
                     self._left -= 1
-                    if not self._may_run(schedule[place], kernel, kernels):
+                    if not self._may_run(each, kernel, kernels):
                         return []
-                taken = schedule[at : at + len(run)]
-                at += len(run)
+                at += len(taken)
             else:
-                taken = list(
-                    takewhile(lambda each: each.opcode != _FUSION, schedule[at : at + len(run) + 1])
-                )
+                taken = list(takewhile(lambda each: each.opcode != _FUSION, taken))
                 at += len(taken)
                 if len(taken) == 1:
                     # A call of a library may run several kernels.
@@ -295,16 +277,9 @@ class _Stretches:
 
     def _may_run(self, instruction: Scheduled, kernel: bytes, kernels: frozenset[bytes]) -> bool:
         """Whether an instruction may be a fusion that runs this kernel: its own, or, if that runs nowhere, one of the same shape."""
-        if instruction.opcode != _FUSION:
-            return False
-        own = _kernel(instruction.name)
-        return own == kernel or (
-            own not in kernels and instruction.shape == self._fusions[kernel].shape
-        )
-
-
-def _is_called(instruction: bytes, kernel: bytes) -> bool:
-    return _kernel(instruction) == kernel
+        own, alike = _kernel(instruction.name), self._fusions[kernel]
+        is_alike = own not in kernels and instruction.shape == alike.shape
+        return instruction.opcode == _FUSION and (own == kernel or is_alike)
 
 
 _COPIES: Final = frozenset(("copy", "copy-start", "async-start"))
@@ -313,10 +288,6 @@ _COPIES: Final = frozenset(("copy", "copy-start", "async-start"))
 def _may_copy(instruction: Scheduled, kernel: bytes) -> bool:
     """Whether both copy or neither does."""
     return (instruction.opcode in _COPIES) == kernel.lower().startswith(b"memcpy")
-
-
-def _has_kernel(opcode: str) -> bool:
-    return opcode not in _WITHOUT_KERNEL and not opcode.endswith("-done")
 
 
 def _kernel(name: bytes) -> bytes:
@@ -361,16 +332,12 @@ def activity_of(
 
 def _gpu_activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumns, Int64Array]:
     """All events with their kinds, and the rows of those that are activity."""
-    counts = np.array(
-        [
-            not is_derived_line(line.id, line.name) and not is_never_busy_line(line.name)
-            for line in table.lines
-        ],
-        dtype=np.bool_,
+    is_left_out = (
+        is_derived_line(line.id, line.name) or is_never_busy_line(line.name) for line in table.lines
     )
+    counts = ~np.fromiter(is_left_out, np.bool_, len(table.lines))
     kind_of_name = np.fromiter(map(name_kind, table.names), np.uint8, len(table.names))
     kind = kind_of_name.take(table.name)
-    memcpy, memset = table.texts("memcpy_details"), table.texts("memset_details")
     kind[table.has("memcpy_details") & (kind == NameKind.COMPUTE)] = NameKind.COPY
     named_by_kind = (kind != NameKind.COMPUTE) & (kind != NameKind.COLLECTIVE)
     busy = (
@@ -380,7 +347,7 @@ def _gpu_activity(table: PlaneTable, every: DeviceColumns) -> tuple[DeviceColumn
         & (named_by_kind | every.has_correlation | table.has("kernel_details"))
     )
     size = every.bytes
-    for texts in (memcpy, memset):
+    for texts in (table.texts("memcpy_details"), table.texts("memset_details")):
         if not texts.texts:
             continue
         details = [parse_details(text) for text in texts.texts]

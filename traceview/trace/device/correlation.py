@@ -40,9 +40,7 @@ def find_launches(
     first = SWEEPS.earliest(call, host.start_ps.take(calls.row), 0, ids.size)
     place = np.minimum(places(ids, correlation_id), ids.size - 1)
     result = np.where(ids[place] == correlation_id, calls.row[first[place]], NONE)
-    is_linked = has_correlation & (correlation_id != 0)
-    if not is_linked.all():
-        result[~is_linked] = NONE
+    result[~has_correlation | (correlation_id == 0)] = NONE
     return result
 
 

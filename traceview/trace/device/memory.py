@@ -39,10 +39,9 @@ class Allocator(Struct, frozen=True, eq=False, dict=True):
     peak_bytes: int
     capacity_bytes: int
 
-    @property
-    def held_before_bytes(self) -> int:
-        """In use before the first event."""
-        return int(self.held_bytes[0] - self.change_bytes[0])
+    def held_at(self, event: int) -> int:
+        """In use after an event."""
+        return int(self.held_bytes[event])
 
     @cached_property
     def unrecorded_bytes(self) -> int:
@@ -83,7 +82,7 @@ class Allocator(Struct, frozen=True, eq=False, dict=True):
 
     def least_held(self, start_ps: Int64Array, end_ps: Int64Array) -> Int64Array:
         """The least that was in use in each of some spans, what was at its start included."""
-        levels = np.append([self.held_before_bytes], self.held_bytes)
+        levels = np.append(self.held_bytes[0] - self.change_bytes[0], self.held_bytes)
         first = np.searchsorted(self.time_ps, start_ps, side="right")
         last = np.maximum(np.searchsorted(self.time_ps, end_ps) + 1, first + 1)
         bounds = np.stack((first, last), axis=1).ravel()

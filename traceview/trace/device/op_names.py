@@ -10,19 +10,20 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from enum import Enum, IntEnum
 from functools import lru_cache
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import unique_ids
+from traceview.base.ids import unique_ids, unique_inverse
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, kept
 from traceview.trace.model import Recording
 from traceview.trace.sidecar.sidecar import GraphValues
+from traceview.xplane.columns import Instruction
 from traceview.xplane.planes import ActivityClass
 
 
@@ -90,12 +91,8 @@ def uses_variable(type_: bytes) -> bool:
     return _USES_VARIABLE.fullmatch(type_) is not None
 
 
-def phases_of(recording: Recording) -> npt.NDArray[np.uint8]:
+def event_phases(recording: Recording) -> npt.NDArray[np.uint8]:
     """The phase of every device event, uint8; copies and fills have none, collectives are reduction."""
-    return recording.once(_phases)
-
-
-def _phases(recording: Recording) -> npt.NDArray[np.uint8]:
     columns = recording.device_columns
     used = unique_ids(columns.op)
     used = used[used != NONE]
@@ -135,33 +132,57 @@ def op_labels(recording: Recording) -> OpLabels:
     return OpLabels(*labels)
 
 
-class OpNames(Struct, frozen=True, eq=False):
-    """`ops`: distinct. `of_name`: int32, by name the place of its op in `ops`; of `NONE` in its last place."""
+def of_instructions(
+    recording: Recording, read: Callable[[Instruction], Any], without: Any
+) -> npt.NDArray[Any]:
+    """What is read of the instruction that each label (`op_labels`) runs; `without` where it runs none."""
+    # The last entry is that of `NONE`.
+    known = np.array([*map(read, recording.instructions), without])
+    return known[recording.device_columns.instruction[recording.once(op_labels).row]]
 
-    ops: tuple[OpName, ...]
-    of_name: Int32Array
+
+TRANSFORMATION: Final = lazy_pattern(
+    r"(?<![^/(])(?:jit|pjit|pmap|xmap|vmap|jvp|transpose|remat|checkpoint|shard_map|custom_jvp|custom_vjp)\("
+)
+"""What JAX writes around a scope."""
 
 
-def op_names(recording: Recording) -> OpNames:
-    """The ops that device events name."""
+def label_texts(recording: Recording) -> list[str]:
+    """The name of the op of each label (`op_labels`) with all its scopes; programs know more of it than events do."""
+    columns, rows = recording.device_columns, recording.once(op_labels).row
+    texts = []
+    for op, at in zip(columns.op[rows].tolist(), columns.instruction[rows].tolist(), strict=True):
+        each = None if at == NONE else recording.instructions[at]
+        if each is None or not each.scope:
+            texts.append(recording.names.text(op) or "")
+        elif not each.op_type or TRANSFORMATION.search(each.scope):
+            texts.append(each.scope)
+        else:
+            texts.append(f"{each.scope}:{each.op_type}")
+    return texts
+
+
+def op_names(recording: Recording) -> tuple[tuple[OpName, ...], Int32Array]:
+    """The ops that device events name, and int32 the place of that of each label (`op_labels`)."""
     unnamed: OpName = None, None
-    return OpNames(*read_once(recording, recording.device_columns.op, split_op, unnamed))
+    return read_once(recording, recording.device_columns.op, split_op, unnamed)
 
 
 def read_once(
     recording: Recording, column: Int32Array, read: Callable[[str], _Value], unnamed: _Value
 ) -> tuple[tuple[_Value, ...], Int32Array]:
-    """Distinct values read from the names in a column that labels distinguish, and int32 the place of its value by name.
+    """Distinct values read from a column of names that labels distinguish, and int32 the place of that of each label.
 
-    The last place is that of `NONE`, whose value is `unnamed`.
+    `unnamed`: the value of `NONE`.
     """
-    place_of = {unnamed: 0}
-    of_name = np.zeros(len(recording.names) + 1, dtype=np.int32)
-    names = column[recording.once(op_labels).row]
-    for name in unique_ids(names[names != NONE]).tolist():
-        value = read(recording.names.text(name) or "")
-        of_name[name] = place_of.setdefault(value, len(place_of))
-    return tuple(place_of), of_name
+    names, of_label = unique_inverse(column[recording.once(op_labels).row])
+    values = [
+        unnamed if name == NONE else read(recording.names.text(name) or "")
+        for name in names.tolist()
+    ]
+    place_of = {value: place for place, value in enumerate(dict.fromkeys([unnamed, *values]))}
+    places = np.array([place_of[value] for value in values], dtype=np.int32)
+    return tuple(place_of), places[of_label]
 
 
 @lru_cache(KEPT_NAMES)
@@ -255,21 +276,9 @@ _OF_LAYOUT: Final = lazy_pattern(r"-\d+-")
 
 def label_lines(recording: Recording) -> tuple[str, ...]:
     """The line of each label (`op_labels`), "" where it is not known."""
-    columns, rows = recording.device_columns, recording.once(op_labels).row
-    lines = recording.once(graph_lines)
-    found = []
-    for op, place in zip(
-        columns.op[rows].tolist(), columns.instruction[rows].tolist(), strict=True
-    ):
-        text, line = recording.names.text(op) or "", ""
-        if place != NONE:
-            instruction = recording.instructions[place]
-            line = instruction.line
-            # Programs of TensorFlow name the op of its graph.
-            if instruction.scope and instruction.op_type:
-                text = f"{instruction.scope}:{instruction.op_type}"
-        found.append(line or lines.of(text))
-    return tuple(found)
+    lines, texts = recording.once(graph_lines), recording.once(label_texts)
+    compiled = of_instructions(recording, lambda each: each.line, "").tolist()
+    return tuple(line or lines.of(text) for line, text in zip(compiled, texts, strict=True))
 
 
 def graph_lines(recording: Recording) -> GraphLines:

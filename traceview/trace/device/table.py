@@ -5,7 +5,7 @@ A table is named columns of equal length.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -98,20 +98,6 @@ def table(name: str, *columns: Column) -> Table:
     return Table(name, int(columns[0].values.size), columns)
 
 
-def joined_tables(tables: Sequence[Table]) -> Table:
-    """The rows of tables with the same columns, none of which is a category."""
-
-    def joined(parts: tuple[Column, ...]) -> Column:
-        missing = [part.missing for part in parts if part.missing is not None]
-        return replace(
-            parts[0],
-            values=np.concatenate([part.values for part in parts]),
-            missing=np.concatenate(missing) if missing else None,
-        )
-
-    return table(tables[0].name, *map(joined, zip(*(each.columns for each in tables), strict=True)))
-
-
 # Columns of arrays
 
 
@@ -199,13 +185,6 @@ def record_columns(
 # DataFrames, for notebooks; nothing else imports pandas
 
 
-def records_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per record that was made a dictionary, with its keys as columns."""
-    import pandas as pd
-
-    return pd.DataFrame(list(rows))
-
-
 def frame_of(rows: Table) -> pd.DataFrame:
     """A table as a DataFrame: whole numbers and flags of which some may be missing have pandas' types for that.
 
@@ -230,9 +209,6 @@ def frame_of(rows: Table) -> pd.DataFrame:
         return values
 
     return pd.DataFrame({column.name: series(column) for column in rows.columns})
-
-
-_Span: TypeAlias = Int64Array | slice
 
 
 # What was recorded: events of devices and hosts, copies and ops, with a row each
@@ -321,16 +297,38 @@ def op_table(trace: Trace, rows: Int64Array) -> Table:
     """
     # Device by device: what is made on the way is as large as the events.
     firsts = [trace.device_columns.rows_of(i).start for i in range(len(trace.device_list))]
-    parts = np.split(rows, places(rows, firsts)[1:])
-    tables = [_ops_of_device(trace, _as_span(part)) for part in parts if part.size]
-    return joined_tables(tables or [_ops_of_device(trace, slice(0, 0))])
+    parts = [part for part in np.split(rows, places(rows, firsts)[1:]) if part.size]
+    tables = [_ops_of_device(trace, part) for part in parts or [rows]]
+
+    def joined(parts: tuple[Column, ...]) -> Column:
+        missing = [part.missing for part in parts if part.missing is not None]
+        return replace(
+            parts[0],
+            values=np.concatenate([part.values for part in parts]),
+            missing=np.concatenate(missing) if missing else None,
+        )
+
+    return table("ops", *map(joined, zip(*tables, strict=True)))
 
 
-def _ops_of_device(trace: Trace, rows: _Span) -> Table:
-    """The table of rows that are all of one device."""
-    columns = trace.device_columns
-    op, kernel, label, group = _groups(trace, rows)
-    duration, size = np.ascontiguousarray(columns.duration_ps[rows]), op.size
+def _ops_of_device(trace: Trace, rows: Int64Array) -> tuple[Column, ...]:
+    """The columns of rows that are all of one device."""
+    columns, labels = trace.device_columns, trace.once(op_labels)
+    known, of_row = unique_inverse(labels.of_row[rows])
+    first = labels.row[known]
+    device = columns.device[rows[:1]].tolist()
+    is_replica = bool(device) and trace.device_list[device[0]].kind == "replica"
+    ops, op_of_label = trace.once(op_names)
+    op = op_of_label[known]
+    kernel = np.full(first.size, NONE, dtype=np.int32) if is_replica else columns.name[first]
+    class_of_label = columns.class_[first]
+    group_of_label, label = SWEEPS.labelled(op, kernel, class_of_label)
+    if trace.instructions:
+        function = trace.once(_function_of_instruction)[columns.instruction[first]]
+        group_of_label, label = SWEEPS.labelled(group_of_label, function, class_of_label)
+    op, kernel, label = op[label], kernel[label], known[label]
+    group = group_of_label.astype(np.int64)[of_row]
+    duration, size = columns.duration_ps[rows], op.size
     count, total = np.bincount(group, minlength=size), SWEEPS.totals(group, duration, size)
     # The shortest event of each group, of several the first.
     leader = SWEEPS.earliest(group, duration, 0, size)
@@ -339,22 +337,20 @@ def _ops_of_device(trace: Trace, rows: _Span) -> Table:
     is_known = np.flatnonzero(bytes_ != UNKNOWN_BYTES)
     known_bytes = SWEEPS.totals(group[is_known], bytes_[is_known], size)
     no_bytes = np.bincount(group[is_known], minlength=size) == 0
-    class_ = columns.class_[rows][leader]
-    computes = columns.class_[rows] == ActivityClass.COMPUTE
-    start, end = columns.start_ps[rows][computes], columns.end_ps[rows][computes]
-    compute_ps = union(start, end).length
+    class_ = columns.class_[rows[leader]]
+    computing = rows[columns.class_[rows] == ActivityClass.COMPUTE]
+    compute_ps = union(columns.start_ps[computing], columns.end_ps[computing]).length
     share = np.where(
         class_ == ActivityClass.COMPUTE, total / compute_ps if compute_ps else np.nan, np.nan
     )
     rank = np.lexsort((leader, -total))
-    keys, names, lines = device_keys(trace), trace.once(op_names).ops, trace.once(label_lines)
-    ops = [names[place] for place in op[rank].tolist()]
-    return table(
-        "ops",
-        texts("device", [keys[device] for device in columns.device[rows][leader].tolist()]),
+    keys, lines = device_keys(trace), trace.once(label_lines)
+    named_ops = [ops[place] for place in op[rank].tolist()]
+    return (
+        texts("device", [keys[device] for device in columns.device[rows[leader]].tolist()]),
         texts("class", [CLASS_KEYS[each] for each in class_[rank].tolist()]),
-        texts("op", [name for name, _ in ops]),
-        texts("op_type", [type_ for _, type_ in ops]),
+        texts("op", [name for name, _ in named_ops]),
+        texts("op_type", [type_ for _, type_ in named_ops]),
         texts("kernel", list(map(trace.names.text, kernel[rank].tolist()))),
         texts("source_line", [lines[place] or None for place in label[rank].tolist()]),
         whole("count", count[rank]),
@@ -364,32 +360,6 @@ def _ops_of_device(trace: Trace, rows: _Span) -> Table:
         Column("share_ratio", "float", share[rank]),
         whole("bytes", known_bytes[rank], no_bytes[rank]),
     )
-
-
-def _as_span(rows: Int64Array) -> _Span:
-    """Rows in order, as a slice if none between them is left out: of that no column is copied."""
-    if rows[-1] - rows[0] == rows.size - 1:
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
-
-
-def _groups(trace: Trace, rows: _Span) -> tuple[Int32Array, Int32Array, Int64Array, Int64Array]:
-    """What makes events of one device one row of the table, by group, and int64 the group of each row.
-
-    The place of its op among `OpNames.ops`, the number of its kernel's name, and the first of its labels, in whose order they are.
-    """
-    columns, labels = trace.device_columns, trace.once(op_labels)
-    known, of_row = unique_inverse(labels.of_row[rows])
-    row = labels.row[known]
-    device = columns.device[rows][:1].tolist()
-    is_replica = bool(device) and trace.device_list[device[0]].kind == "replica"
-    op = trace.once(op_names).of_name[columns.op[row]]
-    kernel = np.full(row.size, NONE, dtype=np.int32) if is_replica else columns.name[row]
-    group, first = SWEEPS.labelled(op, kernel, columns.class_[row])
-    if trace.instructions:
-        function = trace.once(_function_of_instruction)[columns.instruction[row]]
-        group, first = SWEEPS.labelled(group, function, columns.class_[row])
-    return op[first], kernel[first], known[first], group.astype(np.int64)[of_row]
 
 
 def _function_of_instruction(recording: Recording) -> Int32Array:

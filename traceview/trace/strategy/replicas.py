@@ -27,7 +27,7 @@ from traceview.trace.device.op_names import (
     LONGEST_NAME,
     OPTIMIZER_SCOPE,
     Phase,
-    phases_of,
+    event_phases,
     split_op_name,
     uses_variable,
 )
@@ -414,7 +414,7 @@ class ReplicaNames:
         """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
         columns, rows = self._columns_of(device)
         is_gradient = columns.class_[rows] == ActivityClass.COMPUTE
-        is_gradient &= phases_of(self._recording)[rows] == Phase.BACKWARD
+        is_gradient &= self._recording.once(event_phases)[rows] == Phase.BACKWARD
         names, index = unique_inverse(columns.op[rows][is_gradient])
         replicas, place = unique_inverse(np.maximum(self._replicas_of(names, device), 0))
         length_ps = columns.duration_ps[rows][is_gradient]
