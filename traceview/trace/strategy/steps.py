@@ -46,7 +46,9 @@ class _Markers(Struct, frozen=True, eq=False):
 
 def find_steps(recording: Recording, stored: Sequence[StoredStep]) -> HostSteps:
     """The steps of a recording of one host. `stored`: those that the writer of the file derived."""
-    markers = _explicit_markers(recording) or _keras_markers(recording)
+    markers = _explicit_markers(recording) or _outermost(
+        recording, "keras", recording.named_on(0, b"Profiled batch".__eq__)
+    )
     if markers is None and (groups := _stored_groups(recording, stored)):
         return _with_exclusions(recording, HostSteps(0, "group", "marker", groups))
     markers = markers or _function_markers(recording)
@@ -62,38 +64,26 @@ def find_steps(recording: Recording, stored: Sequence[StoredStep]) -> HostSteps:
 
 def _explicit_markers(recording: Recording) -> _Markers | None:
     columns = recording.host_columns
-    step_num = columns.stat("step_num")
-    rows, numbers = step_num.row, step_num.value
+    rows = columns.stat("step_num").row
     chosen = columns.stat("root").has(rows) | recording.names.where(
         columns.name[rows], lambda name: name.startswith(_MARKER_STARTS) and b"/" not in name
     )
-    return _outermost(recording, "marker", rows[chosen], numbers[chosen].tolist())
+    return _outermost(recording, "marker", rows[chosen])
 
 
-def _keras_markers(recording: Recording) -> _Markers | None:
-    rows = recording.named_on(0, b"Profiled batch".__eq__)
-    numbers = recording.host_columns.stat("step_num").at(rows, NONE).tolist()
-    return _outermost(recording, "keras", rows, [None if n == NONE else n for n in numbers])
-
-
-def _outermost(
-    recording: Recording, method: str, rows: Int64Array, numbers: list[int | None]
-) -> _Markers | None:
+def _outermost(recording: Recording, method: str, rows: Int64Array) -> _Markers | None:
     """Markers in time order, without markers inside another one."""
     if rows.size == 0:
         return None
     columns = recording.host_columns
     start, end = columns.start_ps[rows], columns.end_ps[rows]
-    kept = []
-    reach = None
-    for index in np.lexsort((-end, start)).tolist():
-        inside = reach is not None and start[index] < reach and end[index] <= reach
-        if not inside:
-            kept.append(index)
-            reach = max(int(end[index]), reach or int(end[index]))
-    outer = rows[kept]
+    order = np.lexsort((-end, start))
+    reach = np.maximum.accumulate(end[order])
+    is_outer = np.append(True, (start[order][1:] >= reach[:-1]) | (end[order][1:] > reach[:-1]))
+    outer = rows[order[is_outer]]
+    numbers = [n if n != NONE else None for n in columns.stat("step_num").at(outer, NONE).tolist()]
     roots = Roots(outer, np.arange(outer.size, dtype=np.int64))
-    return _Markers(method, outer, [numbers[index] for index in kept], roots)
+    return _Markers(method, outer, numbers, roots)
 
 
 def _function_markers(recording: Recording) -> _Markers | None:
