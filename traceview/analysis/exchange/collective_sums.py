@@ -54,16 +54,16 @@ _SCATTERED: Final = (
 _REDUCING: Final = (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
 
 
-def events_in_windows(context: Context) -> Int64Array:
-    """The rows of the collectives that overlap the window of their host, ascending; `Context.once` keeps it."""
+def rows_in_windows(context: Context) -> BoolArray:
+    """Which rows are of collectives that overlap the window of a host, bool `[n]`; `Context.once` keeps it."""
     columns, collectives = context.trace.device_columns, context.collectives
-    inside = [np.empty(0, dtype=np.int64)]
-    for rows in groups_of(collectives.host):
-        window = context.selection.windows.get(int(collectives.host[rows[0]]))
-        if window is not None:
-            events = collectives.row[rows]
-            inside.append(rows[rows_in(columns.start_ps[events], columns.end_ps[events], window)])
-    return np.sort(np.concatenate(inside))
+    inside = np.zeros(collectives.count, dtype=np.bool_)
+    for host, window in context.selection.windows.items():
+        rows = np.flatnonzero(collectives.host == host)
+        events = collectives.row[rows]
+        overlap = rows_in(columns.start_ps[events], columns.end_ps[events], window)
+        inside[collectives.collective[rows[overlap]]] = True
+    return inside[collectives.collective]
 
 
 def used_steps(context: Context) -> Int64Array:
@@ -232,9 +232,8 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         collectives.count or any(trace.hosts[host].captured.has_virtual_gpus for host in hosts)
     ):
         return Skipped("not applicable: fewer than two devices, and no collective")
-    in_window, chosen = np.zeros((2, collectives.count), dtype=np.bool_)
-    in_window[collectives.collective[context.once(events_in_windows)]] = True
-    rows = is_in(collectives.host, hosts) & in_window[collectives.collective]
+    rows = is_in(collectives.host, hosts) & context.once(rows_in_windows)
+    chosen = np.zeros(collectives.count, dtype=np.bool_)
     chosen[collectives.collective[rows]] = True
     complete = chosen & collectives.is_complete
     devices = tuple(_of_devices(context, rows & complete[collectives.collective]))

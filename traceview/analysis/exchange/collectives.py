@@ -13,9 +13,9 @@ from traceview.analysis.exchange.collective_sums import (
     CollectiveResult,
     agreed,
     compute,
-    events_in_windows,
     per_step,
     reduction_rows,
+    rows_in_windows,
     used_steps,
 )
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
@@ -420,8 +420,7 @@ def collective_table(context: Context) -> Table:
     are missing where a device was not recorded.
     """
     trace, collectives = context.trace, context.collectives
-    shown = unique_ids(collectives.collective[context.once(events_in_windows)])
-    rows = np.flatnonzero(is_in(collectives.collective, shown))
+    rows = np.flatnonzero(context.once(rows_in_windows))
     number, device, name = collectives.collective[rows], collectives.device[rows], trace.names.text
     is_unknown = ~collectives.is_complete[number]
     size, step = collectives.bytes_moved[number], collectives.step[rows]
