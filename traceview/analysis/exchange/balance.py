@@ -15,6 +15,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from traceview.analysis.exchange.gradients import SINGLE, single_gradients
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
     Concurrency,
@@ -172,7 +173,8 @@ def compute(context: Context) -> Balance | Skipped:
 def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]:
     trace, ledger = context.trace, context.ledger
     waits = ledger.per_step(ledger.rows(states=(State.DEVICE_WAIT,)))
-    waited_for = dict(zip(ledger.devices, _late_by_step(ledger).sum(axis=1).tolist(), strict=True))
+    late_ps = context.once(_late_by_step).sum(axis=1)
+    waited_for = dict(zip(ledger.devices, late_ps.tolist(), strict=True))
     compute_ps = ledger.per_step(ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE))
     for device in in_use:
         waiting = ledger.steps_of_device[device] * (len(in_use) - 1)
@@ -210,8 +212,7 @@ def _waits_for_known(ledger: Ledger) -> BoolArray:
 
 def straggler(context: Context) -> Straggler | None:
     """The straggler of a run; None where no device is the reason for enough of the waiting."""
-    ledger = context.ledger
-    late_ps = _late_by_step(ledger)
+    ledger, late_ps = context.ledger, context.once(_late_by_step)
     of_device = late_ps.sum(axis=1)
     whole = int(ledger.columns.duration_ps[ledger.rows(states=(State.DEVICE_WAIT,))].sum())
     count = len(ledger.devices)
@@ -233,8 +234,9 @@ def straggler(context: Context) -> Straggler | None:
     return Straggler(record, rows, steady, shares_cores)
 
 
-def _late_by_step(ledger: Ledger) -> Int64Array:
-    """How long others wait for each device, in all used steps of one number; int64 `[devices, steps]`."""
+def _late_by_step(context: Context) -> Int64Array:
+    """How long others wait for each device of the ledger, in all used steps of one number; int64 `[devices, steps]`."""
+    ledger = context.ledger
     columns, waits = ledger.columns, _waits_for_known(ledger)
     numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
     distinct, place = unique_inverse(numbers)
@@ -460,10 +462,11 @@ SERIAL: Final = Rule(
 
 
 def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
-    """A straggler, devices that are late by turns, or run one after another."""
+    """A straggler, devices that are late by turns, or run one after another; and gradients on only one of them."""
     late = context.once(straggler)
     yield _straggler(context, late) if late else _by_turns(context, result)
     yield _serial(context, result)
+    yield single_gradients(context)
 
 
 def _straggler(context: Context, late: Straggler) -> Finding | None:
@@ -491,19 +494,15 @@ def _straggler(context: Context, late: Straggler) -> Finding | None:
 def _by_turns(context: Context, result: Balance) -> Finding | None:
     if result.kind == "replica":
         return None
-    ledger, trace = context.ledger, context.trace
-    waits = _waits_for_known(ledger)
-    late_ps = totals(
-        ledger.columns.by[waits], ledger.columns.duration_ps[waits], len(trace.device_list)
-    )
+    ledger, late_ps = context.ledger, context.once(_late_by_step).sum(axis=1)
     return LATE_BY_TURNS.of_rows(
         context,
-        waits,
+        _waits_for_known(ledger),
         named=devices_in_use(context),
         arguments={"all": _all(result)},
         evidence=[
-            Evidence("waited_for_ratio", ps / int(late_ps.sum()), None, trace.device_key(device))
-            for device, ps in enumerate(late_ps.tolist())
+            Evidence("waited_for_ratio", ps / int(late_ps.sum()), None, key)
+            for key, ps in zip(ledger.keys(ledger.devices), late_ps.tolist(), strict=True)
             if ps
         ],
     )
@@ -598,7 +597,7 @@ def balance_table(context: Context) -> Table:
 ANALYSIS: Final = Analysis[Balance](
     "balance",
     compute=compute,
-    rules=(STRAGGLER, LATE_BY_TURNS, SERIAL),
+    rules=(STRAGGLER, LATE_BY_TURNS, SERIAL, SINGLE),
     diagnose=diagnose,
     sections=(balance_section,),
     table=balance_table,

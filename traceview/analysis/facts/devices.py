@@ -15,7 +15,7 @@ from traceview.ledger.table import clocks_agree
 from traceview.trace.device.memory import allocators
 from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Trace, part_in_training, step_groups
-from traceview.trace.strategy.replicas import ReplicaNames
+from traceview.trace.strategy.replicas import least_replica_counts
 from traceview.xplane.planes import ActivityClass
 
 MARGINAL_RATIO: Final = 0.20
@@ -100,7 +100,7 @@ def compute_ps(run: Run, device: int) -> int:
 def least_replica_count(trace: Trace, hosts: Collection[int]) -> int | None:
     """How many replicas the names of ops show at least; None unless `hosts` is one host."""
     (host, *others) = hosts
-    return None if others else ReplicaNames(trace).least_counts.get(host, 1)
+    return None if others else least_replica_counts(trace).get(host, 1)
 
 
 # One after another

@@ -6,7 +6,7 @@ Threads do not identify a replica, because components move between them; nor doe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -21,7 +21,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Names
 from traceview.trace.device.classify import InstructionNumbers, with_ops_inside
-from traceview.trace.device.correlation import innermost_value, linked_events
+from traceview.trace.device.correlation import EventsAround, innermost_value, linked_events
 from traceview.trace.device.op_names import (
     KEPT_NAMES,
     LONGEST_NAME,
@@ -258,7 +258,7 @@ def with_detected_strategies(recording: Recording) -> tuple[Host, ...]:
         environment = host.captured.environment
         if host.sidecar is None or environment.strategy.found_by != "memory":
             continue
-        if on_cpu.count(index) > 1 or index in recording.once(ReplicaNames).least_counts:
+        if on_cpu.count(index) > 1 or index in least_replica_counts(recording):
             strategy = replace(environment.strategy, found_by="recording")
             found = replace(environment, strategy=strategy)
             hosts[index] = replace(host, sidecar=replace(host.sidecar, environment=found))
@@ -349,14 +349,9 @@ def _meet_others(names: Names, columns: HostColumns, rows: Int64Array) -> BoolAr
     """Ops inside which their thread waits for those of other devices: collectives, whatever the program calls them."""
     meetings = np.flatnonzero(names.matching(columns.name[:], _RENDEZVOUS))
     result = np.zeros(rows.size, dtype=np.bool_)
-    line = columns.line[rows]
-    for each in unique_ids(columns.line[meetings]).tolist():
-        own = np.flatnonzero(line == each)
-        begun = np.sort(columns.start_ps[meetings[columns.line[meetings] == each]])
-        first, last = (
-            np.searchsorted(begun, bound[rows[own]]) for bound in (columns.start_ps, columns.end_ps)
-        )
-        result[own] = last > first
+    lines = np.arange(columns.line[:].max(initial=0) + 1, dtype=np.int32)
+    around = EventsAround(rows, columns, lines).innermost(meetings)
+    result[around[around != NONE]] = True
     return result
 
 
@@ -396,56 +391,43 @@ _UPDATE: Final = lazy_pattern(rb"(?:^|/)update_(\d{1,4})(?:_\d+)?(?=/|:|$)")
 _REPLICA_SCOPE: Final = lazy_pattern(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
 
 
-class ReplicaNames:
-    """The replicas that the names of ops show, by host and by device."""
+def least_replica_counts(recording: Recording) -> dict[int, int]:
+    """The smallest number of replicas that the op names of each host (by index) allow: the highest number plus one.
 
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
+    The first replica has no number in names, so a host whose ops name no other replica is left out.
+    """
+    highest = recording.once(_highest_of_hosts).tolist()
+    return {host: value + 1 for host, value in enumerate(highest) if value > 0}
 
-    @cached_property
-    def least_counts(self) -> dict[int, int]:
-        """The smallest number of replicas that the op names of each host (by index) allow: the highest number plus one.
 
-        The first replica has no number in names, so a host whose ops name no other replica is left out.
-        """
-        return {index: value + 1 for index, value in enumerate(self._highest.tolist()) if value > 0}
-
-    def of_gradients(self, device: int) -> dict[int, int]:
-        """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
-        columns, rows = self._columns_of(device)
-        is_gradient = columns.class_[rows] == ActivityClass.COMPUTE
-        is_gradient &= phases_of(self._recording)[rows] == Phase.BACKWARD
-        names, index = unique_inverse(columns.op[rows][is_gradient])
-        replicas, place = unique_inverse(np.maximum(self._replicas_of(names, device), 0))
-        length_ps = columns.duration_ps[rows][is_gradient]
-        total = SWEEPS.totals(place[index], length_ps, replicas.size)
-        return dict(zip(replicas.tolist(), total.tolist(), strict=True))
-
-    def _columns_of(self, device: int) -> tuple[DeviceColumns, slice]:
-        columns = self._recording.device_columns
-        return columns, columns.rows_of(device)
-
-    def _replicas_of(self, names: Int64Array, device: int) -> Int64Array:
-        """The replica that each of some names of ops on a device contains, `NONE` without one."""
-        highest = int(self._highest[self._recording.device_list[device].host])
-        texts = (b"" if name == NONE else self._recording.names[name] for name in names.tolist())
-        return np.array([_replica_of_op(text, highest) for text in texts], dtype=np.int64)
-
-    @cached_property
-    def _highest(self) -> Int64Array:
-        """The highest replica in the names of each host, over the events of the host and of its devices."""
-        recording = self._recording
-        columns, events = recording.device_columns, recording.host_columns
-        used = [
-            np.concatenate(
-                (
-                    unique_ids(events.name[events.rows_of_host(host)]),
-                    *(unique_ids(columns.op[columns.rows_of(device)]) for device in devices),
-                )
+def _highest_of_hosts(recording: Recording) -> Int64Array:
+    """The highest replica in the names of each host, over the events of the host and of its devices."""
+    columns, events = recording.device_columns, recording.host_columns
+    used = [
+        np.concatenate(
+            (
+                unique_ids(events.name[events.rows_of_host(host)]),
+                *(unique_ids(columns.op[columns.rows_of(device)]) for device in devices),
             )
-            for host, devices in enumerate(recording.devices_of_host)
-        ]
-        return highest_replicas(recording.names, used)
+        )
+        for host, devices in enumerate(recording.devices_of_host)
+    ]
+    return highest_replicas(recording.names, used)
+
+
+def gradient_ps_by_replica(recording: Recording, device: int) -> dict[int, int]:
+    """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
+    columns, rows = recording.device_columns, recording.device_columns.rows_of(device)
+    highest = int(recording.once(_highest_of_hosts)[recording.device_list[device].host])
+    is_gradient = columns.class_[rows] == ActivityClass.COMPUTE
+    is_gradient &= phases_of(recording)[rows] == Phase.BACKWARD
+    names, index = unique_inverse(columns.op[rows][is_gradient])
+    texts = (b"" if name == NONE else recording.names[name] for name in names.tolist())
+    replica = np.array([_replica_of_op(text, highest) for text in texts], dtype=np.int64)
+    replicas, place = unique_inverse(np.maximum(replica, 0))
+    length_ps = columns.duration_ps[rows][is_gradient]
+    total = SWEEPS.totals(place[index], length_ps, replicas.size)
+    return dict(zip(replicas.tolist(), total.tolist(), strict=True))
 
 
 @lru_cache(KEPT_NAMES)
