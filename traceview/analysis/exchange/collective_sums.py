@@ -111,9 +111,14 @@ def _bandwidth(
         devices = int(counts[complete].max(initial=0))
         on_bus = size * _bus_factor(CollectiveKind.ALL_REDUCE, devices)
     # What workers that were not recorded take part with is not known.
-    is_known = length_ps > 0 and not missing_tasks(trace.hosts)
-    rate = int(on_bus * PS_PER_S / length_ps) if is_known else None
-    return size, None if rate is not None and rate > LARGEST else rate
+    is_known = not missing_tasks(trace.hosts)
+    return size, rate_of(on_bus, length_ps) if is_known else None
+
+
+def rate_of(size: Fraction | int, ps: int) -> int | None:
+    """Bytes in a second, rounded down; None without any, and where damaged numbers make more of it than 64 bits hold."""
+    rate = size * PS_PER_S // ps if size and ps else None
+    return None if rate is not None and rate > LARGEST else rate
 
 
 def agreed(values: Iterable[int | None]) -> int | None:
@@ -264,18 +269,18 @@ def _of_devices(context: Context, rows: BoolArray) -> Iterator[DeviceCollectives
     trace, ledger, collectives = context.trace, context.ledger, context.collectives
     columns, count = ledger.columns, len(trace.device_list)
     wait_ps = totals(collectives.device[rows], collectives.wait_ps[rows], count).tolist()
-    last = collectives.device[collectives.last_among(rows)]
+    last = collectives.device[rows & collectives.is_last]
     last_count = np.bincount(last, minlength=count).tolist()
     in_collective = columns.activity == ActivityClass.COLLECTIVE
     is_transfer = in_collective & (columns.state == State.COMMUNICATION)
     is_wait = in_collective & (columns.state == State.DEVICE_WAIT)
-    in_window, per_step = ledger.by_device(is_transfer), ledger.per_step(is_transfer)
-    waits = ledger.per_step(is_wait)
+    exposed, in_window = ledger.by_device(in_collective), ledger.by_device(is_transfer)
+    per_step, waits = ledger.per_step(is_transfer), ledger.per_step(is_wait)
     for device in ledger.devices:
         yield DeviceCollectives(
             *trace.identity(device),
             wait_ps=wait_ps[device],
-            exposed_ps=context.once(in_windows)[device]["collective"].exposed_ps,
+            exposed_ps=exposed[device],
             communication_ps=in_window[device],
             communication_per_step_ps=per_step[device],
             device_wait_per_step_ps=waits[device],

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceview.analysis.exchange.collective_sums import reduction_rows
+from traceview.analysis.exchange.collective_sums import rate_of, reduction_rows
 from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
@@ -27,7 +27,6 @@ from traceview.analysis.rules.words import Argument, Line, Names, Ops, Part
 from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
-    LARGEST,
     Count,
     DeviceKey,
     OpName,
@@ -39,7 +38,6 @@ from traceview.base.record import (
     Words,
     one_of,
 )
-from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
@@ -174,14 +172,8 @@ def _direction(
         **asdict(activity),
         exposed_ps_per_step=in_steps[device] // step_count if step_count else None,
         exposed_ratio=in_steps[device] / gpu_ps if gpu_ps else None,
-        bytes_per_second=_rate(int(size.sum()), activity.busy_ps) if is_known else None,
+        bytes_per_second=rate_of(int(size.sum()), activity.busy_ps) if is_known else None,
     )
-
-
-def _rate(size: int, busy_ps: int) -> int | None:
-    """Bytes in a second; None without copies, and where damaged numbers make more of it than 64 bits hold."""
-    rate = size * PS_PER_S // busy_ps if busy_ps and size else None
-    return None if rate is not None and rate > LARGEST else rate
 
 
 def _sources(

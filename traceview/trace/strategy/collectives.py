@@ -153,8 +153,6 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def transfer_ps(self) -> Int64Array:
         """The shortest duration over the devices, int64 `[collectives]`: the last device waits for no other."""
-        if not self.first.size:
-            return np.empty(0, dtype=np.int64)
         return np.minimum.reduceat(self.duration_ps, self.first)
 
     @cached_property
@@ -162,29 +160,21 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
         """How long each device waited: its duration beyond the transfer, int64 `[n]`."""
         return self.duration_ps - self.transfer_ps[self.collective]
 
-    def last_among(self, rows: BoolArray) -> BoolArray:
-        """Which of `rows`, bool `[n]`, started after all the others in their collective; none in a tie.
+    @cached_property
+    def is_last(self) -> BoolArray:
+        """Which events started after all the others of a complete collective, bool `[n]`; none in a tie.
 
         On one host the start decides. All devices leave together, so the last to arrive stays for the shortest time.
         That decides on several hosts, independent of their clocks, if the lead is clear of the spread of the ends.
         """
-        chosen = np.flatnonzero(rows)
-        number = self.collective[chosen]
-        lowest = np.full(self.count, np.iinfo(np.int64).max, dtype=np.int64)
-        highest, spread = np.full(self.count, -1, dtype=np.int64), np.zeros_like(lowest)
-        np.minimum.at(lowest, number, self.host[chosen])
-        np.maximum.at(highest, number, self.host[chosen])
-        np.maximum.at(spread, number, self.spread_ps[chosen])
-        over_hosts = (lowest < highest)[number]
-        by = np.where(over_hosts, self.duration_ps[chosen], -self.start_ps[chosen])
-        order = np.lexsort((by, number))
-        sorted_number = number[order]
-        first = np.flatnonzero(np.diff(sorted_number, prepend=-1))
-        first = first[np.diff(np.append(first, order.size)) > 1]
-        lead = by[order[first + 1]] - by[order[first]]
-        least = np.where(over_hosts[order[first]], CLEAR_LEAD * spread[sorted_number[first]], 0)
-        result = np.zeros(rows.size, dtype=np.bool_)
-        result[chosen[order[first[lead > least]]]] = True
+        first, result = self.first, np.zeros(self.row.size, dtype=np.bool_)
+        over_hosts = np.minimum.reduceat(self.host, first) < np.maximum.reduceat(self.host, first)
+        clear_ps = np.where(over_hosts, CLEAR_LEAD * np.maximum.reduceat(self.spread_ps, first), 0)
+        by = np.where(over_hosts[self.collective], self.duration_ps, -self.start_ps)
+        order = np.lexsort((by, self.collective))
+        whole = np.flatnonzero(self.is_complete)
+        last, other = order[first[whole]], order[first[whole] + 1]
+        result[last[by[other] - by[last] > clear_ps[whole]]] = True
         return result
 
     @cached_property
@@ -194,18 +184,12 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
         return self.step[order[self.first]]
 
     @cached_property
-    def is_last(self) -> BoolArray:
-        """Which events started last in a complete collective (`last_among`), bool `[n]`."""
-        return self.last_among(self.is_complete[self.collective])
-
-    @cached_property
     def bytes_moved(self) -> Int64Array:
         """Bytes of the data of each collective, int64 `[collectives]`; `UNKNOWN_BYTES` where not recorded.
 
         For an all-gather the buffer of NCCL is the part of one device; the data is all parts together.
         """
-        known = np.full(self.count, UNKNOWN_BYTES, dtype=np.int64)
-        np.maximum.at(known, self.collective, self.bytes)
+        known = np.maximum.reduceat(self.bytes, self.first)
         gathers = (self.kind[self.first] == CollectiveKind.ALL_GATHER) & (known != UNKNOWN_BYTES)
         return np.where(gathers, known * self.device_count, known)
 
