@@ -55,9 +55,8 @@ _KNOWN_COUNT: Final = 8
 
 
 class _NameFacts(Struct, frozen=True, eq=False):
-    """Per name of the trace: whether it is an op that does work, or a collective, its replica and its suffix number.
+    """Per name of the trace: whether it is an op that does work, or a collective, and its replica.
 
-    `order`: of collectives, the rank of the name by its suffix, then by those of the scopes around it.
     `uses_variable`: the op runs on the device of a variable, whichever replica issued it; so nor does a program of XLA show one.
     """
 
@@ -65,8 +64,6 @@ class _NameFacts(Struct, frozen=True, eq=False):
     uses_variable: BoolArray
     collective: BoolArray
     replica: Int64Array
-    suffix: Int64Array
-    order: Int64Array
 
 
 class Replicas(Struct, frozen=True, eq=False):
@@ -101,9 +98,7 @@ def _name_facts(names: Names, highest: int) -> _NameFacts:
     """What each name shows; `highest`: the highest replica in the names of the host."""
     count = len(names)
     work, uses, collective = np.zeros((3, count), dtype=np.bool_)
-    suffix, order = np.zeros((2, count), dtype=np.int64)
     replica = np.full(count, NONE, dtype=np.int64)
-    numbers_of: dict[int, tuple[int, ...]] = {}
     for index, name in enumerate(names):
         work[index] = uses[index] = name == _PROGRAM
         type_ = op_type(name)
@@ -114,20 +109,7 @@ def _name_facts(names: Names, highest: int) -> _NameFacts:
         collective[index] = _COLLECTIVE.fullmatch(type_) is not None
         number = replica_in(name, highest)
         replica[index] = NONE if number is None else number
-        if collective[index]:
-            *scopes, last = map(_number_of, name.rpartition(b":")[0].split(b"/"))
-            suffix[index] = last
-            numbers_of[index] = (last, *scopes)
-    rank_of = {key: rank for rank, key in enumerate(sorted(set(numbers_of.values())))}
-    for index, key in numbers_of.items():
-        order[index] = rank_of[key]
-    return _NameFacts(work, uses, collective, replica, suffix, order)
-
-
-def _number_of(part: bytes) -> int:
-    """The number that makes a part of a name unique, 0 without one."""
-    counted = _SUFFIX.search(part)
-    return int(counted[1]) if counted else 0
+    return _NameFacts(work, uses, collective, replica)
 
 
 def _replica_of_rows(
@@ -162,7 +144,7 @@ def _replica_of_rows(
     collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
     if collective.size:
         replicas = int(result.max(initial=0)) + 1
-        result[collective] = _deal_out(host, rows[collective], facts, replicas)
+        result[collective] = _deal_out(names, host, rows[collective], replicas)
     return result
 
 
@@ -191,24 +173,35 @@ def _component_of_rows(
     return innermost_value(rows, consumers[executes], component, host, lines)
 
 
-def _deal_out(host: HostColumns, rows: Int64Array, facts: _NameFacts, replicas: int) -> Int64Array:
-    """The replica of each collective: the rank of its name within one (group, instance), else its suffix.
+def _numbers_of(name: bytes) -> tuple[int, ...]:
+    """The numbers that make the name of an op unique, 0 for none: its own, then those of the scopes around it."""
+    parts = map(_SUFFIX.search, name.rpartition(b":")[0].split(b"/"))
+    *scopes, own = (int(counted[1]) if counted else 0 for counted in parts)
+    return own, *scopes
+
+
+def _deal_out(names: Names, host: HostColumns, rows: Int64Array, replicas: int) -> Int64Array:
+    """The replica of each collective: the rank of its name, by its numbers, within one (group, instance), else its own number.
 
     In a loop within a graph the same op runs with the same instance in every iteration: equal names have one rank.
     """
     instance = host.stat("instance_key").at(rows, NONE)
     group = labels(host.stat("group_key").at(rows, NONE), instance)
-    name = facts.order[host.name[rows]]
+    distinct, place = unique_inverse(host.name[rows])
+    numbers = [_numbers_of(names[index]) for index in distinct.tolist()]
+    ranks = {key: rank for rank, key in enumerate(sorted(set(numbers)))}
+    name = np.array([ranks[key] for key in numbers], dtype=np.int64)[place]
+    own = np.array([key[0] for key in numbers], dtype=np.int64)[place]
     order = np.lexsort((name, group))
     group = group[order]
     starts = np.diff(group, prepend=-1) != 0
     is_new = starts | (np.diff(name[order], prepend=-1) != 0)
     # A single op that ran several times says nothing: each run counts as an op then.
     is_new |= (np.bincount(group, weights=is_new) == 1)[group]
-    distinct = np.cumsum(is_new)
+    passed = np.cumsum(is_new)
     rank = np.empty(rows.size, dtype=np.int64)
-    rank[order] = distinct - np.maximum.accumulate(np.where(starts, distinct, 0))
-    return np.where(instance != NONE, rank, facts.suffix[host.name[rows]] % replicas)
+    rank[order] = passed - np.maximum.accumulate(np.where(starts, passed, 0))
+    return np.where(instance != NONE, rank, own % replicas)
 
 
 def columns_of_ops(
