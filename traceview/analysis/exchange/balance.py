@@ -53,7 +53,7 @@ from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
-from traceview.trace.model import Trace, machine_of
+from traceview.trace.model import machine_of
 from traceview.trace.strategy.replicas import CPU
 from traceview.xplane.planes import ActivityClass
 
@@ -191,16 +191,12 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
 
 
 class Straggler(Struct, frozen=True, eq=False):
-    """The device that the others wait for.
-
-    `rows` of the ledger: the waits for it; `is_steady`: more than chance explains; `shares_cores`: whether it is one of
-    several replicas on a machine.
-    """
+    """The device that the others wait for. `rows` of the ledger: the waits for it; `is_steady`: more than chance explains."""
 
     record: LateDevice
+    device: int
     rows: BoolArray
     is_steady: bool
-    shares_cores: bool
 
 
 def _waits_for_known(ledger: Ledger) -> BoolArray:
@@ -227,11 +223,10 @@ def straggler(context: Context) -> Straggler | None:
     device = ledger.devices[place]
     rows = ledger.rows(states=(State.DEVICE_WAIT,), by_device=device)
     waiting = [d for d in ledger.devices if d != device and rows[ledger.rows_of(d)].any()]
-    shares_cores = _shares_cores(context.trace, device, ledger.devices)
     longest_ps = max(int(ledger.by_step(rows, d).mean()) for d in waiting)
-    reason, kernels = _reason(context, device, waiting, longest_ps, shares_cores=shares_cores)
+    reason, kernels = _reason(context, device, waiting, longest_ps)
     record = LateDevice(*context.trace.identity(device), reason, share, kernels)
-    return Straggler(record, rows, steady, shares_cores)
+    return Straggler(record, device, rows, steady)
 
 
 def _late_by_step(context: Context) -> Int64Array:
@@ -265,7 +260,9 @@ def is_steady(late_ps: Int64Array, place: int) -> bool:
     return bool(beyond.mean() > student(inside, max(degrees, 1.0)) * np.sqrt(variance))
 
 
-def _shares_cores(trace: Trace, device: int, devices: Sequence[int]) -> bool:
+def _shares_cores(context: Context, device: int) -> bool:
+    """Whether a device is one of several replicas on a machine."""
+    trace, devices = context.trace, context.ledger.devices
     machines = [machine_of(trace.hosts[trace.device_list[other].host]) for other in devices]
     own = machines[devices.index(device)]
     return trace.device_list[device].kind == "replica" and machines.count(own) > 1
@@ -275,7 +272,7 @@ def _shares_cores(trace: Trace, device: int, devices: Sequence[int]) -> bool:
 
 
 def _reason(
-    context: Context, device: int, waiting: Sequence[int], waited_ps: int, *, shares_cores: bool
+    context: Context, device: int, waiting: Sequence[int], waited_ps: int
 ) -> tuple[str | None, tuple[str, ...]]:
     """Where its mean step differs most from that of the devices that wait, and the kernels that take longer."""
     own = _of_states(context.ledger, device)
@@ -289,7 +286,7 @@ def _reason(
         return None, ()
     if reason != "slower":
         return reason, ()
-    is_more, kernels = _work(context, device, waiting, shares_cores=shares_cores)
+    is_more, kernels = _work(context, device, waiting)
     return "work" if is_more else "slower", kernels
 
 
@@ -300,9 +297,7 @@ def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
     return result
 
 
-def _work(
-    context: Context, device: int, waiting: Sequence[int], *, shares_cores: bool
-) -> tuple[bool, tuple[str, ...]]:
+def _work(context: Context, device: int, waiting: Sequence[int]) -> tuple[bool, tuple[str, ...]]:
     """Whether a device computes longer because it has more to do, and its kernels that take longer in sum.
 
     Over the kernels by name, with counts c and mean durations m, the sums of durations differ by
@@ -319,7 +314,7 @@ def _work(
     names = tuple(texts[at] for at in order if longer[at] >= _WORTH_NAMING_RATIO * whole > 0)
     more_work = float(((count[0] - count[1]) * mean[0]).sum())
     slower = float((count[1] * (mean[0] - mean[1])).sum())
-    if shares_cores:
+    if _shares_cores(context, device):
         # Programs of XLA do the same whatever their data.
         is_larger = context.trace.device_list[device].model != CPU
         is_larger &= total[0].sum() >= _UNEVEN_CORES_FACTOR * total[1].sum()
@@ -472,7 +467,7 @@ def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
 def _straggler(context: Context, late: Straggler) -> Finding | None:
     # Cores that are dealt out unevenly make a replica slow or late, but give it no more to do.
     record = late.record
-    if late.shares_cores and record.reason not in ("work", "input"):
+    if record.reason not in ("work", "input") and _shares_cores(context, late.device):
         return None
     arguments: dict[str, Argument] = {"late": devices_argument(context, [record.device])}
     notes = ["slower"] if record.reason == "slower" else []

@@ -66,13 +66,14 @@ def rows_in_windows(context: Context) -> BoolArray:
     return inside[collectives.collective]
 
 
-def used_steps(context: Context) -> Int64Array:
+def _used_steps(context: Context) -> Int64Array:
     """The numbers of the used steps, ascending."""
     return np.array(sorted({s.number for s in context.selection.used_steps}), dtype=np.int64)
 
 
-def per_step(collectives: Collectives, rows: BoolArray | Int64Array, steps: Int64Array) -> int:
+def per_step(context: Context, rows: BoolArray | Int64Array) -> int:
     """How many of the collectives of some rows begin in a used step, median, rounded down; 0 without steps."""
+    collectives, steps = context.collectives, context.once(_used_steps)
     of_step = np.sort(collectives.first_step[unique_ids(collectives.collective[rows])])
     return median_ps(places(of_step, steps, right=True) - places(of_step, steps)) or 0
 
@@ -244,7 +245,7 @@ def compute(context: Context) -> CollectiveResult | Skipped:
     devices = tuple(_of_devices(context, rows & complete[collectives.collective]))
     exposed_ps = sum(row.exposed_ps for row in devices)
     busy_ps = sum(of["collective"].busy_ps for of in context.once(in_windows).values())
-    steps = used_steps(context)
+    steps = context.once(_used_steps)
     is_reducing = complete & is_in(collectives.kind[collectives.first], _REDUCING)
     reduce_ps = _transfer_per_step(collectives, is_reducing, steps)
     size, rate = _bandwidth(trace, collectives, hosts, chosen, reduce_ps)
@@ -252,7 +253,7 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         device_count=unique_ids(collectives.device[rows]).size,
         count=int(chosen.sum()),
         incomplete_count=int((chosen & ~complete).sum()),
-        count_per_step=per_step(collectives, rows, steps) if steps.size else None,
+        count_per_step=per_step(context, rows) if steps.size else None,
         matched_by=_matched_by(collectives.by_keys[rows]),
         transfer_ps=int(collectives.transfer_ps[complete].sum()),
         transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
@@ -314,7 +315,7 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
                 op=split_op(trace.names.text(op) or "")[0]
                 or trace.names.text(int(collectives.name[of_op[0]]))
                 or "",
-                count_per_step=per_step(collectives, of_op, used_steps(context)),
+                count_per_step=per_step(context, of_op),
                 device_count=int(collectives.device_count[number].max()),
                 bytes=int(size.max()) if (size != UNKNOWN_BYTES).all() else None,
                 exposed_ps_per_step=int(exposed_ps[event].sum()) // step_count,
