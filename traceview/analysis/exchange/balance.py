@@ -36,8 +36,6 @@ from traceview.base.record import (
     Activity,
     ModelName,
     Picoseconds,
-    Ratio,
-    Record,
     Share,
     Words,
     one_of,
@@ -126,28 +124,17 @@ class DeviceBalance(OfDevice, frozen=True):
     model: ModelName | None
 
 
-class Balance(Record, frozen=True):
+class Balance(Concurrency, frozen=True):
     """The devices of one kind that computed in the window.
 
     Attributes:
         kind: gpu, tpu, replica or other: the kind that is compared.
-        concurrency_ratio: Compute overlap as a share of the largest possible: (sum of compute - its union) over
-            (sum - longest), both sums over the used steps. 1 if the shorter compute runs wholly inside the longest, 0 if
-            devices never compute at the same time; null with fewer than two devices, and where clocks of
-            hosts cannot be compared.
-        chance_ratio: The concurrency_ratio expected of devices that compute independently: the longest compute
-            of a step over its length, from the first kernel of the run to the last; null as above.
-        is_serial: Whether the devices run one after another: they overlap far less than by chance, in enough steps to
-            rule chance out; null where concurrency_ratio is.
         straggler: The device that the others wait for; null if there is none.
         throughput: Examples per second.
         devices: The devices that computed, by host and number.
     """
 
     kind: Words
-    concurrency_ratio: Share | None
-    chance_ratio: Ratio | None
-    is_serial: bool | None
     straggler: LateDevice | None
     throughput: Throughput
     devices: tuple[DeviceBalance, ...]
@@ -160,10 +147,10 @@ def compute(context: Context) -> Balance | Skipped:
         return Skipped("no device computed in the window")
     if not make_steps_together(trace, in_use):
         return Skipped("each process steps on its own: none waits for a slower one")
-    overlap, late = context.once(concurrency), context.once(straggler)
+    late = context.once(straggler)
     return Balance(
+        **asdict(context.once(concurrency)),
         kind=trace.device_list[in_use[0]].kind,
-        **(asdict(overlap) if overlap else dict.fromkeys(Concurrency.__struct_fields__)),
         straggler=late.record if late else None,
         throughput=throughput_of(trace, context.selection, len(in_use)),
         devices=tuple(_devices(context, in_use)),

@@ -414,18 +414,16 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
 def _largest_part(context: Context, rows: BoolArray) -> tuple[str, float]:
     """Which copies take most of the time, the key of the action against them, and their share of it; "" where none do."""
     columns, device = context.ledger.columns, context.trace.device_columns
-    whole = int(columns.duration_ps[rows].sum())
+    event, lasted = columns.event[rows], columns.duration_ps[rows]
     # The copy itself, and idle time that it ends.
-    of_copy = rows & (columns.event != NONE)
-    of_copy[of_copy] = device.class_[columns.event[of_copy]] == ActivityClass.H2D
-    event, lasted = columns.event[of_copy], columns.duration_ps[of_copy]
+    is_copy = (event != NONE) & (device.class_[event] == ActivityClass.H2D)
     size = device.bytes[event]
     parts = {
         "small": (size != UNKNOWN_BYTES) & (size < SMALL_BYTES),
         "pageable": device.host_memory[event] == HostMemory.PAGEABLE,
     }
     for action, is_so in parts.items():
-        share = int(lasted[is_so].sum()) / whole
+        share = int(lasted[is_copy & is_so].sum()) / int(lasted.sum())
         if share >= H2D_EXPOSED.limits[f"{action}_ratio"]:
             return action, share
     return "", 0.0
