@@ -213,15 +213,10 @@ class _Waits:
         transfer_ps = collectives.transfer_ps[collectives.collective]
         from_ps = self._end - transfer_ps
         self._transfer_from = np.where(complete, np.maximum(self._start, from_ps), self._start)
-        self._by_device = np.argsort(collectives.device, kind="stable")
-        self._bounds = np.searchsorted(
-            collectives.device[self._by_device], np.arange(len(trace.device_list) + 1)
-        )
 
     def _rows_of(self, device: int) -> Int64Array:
         """The rows of the collectives of a device."""
-        rows: Int64Array = self._by_device[slice(*self._bounds[device : device + 2].tolist())]
-        return rows
+        return np.flatnonzero(self._collectives.device == device)
 
     def split(self, device: int, spans: _Spans) -> _Spans:
         """The time in collectives of a device, as waits for the last device and as transfers."""

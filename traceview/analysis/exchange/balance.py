@@ -1,8 +1,7 @@
 """Balance: how evenly the devices work, which one the others wait for and why it is late, and whether they run one after another.
 
-The ledger has each wait for a device with the device that is waited for. A straggler is the reason for most of that
-time. Chance makes some device the last in every step, so its share has to lie far beyond what chance gives it. Why it is
-late is where its steps differ most from those of the devices that wait: longer kernels, input, copies, or a later start.
+The ledger has each wait for a device with the device that is waited for. Chance makes some device the last in every step, so the
+share of a straggler has to lie far beyond what chance gives it (docs/method.md, "Straggler").
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
 """Sums up what collectives cost: how much is transfer, how much waiting for other devices, how much is hidden.
 
-Where no collective sums the gradients of replicas, the CPU may: copies bring the parts to it and the sums back.
-
-All devices leave a collective together, so the device that came last spends the shortest time in it. That time is the
-transfer; the others waited for the rest of their time in it. On a device the waiting comes first:
+All devices leave a collective together (docs/method.md, "Transfer and wait"), and on a device the waiting comes first:
 
     GPU:0   ▕ compute ▏▕ wait   ▕ transfer ▏
     GPU:1   ▕ compute          ▏▕ transfer ▏      last
 
-Only time that no kernel covers costs anything: in the ledger it is `communication` or `device_wait`. Where parts of
-several collectives overlap on a device, transfer goes first.
-
-The bytes of a bandwidth are those that the events record. Where they record none, it is the size of the gradients, which the sidecar
-knows, over the transfer of all-reduces in a step. Sparse gradients are gathered, and how large they are is not known.
+Where no collective sums the gradients of replicas, the CPU may: copies bring the parts to it and the sums back.
 """
 
 from __future__ import annotations

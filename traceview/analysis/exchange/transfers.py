@@ -1,8 +1,6 @@
 """Transfers: what copies between host and GPUs cost, how fast they are, and who issues them.
 
-Exposed time is that of the ledger: a copy under compute or a collective costs nothing. Where copies overlap each other,
-each instant belongs to the first direction, and within a direction to the copy that began first. The exposed times of
-single copies therefore add up exactly to that of their direction.
+Exposed time is that of the ledger, so that of single copies adds up exactly to that of their direction.
 """
 
 from __future__ import annotations
