@@ -315,20 +315,30 @@ def _matched(
     step: Int64Array,
 ) -> Int64Array:
     """The number of the collective of each event, counted from 0 in the order of their starts."""
-    part = labels(label, device)
-    order = order_by(part, start, end)
-    begin = np.flatnonzero(np.diff(part[order], prepend=-1))
-    place = np.empty(order.size, dtype=np.int64)
-    place[order] = np.arange(order.size) - begin[part[order]]
-    # A single event cannot be shifted.
-    repeated = order[is_in(label[order], unique_ids(label[place > 0]))]
-    for of_label in groups_of(label[repeated]):
-        own = repeated[of_label]
+    order = order_by(label, device, start, end)
+    opens = (np.diff(label[order], prepend=-1) != 0) | (np.diff(device[order], prepend=-1) != 0)
+    place, at = np.empty(order.size, dtype=np.int64), np.arange(order.size)
+    place[order] = at - np.maximum.accumulate(np.where(opens, at, 0))
+    index = labels(label, place)
+    # Where each device has an event, in one step, nothing is shifted, nor is a single event.
+    any_row = np.empty(index.max(initial=-1) + 1, dtype=np.int64)
+    any_row[index] = at
+    lacks = np.bincount(index)[index] < np.bincount(label[place == 0])[label]
+    odd = lacks | (step != step[any_row[index]])
+    repeated = is_in(label, unique_ids(label[place > 0])) & is_in(label, unique_ids(label[odd]))
+    rows_of_odd = order[repeated[order]]
+    for of_label in groups_of(label[rows_of_odd]):
+        own = rows_of_odd[of_label]
         parts = [own[of_device] for of_device in groups_of(device[own])]
+        # Equally many events match place by place if most of them are in the same step.
+        steps = [step[rows] for rows in parts]
+        if all(of.size == steps[0].size and 2 * (of != steps[0]).sum() <= of.size for of in steps):
+            continue
         longest = max(parts, key=len)
         for rows in parts:
             place[rows] += _shift(longest, rows, host, end, step)
-    index = labels(label, place)
+    if rows_of_odd.size:
+        index = labels(label, place)
     began = np.full(index.max(initial=-1) + 1, np.iinfo(np.int64).max, dtype=np.int64)
     np.minimum.at(began, index, start)
     rank = np.empty(began.size, dtype=np.int64)
@@ -341,11 +351,8 @@ def _shift(
 ) -> int:
     """By how many places to shift the events of one device, so that they match those of the one with most.
 
-    Equally many events match place by place if most of them are in the same step. In a tie of votes the shift with the smallest
-    distance between the ends wins.
+    In a tie of votes the shift with the smallest distance between the ends wins.
     """
-    if rows.size == longest.size and 2 * (step[rows] != step[longest]).sum() <= rows.size:
-        return 0
     votes = np.empty(0, dtype=np.int64)
     if host[rows[0]] != host[longest[0]]:
         votes = _votes_of_steps(step[longest], step[rows])
