@@ -16,7 +16,6 @@ from traceview.analysis.exchange.collective_sums import (
     CollectiveResult,
     DeviceCollectives,
 )
-from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.facts.run import Throughput
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture import Capture, HostCapture
@@ -262,11 +261,6 @@ def device_balance(ordinal: int) -> DeviceBalance:
     )
 
 
-def phases_of(ordinal: int) -> DevicePhases:
-    """All parts of the step ran on both."""
-    return DevicePhases(HOST, f"GPU:{ordinal}", ordinal, 40, 20 / 35, True)
-
-
 def balance_result() -> Balance:
     """Two of six GPUs in use, of which the later one has more to do."""
     return Balance(
@@ -284,16 +278,6 @@ def balance_result() -> Balance:
         ),
         throughput=Throughput(5333.3, 2666.65, 128),
         devices=tuple(map(device_balance, (0, 1))),
-    )
-
-
-def gradients_result() -> Gradients:
-    """Both GPUs compute gradients."""
-    return Gradients(
-        computed=("GPU:0", "GPU:1"),
-        is_single=False,
-        reasons=(),
-        devices=tuple(map(phases_of, (0, 1))),
     )
 
 
@@ -447,7 +431,6 @@ def full_report() -> Report:
             environment=Environment((environment(),), ()),
             collectives=collective_result(),
             balance=balance_result(),
-            gradients=gradients_result(),
             lanes=lanes_of(*working),
             precision=Precision(0.5, tuple(map(precision_of, working))),
         ),

@@ -175,9 +175,5 @@ def gradients_on_one() -> Scenario:
         trace,
         ["single-gpu-gradients"],
         ["marginal-gpu", "straggler-gpu"],
-        gradients={
-            "computed": ("GPU:0",),
-            "is_single": True,
-            "reasons": (),
-        },
+        gradients={"reasons": ()},
     )

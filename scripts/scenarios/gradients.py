@@ -10,7 +10,6 @@ from scripts.scenarios.collectives import all_reduce
 from scripts.scenarios.model import (
     Scenario,
     Step,
-    Truth,
     marked_steps,
     ms,
     new_trace,
@@ -77,11 +76,15 @@ def _physical(count: int) -> Sidecar:
 
 
 def _scenario(
-    trace: CudaTrace, gradients: Truth, must: Sequence[str] = (), *, sidecar: Sidecar | None = None
+    trace: CudaTrace,
+    must: Sequence[str] = (),
+    reasons: Sequence[str] = (),
+    *,
+    sidecar: Sidecar | None = None,
 ) -> Scenario:
     never = {"single-gpu-gradients", "marginal-gpu", "straggler-gpu", "unused-gpu"}
     must_not = sorted(never - set(must))
-    return scenario(trace, must, must_not, sidecar=sidecar, gradients=gradients)
+    return scenario(trace, must, must_not, sidecar=sidecar, gradients={"reasons": tuple(reasons)})
 
 
 def _one_of_two(sidecar: Sidecar, *reasons: str) -> Scenario:
@@ -90,12 +93,7 @@ def _one_of_two(sidecar: Sidecar, *reasons: str) -> Scenario:
     for step in marked_steps(trace):
         train(step, 0)
         step.kernel(1, 2, 12, op=FORWARD.format(scope=""))
-    return _scenario(
-        trace,
-        {"computed": ("GPU:0",), "is_single": True, "reasons": reasons},
-        ["single-gpu-gradients"],
-        sidecar=sidecar,
-    )
+    return _scenario(trace, ["single-gpu-gradients"], reasons, sidecar=sidecar)
 
 
 def strategy_not_used() -> Scenario:
@@ -135,7 +133,6 @@ def one_gpu_without_a_strategy() -> Scenario:
         train(step, 0)
     return _scenario(
         trace,
-        {"computed": ("GPU:0",), "is_single": False, "reasons": ()},
         sidecar={
             "variables": {"CUDA_VISIBLE_DEVICES": "2"},
             "devices": _physical(1),
@@ -154,8 +151,8 @@ def replicas_on_one_gpu() -> Scenario:
         step.kernel(1, 32, 42, op=OPTIMIZER.format(replica=1))
     return _scenario(
         trace,
-        {"computed": ("GPU:0",), "is_single": True, "reasons": ("replicas_together",)},
         ["single-gpu-gradients", "serial-gpus"],
+        ["replicas_together"],
     )
 
 
@@ -192,11 +189,7 @@ def replicas_reached_on_two() -> Scenario:
         for ordinal in (4, 6):
             train(step, ordinal, "f")
         step.host("gradient_tape/replica_7/model/dense/Const:Const", 3, 3.1)
-    return _scenario(
-        trace,
-        {"computed": (), "is_single": False},
-        ["unused-gpu"],
-    )
+    return _scenario(trace, ["unused-gpu"])
 
 
 def eager_training() -> Scenario:
@@ -206,7 +199,7 @@ def eager_training() -> Scenario:
         for ordinal in range(2):
             step.kernel(ordinal, 2, 32, op="MatMul:MatMul")
             step.kernel(ordinal, 32, 37, op="ResourceApplyAdam:ResourceApplyAdam")
-    return _scenario(trace, {"computed": (), "is_single": False})
+    return _scenario(trace)
 
 
 def healthy_strategy() -> Scenario:
@@ -219,7 +212,6 @@ def healthy_strategy() -> Scenario:
     gpus = [f"GPU:{ordinal}" for ordinal in range(4)]
     return _scenario(
         trace,
-        {"computed": tuple(gpus), "is_single": False, "reasons": ()},
         sidecar={
             "strategy": mirrored("GPU:0", "GPU:1", "GPU:2", "GPU:3"),
             "devices": _physical(4),
@@ -235,4 +227,4 @@ def active_devices_change() -> Scenario:
     for index, step in enumerate(marked_steps(trace)):
         train(step, 0)
         train(step, 1 if index < 2 else 2)
-    return _scenario(trace, {"computed": ("GPU:0", "GPU:1", "GPU:2"), "is_single": False})
+    return _scenario(trace)

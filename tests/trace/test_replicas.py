@@ -13,7 +13,9 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import mirrored, write_sidecar
 from traceview.report.model import Report
-from traceview.trace.strategy.replicas import ReplicaNames
+from traceview.trace.device.op_names import Phase, phases_of
+from traceview.trace.model import Trace
+from traceview.trace.strategy.replicas import least_replica_counts
 
 FIRST: Final = "gradient_tape/model/dense/MatMul:MatMul"
 SECOND: Final = "gradient_tape/replica_1/model/dense/MatMul:MatMul"
@@ -40,16 +42,16 @@ def two_components(first: list[str], second: list[str]) -> CudaTrace:
     return trace
 
 
-def gradients_of(report: Report) -> dict[str, int]:
+def gradients_of(trace: Trace) -> dict[str, int]:
     """Gradient ops by device."""
-    gradients = report.results.gradients
-    assert gradients is not None
-    return {row.device: row.backward_count for row in gradients.devices}
+    columns, is_gradient = trace.device_columns, phases_of(trace) == Phase.BACKWARD
+    devices = range(len(trace.device_list))
+    return {trace.device_key(d): int(is_gradient[columns.rows_of(d)].sum()) for d in devices}
 
 
 def test_any_other_op_tells_whose_component_it_is(tmp_path: Path) -> None:
     two_components([FIRST, "replica_1/model/dense/BiasAdd:BiasAdd"], [SECOND]).write(tmp_path)
-    assert gradients_of(traceview.analyze(tmp_path)) == {"replica:1": 8}
+    assert gradients_of(traceview.load(tmp_path)) == {"replica:1": 8}
 
 
 def replicas_with_compute(report: Report) -> dict[str, int]:
@@ -107,7 +109,7 @@ def test_how_many_replicas_names_show(op: str, count: int | None, tmp_path: Path
     on_host.host_event(op, 10, 20)
     for name, trace in (("device", on_device), ("host", on_host)):
         trace.write(tmp_path / name)
-        found = ReplicaNames(traceview.load(tmp_path / name)).least_counts
+        found = least_replica_counts(traceview.load(tmp_path / name))
         assert found == ({} if count is None else {0: count}), name
 
 

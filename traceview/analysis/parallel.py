@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import Any, Final
 
-from traceview.analysis.exchange import balance, collectives, gradients, transfers
+from traceview.analysis.exchange import balance, collectives, transfers
 from traceview.analysis.gpu_time import device_states, idle, steps
 from traceview.analysis.gpu_time import input as input_topic
 from traceview.analysis.machine import capture
@@ -18,7 +18,6 @@ from traceview.trace.model import FEWEST_PER_DEVICE
 
 _TOPICS: Final[tuple[Analysis[Any], ...]] = (
     ops.ANALYSIS,
-    gradients.ANALYSIS,
     capture.ANALYSIS,
     balance.ANALYSIS,
     collectives.ANALYSIS,

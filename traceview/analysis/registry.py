@@ -6,8 +6,6 @@ from traceview.analysis.exchange.balance import ANALYSIS as BALANCE
 from traceview.analysis.exchange.balance import Balance
 from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import ANALYSIS as COLLECTIVES
-from traceview.analysis.exchange.gradients import ANALYSIS as GRADIENTS
-from traceview.analysis.exchange.gradients import Gradients
 from traceview.analysis.exchange.transfers import ANALYSIS as TRANSFERS
 from traceview.analysis.exchange.transfers import Transfers
 from traceview.analysis.gpu_time.device_states import ANALYSIS as LEDGER
@@ -60,7 +58,6 @@ class Results(Record, frozen=True):
         transfers: What copies between host and GPUs cost.
         collectives: What collectives cost, and who waits for whom.
         balance: How evenly the devices worked, and which one the others wait for.
-        gradients: Which devices computed gradients.
         precision: With which precision each GPU computes, and how much of it its kernels can fill.
         efficiency: How many FLOP/s the compute does, and how far it is from the peak of the device.
         layers: Which layers of the model take the compute, by phase of the step and line of Python.
@@ -85,7 +82,6 @@ class Results(Record, frozen=True):
     transfers: Annotated[Transfers | None, TRANSFERS] = None
     collectives: Annotated[CollectiveResult | None, COLLECTIVES] = None
     balance: Annotated[Balance | None, BALANCE] = None
-    gradients: Annotated[Gradients | None, GRADIENTS] = None
     precision: Annotated[Precision | None, PRECISION] = None
     efficiency: Annotated[Efficiency | None, EFFICIENCY] = None
     layers: Annotated[Layers | None, LAYERS] = None

@@ -204,27 +204,19 @@ class _Waits:
         self._trace = trace
         self._collectives = collectives
         order = np.lexsort((-collectives.start_ps, collectives.duration_ps, collectives.collective))
-        shortest = order[collectives.first] if collectives.count else order[:0]
-        complete = collectives.is_complete if collectives.count else np.empty(0, dtype=np.bool_)
         # The device that was in a collective for the shortest time came last.
-        last = np.where(complete, collectives.device[shortest].astype(np.int64), NONE)
-        transfer = np.where(complete, collectives.transfer_ps, np.iinfo(np.int64).max)
-        columns = trace.device_columns
-        rows = collectives.row
-        end, duration = columns.end_ps[rows], columns.duration_ps[rows]
-        self._start = columns.start_ps[rows]
-        self._end = end
-        self._transfer_from = end - np.minimum(transfer[collectives.collective], duration)
-        self._last = last[collectives.collective] if rows.size else np.empty(0, dtype=np.int64)
-        self._by_device = np.argsort(collectives.device, kind="stable")
-        self._bounds = np.searchsorted(
-            collectives.device[self._by_device], np.arange(len(trace.device_list) + 1)
-        )
+        last = collectives.device[order[collectives.first]][collectives.collective]
+        complete = collectives.is_complete[collectives.collective]
+        self._last = np.where(complete, last, NONE).astype(np.int64)
+        columns, rows = trace.device_columns, collectives.row
+        self._start, self._end = columns.start_ps[rows], columns.end_ps[rows]
+        transfer_ps = collectives.transfer_ps[collectives.collective]
+        from_ps = self._end - transfer_ps
+        self._transfer_from = np.where(complete, np.maximum(self._start, from_ps), self._start)
 
     def _rows_of(self, device: int) -> Int64Array:
         """The rows of the collectives of a device."""
-        rows: Int64Array = self._by_device[slice(*self._bounds[device : device + 2].tolist())]
-        return rows
+        return np.flatnonzero(self._collectives.device == device)
 
     def split(self, device: int, spans: _Spans) -> _Spans:
         """The time in collectives of a device, as waits for the last device and as transfers."""

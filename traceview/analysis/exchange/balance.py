@@ -1,8 +1,7 @@
 """Balance: how evenly the devices work, which one the others wait for and why it is late, and whether they run one after another.
 
-The ledger has each wait for a device with the device that is waited for. A straggler is the reason for most of that
-time. Chance makes some device the last in every step, so its share has to lie far beyond what chance gives it. Why it is
-late is where its steps differ most from those of the devices that wait: longer kernels, input, copies, or a later start.
+The ledger has each wait for a device with the device that is waited for. Chance makes some device the last in every step, so the
+share of a straggler has to lie far beyond what chance gives it (docs/method.md, "Straggler").
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from traceview.analysis.exchange.gradients import SINGLE, single_gradients
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
     Concurrency,
@@ -35,8 +35,6 @@ from traceview.base.record import (
     Activity,
     ModelName,
     Picoseconds,
-    Ratio,
-    Record,
     Share,
     Words,
     one_of,
@@ -52,7 +50,7 @@ from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import op_labels, split_op
 from traceview.trace.device.table import Table, record_columns, table
-from traceview.trace.model import Trace, machine_of
+from traceview.trace.model import machine_of
 from traceview.trace.strategy.replicas import CPU
 from traceview.xplane.planes import ActivityClass
 
@@ -125,28 +123,17 @@ class DeviceBalance(OfDevice, frozen=True):
     model: ModelName | None
 
 
-class Balance(Record, frozen=True):
+class Balance(Concurrency, frozen=True):
     """The devices of one kind that computed in the window.
 
     Attributes:
         kind: gpu, tpu, replica or other: the kind that is compared.
-        concurrency_ratio: Compute overlap as a share of the largest possible: (sum of compute - its union) over
-            (sum - longest), both sums over the used steps. 1 if the shorter compute runs wholly inside the longest, 0 if
-            devices never compute at the same time; null with fewer than two devices, and where clocks of
-            hosts cannot be compared.
-        chance_ratio: The concurrency_ratio expected of devices that compute independently: the longest compute
-            of a step over its length, from the first kernel of the run to the last; null as above.
-        is_serial: Whether the devices run one after another: they overlap far less than by chance, in enough steps to
-            rule chance out; null where concurrency_ratio is.
         straggler: The device that the others wait for; null if there is none.
         throughput: Examples per second.
         devices: The devices that computed, by host and number.
     """
 
     kind: Words
-    concurrency_ratio: Share | None
-    chance_ratio: Ratio | None
-    is_serial: bool | None
     straggler: LateDevice | None
     throughput: Throughput
     devices: tuple[DeviceBalance, ...]
@@ -159,10 +146,10 @@ def compute(context: Context) -> Balance | Skipped:
         return Skipped("no device computed in the window")
     if not make_steps_together(trace, in_use):
         return Skipped("each process steps on its own: none waits for a slower one")
-    overlap, late = context.once(concurrency), context.once(straggler)
+    late = context.once(straggler)
     return Balance(
+        **asdict(context.once(concurrency)),
         kind=trace.device_list[in_use[0]].kind,
-        **(asdict(overlap) if overlap else dict.fromkeys(Concurrency.__struct_fields__)),
         straggler=late.record if late else None,
         throughput=throughput_of(trace, context.selection, len(in_use)),
         devices=tuple(_devices(context, in_use)),
@@ -172,7 +159,8 @@ def compute(context: Context) -> Balance | Skipped:
 def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]:
     trace, ledger = context.trace, context.ledger
     waits = ledger.per_step(ledger.rows(states=(State.DEVICE_WAIT,)))
-    waited_for = dict(zip(ledger.devices, _late_by_step(ledger).sum(axis=1).tolist(), strict=True))
+    late_ps = context.once(_late_by_step).sum(axis=1)
+    waited_for = dict(zip(ledger.devices, late_ps.tolist(), strict=True))
     compute_ps = ledger.per_step(ledger.counts & (ledger.columns.activity == ActivityClass.COMPUTE))
     for device in in_use:
         waiting = ledger.steps_of_device[device] * (len(in_use) - 1)
@@ -189,16 +177,12 @@ def _devices(context: Context, in_use: Sequence[int]) -> Iterator[DeviceBalance]
 
 
 class Straggler(Struct, frozen=True, eq=False):
-    """The device that the others wait for.
-
-    `rows` of the ledger: the waits for it; `is_steady`: more than chance explains; `shares_cores`: whether it is one of
-    several replicas on a machine.
-    """
+    """The device that the others wait for. `rows` of the ledger: the waits for it; `is_steady`: more than chance explains."""
 
     record: LateDevice
+    device: int
     rows: BoolArray
     is_steady: bool
-    shares_cores: bool
 
 
 def _waits_for_known(ledger: Ledger) -> BoolArray:
@@ -210,8 +194,7 @@ def _waits_for_known(ledger: Ledger) -> BoolArray:
 
 def straggler(context: Context) -> Straggler | None:
     """The straggler of a run; None where no device is the reason for enough of the waiting."""
-    ledger = context.ledger
-    late_ps = _late_by_step(ledger)
+    ledger, late_ps = context.ledger, context.once(_late_by_step)
     of_device = late_ps.sum(axis=1)
     whole = int(ledger.columns.duration_ps[ledger.rows(states=(State.DEVICE_WAIT,))].sum())
     count = len(ledger.devices)
@@ -226,15 +209,15 @@ def straggler(context: Context) -> Straggler | None:
     device = ledger.devices[place]
     rows = ledger.rows(states=(State.DEVICE_WAIT,), by_device=device)
     waiting = [d for d in ledger.devices if d != device and rows[ledger.rows_of(d)].any()]
-    shares_cores = _shares_cores(context.trace, device, ledger.devices)
     longest_ps = max(int(ledger.by_step(rows, d).mean()) for d in waiting)
-    reason, kernels = _reason(context, device, waiting, longest_ps, shares_cores=shares_cores)
+    reason, kernels = _reason(context, device, waiting, longest_ps)
     record = LateDevice(*context.trace.identity(device), reason, share, kernels)
-    return Straggler(record, rows, steady, shares_cores)
+    return Straggler(record, device, rows, steady)
 
 
-def _late_by_step(ledger: Ledger) -> Int64Array:
-    """How long others wait for each device, in all used steps of one number; int64 `[devices, steps]`."""
+def _late_by_step(context: Context) -> Int64Array:
+    """How long others wait for each device of the ledger, in all used steps of one number; int64 `[devices, steps]`."""
+    ledger = context.ledger
     columns, waits = ledger.columns, _waits_for_known(ledger)
     numbers = np.array([step.number for step in ledger.steps], dtype=np.int64)
     distinct, place = unique_inverse(numbers)
@@ -263,7 +246,9 @@ def is_steady(late_ps: Int64Array, place: int) -> bool:
     return bool(beyond.mean() > student(inside, max(degrees, 1.0)) * np.sqrt(variance))
 
 
-def _shares_cores(trace: Trace, device: int, devices: Sequence[int]) -> bool:
+def _shares_cores(context: Context, device: int) -> bool:
+    """Whether a device is one of several replicas on a machine."""
+    trace, devices = context.trace, context.ledger.devices
     machines = [machine_of(trace.hosts[trace.device_list[other].host]) for other in devices]
     own = machines[devices.index(device)]
     return trace.device_list[device].kind == "replica" and machines.count(own) > 1
@@ -273,7 +258,7 @@ def _shares_cores(trace: Trace, device: int, devices: Sequence[int]) -> bool:
 
 
 def _reason(
-    context: Context, device: int, waiting: Sequence[int], waited_ps: int, *, shares_cores: bool
+    context: Context, device: int, waiting: Sequence[int], waited_ps: int
 ) -> tuple[str | None, tuple[str, ...]]:
     """Where its mean step differs most from that of the devices that wait, and the kernels that take longer."""
     own = _of_states(context.ledger, device)
@@ -287,7 +272,7 @@ def _reason(
         return None, ()
     if reason != "slower":
         return reason, ()
-    is_more, kernels = _work(context, device, waiting, shares_cores=shares_cores)
+    is_more, kernels = _work(context, device, waiting)
     return "work" if is_more else "slower", kernels
 
 
@@ -298,9 +283,7 @@ def _of_states(ledger: Ledger, device: int) -> npt.NDArray[np.float64]:
     return result
 
 
-def _work(
-    context: Context, device: int, waiting: Sequence[int], *, shares_cores: bool
-) -> tuple[bool, tuple[str, ...]]:
+def _work(context: Context, device: int, waiting: Sequence[int]) -> tuple[bool, tuple[str, ...]]:
     """Whether a device computes longer because it has more to do, and its kernels that take longer in sum.
 
     Over the kernels by name, with counts c and mean durations m, the sums of durations differ by
@@ -317,7 +300,7 @@ def _work(
     names = tuple(texts[at] for at in order if longer[at] >= _WORTH_NAMING_RATIO * whole > 0)
     more_work = float(((count[0] - count[1]) * mean[0]).sum())
     slower = float((count[1] * (mean[0] - mean[1])).sum())
-    if shares_cores:
+    if _shares_cores(context, device):
         # Programs of XLA do the same whatever their data.
         is_larger = context.trace.device_list[device].model != CPU
         is_larger &= total[0].sum() >= _UNEVEN_CORES_FACTOR * total[1].sum()
@@ -460,16 +443,17 @@ SERIAL: Final = Rule(
 
 
 def diagnose(context: Context, result: Balance) -> Iterator[Finding | None]:
-    """A straggler, devices that are late by turns, or run one after another."""
+    """A straggler, devices that are late by turns, or run one after another; and gradients on only one of them."""
     late = context.once(straggler)
     yield _straggler(context, late) if late else _by_turns(context, result)
     yield _serial(context, result)
+    yield single_gradients(context)
 
 
 def _straggler(context: Context, late: Straggler) -> Finding | None:
     # Cores that are dealt out unevenly make a replica slow or late, but give it no more to do.
     record = late.record
-    if late.shares_cores and record.reason not in ("work", "input"):
+    if record.reason not in ("work", "input") and _shares_cores(context, late.device):
         return None
     arguments: dict[str, Argument] = {"late": devices_argument(context, [record.device])}
     notes = ["slower"] if record.reason == "slower" else []
@@ -491,19 +475,15 @@ def _straggler(context: Context, late: Straggler) -> Finding | None:
 def _by_turns(context: Context, result: Balance) -> Finding | None:
     if result.kind == "replica":
         return None
-    ledger, trace = context.ledger, context.trace
-    waits = _waits_for_known(ledger)
-    late_ps = totals(
-        ledger.columns.by[waits], ledger.columns.duration_ps[waits], len(trace.device_list)
-    )
+    ledger, late_ps = context.ledger, context.once(_late_by_step).sum(axis=1)
     return LATE_BY_TURNS.of_rows(
         context,
-        waits,
+        _waits_for_known(ledger),
         named=devices_in_use(context),
         arguments={"all": _all(result)},
         evidence=[
-            Evidence("waited_for_ratio", ps / int(late_ps.sum()), None, trace.device_key(device))
-            for device, ps in enumerate(late_ps.tolist())
+            Evidence("waited_for_ratio", ps / int(late_ps.sum()), None, key)
+            for key, ps in zip(ledger.keys(ledger.devices), late_ps.tolist(), strict=True)
             if ps
         ],
     )
@@ -598,7 +578,7 @@ def balance_table(context: Context) -> Table:
 ANALYSIS: Final = Analysis[Balance](
     "balance",
     compute=compute,
-    rules=(STRAGGLER, LATE_BY_TURNS, SERIAL),
+    rules=(STRAGGLER, LATE_BY_TURNS, SERIAL, SINGLE),
     diagnose=diagnose,
     sections=(balance_section,),
     table=balance_table,

@@ -1,18 +1,11 @@
 """Sums up what collectives cost: how much is transfer, how much waiting for other devices, how much is hidden.
 
-Where no collective sums the gradients of replicas, the CPU may: copies bring the parts to it and the sums back.
-
-All devices leave a collective together, so the device that came last spends the shortest time in it. That time is the
-transfer; the others waited for the rest of their time in it. On a device the waiting comes first:
+All devices leave a collective together (docs/method.md, "Transfer and wait"), and on a device the waiting comes first:
 
     GPU:0   ▕ compute ▏▕ wait   ▕ transfer ▏
     GPU:1   ▕ compute          ▏▕ transfer ▏      last
 
-Only time that no kernel covers costs anything: in the ledger it is `communication` or `device_wait`. Where parts of
-several collectives overlap on a device, transfer goes first.
-
-The bytes of a bandwidth are those that the events record. Where they record none, it is the size of the gradients, which the sidecar
-knows, over the transfer of all-reduces in a step. Sparse gradients are gathered, and how large they are is not known.
+Where no collective sums the gradients of replicas, the CPU may: copies bring the parts to it and the sums back.
 """
 
 from __future__ import annotations
@@ -54,25 +47,26 @@ _SCATTERED: Final = (
 _REDUCING: Final = (CollectiveKind.ALL_REDUCE, CollectiveKind.UNKNOWN)
 
 
-def events_in_windows(context: Context) -> Int64Array:
-    """The rows of the collectives that overlap the window of their host, ascending; `Context.once` keeps it."""
+def rows_in_windows(context: Context) -> BoolArray:
+    """Which rows are of collectives that overlap the window of a host, bool `[n]`; `Context.once` keeps it."""
     columns, collectives = context.trace.device_columns, context.collectives
-    inside = [np.empty(0, dtype=np.int64)]
-    for rows in groups_of(collectives.host):
-        window = context.selection.windows.get(int(collectives.host[rows[0]]))
-        if window is not None:
-            events = collectives.row[rows]
-            inside.append(rows[rows_in(columns.start_ps[events], columns.end_ps[events], window)])
-    return np.sort(np.concatenate(inside))
+    inside = np.zeros(collectives.count, dtype=np.bool_)
+    for host, window in context.selection.windows.items():
+        rows = np.flatnonzero(collectives.host == host)
+        events = collectives.row[rows]
+        overlap = rows_in(columns.start_ps[events], columns.end_ps[events], window)
+        inside[collectives.collective[rows[overlap]]] = True
+    return inside[collectives.collective]
 
 
-def used_steps(context: Context) -> Int64Array:
+def _used_steps(context: Context) -> Int64Array:
     """The numbers of the used steps, ascending."""
     return np.array(sorted({s.number for s in context.selection.used_steps}), dtype=np.int64)
 
 
-def per_step(collectives: Collectives, rows: BoolArray | Int64Array, steps: Int64Array) -> int:
+def per_step(context: Context, rows: BoolArray | Int64Array) -> int:
     """How many of the collectives of some rows begin in a used step, median, rounded down; 0 without steps."""
+    collectives, steps = context.collectives, context.once(_used_steps)
     of_step = np.sort(collectives.first_step[unique_ids(collectives.collective[rows])])
     return median_ps(places(of_step, steps, right=True) - places(of_step, steps)) or 0
 
@@ -111,9 +105,14 @@ def _bandwidth(
         devices = int(counts[complete].max(initial=0))
         on_bus = size * _bus_factor(CollectiveKind.ALL_REDUCE, devices)
     # What workers that were not recorded take part with is not known.
-    is_known = length_ps > 0 and not missing_tasks(trace.hosts)
-    rate = int(on_bus * PS_PER_S / length_ps) if is_known else None
-    return size, None if rate is not None and rate > LARGEST else rate
+    is_known = not missing_tasks(trace.hosts)
+    return size, rate_of(on_bus, length_ps) if is_known else None
+
+
+def rate_of(size: Fraction | int, ps: int) -> int | None:
+    """Bytes in a second, rounded down; None without any, and where damaged numbers make more of it than 64 bits hold."""
+    rate = size * PS_PER_S // ps if size and ps else None
+    return None if rate is not None and rate > LARGEST else rate
 
 
 def agreed(values: Iterable[int | None]) -> int | None:
@@ -232,15 +231,14 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         collectives.count or any(trace.hosts[host].captured.has_virtual_gpus for host in hosts)
     ):
         return Skipped("not applicable: fewer than two devices, and no collective")
-    in_window, chosen = np.zeros((2, collectives.count), dtype=np.bool_)
-    in_window[collectives.collective[context.once(events_in_windows)]] = True
-    rows = is_in(collectives.host, hosts) & in_window[collectives.collective]
+    rows = is_in(collectives.host, hosts) & context.once(rows_in_windows)
+    chosen = np.zeros(collectives.count, dtype=np.bool_)
     chosen[collectives.collective[rows]] = True
     complete = chosen & collectives.is_complete
     devices = tuple(_of_devices(context, rows & complete[collectives.collective]))
     exposed_ps = sum(row.exposed_ps for row in devices)
     busy_ps = sum(of["collective"].busy_ps for of in context.once(in_windows).values())
-    steps = used_steps(context)
+    steps = context.once(_used_steps)
     is_reducing = complete & is_in(collectives.kind[collectives.first], _REDUCING)
     reduce_ps = _transfer_per_step(collectives, is_reducing, steps)
     size, rate = _bandwidth(trace, collectives, hosts, chosen, reduce_ps)
@@ -248,7 +246,7 @@ def compute(context: Context) -> CollectiveResult | Skipped:
         device_count=unique_ids(collectives.device[rows]).size,
         count=int(chosen.sum()),
         incomplete_count=int((chosen & ~complete).sum()),
-        count_per_step=per_step(collectives, rows, steps) if steps.size else None,
+        count_per_step=per_step(context, rows) if steps.size else None,
         matched_by=_matched_by(collectives.by_keys[rows]),
         transfer_ps=int(collectives.transfer_ps[complete].sum()),
         transfer_per_step_ps=_transfer_per_step(collectives, complete, steps),
@@ -265,18 +263,18 @@ def _of_devices(context: Context, rows: BoolArray) -> Iterator[DeviceCollectives
     trace, ledger, collectives = context.trace, context.ledger, context.collectives
     columns, count = ledger.columns, len(trace.device_list)
     wait_ps = totals(collectives.device[rows], collectives.wait_ps[rows], count).tolist()
-    last = collectives.device[collectives.last_among(rows)]
+    last = collectives.device[rows & collectives.is_last]
     last_count = np.bincount(last, minlength=count).tolist()
     in_collective = columns.activity == ActivityClass.COLLECTIVE
     is_transfer = in_collective & (columns.state == State.COMMUNICATION)
     is_wait = in_collective & (columns.state == State.DEVICE_WAIT)
-    in_window, per_step = ledger.by_device(is_transfer), ledger.per_step(is_transfer)
-    waits = ledger.per_step(is_wait)
+    exposed, in_window = ledger.by_device(in_collective), ledger.by_device(is_transfer)
+    per_step, waits = ledger.per_step(is_transfer), ledger.per_step(is_wait)
     for device in ledger.devices:
         yield DeviceCollectives(
             *trace.identity(device),
             wait_ps=wait_ps[device],
-            exposed_ps=context.once(in_windows)[device]["collective"].exposed_ps,
+            exposed_ps=exposed[device],
             communication_ps=in_window[device],
             communication_per_step_ps=per_step[device],
             device_wait_per_step_ps=waits[device],
@@ -310,7 +308,7 @@ def _of_ops(context: Context, rows: BoolArray) -> Iterator[CollectiveOp]:
                 op=split_op(trace.names.text(op) or "")[0]
                 or trace.names.text(int(collectives.name[of_op[0]]))
                 or "",
-                count_per_step=per_step(collectives, of_op, used_steps(context)),
+                count_per_step=per_step(context, of_op),
                 device_count=int(collectives.device_count[number].max()),
                 bytes=int(size.max()) if (size != UNKNOWN_BYTES).all() else None,
                 exposed_ps_per_step=int(exposed_ps[event].sum()) // step_count,

@@ -13,10 +13,9 @@ from traceview.analysis.exchange.collective_sums import (
     CollectiveResult,
     agreed,
     compute,
-    events_in_windows,
     per_step,
     reduction_rows,
-    used_steps,
+    rows_in_windows,
 )
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_CALLS, rows_of_keys
@@ -213,7 +212,7 @@ _BATCH_NORM: Final = lazy_pattern(r"batch_?norm", re.IGNORECASE)
 def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray]:
     """The finding about many small collectives and about the keys that are made for them, and its rows of the ledger."""
     collectives, chosen = context.collectives, _many(context)
-    count = per_step(collectives, chosen, used_steps(context))
+    count = per_step(context, chosen)
     of_small = context.ledger.rows(states=SMALL.states, events=collectives.row[chosen]) | keys
     sizes = collectives.bytes_moved[collectives.collective[chosen]]
     ops = unique_ids(collectives.op[chosen]).tolist()
@@ -242,17 +241,15 @@ def _small(context: Context, keys: BoolArray) -> tuple[Finding | None, BoolArray
 
 def _many(context: Context) -> BoolArray:
     """Which are small, or where no bytes are recorded outside of the optimizer; none if they are few in a step, or the fewer."""
-    collectives, steps = context.collectives, used_steps(context)
+    collectives = context.collectives
     sizes = collectives.bytes_moved[collectives.collective]
     names = {op: context.trace.names.text(op) or "" for op in unique_ids(collectives.op).tolist()}
     own = [op for op, name in names.items() if name and not OPTIMIZER_SCOPE.search(name.encode())]
     chosen = is_in(collectives.op.astype(np.int64), np.array(sorted(own), dtype=np.int64))
     is_known = sizes != UNKNOWN_BYTES
     chosen[is_known] = sizes[is_known] <= SMALL.limits["most_bytes"]
-    everything = per_step(collectives, np.ones(chosen.size, dtype=np.bool_), steps)
-    is_many = per_step(collectives, chosen, steps) >= max(
-        SMALL.limits["fewest_calls"], everything / 2
-    )
+    everything = per_step(context, np.ones(chosen.size, dtype=np.bool_))
+    is_many = per_step(context, chosen) >= max(SMALL.limits["fewest_calls"], everything / 2)
     return chosen & is_many
 
 
@@ -296,7 +293,7 @@ _LOOP: Final = lazy_pattern(rb"(?:^|/)while(?:_\d+)?/")
 
 def _per_step_in_loop(context: Context) -> int:
     """How often a step exchanges by the ops that it runs several times, if by these it exchanges most; else 0."""
-    collectives, steps = context.collectives, used_steps(context)
+    collectives = context.collectives
     instruction = context.trace.device_columns.instruction[collectives.row]
     op = np.where(collectives.op == NONE, collectives.name, collectives.op)
     # Kernels of NCCL have one name for all.
@@ -306,7 +303,7 @@ def _per_step_in_loop(context: Context) -> int:
     time_ps = collectives.duration_ps
     if 2 * int(time_ps[in_loop].sum()) <= int(time_ps.sum()):
         return 0
-    return per_step(collectives, in_loop, steps)
+    return per_step(context, in_loop)
 
 
 def _confidence(context: Context, result: CollectiveResult) -> tuple[Confidence, str]:
@@ -420,8 +417,7 @@ def collective_table(context: Context) -> Table:
     are missing where a device was not recorded.
     """
     trace, collectives = context.trace, context.collectives
-    shown = unique_ids(collectives.collective[context.once(events_in_windows)])
-    rows = np.flatnonzero(is_in(collectives.collective, shown))
+    rows = np.flatnonzero(context.once(rows_in_windows))
     number, device, name = collectives.collective[rows], collectives.device[rows], trace.names.text
     is_unknown = ~collectives.is_complete[number]
     size, step = collectives.bytes_moved[number], collectives.step[rows]

@@ -8,23 +8,22 @@ of the compute.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
-from traceview.analysis.facts.devices import devices_in_use, make_steps_together
-from traceview.analysis.measures.context import Analysis, Context
-from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.facts.devices import devices_in_use
+from traceview.analysis.measures.context import Context
+from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import Rule, devices_argument
 from traceview.analysis.rules.words import Among, Argument, Number
-from traceview.base.record import Count, DeviceKey, Record, Share, one_of
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.states import State
 from traceview.trace.device.op_names import Phase, event_phases
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.trace.sidecar.sidecar import Sidecar, local_device
-from traceview.trace.strategy.replicas import ReplicaNames
+from traceview.trace.strategy.replicas import gradient_ps_by_replica
 from traceview.xplane.planes import ActivityClass
 
 BACKWARD_RATIO: Final = 0.05
@@ -42,82 +41,38 @@ _REASONS: Final = {
     "pinned_ops": "{pinned} of the step request one device and none requests another, as in a `tf.device` scope.",
     "replicas_together": "It runs the gradients of {together}, as in a `tf.device` scope.",
 }
-"""Sentences for the reasons, by their names in JSON."""
+"""Sentences for the reasons."""
 
 
-class DevicePhases(OfDevice, frozen=True):
-    """The parts of the training step that ran on one device in the whole recording, by the names of its kernels.
-
-    Attributes:
-        backward_count: Kernels (on a CPU: ops) of the backward pass.
-        backward_ratio: Share of the backward pass in the durations of forward, backward and optimizer; null where no name shows
-            any of them.
-        backward: Whether the backward pass ran there: 5 % of them; null likewise.
+def _backward(trace: Trace, device: int) -> tuple[int, float]:
+    """How many kernels (on a CPU: ops) of the backward pass ran on a device in the whole recording, and their share of the durations
+    of forward, backward and optimizer; 0 where no name shows any of them.
     """
-
-    backward_count: Count
-    backward_ratio: Share | None
-    backward: bool | None
-
-
-class Gradients(Record, frozen=True):
-    """The devices that computed gradients.
-
-    Attributes:
-        computed: Keys of the devices that ran the backward pass.
-        is_single: Whether one device computed gradients though several are visible or belong to the strategy.
-        reasons: Why only one did, as far as evidence shows it; empty otherwise.
-        devices: The devices that computed in the window.
-    """
-
-    computed: tuple[DeviceKey, ...]
-    is_single: bool
-    reasons: tuple[Annotated[str, one_of(*_REASONS)], ...]
-    devices: tuple[DevicePhases, ...]
-
-
-def compute(context: Context) -> Gradients | Skipped:
-    """Find the parts of the step that ran on the devices that computed."""
-    trace = context.trace
-    in_use = devices_in_use(context)
-    if not in_use:
-        return Skipped("no device computed in the window")
-    if not make_steps_together(trace, in_use):
-        return Skipped("each process steps on its own")
-    rows = [_row(trace, device) for device in in_use]
-    computed = tuple(row.device for row in rows if row.backward)
-    single = next((i for i in in_use if (trace.device_key(i),) == computed), None)
-    is_single = single is not None and _is_meant_for_several(trace, single)
-    reasons = dict(_reasons(trace, single)) if single is not None and is_single else {}
-    return Gradients(computed, is_single, tuple(reasons), tuple(rows))
-
-
-def _row(trace: Trace, device: int) -> DevicePhases:
     columns = trace.device_columns
     events = columns.rows_of(device)
     is_kernel = columns.class_[events] <= ActivityClass.COLLECTIVE
     phase = trace.once(event_phases)[events][is_kernel].astype(np.int64)
     total = SWEEPS.totals(phase, columns.duration_ps[events][is_kernel], len(Phase)).tolist()
     named = total[Phase.FORWARD] + total[Phase.BACKWARD] + total[Phase.OPTIMIZER]
-    ratio = total[Phase.BACKWARD] / named if named else None
-    return DevicePhases(
-        *trace.identity(device),
-        backward_count=int((phase == Phase.BACKWARD).sum()),
-        backward_ratio=ratio,
-        backward=None if ratio is None else ratio >= BACKWARD_RATIO,
-    )
+    count = int((phase == Phase.BACKWARD).sum())
+    return count, total[Phase.BACKWARD] / named if named else 0.0
+
+
+def _alike(trace: Trace, device: int) -> list[int]:
+    """The devices of the same host and kind."""
+    kinds = [(entry.host, entry.kind) for entry in trace.device_list]
+    return [other for other, kind in enumerate(kinds) if kind == kinds[device]]
 
 
 def _is_meant_for_several(trace: Trace, device: int) -> bool:
-    entry = trace.device_list[device]
-    kind = (entry.host, entry.kind)
-    alike_count = sum((other.host, other.kind) == kind for other in trace.device_list)
-    captured = trace.hosts[entry.host].captured
+    captured = trace.hosts[trace.device_list[device].host].captured
     planned_count = len(captured.environment.strategy.devices or ())
     if captured.has_virtual_gpus:
         # Several replicas on parts of one GPU are one device of the trace.
         planned_count = min(planned_count, len(captured.physical_gpus))
-    return max(alike_count, planned_count) > 1 or _could_be_several(captured.environment)
+    return max(len(_alike(trace, device)), planned_count) > 1 or _could_be_several(
+        captured.environment
+    )
 
 
 def _could_be_several(environment: RecordedEnvironment) -> bool:
@@ -136,8 +91,7 @@ def _could_be_several(environment: RecordedEnvironment) -> bool:
 
 def _reasons(trace: Trace, device: int) -> Iterator[tuple[str, dict[str, Argument]]]:
     """The reasons that evidence shows for gradients on only one device, with what their sentences name."""
-    entry = trace.device_list[device]
-    captured = trace.hosts[entry.host].captured
+    captured = trace.hosts[trace.device_list[device].host].captured
     together = [] if captured.has_virtual_gpus else _replicas_together(trace, device)
     strategy = captured.environment.strategy
     replicas = strategy.replicas or 0
@@ -158,7 +112,7 @@ def _reasons(trace: Trace, device: int) -> Iterator[tuple[str, dict[str, Argumen
 
 def _replicas_together(trace: Trace, device: int) -> list[int]:
     """The replicas that computed gradients on one device, if several did."""
-    lengths = ReplicaNames(trace).of_gradients(device)
+    lengths = gradient_ps_by_replica(trace, device)
     # Constants of another replica may be folded into this one.
     least = _FOLDED_RATIO * max(lengths.values(), default=0)
     replicas = sorted(replica for replica, length_ps in lengths.items() if length_ps >= least)
@@ -232,56 +186,42 @@ SINGLE: Final = Rule(
 )
 
 
-def diagnose(context: Context, result: Gradients) -> Iterator[Finding | None]:
-    """Gradients on only one device."""
-    if not result.is_single:
-        return
+def single_gradients(context: Context) -> Finding | None:
+    """Gradients on only one of the devices that computed."""
     trace, ledger = context.trace, context.ledger
-    (key,) = result.computed
-    single = next(d for d in range(len(trace.device_list)) if trace.device_key(d) == key)
-    reasons = dict(_reasons(trace, single))
+    backward = {device: _backward(trace, device) for device in devices_in_use(context)}
+    computed = [device for device, (_, ratio) in backward.items() if ratio >= BACKWARD_RATIO]
+    if len(computed) != 1 or not _is_meant_for_several(trace, computed[0]):
+        return None
+    (single,) = computed
+    key, reasons = trace.device_key(single), dict(_reasons(trace, single))
     device = devices_argument(context, [key])
     arguments: dict[str, Argument] = {"device": device}
     for named in reasons.values():
         arguments.update(named)
-    row = next(row for row in result.devices if row.device == key)
-    evidence = (
-        Evidence("backward_ratio", row.backward_ratio or 0.0, BACKWARD_RATIO, key),
-        *(
-            Evidence("backward_count", other.backward_count, None, other.device)
-            for other in result.devices
-            if other.device != key
-        ),
-    )
-    others = [d for d in ledger.devices if d != single and _is_alike(trace, d, single)]
+    evidence = [
+        Evidence("backward_count", count, None, trace.device_key(other))
+        for other, (count, _) in backward.items()
+        if other != single
+    ]
+    others = [d for d in _alike(trace, single) if d != single and d in ledger.devices]
     of_finding: dict[str, Any] = {
         "confidence": ("high", "") if reasons else ("medium", "not-recorded"),
-        "evidence": evidence,
+        "evidence": [
+            Evidence("backward_ratio", backward[single][1], BACKWARD_RATIO, key),
+            *evidence,
+        ],
         "action": next(iter(reasons), ""),
         "notes": tuple(reasons),
     }
     if others:
         arguments["others"] = Among(len(others), len(others) + 1, device.noun)
         rows = ledger.rows(devices=others)
-        yield SINGLE.of_rows(context, rows, named=others, arguments=arguments, **of_finding)
-        return
-    yield SINGLE.finding(
+        return SINGLE.of_rows(context, rows, named=others, arguments=arguments, **of_finding)
+    return SINGLE.finding(
         arguments=arguments,
         severity="info" if context.selection.has_few_steps else "critical",
         devices=[key],
         title="alone",
         **of_finding,
     )
-
-
-def _is_alike(trace: Trace, device: int, other: int) -> bool:
-    first, second = trace.device_list[device], trace.device_list[other]
-    return (first.host, first.kind) == (second.host, second.kind)
-
-
-ANALYSIS: Final = Analysis[Gradients](
-    "gradients",
-    compute=compute,
-    rules=(SINGLE,),
-    diagnose=diagnose,
-)

@@ -1,8 +1,6 @@
 """Transfers: what copies between host and GPUs cost, how fast they are, and who issues them.
 
-Exposed time is that of the ledger: a copy under compute or a collective costs nothing. Where copies overlap each other,
-each instant belongs to the first direction, and within a direction to the copy that began first. The exposed times of
-single copies therefore add up exactly to that of their direction.
+Exposed time is that of the ledger, so that of single copies adds up exactly to that of their direction.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceview.analysis.exchange.collective_sums import reduction_rows
+from traceview.analysis.exchange.collective_sums import rate_of, reduction_rows
 from traceview.analysis.facts.detours import detour_rows
 from traceview.analysis.facts.selection import rows_in
 from traceview.analysis.measures.context import Analysis, Context, View, has_time
@@ -27,7 +25,6 @@ from traceview.analysis.rules.words import Argument, Line, Names, Ops, Part
 from traceview.base.ids import groups_of, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.record import (
-    LARGEST,
     Count,
     DeviceKey,
     OpName,
@@ -39,7 +36,6 @@ from traceview.base.record import (
     Words,
     one_of,
 )
-from traceview.base.units import PS_PER_S
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import DEVICE, Shown
@@ -174,14 +170,8 @@ def _direction(
         **asdict(activity),
         exposed_ps_per_step=in_steps[device] // step_count if step_count else None,
         exposed_ratio=in_steps[device] / gpu_ps if gpu_ps else None,
-        bytes_per_second=_rate(int(size.sum()), activity.busy_ps) if is_known else None,
+        bytes_per_second=rate_of(int(size.sum()), activity.busy_ps) if is_known else None,
     )
-
-
-def _rate(size: int, busy_ps: int) -> int | None:
-    """Bytes in a second; None without copies, and where damaged numbers make more of it than 64 bits hold."""
-    rate = size * PS_PER_S // busy_ps if busy_ps and size else None
-    return None if rate is not None and rate > LARGEST else rate
 
 
 def _sources(
@@ -422,18 +412,16 @@ def _finding(context: Context, rows: BoolArray, result: Transfers) -> Finding | 
 def _largest_part(context: Context, rows: BoolArray) -> tuple[str, float]:
     """Which copies take most of the time, the key of the action against them, and their share of it; "" where none do."""
     columns, device = context.ledger.columns, context.trace.device_columns
-    whole = int(columns.duration_ps[rows].sum())
+    event, lasted = columns.event[rows], columns.duration_ps[rows]
     # The copy itself, and idle time that it ends.
-    of_copy = rows & (columns.event != NONE)
-    of_copy[of_copy] = device.class_[columns.event[of_copy]] == ActivityClass.H2D
-    event, lasted = columns.event[of_copy], columns.duration_ps[of_copy]
+    is_copy = (event != NONE) & (device.class_[event] == ActivityClass.H2D)
     size = device.bytes[event]
     parts = {
         "small": (size != UNKNOWN_BYTES) & (size < SMALL_BYTES),
         "pageable": device.host_memory[event] == HostMemory.PAGEABLE,
     }
     for action, is_so in parts.items():
-        share = int(lasted[is_so].sum()) / whole
+        share = int(lasted[is_copy & is_so].sum()) / int(lasted.sum())
         if share >= H2D_EXPOSED.limits[f"{action}_ratio"]:
             return action, share
     return "", 0.0

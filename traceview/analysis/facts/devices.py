@@ -6,16 +6,16 @@ from collections.abc import Collection
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.base.intervals import Int64Array
+from traceview.base.record import Ratio, Record, Share
 from traceview.ledger.table import clocks_agree
 from traceview.trace.device.memory import allocators
 from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Trace, part_in_training, step_groups
-from traceview.trace.strategy.replicas import ReplicaNames
+from traceview.trace.strategy.replicas import least_replica_counts
 from traceview.xplane.planes import ActivityClass
 
 MARGINAL_RATIO: Final = 0.20
@@ -100,35 +100,39 @@ def compute_ps(run: Run, device: int) -> int:
 def least_replica_count(trace: Trace, hosts: Collection[int]) -> int | None:
     """How many replicas the names of ops show at least; None unless `hosts` is one host."""
     (host, *others) = hosts
-    return None if others else ReplicaNames(trace).least_counts.get(host, 1)
+    return None if others else least_replica_counts(trace).get(host, 1)
 
 
 # One after another
 
 
-class Concurrency(Struct, frozen=True):
-    """How much of the devices' compute overlaps.
+class Concurrency(Record, frozen=True):
+    """How much of the devices' compute overlaps; all null with fewer than two devices, and where clocks cannot be compared.
 
-    `concurrency_ratio`: the overlap as a share of the largest possible, (sum of compute - its union) over (sum -
-    longest), both sums over the used steps; `chance_ratio`: what devices that compute independently would reach;
-    `is_serial`: whether they overlap far less, in enough steps to rule chance out; replicas for which other processes leave
-    too few cores take turns for that alone.
+    Attributes:
+        concurrency_ratio: Compute overlap as a share of the largest possible: (sum of compute - its union) over
+            (sum - longest), both sums over the used steps. 1 if the shorter compute runs wholly inside the longest, 0 if
+            devices never compute at the same time.
+        chance_ratio: The concurrency_ratio expected of devices that compute independently: the longest compute
+            of a step over its length, from the first kernel of the run to the last.
+        is_serial: Whether the devices run one after another: they overlap far less than by chance, in enough steps to
+            rule chance out, and not for a lack of cores.
     """
 
-    concurrency_ratio: float
-    chance_ratio: float
-    is_serial: bool
+    concurrency_ratio: Share | None
+    chance_ratio: Ratio | None
+    is_serial: bool | None
 
 
-def concurrency(run: Run) -> Concurrency | None:
-    """How much of the compute overlaps; None of fewer than two devices, and of clocks that cannot be compared.
+def concurrency(run: Run) -> Concurrency:
+    """How much of the compute of the devices in use overlaps.
 
     A device that has less to do in a step cannot overlap with more than that, whatever it does in others. Where devices
     compute in different steps, that shows nothing, and the window counts as one.
     """
     trace, devices = run.trace, devices_in_use(run)
     if len(devices) < 2 or not clocks_agree(trace, devices):
-        return None
+        return Concurrency(None, None, None)
     hosts = {trace.device_list[device].host for device in devices}
     computing = [run.activities[device].compute for device in devices]
     every = joined_spans(computing)
@@ -142,10 +146,7 @@ def concurrency(run: Run) -> Concurrency | None:
     longest = of_device.max(axis=0)
     possible = of_device.sum(axis=0) - longest
     inside = (every.end > start.min()) & (every.start < end.max())
-    first, last = (
-        max(every.start[inside].min(), start.min()),
-        min(every.end[inside].max(), end.max()),
-    )
+    first, last = max(every.start[inside][0], start.min()), min(every.end[inside][-1], end.max())
     overlap = int(of_device.sum()) - int(every.within(start, end).sum())
     ratio = overlap / int(possible.sum())
     # Of a mean step.

@@ -506,8 +506,7 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
 
 def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
     """Devices that run one after another: each waits for its turn while another one computes."""
-    overlap = context.once(concurrency)
-    if overlap is None or not overlap.is_serial:
+    if not context.once(concurrency).is_serial:
         return
     computing = {device: context.activities[device].compute for device in devices_in_use(context)}
     for draft in drafts:

@@ -11,15 +11,15 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.python import HostPython, python_of_hosts
-from traceview.analysis.facts.selection import Selection, covered_ps
-from traceview.base.intervals import IntervalSet, difference, union
+from traceview.analysis.facts.selection import Selection
+from traceview.base.intervals import IntervalSet, union
 from traceview.base.record import LARGEST_RECORDED, Count, Ratio, Record
 from traceview.base.sweeping import made_of_each
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_S
 from traceview.trace.host.gaps import Gaps, gaps_of_device
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.model import StepBounds, Trace, Window
+from traceview.trace.model import StepBounds, Trace
 from traceview.trace.strategy.collectives import Collectives, collectives_of
 from traceview.xplane.planes import ActivityClass
 
@@ -92,15 +92,6 @@ class DeviceActivity(Struct, frozen=True, eq=False):
     def compute(self) -> IntervalSet:
         """When it computed."""
         return self.by_class[ActivityClass.COMPUTE]
-
-    def exposed_ps(self, window: Window) -> list[int]:
-        """How long it was busy with each class in a window, and with none of a class before it: the busy time of the ledger."""
-        exposed = []
-        for number, alone in enumerate(self.by_class):
-            for earlier in self.by_class[:number] if alone.start.size else ():
-                alone = difference(alone, earlier)
-            exposed.append(covered_ps(alone, window))
-        return exposed
 
 
 def device_activity(trace: Trace, device: int) -> DeviceActivity:

@@ -26,6 +26,8 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.document.model import ratio
+from traceview.ledger.columns import IDLE
+from traceview.ledger.table import totals
 from traceview.trace.columns import UNKNOWN_BYTES
 from traceview.trace.device.memory import allocators
 from traceview.trace.model import Trace
@@ -263,16 +265,17 @@ def _in_window(context: Context, device: int) -> dict[str, ActivityTime]:
     window = context.selection.windows[context.trace.device_list[device].host]
     inside = rows_in(columns.start_ps[own], columns.end_ps[own], window) + own.start
     class_, size = columns.class_[inside], columns.bytes[inside]
-    activity = context.activities[device]
-    exposed = activity.exposed_ps(window)
+    busy, rows = context.activities[device].by_class, context.ledger.rows_of(device)
+    segments = context.ledger.columns
+    exposed = totals(segments.activity[rows], segments.duration_ps[rows], IDLE + 1).tolist()
     return {
         key: ActivityTime(
-            count=int(np.count_nonzero(class_ == of_class)),
-            bytes=_known_sum(size[class_ == of_class]) if key in COPIES else None,
-            busy_ps=covered_ps(activity.by_class[of_class], window),
-            exposed_ps=exposed[of_class],
+            count=int(np.count_nonzero(class_ == number)),
+            bytes=_known_sum(size[class_ == number]) if key in COPIES else None,
+            busy_ps=covered_ps(busy[number], window),
+            exposed_ps=exposed[number],
         )
-        for of_class, key in enumerate(CLASS_KEYS)
+        for number, key in enumerate(CLASS_KEYS)
     }
 
 

@@ -231,7 +231,6 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
                 of_host,
                 host=np.full(of_host.count, host, dtype=np.int16),
                 line=of_host.line + line,
-                start_ps=of_host.start_ps + hosts[host].start_ps,
                 name=name_of[of_host.name],
                 stats={
                     key: HostStat(
@@ -246,7 +245,6 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
             of_devices,
             device=of_devices.device + np.int16(device),
             line=of_devices.line + line,
-            start_ps=of_devices.start_ps + hosts[host].start_ps,
             launch=_moved(of_devices.launch, row),
             instruction=instruction_of[of_devices.instruction],
             name=name_of[of_devices.name],
@@ -271,10 +269,15 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
     buffers = {each.program: each for of in reversed(recordings) for each in of.program_buffers}
     shared = [of.shared_rows + row for of, row in zip(recordings, first_row, strict=False)]
     steps = tuple(
-        _steps_of(of, host, first_line[host], hosts[host].start_ps)
+        replace(
+            of,
+            host=host,
+            marker_line=NONE if of.marker_line == NONE else of.marker_line + first_line[host],
+            steps=tuple(replace(step, host=host) for step in of.steps),
+        )
         for host, of in enumerate(steps_of_parts)
     )
-    return Recording(
+    recording = Recording(
         hosts=hosts,
         device_list=tuple(
             replace(device, host=host) for host in order for device in recordings[host].device_list
@@ -287,7 +290,8 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
         collective_calls=concatenated([calls.pop(host) for host in order]),
         instructions=tuple(instructions),
         program_buffers=tuple(buffers.values()),
-    ), steps
+    )
+    return _later(recording, steps, np.array([host.start_ps for host in hosts], dtype=np.int64))
 
 
 def _moved(rows: Int64Array, by: int) -> Int64Array:
@@ -298,18 +302,6 @@ def _moved(rows: Int64Array, by: int) -> Int64Array:
 def _before(counts: Iterable[int]) -> list[int]:
     """How many there are before each part, and in all."""
     return list(accumulate(counts, initial=0))
-
-
-def _steps_of(steps: HostSteps, host: int, first_line: int, offset_ps: int) -> HostSteps:
-    """The steps of a part as those of a host of the run."""
-    line = NONE if steps.marker_line == NONE else steps.marker_line + first_line
-    moved = shifted_steps(steps, offset_ps)
-    return replace(
-        moved,
-        host=host,
-        marker_line=line,
-        steps=tuple(replace(step, host=host) for step in moved.steps),
-    )
 
 
 MIN_COLLECTIVES: Final = 3
@@ -372,9 +364,49 @@ def on_one_clock(
     clocks = [host.clock or HostClock("none") for host in recording.hosts]
     for group in groups:
         _set_clocks(recording.hosts, clocks, ends, group)
-    shift_ps = _shifts(recording.hosts, clocks)
-    return _shifted_recording(recording, clocks, shift_ps), tuple(
-        shifted_steps(host_steps, int(shift_ps[host_steps.host])) for host_steps in steps_by_host
+    offset_ps = np.array([clock.offset_ps for clock in clocks], dtype=np.int64)
+    # The origin is the earliest profile start again.
+    starts = [
+        host.start_ps + clock.offset_ps
+        for host, clock in zip(recording.hosts, clocks, strict=True)
+        if host.profile_start_ns is not None
+    ]
+    shift_ps = offset_ps - min(starts, default=0)
+    hosts = tuple(
+        replace(
+            host,
+            start_ps=host.start_ps + shift,
+            stop_ps=None if host.stop_ps is None else host.stop_ps + shift,
+            clock=clock,
+        )
+        for host, clock, shift in zip(recording.hosts, clocks, shift_ps.tolist(), strict=True)
+    )
+    return _later(replace(recording, hosts=hosts), steps_by_host, shift_ps)
+
+
+def _later(
+    recording: Recording, steps_by_host: tuple[HostSteps, ...], by_ps: Int64Array
+) -> tuple[Recording, tuple[HostSteps, ...]]:
+    """The events and the steps of each host so much later, int64 `[hosts]`."""
+    if not by_ps.any():
+        return recording, steps_by_host
+    host, device = recording.host_columns, recording.device_columns
+    of_device = by_ps[recording.host_of_device]
+    moved = replace(
+        recording,
+        host_columns=replace(host, start_ps=host.start_ps + by_ps[host.host]),
+        device_columns=replace(device, start_ps=device.start_ps + of_device[device.device]),
+    )
+    return moved, tuple(
+        replace(
+            of_host,
+            steps=tuple(
+                replace(step, start_ps=step.start_ps + by, end_ps=step.end_ps + by)
+                for step in of_host.steps
+            ),
+            marker_spans=tuple((start + by, end + by) for start, end in of_host.marker_spans),
+        )
+        for of_host, by in zip(steps_by_host, by_ps.tolist(), strict=True)
     )
 
 
@@ -436,53 +468,4 @@ def _clock(
         offset_ps=offset if moves else 0,
         collective_count=int(ahead_ps.size),
         residual_ps=residual_ps,
-    )
-
-
-def _shifts(hosts: Sequence[Host], clocks: Sequence[HostClock]) -> Int64Array:
-    """Picoseconds to add to the times of each host, so that the origin is the earliest profile start again."""
-    starts = [
-        host.start_ps + clock.offset_ps
-        for host, clock in zip(hosts, clocks, strict=True)
-        if host.profile_start_ns is not None
-    ]
-    offset_ps = np.array([clock.offset_ps for clock in clocks], dtype=np.int64)
-    return offset_ps - min(starts, default=0)
-
-
-def _shifted_recording(
-    recording: Recording, clocks: Sequence[HostClock], shift_ps: Int64Array
-) -> Recording:
-    host, device = recording.host_columns, recording.device_columns
-    if shift_ps.any():
-        host = replace(host, start_ps=host.start_ps + shift_ps[host.host])
-        of_device = shift_ps[recording.host_of_device]
-        device = replace(device, start_ps=device.start_ps + of_device[device.device])
-    return replace(
-        recording,
-        hosts=tuple(
-            replace(
-                host,
-                start_ps=host.start_ps + shift,
-                stop_ps=None if host.stop_ps is None else host.stop_ps + shift,
-                clock=clock,
-            )
-            for host, clock, shift in zip(recording.hosts, clocks, shift_ps.tolist(), strict=True)
-        ),
-        host_columns=host,
-        device_columns=device,
-    )
-
-
-def shifted_steps(host_steps: HostSteps, shift_ps: int) -> HostSteps:
-    """The same steps on a clock that is `shift_ps` ahead."""
-    return replace(
-        host_steps,
-        steps=tuple(
-            replace(step, start_ps=step.start_ps + shift_ps, end_ps=step.end_ps + shift_ps)
-            for step in host_steps.steps
-        ),
-        marker_spans=tuple(
-            (start + shift_ps, end + shift_ps) for start, end in host_steps.marker_spans
-        ),
     )

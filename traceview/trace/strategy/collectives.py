@@ -21,7 +21,15 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceview.base.ids import groups_of, is_in, labels, unique_counts, unique_inverse
+from traceview.base.ids import (
+    groups_of,
+    is_in,
+    labels,
+    order_by,
+    unique_counts,
+    unique_ids,
+    unique_inverse,
+)
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
 from traceview.base.stats import median
 from traceview.base.text import lazy_pattern
@@ -145,8 +153,6 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def transfer_ps(self) -> Int64Array:
         """The shortest duration over the devices, int64 `[collectives]`: the last device waits for no other."""
-        if not self.first.size:
-            return np.empty(0, dtype=np.int64)
         return np.minimum.reduceat(self.duration_ps, self.first)
 
     @cached_property
@@ -154,29 +160,21 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
         """How long each device waited: its duration beyond the transfer, int64 `[n]`."""
         return self.duration_ps - self.transfer_ps[self.collective]
 
-    def last_among(self, rows: BoolArray) -> BoolArray:
-        """Which of `rows`, bool `[n]`, started after all the others in their collective; none in a tie.
+    @cached_property
+    def is_last(self) -> BoolArray:
+        """Which events started after all the others of a complete collective, bool `[n]`; none in a tie.
 
         On one host the start decides. All devices leave together, so the last to arrive stays for the shortest time.
         That decides on several hosts, independent of their clocks, if the lead is clear of the spread of the ends.
         """
-        chosen = np.flatnonzero(rows)
-        number = self.collective[chosen]
-        lowest = np.full(self.count, np.iinfo(np.int64).max, dtype=np.int64)
-        highest, spread = np.full(self.count, -1, dtype=np.int64), np.zeros_like(lowest)
-        np.minimum.at(lowest, number, self.host[chosen])
-        np.maximum.at(highest, number, self.host[chosen])
-        np.maximum.at(spread, number, self.spread_ps[chosen])
-        over_hosts = (lowest < highest)[number]
-        by = np.where(over_hosts, self.duration_ps[chosen], -self.start_ps[chosen])
-        order = np.lexsort((by, number))
-        sorted_number = number[order]
-        first = np.flatnonzero(np.diff(sorted_number, prepend=-1))
-        first = first[np.diff(np.append(first, order.size)) > 1]
-        lead = by[order[first + 1]] - by[order[first]]
-        least = np.where(over_hosts[order[first]], CLEAR_LEAD * spread[sorted_number[first]], 0)
-        result = np.zeros(rows.size, dtype=np.bool_)
-        result[chosen[order[first[lead > least]]]] = True
+        first, result = self.first, np.zeros(self.row.size, dtype=np.bool_)
+        over_hosts = np.minimum.reduceat(self.host, first) < np.maximum.reduceat(self.host, first)
+        clear_ps = np.where(over_hosts, CLEAR_LEAD * np.maximum.reduceat(self.spread_ps, first), 0)
+        by = np.where(over_hosts[self.collective], self.duration_ps, -self.start_ps)
+        order = np.lexsort((by, self.collective))
+        whole = np.flatnonzero(self.is_complete)
+        last, other = order[first[whole]], order[first[whole] + 1]
+        result[last[by[other] - by[last] > clear_ps[whole]]] = True
         return result
 
     @cached_property
@@ -186,18 +184,12 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
         return self.step[order[self.first]]
 
     @cached_property
-    def is_last(self) -> BoolArray:
-        """Which events started last in a complete collective (`last_among`), bool `[n]`."""
-        return self.last_among(self.is_complete[self.collective])
-
-    @cached_property
     def bytes_moved(self) -> Int64Array:
         """Bytes of the data of each collective, int64 `[collectives]`; `UNKNOWN_BYTES` where not recorded.
 
         For an all-gather the buffer of NCCL is the part of one device; the data is all parts together.
         """
-        known = np.full(self.count, UNKNOWN_BYTES, dtype=np.int64)
-        np.maximum.at(known, self.collective, self.bytes)
+        known = np.maximum.reduceat(self.bytes, self.first)
         gathers = (self.kind[self.first] == CollectiveKind.ALL_GATHER) & (known != UNKNOWN_BYTES)
         return np.where(gathers, known * self.device_count, known)
 
@@ -323,73 +315,52 @@ def _matched(
     step: Int64Array,
 ) -> Int64Array:
     """The number of the collective of each event, counted from 0 in the order of their starts."""
-    order = np.lexsort((end, start, device, label))
-    of_label, of_device = label[order], device[order]
-    opens = np.ones(order.size, dtype=np.bool_)
-    opens[1:] = (of_label[1:] != of_label[:-1]) | (of_device[1:] != of_device[:-1])
-    begin = np.flatnonzero(opens)
-    count = np.diff(np.append(begin, order.size))
-    place = np.arange(order.size) - np.repeat(begin, count)
-    shift = np.zeros(begin.size, dtype=np.int64)
-    for first, last in _shifted_labels(of_label[begin], count, place, step[order], begin):
-        parts = [order[begin[i] : begin[i] + count[i]] for i in range(first, last)]
+    order = order_by(label, device, start, end)
+    opens = (np.diff(label[order], prepend=-1) != 0) | (np.diff(device[order], prepend=-1) != 0)
+    place, at = np.empty(order.size, dtype=np.int64), np.arange(order.size)
+    place[order] = at - np.maximum.accumulate(np.where(opens, at, 0))
+    index = labels(label, place)
+    # Where each device has an event, in one step, nothing is shifted, nor is a single event.
+    any_row = np.empty(index.max(initial=-1) + 1, dtype=np.int64)
+    any_row[index] = at
+    lacks = np.bincount(index)[index] < np.bincount(label[place == 0])[label]
+    odd = lacks | (step != step[any_row[index]])
+    repeated = is_in(label, unique_ids(label[place > 0])) & is_in(label, unique_ids(label[odd]))
+    rows_of_odd = order[repeated[order]]
+    for of_label in groups_of(label[rows_of_odd]):
+        own = rows_of_odd[of_label]
+        parts = [own[of_device] for of_device in groups_of(device[own])]
+        # Equally many events match place by place if most of them are in the same step.
+        steps = [step[rows] for rows in parts]
+        if all(of.size == steps[0].size and 2 * (of != steps[0]).sum() <= of.size for of in steps):
+            continue
         longest = max(parts, key=len)
-        shift[first:last] = [
-            _shift(end[longest], end[part], _votes_of_ends(end[longest], end[part]))
-            if host[part[0]] == host[longest[0]]
-            else _shift(end[longest], end[part], _votes_of_steps(step[longest], step[part]))
-            for part in parts
-        ]
-    slot = place + np.repeat(shift, count)
-    index = labels(of_label, slot)
+        for rows in parts:
+            place[rows] += _shift(longest, rows, host, end, step)
+    if rows_of_odd.size:
+        index = labels(label, place)
     began = np.full(index.max(initial=-1) + 1, np.iinfo(np.int64).max, dtype=np.int64)
-    np.minimum.at(began, index, start[order])
+    np.minimum.at(began, index, start)
     rank = np.empty(began.size, dtype=np.int64)
     rank[np.argsort(began, kind="stable")] = np.arange(began.size)
-    result = np.empty(order.size, dtype=np.int64)
-    result[order] = rank[index]
-    return result
+    return rank[index]
 
 
-def _shifted_labels(
-    label: Int64Array, count: Int64Array, place: Int64Array, step: Int64Array, begin: Int64Array
-) -> list[tuple[int, int]]:
-    """Labels whose devices do not agree place by place: first and last (exclusive) of their parts.
+def _shift(
+    longest: Int64Array, rows: Int64Array, host: Int64Array, end: Int64Array, step: Int64Array
+) -> int:
+    """By how many places to shift the events of one device, so that they match those of the one with most.
 
-    A part is the events of one label on one device. Parts agree if they have equally many events and most of them
-    lie in the same step. A single event cannot be shifted.
+    In a tie of votes the shift with the smallest distance between the ends wins.
     """
-    if label.size == 0:
-        return []
-    leads = np.ones(label.size, dtype=np.bool_)
-    leads[1:] = label[1:] != label[:-1]
-    leader = np.flatnonzero(leads)
-    leader_of_part = leader[np.cumsum(leads) - 1]
-    differs = count != count[leader_of_part]
-    leader_row = np.repeat(begin[leader_of_part], count) + place
-    known = leader_row < step.size
-    is_mismatch = np.repeat(differs, count) | ~known
-    is_mismatch |= step[np.where(known, leader_row, 0)] != step
-    mismatches = np.add.reduceat(is_mismatch.astype(np.int64), begin) if begin.size else count
-    odd = differs | (2 * mismatches > count)
-    last = np.append(leader[1:], label.size)
-    return [
-        (low, high)
-        for low, high in zip(leader.tolist(), last.tolist(), strict=True)
-        if odd[low:high].any() and count[low:high].max() > 1
-    ]
-
-
-def _shift(longest_end: Int64Array, end: Int64Array, votes: Int64Array) -> int:
-    """By how many places to shift the events of one device, so that they match those of the longest one.
-
-    Without votes the ends decide. In a tie the shift with the smallest distance between the ends wins.
-    """
+    votes = np.empty(0, dtype=np.int64)
+    if host[rows[0]] != host[longest[0]]:
+        votes = _votes_of_steps(step[longest], step[rows])
     if not votes.size:
-        votes = _votes_of_ends(longest_end, end)
+        votes = _votes_of_ends(end[longest], end[rows])
     values, count = unique_counts(votes)
     best = values[count == count.max()].tolist()
-    return int(min(best, key=lambda shift: _distance(longest_end, end, shift)))
+    return int(min(best, key=lambda shift: _distance(end[longest], end[rows], shift)))
 
 
 def _votes_of_ends(longest_end: Int64Array, end: Int64Array) -> Int64Array:
@@ -409,17 +380,9 @@ def _votes_of_steps(longest_step: Int64Array, step: Int64Array) -> Int64Array:
 
 def _first_votes(longest_step: Int64Array, step: Int64Array) -> Int64Array:
     """For each common step the shift that makes the first events of both devices match."""
-    (steps, here), (longest_steps, there) = _first_places(step), _first_places(longest_step)
-    common, common_there = is_in(steps, longest_steps), is_in(longest_steps, steps)
-    votes: Int64Array = (there[common_there] - here[common])[steps[common] != NONE]
+    common, there, here = np.intersect1d(longest_step, step, return_indices=True)
+    votes: Int64Array = (there - here)[common != NONE]
     return votes
-
-
-def _first_places(values: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The distinct values, sorted, and the place at which each occurs first."""
-    order = np.argsort(values, kind="stable")
-    distinct, count = unique_counts(values)
-    return distinct, order[np.cumsum(count) - count]
 
 
 def _distance(longest_end: Int64Array, end: Int64Array, shift: int) -> float:

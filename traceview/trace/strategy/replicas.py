@@ -6,7 +6,7 @@ Threads do not identify a replica, because components move between them; nor doe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -21,7 +21,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Names
 from traceview.trace.device.classify import InstructionNumbers, with_ops_inside
-from traceview.trace.device.correlation import innermost_value, linked_events
+from traceview.trace.device.correlation import EventsAround, innermost_value, linked_events
 from traceview.trace.device.op_names import (
     KEPT_NAMES,
     LONGEST_NAME,
@@ -55,9 +55,8 @@ _KNOWN_COUNT: Final = 8
 
 
 class _NameFacts(Struct, frozen=True, eq=False):
-    """Per name of the trace: whether it is an op that does work, or a collective, its replica and its suffix number.
+    """Per name of the trace: whether it is an op that does work, or a collective, and its replica.
 
-    `order`: of collectives, the rank of the name by its suffix, then by those of the scopes around it.
     `uses_variable`: the op runs on the device of a variable, whichever replica issued it; so nor does a program of XLA show one.
     """
 
@@ -65,8 +64,6 @@ class _NameFacts(Struct, frozen=True, eq=False):
     uses_variable: BoolArray
     collective: BoolArray
     replica: Int64Array
-    suffix: Int64Array
-    order: Int64Array
 
 
 class Replicas(Struct, frozen=True, eq=False):
@@ -101,9 +98,7 @@ def _name_facts(names: Names, highest: int) -> _NameFacts:
     """What each name shows; `highest`: the highest replica in the names of the host."""
     count = len(names)
     work, uses, collective = np.zeros((3, count), dtype=np.bool_)
-    suffix, order = np.zeros((2, count), dtype=np.int64)
     replica = np.full(count, NONE, dtype=np.int64)
-    numbers_of: dict[int, tuple[int, ...]] = {}
     for index, name in enumerate(names):
         work[index] = uses[index] = name == _PROGRAM
         type_ = op_type(name)
@@ -114,20 +109,7 @@ def _name_facts(names: Names, highest: int) -> _NameFacts:
         collective[index] = _COLLECTIVE.fullmatch(type_) is not None
         number = replica_in(name, highest)
         replica[index] = NONE if number is None else number
-        if collective[index]:
-            *scopes, last = map(_number_of, name.rpartition(b":")[0].split(b"/"))
-            suffix[index] = last
-            numbers_of[index] = (last, *scopes)
-    rank_of = {key: rank for rank, key in enumerate(sorted(set(numbers_of.values())))}
-    for index, key in numbers_of.items():
-        order[index] = rank_of[key]
-    return _NameFacts(work, uses, collective, replica, suffix, order)
-
-
-def _number_of(part: bytes) -> int:
-    """The number that makes a part of a name unique, 0 without one."""
-    counted = _SUFFIX.search(part)
-    return int(counted[1]) if counted else 0
+    return _NameFacts(work, uses, collective, replica)
 
 
 def _replica_of_rows(
@@ -162,7 +144,7 @@ def _replica_of_rows(
     collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
     if collective.size:
         replicas = int(result.max(initial=0)) + 1
-        result[collective] = _deal_out(host, rows[collective], facts, replicas)
+        result[collective] = _deal_out(names, host, rows[collective], replicas)
     return result
 
 
@@ -191,24 +173,35 @@ def _component_of_rows(
     return innermost_value(rows, consumers[executes], component, host, lines)
 
 
-def _deal_out(host: HostColumns, rows: Int64Array, facts: _NameFacts, replicas: int) -> Int64Array:
-    """The replica of each collective: the rank of its name within one (group, instance), else its suffix.
+def _numbers_of(name: bytes) -> tuple[int, ...]:
+    """The numbers that make the name of an op unique, 0 for none: its own, then those of the scopes around it."""
+    parts = map(_SUFFIX.search, name.rpartition(b":")[0].split(b"/"))
+    *scopes, own = (int(counted[1]) if counted else 0 for counted in parts)
+    return own, *scopes
+
+
+def _deal_out(names: Names, host: HostColumns, rows: Int64Array, replicas: int) -> Int64Array:
+    """The replica of each collective: the rank of its name, by its numbers, within one (group, instance), else its own number.
 
     In a loop within a graph the same op runs with the same instance in every iteration: equal names have one rank.
     """
     instance = host.stat("instance_key").at(rows, NONE)
     group = labels(host.stat("group_key").at(rows, NONE), instance)
-    name = facts.order[host.name[rows]]
+    distinct, place = unique_inverse(host.name[rows])
+    numbers = [_numbers_of(names[index]) for index in distinct.tolist()]
+    ranks = {key: rank for rank, key in enumerate(sorted(set(numbers)))}
+    name = np.array([ranks[key] for key in numbers], dtype=np.int64)[place]
+    own = np.array([key[0] for key in numbers], dtype=np.int64)[place]
     order = np.lexsort((name, group))
     group = group[order]
     starts = np.diff(group, prepend=-1) != 0
     is_new = starts | (np.diff(name[order], prepend=-1) != 0)
     # A single op that ran several times says nothing: each run counts as an op then.
     is_new |= (np.bincount(group, weights=is_new) == 1)[group]
-    distinct = np.cumsum(is_new)
+    passed = np.cumsum(is_new)
     rank = np.empty(rows.size, dtype=np.int64)
-    rank[order] = distinct - np.maximum.accumulate(np.where(starts, distinct, 0))
-    return np.where(instance != NONE, rank, facts.suffix[host.name[rows]] % replicas)
+    rank[order] = passed - np.maximum.accumulate(np.where(starts, passed, 0))
+    return np.where(instance != NONE, rank, own % replicas)
 
 
 def columns_of_ops(
@@ -258,7 +251,7 @@ def with_detected_strategies(recording: Recording) -> tuple[Host, ...]:
         environment = host.captured.environment
         if host.sidecar is None or environment.strategy.found_by != "memory":
             continue
-        if on_cpu.count(index) > 1 or index in recording.once(ReplicaNames).least_counts:
+        if on_cpu.count(index) > 1 or index in least_replica_counts(recording):
             strategy = replace(environment.strategy, found_by="recording")
             found = replace(environment, strategy=strategy)
             hosts[index] = replace(host, sidecar=replace(host.sidecar, environment=found))
@@ -349,14 +342,9 @@ def _meet_others(names: Names, columns: HostColumns, rows: Int64Array) -> BoolAr
     """Ops inside which their thread waits for those of other devices: collectives, whatever the program calls them."""
     meetings = np.flatnonzero(names.matching(columns.name[:], _RENDEZVOUS))
     result = np.zeros(rows.size, dtype=np.bool_)
-    line = columns.line[rows]
-    for each in unique_ids(columns.line[meetings]).tolist():
-        own = np.flatnonzero(line == each)
-        begun = np.sort(columns.start_ps[meetings[columns.line[meetings] == each]])
-        first, last = (
-            np.searchsorted(begun, bound[rows[own]]) for bound in (columns.start_ps, columns.end_ps)
-        )
-        result[own] = last > first
+    lines = np.arange(columns.line[:].max(initial=0) + 1, dtype=np.int32)
+    around = EventsAround(rows, columns, lines).innermost(meetings)
+    result[around[around != NONE]] = True
     return result
 
 
@@ -396,56 +384,43 @@ _UPDATE: Final = lazy_pattern(rb"(?:^|/)update_(\d{1,4})(?:_\d+)?(?=/|:|$)")
 _REPLICA_SCOPE: Final = lazy_pattern(rb"(?:^|/|_)replica_(\d{1,4})(?:_\d+)?/")
 
 
-class ReplicaNames:
-    """The replicas that the names of ops show, by host and by device."""
+def least_replica_counts(recording: Recording) -> dict[int, int]:
+    """The smallest number of replicas that the op names of each host (by index) allow: the highest number plus one.
 
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
+    The first replica has no number in names, so a host whose ops name no other replica is left out.
+    """
+    highest = recording.once(_highest_of_hosts).tolist()
+    return {host: value + 1 for host, value in enumerate(highest) if value > 0}
 
-    @cached_property
-    def least_counts(self) -> dict[int, int]:
-        """The smallest number of replicas that the op names of each host (by index) allow: the highest number plus one.
 
-        The first replica has no number in names, so a host whose ops name no other replica is left out.
-        """
-        return {index: value + 1 for index, value in enumerate(self._highest.tolist()) if value > 0}
-
-    def of_gradients(self, device: int) -> dict[int, int]:
-        """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
-        columns, rows = self._columns_of(device)
-        is_gradient = columns.class_[rows] == ActivityClass.COMPUTE
-        is_gradient &= self._recording.once(event_phases)[rows] == Phase.BACKWARD
-        names, index = unique_inverse(columns.op[rows][is_gradient])
-        replicas, place = unique_inverse(np.maximum(self._replicas_of(names, device), 0))
-        length_ps = columns.duration_ps[rows][is_gradient]
-        total = SWEEPS.totals(place[index], length_ps, replicas.size)
-        return dict(zip(replicas.tolist(), total.tolist(), strict=True))
-
-    def _columns_of(self, device: int) -> tuple[DeviceColumns, slice]:
-        columns = self._recording.device_columns
-        return columns, columns.rows_of(device)
-
-    def _replicas_of(self, names: Int64Array, device: int) -> Int64Array:
-        """The replica that each of some names of ops on a device contains, `NONE` without one."""
-        highest = int(self._highest[self._recording.device_list[device].host])
-        texts = (b"" if name == NONE else self._recording.names[name] for name in names.tolist())
-        return np.array([_replica_of_op(text, highest) for text in texts], dtype=np.int64)
-
-    @cached_property
-    def _highest(self) -> Int64Array:
-        """The highest replica in the names of each host, over the events of the host and of its devices."""
-        recording = self._recording
-        columns, events = recording.device_columns, recording.host_columns
-        used = [
-            np.concatenate(
-                (
-                    unique_ids(events.name[events.rows_of_host(host)]),
-                    *(unique_ids(columns.op[columns.rows_of(device)]) for device in devices),
-                )
+def _highest_of_hosts(recording: Recording) -> Int64Array:
+    """The highest replica in the names of each host, over the events of the host and of its devices."""
+    columns, events = recording.device_columns, recording.host_columns
+    used = [
+        np.concatenate(
+            (
+                unique_ids(events.name[events.rows_of_host(host)]),
+                *(unique_ids(columns.op[columns.rows_of(device)]) for device in devices),
             )
-            for host, devices in enumerate(recording.devices_of_host)
-        ]
-        return highest_replicas(recording.names, used)
+        )
+        for host, devices in enumerate(recording.devices_of_host)
+    ]
+    return highest_replicas(recording.names, used)
+
+
+def gradient_ps_by_replica(recording: Recording, device: int) -> dict[int, int]:
+    """Picoseconds of gradient computation by replica on one device; ops without a number belong to replica 0."""
+    columns, rows = recording.device_columns, recording.device_columns.rows_of(device)
+    highest = int(recording.once(_highest_of_hosts)[recording.device_list[device].host])
+    is_gradient = columns.class_[rows] == ActivityClass.COMPUTE
+    is_gradient &= recording.once(event_phases)[rows] == Phase.BACKWARD
+    names, index = unique_inverse(columns.op[rows][is_gradient])
+    texts = (b"" if name == NONE else recording.names[name] for name in names.tolist())
+    replica = np.array([_replica_of_op(text, highest) for text in texts], dtype=np.int64)
+    replicas, place = unique_inverse(np.maximum(replica, 0))
+    length_ps = columns.duration_ps[rows][is_gradient]
+    total = SWEEPS.totals(place[index], length_ps, replicas.size)
+    return dict(zip(replicas.tolist(), total.tolist(), strict=True))
 
 
 @lru_cache(KEPT_NAMES)

@@ -46,7 +46,9 @@ class _Markers(Struct, frozen=True, eq=False):
 
 def find_steps(recording: Recording, stored: Sequence[StoredStep]) -> HostSteps:
     """The steps of a recording of one host. `stored`: those that the writer of the file derived."""
-    markers = _explicit_markers(recording) or _keras_markers(recording)
+    markers = _explicit_markers(recording) or _outermost(
+        recording, "keras", recording.named_on(0, b"Profiled batch".__eq__)
+    )
     if markers is None and (groups := _stored_groups(recording, stored)):
         return _with_exclusions(recording, HostSteps(0, "group", "marker", groups))
     markers = markers or _function_markers(recording)
@@ -62,38 +64,26 @@ def find_steps(recording: Recording, stored: Sequence[StoredStep]) -> HostSteps:
 
 def _explicit_markers(recording: Recording) -> _Markers | None:
     columns = recording.host_columns
-    step_num = columns.stat("step_num")
-    rows, numbers = step_num.row, step_num.value
+    rows = columns.stat("step_num").row
     chosen = columns.stat("root").has(rows) | recording.names.where(
         columns.name[rows], lambda name: name.startswith(_MARKER_STARTS) and b"/" not in name
     )
-    return _outermost(recording, "marker", rows[chosen], numbers[chosen].tolist())
+    return _outermost(recording, "marker", rows[chosen])
 
 
-def _keras_markers(recording: Recording) -> _Markers | None:
-    rows = recording.named_on(0, b"Profiled batch".__eq__)
-    numbers = recording.host_columns.stat("step_num").at(rows, NONE).tolist()
-    return _outermost(recording, "keras", rows, [None if n == NONE else n for n in numbers])
-
-
-def _outermost(
-    recording: Recording, method: str, rows: Int64Array, numbers: list[int | None]
-) -> _Markers | None:
+def _outermost(recording: Recording, method: str, rows: Int64Array) -> _Markers | None:
     """Markers in time order, without markers inside another one."""
     if rows.size == 0:
         return None
     columns = recording.host_columns
     start, end = columns.start_ps[rows], columns.end_ps[rows]
-    kept = []
-    reach = None
-    for index in np.lexsort((-end, start)).tolist():
-        inside = reach is not None and start[index] < reach and end[index] <= reach
-        if not inside:
-            kept.append(index)
-            reach = max(int(end[index]), reach or int(end[index]))
-    outer = rows[kept]
+    order = np.lexsort((-end, start))
+    reach = np.maximum.accumulate(end[order])
+    is_outer = np.append(True, (start[order][1:] >= reach[:-1]) | (end[order][1:] > reach[:-1]))
+    outer = rows[order[is_outer]]
+    numbers = [n if n != NONE else None for n in columns.stat("step_num").at(outer, NONE).tolist()]
     roots = Roots(outer, np.arange(outer.size, dtype=np.int64))
-    return _Markers(method, outer, [numbers[index] for index in kept], roots)
+    return _Markers(method, outer, numbers, roots)
 
 
 def _function_markers(recording: Recording) -> _Markers | None:
@@ -156,7 +146,7 @@ def _between_markers(recording: Recording, markers: _Markers) -> HostSteps:
     ends = [max(last_end, work.last_end_ps)]
     # Replicas run on the host itself, which cannot run ahead of them.
     has_planes = any(device.kind != "replica" for device in recording.device_list)
-    runs_ahead = has_planes and work.is_behind_markers
+    runs_ahead = has_planes and work.is_behind
     if runs_ahead:
         basis, begins = "device", work.start_ps.tolist()
     elif not has_planes and (runs := _runs_behind(recording, markers)):
@@ -217,20 +207,13 @@ def _numbers(recorded: list[int | None]) -> list[int]:
 class _Work(Struct, frozen=True, eq=False):
     """What the devices did for each marker. `start_ps`: when they began with that, int64 `[n]`, `_NEVER` without.
 
-    `last_end_ps`: when they had done all for the last marker. `is_late`: whether much of their time for the others lies after
-    the marker that follows.
+    `last_end_ps`: when they had done all for the last marker. `is_behind`: whether the host runs ahead: they work on each step, in
+    order, and for much of their time on one when the next has begun.
     """
 
     start_ps: Int64Array
     last_end_ps: int
-    is_late: bool
-
-    @property
-    def is_behind_markers(self) -> bool:
-        """Whether the host runs ahead: the devices work on each step, in order, and on many when the next one has begun."""
-        start_ps = self.start_ps
-        in_order = start_ps.size > 1 and start_ps[-1] < _NEVER and (np.diff(start_ps) > 0).all()
-        return bool(in_order) and self.is_late
+    is_behind: bool
 
 
 def _work_of_steps(recording: Recording, markers: _Markers) -> _Work:
@@ -248,7 +231,9 @@ def _work_of_steps(recording: Recording, markers: _Markers) -> _Work:
     has_next = next_ps < _NEVER
     late_ps = int(np.maximum(end - np.maximum(start, next_ps), 0)[has_next].sum())
     whole_ps = int((end - start)[has_next].sum())
-    return _Work(first, int(end[~has_next].max(initial=0)), late_ps > RUN_AHEAD_RATIO * whole_ps)
+    in_order = first.size > 1 and first[-1] < _NEVER and (np.diff(first) > 0).all()
+    is_behind = bool(in_order) and late_ps > RUN_AHEAD_RATIO * whole_ps
+    return _Work(first, int(end[~has_next].max(initial=0)), is_behind)
 
 
 def _with_exclusions(recording: Recording, host_steps: HostSteps) -> HostSteps:
@@ -334,24 +319,16 @@ def periodic_steps(recording: Recording) -> tuple[Step, ...]:
     found = {device: np.flatnonzero(columns.name[own] == name) for device, own in kernels.items()}
     begins = {device: columns.start_ps[kernels[device][at]] for device, at in found.items()}
     alike = [device for device, at in found.items() if at.size == anchors.size]
-    starts = _earliest([begins[device] for device in alike])
-    if starts is None:
+    together = np.stack([begins[device] for device in alike])
+    starts = together.min(axis=0)
+    if (together.max(axis=0)[:-1] >= starts[1:]).any():
+        # One of them begins a repetition only after another has begun the next.
         alike, starts = [busiest], begins[busiest]
     last = [kernels[device][found[device][-1] :][:period] for device in alike]
     end = max(int(columns.end_ps[own].max()) for own in last)
     is_cut = kernels[busiest][anchors[-1] :].size < period
     spans = pairwise([*starts.tolist(), *([] if is_cut else [end])])
     return tuple(Step(0, number, None, *span) for number, span in enumerate(spans))
-
-
-def _earliest(begins: list[Int64Array]) -> Int64Array | None:
-    """When the first device begins each repetition; None if another begins one only after the next has begun."""
-    together = np.stack(begins)
-    earliest = together.min(axis=0)
-    if (together.max(axis=0)[:-1] >= earliest[1:]).any():
-        return None
-    result: Int64Array = earliest
-    return result
 
 
 def _anchors(names: Int64Array, starts: Int64Array) -> Int64Array:
