@@ -141,24 +141,21 @@ class Side(Struct, frozen=True, eq=False):
     """Captures of one program, each run once.
 
     `reports`: a saved report and its own trace are one run, of which the first given is kept. `steps`: of the captures that
-    have any. `name`: the path or the name that they were given as. `remarks`: that a capture was given again, which is no
+    have any. `name`: the path or the name that they were given as. `has_copies`: a capture was given again, which is no
     further evidence.
     """
 
     reports: tuple[Report, ...]
     steps: tuple[CaptureSteps, ...]
     name: str
-    remarks: tuple[str, ...]
+    has_copies: bool
 
     @classmethod
     def of(cls, reports: Sequence[Report], name: str = "") -> Side:
         """The side that these captures make."""
         kept = tuple(each_run_once(reports))
         steps = tuple(filter(None, map(capture_steps, kept)))
-        is_again = len(kept) < len(reports)
-        return cls(
-            kept, steps, name, ("A capture that is given again counts once",) if is_again else ()
-        )
+        return cls(kept, steps, name, len(kept) < len(reports))
 
     @property
     def mean_ps(self) -> Fraction:

@@ -27,7 +27,7 @@ _SHOWN_HOSTS: Final = 3
 """Hosts that are named; more of them are counted."""
 _SEVERAL: Final = 2
 
-_SOFTWARE: Final = {
+SOFTWARE: Final = {
     "Keras": "keras",
     "tf_keras": "tf_keras",
     "CUDA": "cuda",
@@ -142,7 +142,7 @@ def _details(host: HostEnvironment) -> Iterator[str | None]:
     """Command, software, how gradients are summed, and XLA."""
     script, *arguments = host.command.script or ("",)
     yield shlex.join([PurePath(script).name, *arguments]) if script else None
-    versions = {name: getattr(host.versions, field) for name, field in _SOFTWARE.items()}
+    versions = {name: getattr(host.versions, field) for name, field in SOFTWARE.items()}
     yield ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     strategy = host.strategy
     sums = strategy.is_used and (strategy.replicas or 0) >= _SEVERAL and strategy.cross_device_ops
