@@ -211,21 +211,10 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
         row, line, device = first_row[host], np.int32(first_line[host]), first_device[host]
         # `NONE` is the last place.
         name_of = np.append(names.add_all(recording.names), np.int32(NONE))
-        instruction_of = np.array(
-            [
-                *(
-                    instructions.setdefault(each, len(instructions))
-                    for each in recording.instructions
-                ),
-                NONE,
-            ],
-            dtype=np.int32,
-        )
-        of_host, of_devices, of_calls = (
-            recording.host_columns,
-            recording.device_columns,
-            recording.collective_calls,
-        )
+        known = [instructions.setdefault(of, len(instructions)) for of in recording.instructions]
+        instruction_of = np.array([*known, NONE], dtype=np.int32)
+        of_host, of_devices = recording.host_columns, recording.device_columns
+        of_calls = recording.collective_calls
         events.append(
             replace(
                 of_host,
