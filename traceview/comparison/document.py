@@ -387,43 +387,29 @@ def _details(comparison: Comparison) -> Iterator[doc.Section]:
 # Tables
 
 
+class _StateRow(NamedTuple):
+    """States that are shown together, and whether their difference is beyond noise."""
+
+    words: str
+    states: Sequence[StateDifference]
+    look: Look
+
+
 def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...]:
     """The largest differences, what is left together, and the step as their sum."""
     states, step = comparison.states, comparison.step
     if not states:
         return ()
     least = _LEAST_RATIO * max(step.before_ps, step.after_ps)
-    large = [row for row in states if max(row.before_ps, row.after_ps) >= least]
-    groups = [[row.state] for row in large[:most_rows]]
-    rest = [row.state for row in states if [row.state] not in groups]
-    words = [look_of(STATES, key).words for (key,) in groups]
-    looks = [_NOISE[row.direction] for row in large[:most_rows]]
+    large = [row for row in states if max(row.before_ps, row.after_ps) >= least][:most_rows]
+    rest = [row for row in states if row not in large]
+    rows = [
+        _StateRow(look_of(STATES, row.state).words, [row], _NOISE[row.direction]) for row in large
+    ]
     if rest:
-        groups.append(rest)
-        words.append(numbers.plural(len(rest), "other state"))
-        looks.append(Look("", ""))
-    groups.append([row.state for row in states])
-
-    def sums(side: str) -> list[int]:
-        by_state = {row.state: getattr(row, f"{side}_ps") for row in states}
-        return [sum(by_state.get(key, 0) for key in group) for group in groups]
-
-    return doc.table(
-        "The mean step by state before and after",
-        (
-            doc.column("words", "state", [*words, "step"]),
-            doc.column("time", "before", sums("before"), priority=1),
-            doc.column("time", "after", sums("after"), priority=1),
-            doc.column("signed_time", "change", sums("difference")),
-            doc.column(
-                "look",
-                "noise",
-                [*looks, _NOISE[step.direction]],
-                priority=1,
-                meaning="whether the difference is beyond what the noise of the steps explains",
-            ),
-        ),
-    )
+        rows.append(_StateRow(numbers.plural(len(rest), "other state"), rest, Look("", "")))
+    rows.append(_StateRow("step", states, _NOISE[step.direction]))
+    return table("The mean step by state before and after", rows, _STATE_COLUMNS)
 
 
 def _ops_table(
@@ -453,6 +439,19 @@ def _finding_words(row: FindingDifference) -> str:
     return f"{'new' if row.status == 'came' else 'gone'}: {row.title} ({row.code})"
 
 
+_STATE_COLUMNS: Final = (
+    Shown("state", "words", kind="words"),
+    Shown("before", lambda row: sum(of.before_ps for of in row.states), 1, "time"),
+    Shown("after", lambda row: sum(of.after_ps for of in row.states), 1, "time"),
+    Shown("change", lambda row: sum(of.difference_ps for of in row.states), kind="signed_time"),
+    Shown(
+        "noise",
+        "look",
+        1,
+        "look",
+        "whether the difference is beyond what the noise of the steps explains",
+    ),
+)
 _OPS: Final = (
     Shown("op or kernel", lambda row: row.op or row.kernel, kind="name"),
     Shown("before", "before_ps", 1),
