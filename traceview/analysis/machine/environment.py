@@ -13,9 +13,6 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
 
-__all__ = ["ANALYSIS", "Environment"]
-
-
 LONGEST_FACT: Final = 60
 """Characters of a fact; the middle of a longer one is left out."""
 
@@ -71,16 +68,12 @@ def _facts(
         for host, text in zip(hosts, texts, strict=True):
             if text:
                 hosts_by_text.setdefault(text, []).append(host.host)
-        yield from _by_host(hosts_by_text, len(hosts))
-
-
-def _by_host(hosts_by_text: dict[str, list[str]], host_count: int) -> Iterator[str]:
-    for text, names in list(hosts_by_text.items())[:_SHOWN_VALUES]:
-        are_all = len(names) == host_count
-        where = "" if are_all else f" on {numbers.listed(names, most=_SHOWN_HOSTS)}"
-        yield f"{shortened(text, LONGEST_FACT)}{where}"
-    if len(hosts_by_text) > _SHOWN_VALUES:
-        yield f"{len(hosts_by_text) - _SHOWN_VALUES} other values on other hosts"
+        for text, names in list(hosts_by_text.items())[:_SHOWN_VALUES]:
+            is_everywhere = len(names) == len(hosts)
+            where = "" if is_everywhere else f" on {numbers.listed(names, most=_SHOWN_HOSTS)}"
+            yield f"{shortened(text, LONGEST_FACT)}{where}"
+        if len(hosts_by_text) > _SHOWN_VALUES:
+            yield f"{len(hosts_by_text) - _SHOWN_VALUES} other values on other hosts"
 
 
 def _job(host: HostEnvironment) -> Iterator[str | None]:
