@@ -15,7 +15,7 @@ from threading import Lock
 from typing import BinaryIO, Final, cast
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.intervals import BoolArray, Int64Array
@@ -437,14 +437,7 @@ class _Reader:
             for place in fields.places(PLANE_EVENT_METADATA):
                 self.add_programs(*place, header.stat_names)
         return Plane(
-            header.name,
-            kind,
-            ordinal,
-            header.event_metadata,
-            header.stat_names,
-            header.stats,
-            tuple(payloads),
-            [],
+            **asdict(header), kind=kind, ordinal=ordinal, payloads=tuple(payloads), lines=[]
         )
 
     def add_programs(self, begin: int, end: int, stat_names: dict[int, bytes]) -> None:
