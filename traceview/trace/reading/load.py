@@ -74,15 +74,7 @@ def load(
     Raises `TraceNotFoundError` if there is no trace, `TraceFormatError` if none is readable, and what reading raises.
     """
     runs = find_runs(location_of(path))
-    chosen, passed_over = choose_run(runs, run)
-    problems = [
-        Problem(
-            "newer-run-unreadable",
-            "a newer run is not readable, so this one was read",
-            recorded=f"{other.name}: {other.reason}",
-        )
-        for other in passed_over
-    ]
+    chosen, problems = choose_run(runs, run)
     others = tuple(other.name for other in runs if other is not chosen)
     is_digested = with_digests or len(chosen.paths) > 1
     read = readers or partial(read_here, with_digests=is_digested)
