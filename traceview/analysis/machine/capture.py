@@ -27,7 +27,6 @@ from traceview.trace.model import (
     Host,
     HostClock,
     Problem,
-    Role,
     Trace,
     damaged_hosts,
     is_damaged_throughout,
@@ -113,9 +112,11 @@ class Capture(Record, frozen=True):
 def compute(trace: Trace) -> Capture:
     """What the capture holds and lacks, host by host."""
     hosts = tuple(map(_host, trace.hosts, missing_steps(trace)))
-    of_steps = frozenset(missing_tasks(trace.hosts))
-    missing_workers = tasks_without_file(trace)
+    of_steps = dict.fromkeys(missing_tasks(trace.hosts))
     others = [task for task in unrecorded_tasks(trace.hosts) if task not in of_steps]
+    # A file without a checksum is one of which nothing can be read: that of one of the missing tasks.
+    unread_count = sum(file.sha256 is None for file in trace.files)
+    missing_workers = [*of_steps][: max(len(of_steps) - unread_count, 0)]
     lacks = "a task of the cluster was not recorded"
     apart = f"{lacks}, which makes no step together with the others"
     problems = (
@@ -133,8 +134,6 @@ def compute(trace: Trace) -> Capture:
             for code, text in _host_problems(trace, index, host)
         ),
     )
-    # A file without a checksum is one of which nothing can be read.
-    unread_count = sum(file.sha256 is None for file in trace.files)
     return Capture(
         quality=_quality(trace, problems),
         problems=problems,
@@ -190,13 +189,6 @@ def _host_problems(trace: Trace, index: int, capture: HostCapture) -> Iterator[t
     if capture.missing_steps:
         steps = numbers.plural(len(capture.missing_steps), "step")
         yield "missing-steps", f"{steps} recorded on other hosts and not on this one"
-
-
-def tasks_without_file(trace: Trace) -> tuple[Role, ...]:
-    """Tasks that train together with the recorded hosts and have no file, not even an unreadable one."""
-    tasks = missing_tasks(trace.hosts)
-    unread = sum(file.sha256 is None for file in trace.files)
-    return tasks[: max(len(tasks) - unread, 0)]
 
 
 def _quality(trace: Trace, problems: Sequence[Problem]) -> Quality:
@@ -367,7 +359,7 @@ def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
                 severity="info" if key == "cpu" else None,
             )
     yield from _damaged(trace, result.problems)
-    yield from _missing(trace, len(result.hosts))
+    yield from _missing(result)
     dropped = [host for host in result.hosts if host.dropped_event_count]
     if dropped:
         yield EVENTS_DROPPED.finding(
@@ -420,14 +412,14 @@ def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
 _NAMED_TASKS: Final = 8
 
 
-def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
-    tasks = tuple(map(str, tasks_without_file(trace)))
+def _missing(result: Capture) -> Iterator[Finding]:
+    tasks = tuple(row.recorded for row in result.problems if row.code == "missing-host")
     if tasks:
         yield MISSING_HOST.finding(
             arguments={
                 "tasks": Names(tasks, "task"),
                 "count": Number(len(tasks)),
-                "all": Number(len(tasks) + host_count, "process"),
+                "all": Number(len(tasks) + len(result.hosts), "process"),
             },
             evidence=[
                 Evidence("role", task, None, "", "TF_CONFIG", value_is="task")
