@@ -292,11 +292,7 @@ def _summarize_file(path: Location) -> FileSummary:
     try:
         planes, faults = read_summary(path)
     except (TraceFormatError, TraceNotFoundError) as error:
-        reason = (
-            error.reason
-            if isinstance(error, TraceFormatError)
-            else error.message.removeprefix(f"{path}: ")
-        )
+        reason = error.message.removeprefix(f"{path}: ")
         return FileSummary(host_of(path), size, (), (), None, None, reason)
     start, stop = profile_times(planes)
     devices = {
