@@ -105,22 +105,16 @@ class FileBytes:
 @contextmanager
 def partly_read(path: Location) -> Iterator[FileBytes]:
     """The file, of which only the accessed parts are read; raises an error that says what the file is if it is not a trace."""
-    with _opened(path) as file:
-        impostor = _impostor(file.read(_HEAD_BYTES))
-        if impostor:
-            reason, hint = impostor
-            raise TraceFormatError(path, reason, hint=hint)
-        yield FileBytes(path, file)
-
-
-@contextmanager
-def _opened(path: Location) -> Iterator[BinaryIO]:
     try:
         # Opening a pipe would wait for a writer.
         if not (path.is_file() or path.is_dir()) and path.exists():
             raise TraceNotFoundError(f"{path}: not a regular file")
         with path.open("rb") as file:
-            yield file
+            impostor = _impostor(file.read(_HEAD_BYTES))
+            if impostor:
+                reason, hint = impostor
+                raise TraceFormatError(path, reason, hint=hint)
+            yield FileBytes(path, file)
     except FileNotFoundError as error:
         raise TraceNotFoundError(f"{path}: no such file") from error
     except OSError as error:
