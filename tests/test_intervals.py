@@ -57,21 +57,6 @@ def test_covered_time_before_and_within_counts_cells(pairs: Pairs, shift: int) -
     assert found.before(shift).shape == ()
 
 
-@given(_intervals, st.integers(-3, _SPAN + 3), st.integers(-3, _SPAN + 3), _far)
-def test_gaps_are_the_maximal_uncovered_runs(
-    pairs: Pairs, start: int, end: int, shift: int
-) -> None:
-    found = union(*_columns(pairs, shift))
-    free = ~_covered(pairs)
-    free[: start + 16] = False
-    free[end + 16 :] = False
-    edges = np.flatnonzero(np.diff(free.astype(np.int8))) + 1 - 16 + shift
-    gap_start, gap_end = found.gaps(start + shift, end + shift)
-    assert gap_start.dtype == gap_end.dtype == np.int64
-    assert gap_start.tolist() == edges[::2].tolist()
-    assert gap_end.tolist() == edges[1::2].tolist()
-
-
 @given(_intervals, _intervals, _far)
 def test_difference_is_the_cells_of_one_and_not_of_the_other(
     part: Pairs, cover: Pairs, shift: int

@@ -7,7 +7,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from scripts.scenarios import SCENARIOS
-from tests.reports import full_report
+from tests.reports import environment, full_report
+from traceview.analysis.measures.device_report import Environment
 from traceview.document.model import Summary
 from traceview.document.phrase import plain
 from traceview.report.build import analyze
@@ -35,9 +36,6 @@ def test_the_capture_is_judged_in_one_line() -> None:
     )
     sound = replace(report, capture=replace(report.capture, quality="ok", problems=()))
     assert screen_of(sound).trust == ("Capture: ok", "3 steps used of 4")
-    (host,) = report.capture.hosts
-    slow = replace(sound.capture, hosts=(replace(host, overhead_ratio=0.008),))
-    assert (
-        screen_of(replace(sound, capture=slow)).trust[2]
-        == "recorded steps are 0.8% longer than those before"
-    )
+    recorded = Environment((environment(overhead={"ratio": 0.008}),), ())
+    slow = replace(sound, results=replace(sound.results, environment=recorded))
+    assert screen_of(slow).trust[2] == "recorded steps are 0.8% longer than those before"

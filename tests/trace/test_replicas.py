@@ -13,7 +13,7 @@ from scripts.scenarios import SCENARIOS
 from scripts.scenarios.model import Step, marked_steps, new_trace
 from tests.sidecars import mirrored, write_sidecar
 from traceview.report.model import Report
-from traceview.trace.device.op_names import Phase, phases_of
+from traceview.trace.device.op_names import Phase, event_phases
 from traceview.trace.model import Trace
 from traceview.trace.strategy.replicas import least_replica_counts
 
@@ -44,7 +44,7 @@ def two_components(first: list[str], second: list[str]) -> CudaTrace:
 
 def gradients_of(trace: Trace) -> dict[str, int]:
     """Gradient ops by device."""
-    columns, is_gradient = trace.device_columns, phases_of(trace) == Phase.BACKWARD
+    columns, is_gradient = trace.device_columns, trace.once(event_phases) == Phase.BACKWARD
     devices = range(len(trace.device_list))
     return {trace.device_key(d): int(is_gradient[columns.rows_of(d)].sum()) for d in devices}
 

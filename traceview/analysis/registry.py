@@ -21,12 +21,11 @@ from traceview.analysis.gpu_time.op_steps import OpSteps
 from traceview.analysis.gpu_time.steps import ANALYSIS as STEPS
 from traceview.analysis.machine.capture import ANALYSIS as CAPTURE
 from traceview.analysis.machine.environment import ANALYSIS as ENVIRONMENT
-from traceview.analysis.machine.environment import Environment
 from traceview.analysis.machine.hang import ANALYSIS as HANG
 from traceview.analysis.machine.hang import Hangs
 from traceview.analysis.machine.load import MACHINE_LOAD, NVML, MachineLoad, Nvml
 from traceview.analysis.measures.context import Analysis
-from traceview.analysis.measures.device_report import DeviceTime
+from traceview.analysis.measures.device_report import DeviceTime, Environment
 from traceview.analysis.measures.idle_report import Idle
 from traceview.analysis.measures.step_report import Steps
 from traceview.analysis.rules.rule import Rule

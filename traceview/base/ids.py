@@ -158,7 +158,7 @@ def _packed(keys: tuple[npt.NDArray[np.integer], ...]) -> Int64Array | None:
 
 def unique_ids(ids: npt.NDArray[np.integer]) -> Int64Array:
     """The distinct ids, sorted."""
-    table = _table_of(ids) if ids.size > _FEW_IDS else None
+    table = _table_of(ids)
     return sorted_unique(ids) if table is None else table.distinct
 
 
@@ -192,12 +192,10 @@ def _table_of(ids: npt.NDArray[np.integer]) -> _Table | None:
     """The ids as marks in a table; None if sorting them takes less time than that, or less memory."""
     if ids.size <= _FEW_IDS:
         return None
-    countable = _countable(ids) if ids.dtype.itemsize < 8 or ids.dtype.kind == "i" else None
-    if countable is None:
-        # An unsigned number of 64 bits may be none of int64.
-        if ids.size and int(ids.max()) >= _DENSE_IDS:
-            return None
-        countable = ids.astype(np.int64)
+    # An unsigned number of 64 bits may be none of int64.
+    if ids.dtype == np.uint64 and int(ids.max()) >= _DENSE_IDS:
+        return None
+    countable = _countable(ids)
     least, most = int(countable.min(initial=0)), int(countable.max(initial=0))
     length = most - least + 1
     most_length = min(_DENSE_IDS, _SPARSE_PER_ROW * ids.size + _FEW_ROWS)

@@ -52,15 +52,6 @@ class IntervalSet(Struct, frozen=True, eq=False):
             return np.zeros(np.broadcast(start, end).shape, dtype=np.int64)
         return self.before(end) - self.before(start)
 
-    def gaps(self, start: int, end: int) -> tuple[Int64Array, Int64Array]:
-        """Starts and ends of the maximal uncovered intervals inside `[start, end)`."""
-        ends = self.end
-        inside = (ends > start) & (self.start < end)
-        gap_start = np.concatenate(([start], np.minimum(ends[inside], end)))
-        gap_end = np.concatenate((np.maximum(self.start[inside], start), [end]))
-        open_gap = gap_end > gap_start
-        return gap_start[open_gap].astype(np.int64), gap_end[open_gap].astype(np.int64)
-
 
 NEVER: Final = IntervalSet(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
 """No time at all."""

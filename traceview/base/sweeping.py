@@ -8,7 +8,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
-from threading import Event, Semaphore, Thread
+from threading import Event, Thread
 from types import ModuleType
 from typing import Final, TypeVar
 
@@ -96,32 +96,16 @@ def made_ahead(make: Callable[[K], V], keys: Sequence[K], threads: int) -> Gener
     if not threads:
         yield from map(make, keys)
         return
-    waiting, made, ready = deque(keys), deque[tuple[list[V], BaseException | None]](), Semaphore(0)
+    from concurrent.futures import Future, ThreadPoolExecutor
 
-    def make_all() -> None:
-        while waiting:
-            try:
-                made.append(([make(waiting.popleft())], None))
-            except BaseException as error:
-                made.append(([], error))
-            ready.release()
-
-    thread = Thread(target=copy_context().run, args=(make_all,))
-    is_started = False
-    # No further thread may be started, in a container for instance.
-    with suppress(RuntimeError):
-        thread.start()
-        is_started = True
-    if not is_started:
-        yield from map(make, keys)
-        return
+    pool, made = ThreadPoolExecutor(1), deque[Future[V]]()
     try:
-        for _ in keys:
-            ready.acquire()
-            values, error = made.popleft()
-            if error is not None:
-                raise error
-            yield from values
+        # No further thread may be started, in a container for instance.
+        with suppress(RuntimeError):
+            made += [pool.submit(copy_context().run, make, key) for key in keys]
+        if not made:
+            yield from map(make, keys)
+        while made:
+            yield made.popleft().result()
     finally:
-        waiting.clear()
-        thread.join()
+        pool.shutdown(cancel_futures=True)

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import floor
 from typing import Final
 
-from traceview.analysis.machine.environment import PUBLIC_NAMES
+from msgspec.structs import replace
+
+from traceview.analysis.machine.environment import PUBLIC_NAMES, SOFTWARE
 from traceview.analysis.measures.device_report import HostEnvironment
 from traceview.base.errors import ComparisonError
 from traceview.base.location import Location
@@ -46,11 +48,12 @@ from traceview.trace.model import Trace
 
 
 def _limits(
-    before: Side, after: Side, step: StepDifference, spread: RunSpread, *, has_states: bool
+    before: Side, after: Side, step: StepDifference, spread: RunSpread, has_states: bool
 ) -> Iterator[str]:
     """Sentences without a full stop, what matters most first."""
     reports = (*before.reports, *after.reports)
-    yield from dict.fromkeys((*before.remarks, *after.remarks))
+    if before.has_copies or after.has_copies:
+        yield "A capture that is given again counts once"
     shared = after.runs_on(before)
     if shared and not after.is_same_as(before):
         verb = "is" if len(shared) == 1 else "are"
@@ -87,13 +90,14 @@ def reports_of(sources: Sequence[Source]) -> list[Report]:
 
     Raises what `load` and `load_report` raise.
     """
-    return [_report_of(source) for source in sources]
-
-
-def _report_of(source: Source) -> Report:
-    if isinstance(source, Report):
-        return source
-    return analyze(source) if isinstance(source, Trace) else report_at(location_of(source))
+    return [
+        source
+        if isinstance(source, Report)
+        else analyze(source)
+        if isinstance(source, Trace)
+        else report_at(location_of(source))
+        for source in sources
+    ]
 
 
 def compare(
@@ -111,7 +115,12 @@ def compare(
     """
     old, new = Side.of(before), Side.of(after)
     for name, side in zip(SIDES, (old, new), strict=True):
-        _check_steps(name, side)
+        for report in side.reports:
+            if capture_steps(report) is None:
+                why = report.skipped.get("steps", "no step takes part in statistics")
+                raise ComparisonError(
+                    f"the run {name}, {report.source.run}, has no step to compare: {why}"
+                )
     conditions = conditions_of(old.reports, new.reports)
     blocking = blocking_words(conditions)
     if blocking and not force:
@@ -122,39 +131,28 @@ def compare(
     step = _step_difference(old, new, earlier)
     spread = run_spread_of((*old.reports, *new.reports))
     states = state_differences(old, new, spread)
-    devices = device_differences(old.reports, new.reports)
-    ops = op_differences(old.reports, new.reports, spread)
-    different = different_work(old.reports, new.reports, conditions)
-    if new.is_same_as(old):
-        verdict = verdict_on_one_run(step)
-    elif different:
-        verdict = verdict_on_different_work(step, devices, different)
-    else:
-        captures = len(old.reports), len(new.reports)
-        verdict = verdict_of(step, captures, states, devices, ops)
-    return Comparison(
+    made = Comparison(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
-        verdict=verdict,
+        verdict="",
         step=step,
         before=_runs(old),
         after=_runs(new),
         conditions=tuple(conditions),
-        limits=tuple(_limits(old, new, step, spread, has_states=bool(states))),
+        limits=tuple(_limits(old, new, step, spread, bool(states))),
         states=states,
-        devices=devices,
-        ops=ops,
+        devices=device_differences(old.reports, new.reports),
+        ops=op_differences(old.reports, new.reports, spread),
         findings=finding_differences(old.reports, new.reports, step.before_ps, states),
     )
-
-
-def _check_steps(name: str, side: Side) -> None:
-    for report in side.reports:
-        if capture_steps(report) is None:
-            why = report.skipped.get("steps", "no step takes part in statistics")
-            raise ComparisonError(
-                f"the run {name}, {report.source.run}, has no step to compare: {why}"
-            )
+    different = different_work(old.reports, new.reports, conditions)
+    if new.is_same_as(old):
+        verdict = verdict_on_one_run(made)
+    elif different:
+        verdict = verdict_on_different_work(made, different)
+    else:
+        verdict = verdict_of(made)
+    return replace(made, verdict=verdict)
 
 
 def _step_difference(
@@ -189,19 +187,6 @@ def _runs(side: Side) -> tuple[ComparedRun, ...]:
 
 # What else is not the same on both sides. Other devices or another batch make another step; another precision, version or
 # option may be the change.
-
-
-_VERSIONS: Final = {
-    "tensorflow": "TensorFlow",
-    "keras": "Keras",
-    "tf_keras": "tf_keras",
-    "python": "Python",
-    "numpy": "NumPy",
-    "cuda": "CUDA",
-    "cudnn": "cuDNN",
-    "nccl": "NCCL",
-    "driver": "driver",
-}
 
 
 def conditions_of(before: Sequence[Report], after: Sequence[Report]) -> list[Condition]:
@@ -282,7 +267,9 @@ def _facts_of_host(host: HostEnvironment) -> dict[str, str | None]:
         "parameters": None if parameters is None else numbers.count(parameters),
         "XLA": host.xla.auto_jit,
         "script arguments": (shlex.join(script[1:]) or "none") if script else None,
-        **{name: getattr(host.versions, key) for key, name in _VERSIONS.items()},
+        "TensorFlow": host.versions.tensorflow,
+        **{name: getattr(host.versions, field) for name, field in SOFTWARE.items()},
+        "NumPy": host.versions.numpy,
     }
 
 

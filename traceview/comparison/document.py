@@ -51,21 +51,15 @@ _LONGEST_OP: Final = 50
 _MOST_REASONS: Final = 2
 
 
-def verdict_of(
-    step: StepDifference,
-    captures: tuple[int, int],
-    states: Sequence[StateDifference],
-    devices: Sequence[DeviceDifference],
-    ops: Sequence[OpDifference],
-) -> str:
-    """The sentence, without a full stop. `captures`: how many there are of each side."""
-    times, gone = f"{_times(step.before_ps, step.after_ps)} per step", _gone(devices)
+def verdict_of(comparison: Comparison) -> str:
+    """The sentence on runs of the same work, without a full stop."""
+    step = comparison.step
+    times, gone = f"{_times(step)} per step", _gone(comparison)
     if step.direction not in ("slower", "faster"):
-        changed = _changed_states(step, states, devices, ops)
         shown = step.least_shown_ratio
         verdict = "No verdict" if shown is None or shown >= TOO_NOISY else "No clear change"
-        return f"{verdict}: {times}. {_least_shown(step, captures)}{changed}{gone}"
-    reasons = _reasons(step, states, devices, ops)
+        return f"{verdict}: {times}. {_least_shown(comparison)}{_changed_states(comparison)}{gone}"
+    reasons = _reasons(comparison)
     because = f", because {', and '.join(reasons)}" if reasons else ""
     how_sure = f"({interval_words(step)}){because}{gone}"
     if step.is_mean_typical and step.ratio is not None:
@@ -74,23 +68,22 @@ def verdict_of(
     return f"The typical step is {change}: mean {times} {how_sure}"
 
 
-def verdict_on_one_run(step: StepDifference) -> str:
+def verdict_on_one_run(comparison: Comparison) -> str:
     """The sentence where there is nothing to compare."""
-    return f"Both sides are one run, so nothing can differ: {numbers.time(step.after_ps)} per step"
+    step_ps = comparison.step.after_ps
+    return f"Both sides are one run, so nothing can differ: {numbers.time(step_ps)} per step"
 
 
-def verdict_on_different_work(
-    step: StepDifference, devices: Sequence[DeviceDifference], reasons: Sequence[str]
-) -> str:
+def verdict_on_different_work(comparison: Comparison, reasons: Sequence[str]) -> str:
     """The sentence where the steps of both sides are not the same work, so that their times say nothing of speed."""
-    times = f"{_times(step.before_ps, step.after_ps)} per step"
-    return f"The runs do different work ({', '.join(reasons)}), so their step times do not compare: {times}{_gone(devices)}"
+    times = f"{_times(comparison.step)} per step{_gone(comparison)}"
+    return f"The runs do different work ({', '.join(reasons)}), so their step times do not compare: {times}"
 
 
-def _gone(devices: Sequence[DeviceDifference]) -> str:
+def _gone(comparison: Comparison) -> str:
     words = ""
     for status, text in (("gone", "no longer used"), ("new", "used after alone")):
-        keys = [device.device for device in devices if device.status == status]
+        keys = [device.device for device in comparison.devices if device.status == status]
         if keys:
             words += f"; {text}: {numbers.joined_devices(keys)}"
     return words
@@ -116,9 +109,9 @@ def _times_as(ratio: float) -> str:
     return f"{times:.2g}" if times < 99.5 else f"{times:,.0f}"
 
 
-def _times(before_ps: int, after_ps: int) -> str:
+def _times(step: StepDifference) -> str:
     """`41.2 → 36.3 ms`: the unit once where it is the same."""
-    before, after = numbers.time(before_ps), numbers.time(after_ps)
+    before, after = numbers.time(step.before_ps), numbers.time(step.after_ps)
     unit = f" {after.rpartition(' ')[2]}"
     return f"{before.removesuffix(unit)} → {after}"
 
@@ -135,36 +128,32 @@ def interval_words(step: StepDifference) -> str:
     return f"95% interval {words}"
 
 
-def _least_shown(step: StepDifference, captures: tuple[int, int]) -> str:
+def _least_shown(comparison: Comparison) -> str:
     """Which change such runs show, and how to show a smaller one."""
-    shown = step.least_shown_ratio
+    shown, basis = comparison.step.least_shown_ratio, comparison.step.basis
     if shown is None:
         return "A single step on a side shows no noise: capture ten or more"
     if shown < TOO_NOISY:
         return f"These runs would show a change of {numbers.percent(shown)} or more"
-    more = f": {ENOUGH}" if min(captures) < ENOUGH_RUNS else ""
-    who = (
-        "One capture shows" if step.basis == "assumed" else "These runs differ too much: they show"
-    )
+    captures = min(len(comparison.before), len(comparison.after))
+    more = f": {ENOUGH}" if captures < ENOUGH_RUNS else ""
+    who = "One capture shows" if basis == "assumed" else "These runs differ too much: they show"
     if shown >= SHOW_NOTHING:
         return f"{who} no change{more}"
     least = f"{_times_as(shown)} times as long" if shown >= 1 else numbers.percent(shown)
     return f"{who} no change below {least}{more}"
 
 
-def _changed_states(
-    step: StepDifference,
-    states: Sequence[StateDifference],
-    devices: Sequence[DeviceDifference],
-    ops: Sequence[OpDifference],
-) -> str:
+def _changed_states(comparison: Comparison) -> str:
     """The largest changes in each direction, where the step does not change; of many states some are beyond noise by
     chance, so the whole interval has to be large.
     """
-    least = _CHANGED_RATIO * step.before_ps
+    least, states = _CHANGED_RATIO * comparison.step.before_ps, comparison.states
     more = [row for row in states if row.low_ps is not None and row.low_ps >= least][:1]
     less = [row for row in states if row.high_ps is not None and row.high_ps <= -least][:1]
-    clauses = [_clause(_change_of(row, devices), ops) for row in (*more, *less)]
+    clauses = [
+        _clause(_change_of(row, comparison.devices), comparison.ops) for row in (*more, *less)
+    ]
     if not clauses:
         return ""
     return f". {'Opposite changes' if len(clauses) > 1 else 'In it'}: {', and '.join(clauses)}"
@@ -204,19 +193,14 @@ def _change_of(row: StateDifference, devices: Sequence[DeviceDifference]) -> _Ch
     return _Change(row, sign * mean_ps, who, is_of_all=len(named) == len(devices))
 
 
-def _reasons(
-    step: StepDifference,
-    states: Sequence[StateDifference],
-    devices: Sequence[DeviceDifference],
-    ops: Sequence[OpDifference],
-) -> list[str]:
+def _reasons(comparison: Comparison) -> list[str]:
     """The states beyond noise that make most of the difference; none where the mean differs the other way."""
-    whole = step.difference_ps
+    step, whole = comparison.step, comparison.step.difference_ps
     if whole * (1 if step.direction == "slower" else -1) < 0:
         return []
     changes = [
-        _change_of(row, devices)
-        for row in states
+        _change_of(row, comparison.devices)
+        for row in comparison.states
         if row.direction in ("slower", "faster") and row.difference_ps * whole > 0
     ]
     changes.sort(key=lambda change: (change.state in _CONSEQUENCES, -abs(change.ps)))
@@ -225,7 +209,7 @@ def _reasons(
     for change in changes:
         is_enough = covered >= _WHOLE_SHARE * abs(whole) or len(reasons) == _MOST_REASONS
         if not is_enough and abs(change.ps) >= _LEAST_REASON * abs(whole):
-            reasons.append(_clause(change, ops))
+            reasons.append(_clause(change, comparison.ops))
             covered += abs(change.ps)
     return reasons
 
@@ -403,43 +387,29 @@ def _details(comparison: Comparison) -> Iterator[doc.Section]:
 # Tables
 
 
+class _StateRow(NamedTuple):
+    """States that are shown together, and whether their difference is beyond noise."""
+
+    words: str
+    states: Sequence[StateDifference]
+    look: Look
+
+
 def _state_table(comparison: Comparison, most_rows: int) -> tuple[doc.Table, ...]:
     """The largest differences, what is left together, and the step as their sum."""
     states, step = comparison.states, comparison.step
     if not states:
         return ()
     least = _LEAST_RATIO * max(step.before_ps, step.after_ps)
-    large = [row for row in states if max(row.before_ps, row.after_ps) >= least]
-    groups = [[row.state] for row in large[:most_rows]]
-    rest = [row.state for row in states if [row.state] not in groups]
-    words = [look_of(STATES, key).words for (key,) in groups]
-    looks = [_NOISE[row.direction] for row in large[:most_rows]]
+    large = [row for row in states if max(row.before_ps, row.after_ps) >= least][:most_rows]
+    rest = [row for row in states if row not in large]
+    rows = [
+        _StateRow(look_of(STATES, row.state).words, [row], _NOISE[row.direction]) for row in large
+    ]
     if rest:
-        groups.append(rest)
-        words.append(numbers.plural(len(rest), "other state"))
-        looks.append(Look("", ""))
-    groups.append([row.state for row in states])
-
-    def sums(side: str) -> list[int]:
-        by_state = {row.state: getattr(row, f"{side}_ps") for row in states}
-        return [sum(by_state.get(key, 0) for key in group) for group in groups]
-
-    return doc.table(
-        "The mean step by state before and after",
-        (
-            doc.column("words", "state", [*words, "step"]),
-            doc.column("time", "before", sums("before"), priority=1),
-            doc.column("time", "after", sums("after"), priority=1),
-            doc.column("signed_time", "change", sums("difference")),
-            doc.column(
-                "look",
-                "noise",
-                [*looks, _NOISE[step.direction]],
-                priority=1,
-                meaning="whether the difference is beyond what the noise of the steps explains",
-            ),
-        ),
-    )
+        rows.append(_StateRow(numbers.plural(len(rest), "other state"), rest, Look("", "")))
+    rows.append(_StateRow("step", states, _NOISE[step.direction]))
+    return table("The mean step by state before and after", rows, _STATE_COLUMNS)
 
 
 def _ops_table(
@@ -469,6 +439,19 @@ def _finding_words(row: FindingDifference) -> str:
     return f"{'new' if row.status == 'came' else 'gone'}: {row.title} ({row.code})"
 
 
+_STATE_COLUMNS: Final = (
+    Shown("state", "words", kind="words"),
+    Shown("before", lambda row: sum(of.before_ps for of in row.states), 1, "time"),
+    Shown("after", lambda row: sum(of.after_ps for of in row.states), 1, "time"),
+    Shown("change", lambda row: sum(of.difference_ps for of in row.states), kind="signed_time"),
+    Shown(
+        "noise",
+        "look",
+        1,
+        "look",
+        "whether the difference is beyond what the noise of the steps explains",
+    ),
+)
 _OPS: Final = (
     Shown("op or kernel", lambda row: row.op or row.kernel, kind="name"),
     Shown("before", "before_ps", 1),

@@ -147,12 +147,10 @@ def difference(
     *,
     vary_alike: bool = False,
 ) -> Difference:
-    """The difference of two sides, each with the level of one capture or more, in the unit of the levels.
+    """The difference of two sides, each with the level of one capture or more, in the unit of the levels, as is `spread`.
 
-    With several captures on both sides the interval is Welch's by how much they differ, which has the noise of their steps
-    in it. With three on one side, or with `earlier` runs in groups without a change, it is Student's by all of them. Else it
-    is by `spread`, whose ratio is in the unit of the levels, and the noise of the steps. `vary_alike`: both sides are of one
-    series, so that Student's interval holds for them, too.
+    `earlier`: runs in groups without a change. `vary_alike`: both sides are of one series, so that Student's interval holds
+    for them, too. docs/method.md, "Difference of step times".
     """
     sides = (before, after)
     value = _mean(after) - _mean(before)

@@ -141,24 +141,21 @@ class Side(Struct, frozen=True, eq=False):
     """Captures of one program, each run once.
 
     `reports`: a saved report and its own trace are one run, of which the first given is kept. `steps`: of the captures that
-    have any. `name`: the path or the name that they were given as. `remarks`: that a capture was given again, which is no
+    have any. `name`: the path or the name that they were given as. `has_copies`: a capture was given again, which is no
     further evidence.
     """
 
     reports: tuple[Report, ...]
     steps: tuple[CaptureSteps, ...]
     name: str
-    remarks: tuple[str, ...]
+    has_copies: bool
 
     @classmethod
     def of(cls, reports: Sequence[Report], name: str = "") -> Side:
         """The side that these captures make."""
         kept = tuple(each_run_once(reports))
         steps = tuple(filter(None, map(capture_steps, kept)))
-        is_again = len(kept) < len(reports)
-        return cls(
-            kept, steps, name, ("A capture that is given again counts once",) if is_again else ()
-        )
+        return cls(kept, steps, name, len(kept) < len(reports))
 
     @property
     def mean_ps(self) -> Fraction:
@@ -378,23 +375,23 @@ def _tables(side: Sequence[Report]) -> list[OpSteps]:
 
 
 def _by_name(tables: Sequence[OpSteps]) -> dict[tuple[str, str | None], _Op]:
-    rows: dict[tuple[str, str | None], list[tuple[int, OpInSteps]]] = {}
+    rows: dict[tuple[str, str | None], dict[int, list[OpInSteps]]] = {}
     for place, table in enumerate(tables):
         for row in table.rows:
-            rows.setdefault((row.class_, row.op or row.kernel), []).append((place, row))
-    return {name: _op(tables, of_name) for name, of_name in rows.items()}
+            of_name = rows.setdefault((row.class_, row.op or row.kernel), {})
+            of_name.setdefault(place, []).append(row)
+    return {name: _op(tables, captures) for name, captures in rows.items()}
 
 
-def _op(tables: Sequence[OpSteps], rows: Sequence[tuple[int, OpInSteps]]) -> _Op:
-    by_capture: dict[int, list[OpInSteps]] = {}
-    for place, row in rows:
-        by_capture.setdefault(place, []).append(row)
-    of_all = [(tables[place], row, max(row.device_count, 1)) for place, row in rows]
-    calls = (row.count / (devices * max(table.step_count, 1)) for table, row, devices in of_all)
-    path_ps = (row.path_ps / max(table.walked_count, 1) for table, row, _ in of_all)
+def _op(tables: Sequence[OpSteps], captures: Mapping[int, Sequence[OpInSteps]]) -> _Op:
+    of_all = [(tables[place], row) for place, rows in captures.items() for row in rows]
+    calls = (
+        row.count / (max(row.device_count, 1) * max(table.step_count, 1)) for table, row in of_all
+    )
+    path_ps = (row.path_ps / max(table.walked_count, 1) for table, row in of_all)
     return _Op(
-        kernel=max(rows, key=lambda row: row[1].ps_per_step)[1].kernel,
-        levels=tuple(map(_level, by_capture.values())),
+        kernel=max((row for _, row in of_all), key=lambda row: row.ps_per_step).kernel,
+        levels=tuple(map(_level, captures.values())),
         calls=fsum(calls) / len(tables),
         path_ps=fsum(path_ps) / len(tables),
     )

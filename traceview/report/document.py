@@ -519,7 +519,7 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
     unknown = report.verdict.unknown_ratio or 0.0
     if unknown >= LIMIT:
         yield f"{numbers.percent(unknown)} of the {time_words(report.results.device_time)} has no recorded cause"
-    overhead = measured_overhead(view, capture.hosts)
+    overhead = measured_overhead(view)
     if overhead is not None:
         yield f"recorded steps are {numbers.share(overhead)} longer than those before"
     if remark_count:

@@ -144,26 +144,21 @@ class Follower:
         name, files, may_grow = run.name, self._files[run.name], _may_grow(run)
         if may_grow and self._damaged.get(name) == files:
             return
+        trace, damage = None, ""
         try:
             trace = load_run(run)
+            cut = (row.sentence for row in trace.problems if row.code == "damaged-file")
+            damage = next(cut, "")
         except (TraceFormatError, TraceNotFoundError) as error:
-            if may_grow:
-                self._damaged[name] = files
-                return
-            self._memory.seen[name] = files
-            yield Unreadable(name, error.message)
-            return
-        cut = (row.sentence for row in trace.problems if row.code == "damaged-file")
-        damage = next(cut, "")
+            damage = error.message
         if may_grow and damage:
             self._damaged[name] = files
             return
         self._memory.seen[name] = files
-        try:
-            report = analyze(trace, top=0)
-        except UsageError as error:
-            yield Unreadable(name, error.message)
+        if trace is None:
+            yield Unreadable(name, damage)
             return
+        report = analyze(trace, top=0)
         used = capture_steps(report)
         level = used.level if used else None
         last = self._memory.last

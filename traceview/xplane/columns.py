@@ -217,15 +217,11 @@ class Line(Struct, frozen=True, eq=False):
     payload: tuple[int, int]
 
 
-class Plane(Struct, frozen=True, eq=False):
+class Plane(PlaneHeader, frozen=True, eq=False):
     """One XPlane. `payloads`: where its lines are in the file. `lines`: empty until they are decoded."""
 
-    name: bytes
     kind: PlaneKind
     ordinal: int
-    event_metadata: dict[int, EventMetadata]
-    stat_names: dict[int, bytes]
-    stats: tuple[Stat, ...]
     payloads: tuple[tuple[int, int], ...]
     lines: list[Line]
 

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import BinaryIO, Final, cast
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.intervals import BoolArray, Int64Array
@@ -105,22 +105,16 @@ class FileBytes:
 @contextmanager
 def partly_read(path: Location) -> Iterator[FileBytes]:
     """The file, of which only the accessed parts are read; raises an error that says what the file is if it is not a trace."""
-    with _opened(path) as file:
-        impostor = _impostor(file.read(_HEAD_BYTES))
-        if impostor:
-            reason, hint = impostor
-            raise TraceFormatError(path, reason, hint=hint)
-        yield FileBytes(path, file)
-
-
-@contextmanager
-def _opened(path: Location) -> Iterator[BinaryIO]:
     try:
         # Opening a pipe would wait for a writer.
         if not (path.is_file() or path.is_dir()) and path.exists():
             raise TraceNotFoundError(f"{path}: not a regular file")
         with path.open("rb") as file:
-            yield file
+            impostor = _impostor(file.read(_HEAD_BYTES))
+            if impostor:
+                reason, hint = impostor
+                raise TraceFormatError(path, reason, hint=hint)
+            yield FileBytes(path, file)
     except FileNotFoundError as error:
         raise TraceNotFoundError(f"{path}: no such file") from error
     except OSError as error:
@@ -437,14 +431,7 @@ class _Reader:
             for place in fields.places(PLANE_EVENT_METADATA):
                 self.add_programs(*place, header.stat_names)
         return Plane(
-            header.name,
-            kind,
-            ordinal,
-            header.event_metadata,
-            header.stat_names,
-            header.stats,
-            tuple(payloads),
-            [],
+            **asdict(header), kind=kind, ordinal=ordinal, payloads=tuple(payloads), lines=[]
         )
 
     def add_programs(self, begin: int, end: int, stat_names: dict[int, bytes]) -> None:

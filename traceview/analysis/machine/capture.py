@@ -27,7 +27,6 @@ from traceview.trace.model import (
     Host,
     HostClock,
     Problem,
-    Role,
     Trace,
     damaged_hosts,
     is_damaged_throughout,
@@ -112,11 +111,12 @@ class Capture(Record, frozen=True):
 
 def compute(trace: Trace) -> Capture:
     """What the capture holds and lacks, host by host."""
-    missing = missing_steps(trace)
-    hosts = tuple(_host(trace, index, missing[index]) for index in range(len(trace.hosts)))
-    of_steps = frozenset(missing_tasks(trace.hosts))
-    missing_workers = tasks_without_file(trace)
+    hosts = tuple(map(_host, trace.hosts, missing_steps(trace)))
+    of_steps = dict.fromkeys(missing_tasks(trace.hosts))
     others = [task for task in unrecorded_tasks(trace.hosts) if task not in of_steps]
+    # A file without a checksum is one of which nothing can be read: that of one of the missing tasks.
+    unread_count = sum(file.sha256 is None for file in trace.files)
+    missing_workers = [*of_steps][: max(len(of_steps) - unread_count, 0)]
     lacks = "a task of the cluster was not recorded"
     apart = f"{lacks}, which makes no step together with the others"
     problems = (
@@ -129,13 +129,11 @@ def compute(trace: Trace) -> Capture:
             for error in host.errors
         ),
         *(
-            Problem(code, text, host.name)
-            for index, host in enumerate(trace.hosts)
-            for code, text in _host_problems(trace, index, host, hosts[index])
+            Problem(code, text, host.host)
+            for index, host in enumerate(hosts)
+            for code, text in _host_problems(trace, index, host)
         ),
     )
-    # A file without a checksum is one of which nothing can be read.
-    unread_count = sum(file.sha256 is None for file in trace.files)
     return Capture(
         quality=_quality(trace, problems),
         problems=problems,
@@ -144,24 +142,22 @@ def compute(trace: Trace) -> Capture:
     )
 
 
-def _host(trace: Trace, index: int, missing: tuple[int, ...]) -> HostCapture:
-    host = trace.hosts[index]
-    role, sidecar = role_of(host), host.sidecar
+def _host(host: Host, missing: tuple[int, ...]) -> HostCapture:
+    role = role_of(host)
     return HostCapture(
         host=host.name,
         profile_start_ns=host.profile_start_ns,
         dropped_event_count=host.dropped_event_count,
-        overhead_ratio=sidecar.environment.overhead.ratio if sidecar else None,
+        overhead_ratio=host.captured.environment.overhead.ratio,
         role=None if role is None else str(role),
         clock=host.clock,
         missing_steps=missing,
     )
 
 
-def _host_problems(
-    trace: Trace, index: int, host: Host, capture: HostCapture
-) -> Iterator[tuple[str, str]]:
+def _host_problems(trace: Trace, index: int, capture: HostCapture) -> Iterator[tuple[str, str]]:
     """The code and the text of each problem of one host."""
+    host = trace.hosts[index]
     devices = [trace.device_list[device] for device in trace.devices_of_host[index]]
     plane_count = sum(device.kind != "replica" for device in devices)
     columns, rows = trace.device_columns, trace.device_rows(index)
@@ -193,13 +189,6 @@ def _host_problems(
     if capture.missing_steps:
         steps = numbers.plural(len(capture.missing_steps), "step")
         yield "missing-steps", f"{steps} recorded on other hosts and not on this one"
-
-
-def tasks_without_file(trace: Trace) -> tuple[Role, ...]:
-    """Tasks that train together with the recorded hosts and have no file, not even an unreadable one."""
-    tasks = missing_tasks(trace.hosts)
-    unread = sum(file.sha256 is None for file in trace.files)
-    return tasks[: max(len(tasks) - unread, 0)]
 
 
 def _quality(trace: Trace, problems: Sequence[Problem]) -> Quality:
@@ -370,7 +359,7 @@ def diagnose(trace: Trace, result: Capture) -> Iterator[Finding]:
                 severity="info" if key == "cpu" else None,
             )
     yield from _damaged(trace, result.problems)
-    yield from _missing(trace, len(result.hosts))
+    yield from _missing(result)
     dropped = [host for host in result.hosts if host.dropped_event_count]
     if dropped:
         yield EVENTS_DROPPED.finding(
@@ -423,14 +412,14 @@ def _damaged(trace: Trace, problems: Sequence[Problem]) -> Iterator[Finding]:
 _NAMED_TASKS: Final = 8
 
 
-def _missing(trace: Trace, host_count: int) -> Iterator[Finding]:
-    tasks = tuple(map(str, tasks_without_file(trace)))
+def _missing(result: Capture) -> Iterator[Finding]:
+    tasks = tuple(row.recorded for row in result.problems if row.code == "missing-host")
     if tasks:
         yield MISSING_HOST.finding(
             arguments={
                 "tasks": Names(tasks, "task"),
                 "count": Number(len(tasks)),
-                "all": Number(len(tasks) + host_count, "process"),
+                "all": Number(len(tasks) + len(result.hosts), "process"),
             },
             evidence=[
                 Evidence("role", task, None, "", "TF_CONFIG", value_is="task")
@@ -512,12 +501,11 @@ _HOST_COLUMNS: Final = (
 def capture_section(view: View, result: Capture) -> doc.Section | None:
     """What limits the capture, and which results are absent and why."""
     is_limited = bool(result.problems) or result.quality != "ok"
-    has_overhead = any(host.overhead_ratio is not None for host in result.hosts)
-    if view.is_brief and not is_limited and not has_overhead:
+    if view.is_brief and not is_limited and not _overheads(view):
         return None
     blocks: tuple[doc.Block, ...] = (
         *_problems(view, result),
-        *doc.remarks(*_cost_sentences(view, result.hosts)),
+        *doc.remarks(_cost_sentence(view)),
     )
     if not view.is_brief:
         absent = [
@@ -541,38 +529,29 @@ def _problems(view: View, result: Capture) -> tuple[doc.Block, ...]:
     return (*doc.notes(*sentences), *doc.remarks(rest))
 
 
-def _cost_sentences(view: View, hosts: Sequence[HostCapture]) -> Iterator[str]:
-    """The largest overhead of the profiler, or how much steps vary if that is more; and the cost of sampling Python."""
-    measured = measured_overhead(view, hosts)
-    ratios = {host.host: host.overhead_ratio for host in hosts if host.overhead_ratio is not None}
+def _cost_sentence(view: View) -> str | None:
+    """The largest overhead of the profiler, or how much steps vary if that is more; None where it was not measured."""
+    overheads, measured = _overheads(view), measured_overhead(view)
     if measured is not None:
-        yield f"Recorded steps are {numbers.share(measured)} longer than those before, which no profiler recorded."
-    elif ratios:
-        # The profiler makes no step shorter: where they were, they vary by that.
-        spreads = _step_spreads(view)
-        vary = numbers.share(max(max(spreads.get(of, 0.0), -ratios[of]) for of in ratios))
-        yield f"What recording costs cannot be told, because step times vary by {vary}."
+        return f"Recorded steps are {numbers.share(measured)} longer than those before, which no profiler recorded."
+    if not overheads:
+        return None
+    # The profiler makes no step shorter: where they were, they vary by that.
+    vary = numbers.share(max(max(spread, -ratio) for ratio, spread in overheads))
+    return f"What recording costs cannot be told, because step times vary by {vary}."
 
 
-def measured_overhead(view: View, hosts: Sequence[HostCapture]) -> float | None:
+def measured_overhead(view: View) -> float | None:
     """The largest overhead that exceeds how much the steps of its host vary; None where none does."""
-    spreads = _step_spreads(view)
-    measured = [
-        host.overhead_ratio
-        for host in hosts
-        if host.overhead_ratio is not None and host.overhead_ratio > spreads.get(host.host, 0.0)
-    ]
+    measured = [ratio for ratio, spread in _overheads(view) if ratio > spread]
     return max(measured, default=None)
 
 
-def _step_spreads(view: View) -> dict[str, float]:
-    """By host how much its steps vary without the profiler, as a share of a step."""
+def _overheads(view: View) -> list[tuple[float, float]]:
+    """By how much recorded steps of each host are longer, and how much its steps vary without the profiler, as shares."""
     recorded = view.record("environment", Environment)
-    return {
-        host.host: host.overhead.spread_ratio
-        for host in (recorded.hosts if recorded else ())
-        if host.overhead.spread_ratio is not None
-    }
+    costs = [host.overhead for host in (recorded.hosts if recorded else ())]
+    return [(cost.ratio, cost.spread_ratio or 0.0) for cost in costs if cost.ratio is not None]
 
 
 ANALYSIS: Final = Analysis[Capture](

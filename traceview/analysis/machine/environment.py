@@ -13,9 +13,6 @@ from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.sanitize import shortened
 
-__all__ = ["ANALYSIS", "Environment"]
-
-
 LONGEST_FACT: Final = 60
 """Characters of a fact; the middle of a longer one is left out."""
 
@@ -27,7 +24,7 @@ _SHOWN_HOSTS: Final = 3
 """Hosts that are named; more of them are counted."""
 _SEVERAL: Final = 2
 
-_SOFTWARE: Final = {
+SOFTWARE: Final = {
     "Keras": "keras",
     "tf_keras": "tf_keras",
     "CUDA": "cuda",
@@ -71,16 +68,12 @@ def _facts(
         for host, text in zip(hosts, texts, strict=True):
             if text:
                 hosts_by_text.setdefault(text, []).append(host.host)
-        yield from _by_host(hosts_by_text, len(hosts))
-
-
-def _by_host(hosts_by_text: dict[str, list[str]], host_count: int) -> Iterator[str]:
-    for text, names in list(hosts_by_text.items())[:_SHOWN_VALUES]:
-        are_all = len(names) == host_count
-        where = "" if are_all else f" on {numbers.listed(names, most=_SHOWN_HOSTS)}"
-        yield f"{shortened(text, LONGEST_FACT)}{where}"
-    if len(hosts_by_text) > _SHOWN_VALUES:
-        yield f"{len(hosts_by_text) - _SHOWN_VALUES} other values on other hosts"
+        for text, names in list(hosts_by_text.items())[:_SHOWN_VALUES]:
+            is_everywhere = len(names) == len(hosts)
+            where = "" if is_everywhere else f" on {numbers.listed(names, most=_SHOWN_HOSTS)}"
+            yield f"{shortened(text, LONGEST_FACT)}{where}"
+        if len(hosts_by_text) > _SHOWN_VALUES:
+            yield f"{len(hosts_by_text) - _SHOWN_VALUES} other values on other hosts"
 
 
 def _job(host: HostEnvironment) -> Iterator[str | None]:
@@ -142,7 +135,7 @@ def _details(host: HostEnvironment) -> Iterator[str | None]:
     """Command, software, how gradients are summed, and XLA."""
     script, *arguments = host.command.script or ("",)
     yield shlex.join([PurePath(script).name, *arguments]) if script else None
-    versions = {name: getattr(host.versions, field) for name, field in _SOFTWARE.items()}
+    versions = {name: getattr(host.versions, field) for name, field in SOFTWARE.items()}
     yield ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     strategy = host.strategy
     sums = strategy.is_used and (strategy.replicas or 0) >= _SEVERAL and strategy.cross_device_ops

@@ -354,18 +354,13 @@ def diagnose(hang: Hang) -> list[Finding]:
     if waits is None:
         return []
     arguments = _arguments(hang, waits)
-    cores = [Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host)]
-    if waits.works:
-        sure: tuple[Confidence, str] = ("medium", "looks")
-        return [
-            LONG_PAUSE.finding(
-                title=waits.works, arguments=arguments, evidence=cores, confidence=sure
-            )
-        ]
-    title: str = waits.end
+    evidence = [Evidence("cores", round(hang.cores or 0.0, 2), None, hang.host)]
+    rule, title, action = HANG, str(waits.end), ""
     notes: list[str] = [waits.end]
-    action, evidence = "", cores
-    if waits.end == "worker":
+    sure: tuple[Confidence, str]
+    if waits.works:
+        rule, title, notes, sure = LONG_PAUSE, waits.works, [], ("medium", "looks")
+    elif waits.end == "worker":
         absent = absent_workers(hang)
         said = any(worker.state != "silent" for worker in absent)
         title, action = absent[0].state, "worker"
@@ -394,7 +389,7 @@ def diagnose(hang: Hang) -> list[Finding]:
     else:
         notes, sure, evidence = _of_thread(hang, waits, arguments)
     return [
-        HANG.finding(
+        rule.finding(
             title=title,
             action=action,
             notes=notes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import fsum
-from typing import Final, TypeVar
+from typing import Final
 
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
@@ -28,8 +28,6 @@ from traceview.document.columns import DEVICE, Shown, table
 from traceview.ledger.states import State
 from traceview.trace.model import Host, Trace
 from traceview.trace.sidecar.sidecar import NvmlGpu
-
-_Number = TypeVar("_Number", int, float)
 
 MOST_DEVICES: Final = 64
 """Of one host; traceview capture writes no more."""
@@ -119,12 +117,13 @@ def compute(context: Context) -> Nvml | Skipped:
     rows: list[NvmlRow] = []
     absent: dict[str, str] = {}
     for host in context.trace.hosts:
-        view = host.sidecar.outside_view if host.sidecar is not None else None
-        gpus = _by_number(view.devices if view else ())
+        view = host.captured.outside_view
+        # Of several with one number the first.
+        numbered = [(gpu.ordinal, gpu) for gpu in view.devices[:MOST_DEVICES]]
+        gpus = {ordinal: gpu for ordinal, gpu in reversed(numbered) if ordinal is not None}
         if not gpus:
-            absent[host.name] = (view.reason if view else None) or NOT_SAMPLED
-        for ordinal, gpu in sorted(gpus.items()):
-            rows.append(_row(context.trace, host, ordinal, gpu))
+            absent[host.name] = view.reason or NOT_SAMPLED
+        rows += (_row(context.trace, host, ordinal, gpus[ordinal]) for ordinal in sorted(gpus))
     if not rows:
         known = "; ".join(
             dict.fromkeys(reason for reason in absent.values() if reason != NOT_SAMPLED)
@@ -133,35 +132,23 @@ def compute(context: Context) -> Nvml | Skipped:
     return Nvml(tuple(rows), absent)
 
 
-def _by_number(gpus: Sequence[NvmlGpu]) -> dict[int, NvmlGpu]:
-    """The GPUs with a number of their own."""
-    by_number: dict[int, NvmlGpu] = {}
-    for gpu in gpus[:MOST_DEVICES]:
-        if gpu.ordinal is not None and gpu.ordinal >= 0:
-            by_number.setdefault(gpu.ordinal, gpu)
-    return by_number
-
-
 def _row(trace: Trace, host: Host, ordinal: int, gpu: NvmlGpu) -> NvmlRow:
     samples, key = gpu.samples, f"GPU:{ordinal}"
-    reasons = samples.numbers(samples.throttle_reasons)
-    held_back = [throttle_names(bits) for bits in reasons]
+    held_back = [throttle_names(bits) for bits in samples.known(samples.throttle_reasons)]
     counts = Counter(name for names in held_back for name in names)
     is_unknown = gpu.other_processes is None
     return NvmlRow(
         *(host.name, f"{host.name}/{key}" if len(trace.hosts) > 1 else key, ordinal),
         sample_count=len(samples.t_ns),
-        nvml_busy_ratio=_mean(
-            [value for _, value in samples.shares(samples.gpu_utilization_ratio)]
-        ),
-        memory_used_bytes=max(samples.numbers(samples.memory_used_bytes), default=None),
-        memory_total_bytes=_positive(gpu.memory_total_bytes),
-        sm_clock_hz=low_median(samples.numbers(samples.sm_clock_hz)),
-        sm_clock_max_hz=_positive(gpu.sm_clock_max_hz),
-        power_watts=_mean(samples.numbers(samples.power_watts)),
-        power_limit_watts=_positive(gpu.power_limit_watts),
+        nvml_busy_ratio=_mean(samples.known(samples.gpu_utilization_ratio, most=1)),
+        memory_used_bytes=max(samples.known(samples.memory_used_bytes), default=None),
+        memory_total_bytes=gpu.memory_total_bytes or None,
+        sm_clock_hz=low_median(samples.known(samples.sm_clock_hz)),
+        sm_clock_max_hz=gpu.sm_clock_max_hz or None,
+        power_watts=_mean(samples.known(samples.power_watts)),
+        power_limit_watts=max(gpu.power_limit_watts or 0.0, 0.0) or None,
         throttled_ratio=_mean([float(bool(names)) for names in held_back]),
-        throttle_reasons={name: n / len(reasons) for name, n in counts.most_common()},
+        throttle_reasons={name: n / len(held_back) for name, n in counts.most_common()},
         other_processes=_others(gpu),
         others_unknown=gpu.missing.get("other_processes", "not recorded") if is_unknown else None,
     )
@@ -170,11 +157,11 @@ def _row(trace: Trace, host: Host, ordinal: int, gpu: NvmlGpu) -> NvmlRow:
 def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
     if gpu.other_processes is None:
         return None
-    total = _positive(gpu.memory_total_bytes)
+    total = gpu.memory_total_bytes or 0
     others = []
     for process in gpu.other_processes:
-        held, used = _positive(process.memory_bytes), process.utilization_ratio
-        ratio = held / total if held and total and held <= total else None
+        held, used = process.memory_bytes or None, process.utilization_ratio
+        ratio = held / total if held and held <= total else None
         is_share = used is not None and 0 <= used <= 1
         others.append(OtherProcess(process.pid, held, ratio, used if is_share else None))
     return tuple(others)
@@ -182,10 +169,6 @@ def _others(gpu: NvmlGpu) -> tuple[OtherProcess, ...] | None:
 
 def _mean(values: Sequence[float]) -> float | None:
     return fsum(values) / len(values) if values else None
-
-
-def _positive(value: _Number | None) -> _Number | None:
-    return value if value is not None and value > 0 else None
 
 
 # Why the driver lowered the clocks, which NVML gives as bits
@@ -406,10 +389,8 @@ _COLUMNS: Final = (
 )
 
 
-def nvml_section(view: View, result: Nvml) -> doc.Section | None:
-    """A row per GPU, and why numbers are missing; nothing where NVML was not sampled."""
-    if not result.devices:
-        return None
+def nvml_section(view: View, result: Nvml) -> doc.Section:
+    """A row per GPU, and why numbers are missing."""
     reasons = [
         *_unknown(result.devices),
         *(f"No samples of {host}: {reason}." for host, reason in result.absent.items()),
@@ -510,8 +491,8 @@ def compute_cores(context: Context) -> MachineLoad | Skipped:
     """The load of each host."""
     found = []
     for host in context.trace.hosts:
-        load = host.sidecar.load if host.sidecar is not None else None
-        if load is None or not load.elapsed_ns or not load.cores or load.busy_ns is None:
+        load = host.captured.load
+        if not load.elapsed_ns or not load.cores or load.busy_ns is None:
             continue
         whole, own = load.elapsed_ns * load.cores, load.own_ns or 0
         # Ticks are coarse: a share may come out above what the process leaves.

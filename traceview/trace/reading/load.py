@@ -74,15 +74,7 @@ def load(
     Raises `TraceNotFoundError` if there is no trace, `TraceFormatError` if none is readable, and what reading raises.
     """
     runs = find_runs(location_of(path))
-    chosen, passed_over = choose_run(runs, run)
-    problems = [
-        Problem(
-            "newer-run-unreadable",
-            "a newer run is not readable, so this one was read",
-            recorded=f"{other.name}: {other.reason}",
-        )
-        for other in passed_over
-    ]
+    chosen, problems = choose_run(runs, run)
     others = tuple(other.name for other in runs if other is not chosen)
     is_digested = with_digests or len(chosen.paths) > 1
     read = readers or partial(read_here, with_digests=is_digested)
@@ -211,21 +203,10 @@ def merged(parts: list[Part], hosts: tuple[Host, ...]) -> tuple[Recording, tuple
         row, line, device = first_row[host], np.int32(first_line[host]), first_device[host]
         # `NONE` is the last place.
         name_of = np.append(names.add_all(recording.names), np.int32(NONE))
-        instruction_of = np.array(
-            [
-                *(
-                    instructions.setdefault(each, len(instructions))
-                    for each in recording.instructions
-                ),
-                NONE,
-            ],
-            dtype=np.int32,
-        )
-        of_host, of_devices, of_calls = (
-            recording.host_columns,
-            recording.device_columns,
-            recording.collective_calls,
-        )
+        known = [instructions.setdefault(of, len(instructions)) for of in recording.instructions]
+        instruction_of = np.array([*known, NONE], dtype=np.int32)
+        of_host, of_devices = recording.host_columns, recording.device_columns
+        of_calls = recording.collective_calls
         events.append(
             replace(
                 of_host,

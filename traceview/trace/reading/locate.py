@@ -20,6 +20,7 @@ from traceview.base.errors import TraceFormatError, TraceNotFoundError
 from traceview.base.location import Location
 from traceview.base.text import lazy_pattern
 from traceview.store.address import is_remote
+from traceview.trace.model import Problem
 from traceview.trace.sidecar.sidecar import SUFFIX as SIDECAR_SUFFIX
 from traceview.xplane.columns import Plane
 from traceview.xplane.planes import PlaneKind
@@ -206,31 +207,22 @@ def _run(directory: Location, paths: list[Location], below: Location | None) -> 
     return RunFiles(name, directory, logdir, tuple(paths))
 
 
-class PassedOver(Struct, frozen=True):
-    """A run that is newer than the one that is read, and why it is not read."""
-
-    name: str
-    reason: str
-
-
-def choose_run(
-    runs: tuple[RunFiles, ...], name: str | None
-) -> tuple[RunFiles, tuple[PassedOver, ...]]:
-    """The run called `name`, else the newest readable run, and the unreadable runs that are newer by their names.
+def choose_run(runs: tuple[RunFiles, ...], name: str | None) -> tuple[RunFiles, list[Problem]]:
+    """The run called `name`, else the newest readable run, and as problems the unreadable ones that are newer by their names.
 
     Raises `TraceFormatError` if there are several runs and none is readable.
     """
     if name is not None:
         chosen = [run for run in runs if name in (run.name, run.directory.name)]
         if len(chosen) == 1:
-            return chosen[0], ()
+            return chosen[0], []
         known = ", ".join(run.name for run in runs)
         raise TraceNotFoundError(
             f"{'no run' if not chosen else 'several runs'} called {name!r}",
             hint=f"available runs: {known}",
         )
     if len(runs) == 1:
-        return runs[0], ()
+        return runs[0], []
     candidates, summaries = _candidates(runs)
     newest = newest_readable(summaries)
     if newest is None:
@@ -240,13 +232,15 @@ def choose_run(
             summaries[-1].files[0].damage or _NO_PLANES,
             hint=f"none of the {len(runs)} runs is readable: {known}",
         )
-    passed_over = [
-        PassedOver(run.name, run.files[0].damage or _NO_PLANES)
+    text = "a newer run is not readable, so this one was read"
+    return candidates[newest], [
+        Problem(
+            "newer-run-unreadable", text, None, f"{run.name}: {run.files[0].damage or _NO_PLANES}"
+        )
         for run in summaries
         if run_age(run) > run_age(summaries[newest])
         and not any(file.plane_count for file in run.files)
     ]
-    return candidates[newest], tuple(passed_over)
 
 
 def _candidates(runs: tuple[RunFiles, ...]) -> tuple[list[RunFiles], list[RunSummary]]:
@@ -298,11 +292,7 @@ def _summarize_file(path: Location) -> FileSummary:
     try:
         planes, faults = read_summary(path)
     except (TraceFormatError, TraceNotFoundError) as error:
-        reason = (
-            error.reason
-            if isinstance(error, TraceFormatError)
-            else error.message.removeprefix(f"{path}: ")
-        )
+        reason = error.message.removeprefix(f"{path}: ")
         return FileSummary(host_of(path), size, (), (), None, None, reason)
     start, stop = profile_times(planes)
     devices = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import zlib
 from base64 import b64decode
+from math import inf
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -277,7 +278,6 @@ def local_device(name: str, role: str | None, index: int | None) -> str:
     return short if is_local else f"{job}:{task}/{short}"
 
 
-_Value = TypeVar("_Value")
 _Number = TypeVar("_Number", int, float)
 
 
@@ -295,20 +295,11 @@ class NvmlSamples(Struct, frozen=True):
     throttle_reasons: tuple[int | None, ...]
     power_watts: tuple[float | None, ...]
 
-    def shares(self, column: tuple[float | None, ...]) -> list[tuple[int, float]]:
-        """Time and value of the known ratios of a column; empty if the column and the times differ in length."""
-        known = [(t, value) for t, value in self.timed(column) if value is not None]
-        return [(t, value) for t, value in known if 0 <= value <= 1]
-
-    def numbers(self, column: tuple[_Number | None, ...]) -> list[_Number]:
-        """The values of a column from zero on; empty if the column and the times differ in length."""
-        return [value for _, value in self.timed(column) if value is not None and value >= 0]
-
-    def timed(self, column: tuple[_Value, ...]) -> list[tuple[int, _Value]]:
-        """Time and value of a column; empty if the column and the times differ in length."""
+    def known(self, column: tuple[_Number | None, ...], most: float = inf) -> list[_Number]:
+        """The values of a column from 0 to `most`; empty if the column and the times differ in length."""
         if len(column) != len(self.t_ns):
             return []
-        return list(zip(self.t_ns, column, strict=True))
+        return [value for value in column if value is not None and 0 <= value <= most]
 
 
 class NvmlProcess(Struct, frozen=True):
