@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.base.errors import UsageError
 from traceview.base.intervals import Int64Array
@@ -35,8 +34,9 @@ class Choice(Struct, frozen=True):
     """Which rows are asked for, and in which order.
 
     `states`: keys, all without any. `least_ps`: only rows of at least this length. `by`: columns; rows that agree in them
-    become one. `sort`: a column, largest first, or "" for the order of the table. `top`: so many rows, None for those that suit the format. `is_terminal`: somebody
-    reads the rows, so there are few of them by default.
+    become one. `sort`: a column, largest first, or "" for the order of the table. `top`: so many rows, None for those that
+    suit the format. `is_terminal`: somebody reads the rows, so there are few of them by default. `devices`: keys of those to
+    show; `names_devices`: the user named them.
     """
 
     states: tuple[str, ...] = ()
@@ -45,6 +45,8 @@ class Choice(Struct, frozen=True):
     sort: str = ""
     top: int | None = None
     is_terminal: bool = False
+    devices: frozenset[str] = frozenset()
+    names_devices: bool = False
 
     def top_or(self, of_terminal: int | None) -> int | None:
         """The number of rows to show: on a terminal `of_terminal` if none is asked for."""
@@ -201,17 +203,11 @@ def _head(answer: Answer) -> Iterator[str]:
 def section_of_groups(rows: Table, by_count: int) -> Section:
     """A table of groups. Where room is short the number of their rows goes first, then the last sums; the first stays."""
     sum_count = len(rows.columns) - by_count - 1
-    keys = [_known(_shown(column, 0)) for column in rows.columns[:by_count]]
+    # A key that is empty in all groups stays.
+    keys = [_shown(column, 0, "–") for column in rows.columns[:by_count]]
     places = (sum_count, *range(sum_count))
     others = map(_shown, rows.columns[by_count:], places)
     return _section(rows, [*keys, *others])
-
-
-def _known(shown: Shown) -> Shown:
-    """The column with a dash where nothing was recorded: a key that is empty in all groups stays."""
-    cell = shown.cell
-    assert callable(cell)
-    return replace(shown, cell=lambda row: "–" if (value := cell(row)) is None else value)
 
 
 def _plain_section(rows: Table) -> Section | None:
@@ -228,7 +224,7 @@ def _section(rows: Table, shown: Iterable[Shown]) -> Section:
     return doc.Section(rows.name, title, doc.table(title, columns(list(rows.rows()), shown)))
 
 
-def _shown(column: Column, priority: int) -> Shown:
+def _shown(column: Column, priority: int, absent: str | None = None) -> Shown:
     from traceview.document.columns import Shown, kind_of
     from traceview.document.vocabulary import STATES, look_of
 
@@ -238,12 +234,12 @@ def _shown(column: Column, priority: int) -> Shown:
     is_state = bool(of_time) and state in STATES
     heading = look_of(STATES, state).words if is_state else name.replace("_", " ")
     if column.kind == "bool":
-        words = {None: "", True: "yes", False: "no"}
+        words = {None: absent or "", True: "yes", False: "no"}
         return Shown(heading, lambda row: words[row[name]], priority)
     if kind == "name" and column.kind in ("int", "float"):
         kind = "count" if column.kind == "int" else "number"
     heading = heading.replace(" ps", "").removesuffix(" count")
-    return Shown(heading, lambda row: row[name], priority, kind)
+    return Shown(heading, lambda row: absent if row[name] is None else row[name], priority, kind)
 
 
 # The tables: what their rows are, and which options have a meaning for them
