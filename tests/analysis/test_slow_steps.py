@@ -27,7 +27,7 @@ from traceview.analysis.measures.step_report import (
 from traceview.analysis.rules.finding import Finding
 from traceview.document.figures import StepTimes
 from traceview.document.html.parts import drawn
-from traceview.report.document import view_of
+from traceview.report.document import Invocation, view_of
 
 
 def steps(*rows: StepRow, **changes: Any) -> Steps:
@@ -168,7 +168,7 @@ def test_where_other_processes_have_the_cores_no_step_is_slow_by_itself(
 def steps_of(durations_ps: list[int]) -> StepTimes:
     """The chart of steps of these lengths, whose median is the first."""
     rows = [step(place, ps, ("GPU:0",), None) for place, ps in enumerate(durations_ps)]
-    figure = step_times(view_of(full_report()), steps(*rows, median_ps=durations_ps[0]))
+    figure = step_times(view_of(full_report(), Invocation()), steps(*rows, median_ps=durations_ps[0]))
     assert figure is not None
     return figure
 

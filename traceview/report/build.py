@@ -27,7 +27,6 @@ from traceview.base.version import VERSION
 from traceview.report.model import (
     SCHEMA_VERSION,
     Report,
-    ReportFile,
     ReportWindow,
     Source,
     by_rank,
@@ -93,7 +92,7 @@ def report_of(
     return Report(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
-        source=_source(loaded),
+        source=Source(str(loaded.logdir), loaded.run, loaded.other_runs, loaded.files),
         capture=recorded,
         windows=_windows(loaded, context.selection),
         verdict=verdict,
@@ -186,16 +185,6 @@ def check_codes(codes: Collection[str]) -> None:
     for code in codes:
         if code not in RULES:
             raise UsageError(f"no finding is called {code!r}", hint="traceview explain lists them")
-
-
-def _source(trace: Trace) -> Source:
-    files = tuple(
-        ReportFile(
-            file.name, file.host, file.bytes, file.sha256, file.event_count, file.duplicate_of
-        )
-        for file in trace.files
-    )
-    return Source(str(trace.logdir), trace.run, trace.other_runs, files)
 
 
 def _windows(trace: Trace, selection: Selection) -> tuple[ReportWindow, ...]:

@@ -169,8 +169,8 @@ class View(Struct, frozen=True):
 
     `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
     the run. `outliers`: keys of the devices with a row each; `others`: those that are shown as a range, for they are many
-    and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir` and `run`:
-    for the commands that show more.
+    and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir`, `run`
+    and `options`: for the commands that show more.
     """
 
     results: Mapping[str, Any]
@@ -184,6 +184,7 @@ class View(Struct, frozen=True):
     most_rows: int = 64
     is_brief: bool = False
     other_runs: tuple[str, ...] = ()
+    options: str = ""
 
     @property
     def few_rows(self) -> int:
@@ -243,7 +244,7 @@ class View(Struct, frozen=True):
     @property
     def commands(self) -> RunCommands:
         """The commands about this run."""
-        return RunCommands(self.logdir, self.run, not self.other_runs)
+        return RunCommands(self.logdir, self.run, not self.other_runs, self.options)
 
     def reason(self, analysis: Analysis[R]) -> str:
         """Why a result is absent."""
