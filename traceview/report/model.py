@@ -215,6 +215,7 @@ _PROLONGED: Final = frozenset(
 )
 """States that recording each op and call makes longer. Of dispatch, `host-bound` subtracts what the profiler took."""
 
+
 def verdict_of(
     trace: Trace, capture: Capture, results: Results, findings: Sequence[Finding]
 ) -> Verdict:
