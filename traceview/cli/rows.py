@@ -30,8 +30,8 @@ from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
 from traceview.document.phrase import Token, phrase
-from traceview.report.tables import table_of, topic_of
-from traceview.trace.device.table import Table, flags, floats, integers, table, texts
+from traceview.report.tables import findings_table, table_of, topic_of
+from traceview.trace.device.table import Table, flags, integers, table, texts
 from traceview.trace.reading.locate import find_runs, newest_readable, summarize
 from traceview.xplane.read import NOT_A_TRACE
 
@@ -238,19 +238,7 @@ def _findings(context: Context, choice: Choice) -> Answer:
         if (not states or (finding.loss and not states.isdisjoint(finding.loss.states)))
         and (not finding.devices or not choice.devices.isdisjoint(finding.devices))
     ]
-    losses = [finding.loss for finding in shown]
-    rows = table(
-        "findings",
-        texts("code", [finding.code for finding in shown]),
-        texts("severity", [finding.severity for finding in shown]),
-        floats("gpu_time_ratio", [loss.gpu_time_ratio if loss else None for loss in losses]),
-        texts("title", [finding.title for finding in shown]),
-        texts("devices", [", ".join(finding.devices) or None for finding in shown]),
-        integers("ps_per_step", [loss.ps_per_step if loss else None for loss in losses]),
-        texts("states", [", ".join(loss.states) if loss else None for loss in losses]),
-        texts("confidence", [finding.confidence for finding in shown]),
-        texts("action", [finding.action for finding in shown]),
-    )
+    rows = findings_table(shown)
     time = time_words(report.results.device_time)
     left_out_count = len(every) - len(shown)
     return Answer(rows, lambda rows: _finding_sections(rows, time), left_out_count)
