@@ -18,6 +18,7 @@ from traceview.analysis.exchange.collective_sums import (
 )
 from traceview.analysis.exchange.gradients import DevicePhases, Gradients
 from traceview.analysis.facts.run import Throughput
+from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture import Capture, HostCapture
 from traceview.analysis.measures.device_report import (
@@ -36,7 +37,7 @@ from traceview.analysis.rules.words import Among, Devices, Number, Size
 from traceview.analysis.workload.efficiency import DevicePrecision, Precision
 from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.document.figures import UtilizationStrips
-from traceview.report.model import Report, ReportWindow, Source, Verdict
+from traceview.report.model import Report, Source, Verdict
 from traceview.trace.model import Problem, SourceFile
 from traceview.trace.sidecar.environment import RecordedEnvironment, read_as
 from traceview.xplane.planes import CLASS_KEYS

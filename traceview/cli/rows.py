@@ -131,15 +131,7 @@ def _about(context: Context) -> dict[str, Any]:
     return {
         "logdir": str(trace.logdir),
         "run": trace.run,
-        "windows": [
-            {
-                "host": trace.hosts[host].name,
-                "kind": window.kind,
-                "start_ps": window.start_ps,
-                "end_ps": window.end_ps,
-            }
-            for host, window in context.selection.windows.items()
-        ],
+        "windows": context.selection.shown(trace),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import field
 from msgspec.structs import replace
 
+from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.gpu_time.device_states import LedgerSums
 from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_device
 from traceview.analysis.measures.device_report import DeviceTime, time_words
@@ -20,8 +21,6 @@ from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
 from traceview.analysis.workload.compute import Compute
 from traceview.base.record import (
-    Hostname,
-    Integer,
     Key,
     Message,
     PathName,
@@ -38,7 +37,6 @@ from traceview.document.vocabulary import DEVICE_KINDS, STATES, look_of
 from traceview.ledger.states import State
 from traceview.trace.model import (
     SourceFile,
-    SpanKind,
     StepRange,
     Trace,
     WindowKind,
@@ -63,22 +61,6 @@ class Source(Record, frozen=True):
     run: RunName
     other_runs: tuple[RunName, ...]
     files: tuple[SourceFile, ...]
-
-
-class ReportWindow(Record, frozen=True):
-    """The span that times and counts of a host refer to.
-
-    Attributes:
-        host: Name of the host.
-        kind: steps: first step start to last step end; devices: first to last device event; trace: the whole profile.
-        start_ps: Start, picoseconds since the origin of the run.
-        end_ps: End, picoseconds since the origin of the run.
-    """
-
-    host: Hostname
-    kind: SpanKind
-    start_ps: Integer
-    end_ps: Integer
 
 
 VerdictStatus: TypeAlias = Literal["problem", "healthy", "unreliable", "unusable"]

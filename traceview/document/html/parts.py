@@ -22,7 +22,7 @@ from traceview.document.figures import (
     of_host,
     window_offsets,
 )
-from traceview.document.model import Timeline, gap_anchor
+from traceview.document.model import Timeline, anchor
 from traceview.document.phrase import Sentence, pieces
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look, thread_name
@@ -129,7 +129,7 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
                 *([cut(timeline.lines[number], LONGEST_NAME)] if number in timeline.lines else []),
             ]
             for number, span in timeline.gaps
-            if span.device in devices and gap_anchor(number) in anchors
+            if span.device in devices and anchor("gap", number) in anchors
         ],
         "activities": _looks((*CLASSES.values(), *STEP_KINDS.values())),
         "states": _looks(STATES.values()),

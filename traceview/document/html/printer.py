@@ -197,7 +197,7 @@ def _templates() -> Environment:
         "bar_looks": doc.bar_looks,
         "bars": parts.bars,
         "data_of": parts.timeline_data,
-        "device_anchor": doc.device_anchor,
+        "anchor": doc.anchor,
         "filter_from": FILTER_FROM,
         "height": parts.height,
         "id_of": _section_id,
