@@ -279,7 +279,8 @@ class _Interned:
     def iids(self, field: int, column: Column) -> Int64Array:
         """The numbers of the texts of a category, 0 where there is none."""
         every = [*(self.iid(field, label) for label in column.labels), 0]
-        return np.array(every, dtype=np.int64)[column.values]
+        iids: Int64Array = np.array(every, dtype=np.int64)[column.values]
+        return iids
 
     def fresh(self) -> bytes:
         """Packets that declare what was asked for since the last call and not before."""
