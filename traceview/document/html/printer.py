@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
@@ -80,7 +81,7 @@ class _Page:
         self._ids = _ids(document)
         block = document.block(doc.Timeline)
         self.drawn = block.drawn if block else {}
-        self._given_ids: set[str] = set()
+        self._unused_ids = dict(self._ids)
 
     def render(self) -> str:
         """The whole page; what a template writes is sanitized and escaped there."""
@@ -108,12 +109,7 @@ class _Page:
 
     def row_ids(self, table: doc.Table) -> list[str]:
         """By row its id; empty for what has a row above already."""
-        ids = []
-        for anchor in table.anchors:
-            id_ = self._ids[anchor]
-            ids.append("" if id_ in self._given_ids else id_)
-            self._given_ids.add(id_)
-        return ids
+        return [self._unused_ids.pop(anchor, "") for anchor in table.anchors]
 
     def texts_of(self, table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
         """The columns with their texts, without those that lead to a timeline that is not drawn."""
@@ -144,13 +140,10 @@ def _section_id(section: doc.Section) -> str:
 
 def _ids(document: doc.Document) -> dict[str, str]:
     """By anchor the id of its element, in which there is no recorded text: devices are numbered as they come."""
-    ids = {section.id: _section_id(section) for section in document.sections}
-    counts: dict[str, int] = {}
-    for anchor in _anchors(document):
-        if anchor in ids:
-            continue
+    ids, counts = {}, Counter[str]()
+    for anchor in dict.fromkeys(_anchors(document)):
         kind, _, number = anchor.partition(" ")
-        counts[kind] = counts.get(kind, 0) + 1
+        counts[kind] += 1
         ids[anchor] = f"{kind}-{number if kind in _NUMBERED else counts[kind]}"
     return ids
 
