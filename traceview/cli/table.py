@@ -20,7 +20,7 @@ from traceview.report.tables import check_pyarrow
 from traceview.trace.device.table import table, whole
 
 if TYPE_CHECKING:
-    from traceview.document.columns import Shown
+    from traceview.document.model import Column as ShownColumn
     from traceview.document.model import Section
     from traceview.trace.device.table import Column, Table
 
@@ -206,8 +206,7 @@ def section_of_groups(rows: Table, by_count: int) -> Section:
     # A key that is empty in all groups stays.
     keys = [_shown(column, 0, "–") for column in rows.columns[:by_count]]
     places = (sum_count, *range(sum_count))
-    others = map(_shown, rows.columns[by_count:], places)
-    return _section(rows, [*keys, *others])
+    return _section(rows, [*keys, *map(_shown, rows.columns[by_count:], places)])
 
 
 def _plain_section(rows: Table) -> Section | None:
@@ -216,30 +215,30 @@ def _plain_section(rows: Table) -> Section | None:
     return _section(rows, map(_shown, rows.columns, places)) if rows.count else None
 
 
-def _section(rows: Table, shown: Iterable[Shown]) -> Section:
+def _section(rows: Table, columns: Iterable[ShownColumn]) -> Section:
     from traceview.document import model as doc
-    from traceview.document.columns import columns
 
     title = rows.name.replace("_", " ").capitalize()
-    return doc.Section(rows.name, title, doc.table(title, columns(list(rows.rows()), shown)))
+    return doc.Section(rows.name, title, doc.table(title, columns))
 
 
-def _shown(column: Column, priority: int, absent: str | None = None) -> Shown:
-    from traceview.document.columns import Shown, kind_of
-    from traceview.document.vocabulary import STATES, look_of
+def _shown(column: Column, priority: int, absent: str | None = None) -> ShownColumn:
+    """The column in a document; `absent`: what stands where nothing was recorded."""
+    from traceview.document.columns import kind_of
+    from traceview.document.model import column as shown
 
-    name = column.name
-    kind = kind_of(name)
-    state, of_time, _ = name.rpartition("_ps")
-    is_state = bool(of_time) and state in STATES
-    heading = look_of(STATES, state).words if is_state else name.replace("_", " ")
+    cells, kind = column.cells(), kind_of(column.name)
     if column.kind == "bool":
         words = {None: absent or "", True: "yes", False: "no"}
-        return Shown(heading, lambda row: words[row[name]], priority)
-    if kind == "name" and column.kind in ("int", "float"):
+        cells, kind = [words[cell] for cell in cells], "words"
+    elif kind == "name" and column.kind in ("int", "float"):
         kind = "count" if column.kind == "int" else "number"
-    heading = heading.replace(" ps", "").removesuffix(" count")
-    return Shown(heading, lambda row: absent if row[name] is None else row[name], priority, kind)
+    state, of_time, _ = column.name.rpartition("_ps")
+    if of_time and state in STATES:
+        heading = STATES[state].words
+    else:
+        heading = column.name.replace("_", " ").replace(" ps", "").removesuffix(" count")
+    return shown(kind, heading, [absent if c is None else c for c in cells], priority)
 
 
 # The tables: what their rows are, and which options have a meaning for them
