@@ -111,7 +111,7 @@ def _check_ending(output: Location) -> None:
     if output.suffix.lower() in _NO_TRACE:
         raise UsageError(
             f"-o {output}: a trace has another format",
-            hint="-o trace.pftrace, or --to csv -o DIR for tables",
+            hint="-o trace.pftrace; --to csv or --to parquet, and -o DIR, for tables",
         )
 
 
