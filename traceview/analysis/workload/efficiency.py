@@ -52,7 +52,6 @@ from traceview.ledger.states import State
 from traceview.ledger.table import totals
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import Device, Recording
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import parse_details
@@ -526,12 +525,6 @@ def _whole_at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float |
     return float(peak_ps[is_known & (flops > 0)].sum()) * whole / known
 
 
-def efficiency_table(context: Context) -> Table:
-    """A row per device."""
-    result = context.record(ANALYSIS)
-    return table("efficiency", *record_columns(DeviceEfficiency, result.devices if result else ()))
-
-
 _EFFICIENCY_COLUMNS: Final = (
     DEVICE,
     Shown("FLOP/s", "flops_per_second", meaning="known FLOPs over the time in which ops run"),
@@ -568,5 +561,5 @@ ANALYSIS: Final = Analysis[Efficiency](
     "efficiency",
     compute=compute_efficiency,
     sections=(efficiency_section,),
-    table=efficiency_table,
+    rows=(DeviceEfficiency, lambda result: result.devices),
 )

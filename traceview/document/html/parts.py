@@ -156,8 +156,6 @@ def _lane(lane: Lane) -> dict[str, Any]:
 WIDTH: Final = 1040
 MOST_BARS: Final = 200
 """Bars of steps; of more steps a bar is a few of them."""
-_MARKED_RATIO: Final = 0.1
-"""Of the bars: more slow ones than that need no mark to be found."""
 
 _LEFT: Final = 64.0
 _HEIGHT: Final = 132.0
@@ -192,8 +190,6 @@ def _bars(figure: StepTimes) -> Iterator[tuple[Span | None, str]]:
     each = min((WIDTH - _LEFT - 8) / max(len(groups), 1), 90.0)
     digits = max(len(str(bar.number)) for bar in figure.bars)
     every = max(1, -(-int(_DIGIT * digits + 6) // int(max(each, 1))))
-    slow_count = sum(any(bar.excess_ps for bar in group) for group in groups)
-    has_marks = slow_count <= max(len(groups) * _MARKED_RATIO, 1)
     for place, group in enumerate(groups):
         x, width = _LEFT + each * place, max(each - (2 if each > 5 else 0.4), 0.8)
         slow = [bar for bar in group if bar.excess_ps]
@@ -205,10 +201,6 @@ def _bars(figure: StepTimes) -> Iterator[tuple[Span | None, str]]:
             longest = max(slow, key=lambda bar: bar.duration_ps)
             drawn = "".join(_bar(slow, x + of_usual, width - of_usual, bottom, scale))
             yield longest.span, drawn
-            top = bottom - longest.duration_ps * scale
-            if has_marks and width < _LABEL_FROM:
-                middle = x + of_usual + (width - of_usual) / 2
-                yield None, f'<path class="slow" d="M{middle - 4:.1f} {top - 9:.1f}h8l-4 6z"/>'
         if place % every == 0:
             yield None, _text(x + width / 2, bottom + 13, str(group[0].number), "middle soft")
     line, right = bottom - figure.median_ps * scale, _LEFT + each * len(groups)
