@@ -389,7 +389,9 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         """
         from traceview.trace.device.table import frame_of
 
-        return frame_of(self.table(slice(None)))
+        # Text that is no category, as in other frames.
+        texts = {"by": "string", "event": "string"}
+        return frame_of(self.table(slice(None))).astype(texts)
 
     def table(self, rows: slice) -> Table:
         """These rows, with the columns of `to_frame`."""
