@@ -17,6 +17,7 @@ from traceview.analysis.exchange.collective_sums import (
     DeviceCollectives,
 )
 from traceview.analysis.facts.run import Throughput
+from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.gpu_time.device_states import DeviceStates, LedgerSums
 from traceview.analysis.machine.capture import Capture, HostCapture
 from traceview.analysis.measures.device_report import (
@@ -35,8 +36,8 @@ from traceview.analysis.rules.words import Among, Devices, Number, Size
 from traceview.analysis.workload.efficiency import DevicePrecision, Precision
 from traceview.analysis.workload.ops import OpRow, TopOps
 from traceview.document.figures import UtilizationStrips
-from traceview.report.model import Report, ReportFile, ReportWindow, Source, Verdict
-from traceview.trace.model import Problem
+from traceview.report.model import Report, Source, Verdict
+from traceview.trace.model import Problem, SourceFile
 from traceview.trace.sidecar.environment import RecordedEnvironment, read_as
 from traceview.xplane.planes import CLASS_KEYS
 
@@ -384,7 +385,7 @@ def full_report() -> Report:
             "logs",
             "2026_01_02",
             ("2026_01_01",),
-            (ReportFile(f"{HOST}.xplane.pb", HOST, 3_039_638, "0" * 64, 23_128, None),),
+            (SourceFile(f"{HOST}.xplane.pb", HOST, 3_039_638, "0" * 64, 23_128, None),),
         ),
         capture=Capture(
             "degraded",
@@ -487,7 +488,7 @@ def bare_report() -> Report:
     return Report(
         schema_version=2,
         traceview_version="0.1.0",
-        source=Source("logs", "run1", (), (ReportFile("a.xplane.pb", "a", 887, None, 0, None),)),
+        source=Source("logs", "run1", (), (SourceFile("a.xplane.pb", "a", 887, None, 0, None),)),
         capture=Capture(
             "unusable",
             (Problem("gpu-planes-empty", "1 device planes, none with an event", "a"),),

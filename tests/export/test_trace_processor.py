@@ -21,6 +21,7 @@ import pytest
 
 from scripts.scenarios import SCENARIOS
 from tests.export.test_perfetto import scene_of
+from traceview.document.sanitize import sanitize
 from traceview.export import perfetto
 from traceview.export.draw import Scene
 
@@ -95,9 +96,9 @@ def slices_of(scene: Scene) -> Counter[tuple[Any, ...]]:
         for track in process.tracks:
             slices = track.slices
             start, end = scene.nanoseconds(slices.start_ps), scene.nanoseconds(slices.end_ps)
+            names, categories = slices.name.cells(), slices.category.cells()
             for place in range(slices.count):
-                names = (int(slices.name[place]), int(slices.category[place]))
-                name, category = map(scene.labels.shown, names)
+                name, category = sanitize(names[place]), sanitize(categories[place])
                 times = int(start[place]), int(end[place] - start[place])
                 found[(process.name, track.name, name, category, *times)] += 1
     return found

@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from tests.charts import HOST, MS
 from tests.reports import bare_report, finding, full_report, loss, step
+from traceview.analysis.facts.selection import ReportWindow
 from traceview.document.model import Finding as ShownFinding
 from traceview.document.model import Findings, Span
 from traceview.document.phrase import Token, plain
 from traceview.report.document import MOST_FINDINGS, document_of
-from traceview.report.model import Report, ReportWindow
+from traceview.report.model import Report
 
 
 def shown_findings(report: Report) -> tuple[ShownFinding, ...]:

@@ -104,7 +104,9 @@ def named(trace: Trace, host: str) -> Iterator[tuple[str, list[object]]]:
 
 
 def test_events_have_the_names_in_their_files(tmp_path: Path) -> None:
-    trace = load(mixed_hosts(tmp_path))
+    run = mixed_hosts(tmp_path)
+    trace = load(run)
     for file in trace.files:
-        alone = load(file.path)
+        (path,) = run.rglob(file.name)
+        alone = load(path)
         assert list(named(trace, file.host)) == list(named(alone, file.host))

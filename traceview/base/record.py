@@ -180,6 +180,7 @@ def parts_of(type_: inspect.Type) -> Iterator[inspect.Type]:
         yield from parts_of(part)
 
 
+@cache
 def fields_of(record: type[Record]) -> tuple[inspect.Field, ...]:
     """The fields of a record, with their keys and types."""
     info = inspect.type_info(record)

@@ -6,10 +6,8 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from itertools import groupby
 from typing import Annotated, Any, Final, cast
 
 import typer
@@ -33,31 +31,14 @@ _PANELS: Final = {
 _MODULES: Final = {"analyze": "report", "explain": "show", "gate": "compare", "history": "compare"}
 """By command the module in `commands`, where that has another name."""
 
-_PANEL_OF: Final = {name: panel for panel, names in _PANELS.items() for name in names.split()}
-
-
-class _Commands(Mapping[str, Any]):
-    """The commands by name. Reading one imports its module: a start of one command pays for no other."""
-
-    def __getitem__(self, name: str) -> Any:
-        return _command(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_PANEL_OF)
-
-    def __len__(self) -> int:
-        return len(_PANEL_OF)
-
 
 @cache
 def _command(name: str) -> Any:
-    """A command by its name; raises `KeyError` for another one."""
-    panel = _PANEL_OF[name]
+    """A command by its name. Imports its module: a start of one command pays for no other."""
     module = import_module(f"traceview.cli.commands.{_MODULES.get(name, name)}")
     settings = getattr(module, "CONTEXT_SETTINGS", None)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    register = alone.command(name, cls=_Command, rich_help_panel=panel, context_settings=settings)
-    register(getattr(module, name))
+    alone.command(name, cls=_Command, context_settings=settings)(getattr(module, name))
     made = typer.main.get_command(alone)
     for parameter in made.params:
         if parameter.name in getattr(module, "PAIRS", ()):
@@ -105,21 +86,25 @@ class _Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """The commands. Those that name the same panel, as `rich_help_panel`, follow each other in the help."""
+    """The commands, each imported when it is asked for; the help lists them by panel."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "commands": _Commands()})
+        names: Any = dict.fromkeys(name for names in _PANELS.values() for name in names.split())
+        super().__init__(**{**settings, "commands": names})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command; None where there is none of this name."""
+        return _command(cmd_name) if cmd_name in self.commands else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A list for each panel, with the summaries of all commands in one column."""
-        width = max(map(len, self.commands), default=0)
-        named = [(name, self.commands[name]) for name in self.list_commands(ctx)]
-        for panel, commands in groupby(named, lambda pair: getattr(pair[1], "rich_help_panel", "")):
+        width = max(map(len, self.commands))
+        for panel, names in _PANELS.items():
             with formatter.section(panel):
                 formatter.write_dl(
                     [
-                        (name.ljust(width), command.get_short_help_str(_UNCUT))
-                        for name, command in commands
+                        (name.ljust(width), _command(name).get_short_help_str(_UNCUT))
+                        for name in names.split()
                     ]
                 )
 
@@ -127,11 +112,11 @@ class _Group(TyperGroup):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Parse the options before the command; without any arguments show the help."""
-        if not args:
-            return super().make_context(info_name, args, parent, **extra)
         try:
             return super().make_context(info_name, args, parent, **extra)
         except _OF_PARSING as error:
+            if not args:
+                raise
             raise _shown(_usage_error(error)) from None
 
     def invoke(self, ctx: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +13,7 @@ from traceview.base.errors import CaptureError, TraceviewError
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.outcome import End
 from traceview.capture.record.settings import Settings
-from traceview.cli.output import Target
-from traceview.document.sanitize import sanitize
+from traceview.cli.output import Target, say
 from traceview.report.document import Invocation
 
 MAGIC: Final = "traceview"
@@ -40,7 +38,7 @@ def capture_cell(shell: Any, line: str, cell: str) -> Any:
     """
     __tracebackhide__ = True
     try:
-        capture = Capture(Settings.read(line), _say)
+        capture = Capture(Settings.read(line), say)
         capture.prepare()
     except TraceviewError as error:
         from IPython.core.error import UsageError
@@ -81,13 +79,13 @@ def _run(shell: Any, cell: str) -> Any:
 
 def _show(shell: Any, run: Path | None, problem: CaptureError | None) -> None:
     if problem is not None:
-        _say(problem.message)
+        say(problem.message)
         if problem.hint:
-            _say(f"hint: {problem.hint}")
+            say(f"hint: {problem.hint}")
     if run is None:
         return
     path = os.path.relpath(run)
-    _say(f"the trace is in {path}")
+    say(f"the trace is in {path}")
     try:
         report = traceview.analyze(run)
         if hasattr(shell, "kernel"):
@@ -97,8 +95,4 @@ def _show(shell: Any, run: Path | None, problem: CaptureError | None) -> None:
         else:
             Target(None).write_report(report, invocation=Invocation(path))
     except TraceviewError as error:
-        _say(f"note: no report: {error.message}")
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"traceview: {sanitize(line)}\n")
+        say(f"note: no report: {error.message}")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from traceview.analysis.measures.context import Context
     from traceview.report.model import Report
     from traceview.trace.model import StepRange, Trace, WindowKind
+    from traceview.trace.reading.load import Readers
     from traceview.trace.sidecar.hang import Hang
 
 
@@ -55,7 +56,7 @@ class Source(Struct, frozen=True):
     is_saved: bool
     run: str | None
     salvage: bool
-    workers: str | None
+    readers: Readers | None
     window: WindowKind
     steps: StepRange | None
 
@@ -70,10 +71,9 @@ class Source(Struct, frozen=True):
                     f"{shown} needs a trace, and {logdir} is a saved report",
                     hint="give the log directory instead",
                 )
-        run, salvage, workers = given["run"], given["salvage"], given["workers"]
-        hosts_read_by(workers)
+        run, salvage, readers = given["run"], given["salvage"], hosts_read_by(given["workers"])
         steps = step_range(given["steps"])
-        return cls(logdir, is_saved, run, salvage, workers, given["window"], steps)
+        return cls(logdir, is_saved, run, salvage, readers, given["window"], steps)
 
     def report(
         self, *, top: int | None = None, lanes: bool = False, is_for_screen: bool = False
@@ -114,14 +114,13 @@ class Source(Struct, frozen=True):
             from traceview.base.sweeping import begin_imports
             from traceview.trace.reading.load import load
 
-        readers = hosts_read_by(self.workers)
         with reading():
             begin_imports(needed)
             yield load(
                 self.logdir,
                 run=self.run,
                 salvage=self.salvage,
-                readers=readers,
+                readers=self.readers,
                 with_digests=with_digests,
             )
 
@@ -224,6 +223,5 @@ def _show(stages: Stages, ended: Event) -> None:
         sys.stderr.write(f"\r{text.ljust(len(shown))}")
         sys.stderr.flush()
         shown, pause = text, _EVERY_SECONDS
-    if shown:
-        sys.stderr.write(f"\r{' ' * len(shown)}\r")
-        sys.stderr.flush()
+    sys.stderr.write(f"\r{' ' * len(shown)}\r" if shown else "")
+    sys.stderr.flush()

@@ -6,11 +6,9 @@ A table imports its topic when it is asked for: all topics take as long as readi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from traceview.analysis.measures.context import Context, View
@@ -32,118 +30,91 @@ from traceview.document import numbers
 from traceview.document.columns import Shown
 from traceview.document.columns import table as shown_table
 from traceview.document.phrase import Token, phrase
-from traceview.report.tables import table_of, topic_of
-from traceview.trace.device.table import (
-    Table,
-    flags,
-    floats,
-    integers,
-    table,
-    texts,
-)
+from traceview.report.tables import findings_table, table_of, topic_of
+from traceview.trace.device.table import Table, flags, integers, table, texts
 from traceview.trace.reading.locate import find_runs, newest_readable, summarize
 from traceview.xplane.read import NOT_A_TRACE
 
 
-class Request(Struct, frozen=True, dict=True):
-    """The request for a table: the part of a run, the `devices` to show, by key, and the rows to choose.
+def _view(context: Context, choice: Choice) -> View:
+    """The view that sections are made from, without limits on their rows.
 
-    `has_chosen`: the devices were named.
+    Of many devices only those that differ from the others have rows of their own, unless devices were named.
     """
+    trace = context.trace
+    others: tuple[str, ...] = ()
+    if len(trace.device_list) > MOST_ROWS and not choice.names_devices:
+        from traceview.analysis.gpu_time import device_time
 
-    context: Context
-    devices: frozenset[str]
-    has_chosen: bool
-    choice: Choice
-
-    @cached_property
-    def view(self) -> View:
-        """The view that sections are made from, without limits on their rows.
-
-        Of many devices only those that differ from the others have rows of their own, unless devices were named.
-        """
-        trace = self.context.trace
-        others: tuple[str, ...] = ()
-        if len(trace.device_list) > MOST_ROWS and not self.has_chosen:
-            from traceview.analysis.gpu_time import device_time
-
-            times = self.context.record(device_time.ANALYSIS)
-            others = outlier_devices(times.devices).others if times else ()
-        return View(
-            results={},
-            skipped={},
-            findings=(),
-            window_start_ps={},
-            logdir=str(trace.logdir),
-            run=trace.run,
-            others=others,
-            most_rows=max(trace.device_columns.count, 1 << 16),
-            other_runs=trace.other_runs,
-        )
+        times = context.record(device_time.ANALYSIS)
+        others = outlier_devices(times.devices).others if times else ()
+    return View(
+        results={},
+        skipped={},
+        findings=(),
+        window_start_ps={},
+        logdir=str(trace.logdir),
+        run=trace.run,
+        others=others,
+        most_rows=max(trace.device_columns.count, 1 << 16),
+        other_runs=trace.other_runs,
+    )
 
 
 _ORDERS: Final = {"input": "most work first", "copies": "longest exposed first"}
 
 
-def _of_topic(name: str, request: Request) -> Answer:
+def _of_topic(name: str, context: Context, choice: Choice) -> Answer:
     """The table of one topic: where nothing is chosen a terminal shows what the topic says of all devices."""
     topic = topic_of(name)
-    rows, result = table_of(request.context, name), request.context.result(topic)
+    rows, result = table_of(context, name), context.result(topic)
     if isinstance(result, Skipped):
         return Answer(rows, remark=result.reason)
-    choice = request.choice
-    is_chosen = choice.states or choice.least_ps or choice.sort or choice.top or request.has_chosen
     order = _ORDERS.get(name, "")
-    if is_chosen:
+    if choice.states or choice.least_ps or choice.sort or choice.top or choice.names_devices:
         return Answer(rows, order=order)
-    return Answer(
-        rows, lambda _: (each(request.view, result) for each in topic.sections), order=order
-    )
+    view = _view(context, choice)
+    return Answer(rows, lambda _: (each(view, result) for each in topic.sections), order=order)
 
 
-def answer_of(name: str, request: Request) -> Answer:
+def answer_of(name: str, context: Context, choice: Choice) -> Answer:
     """The rows of a table that are asked for."""
-    kind, choice = TABLES[name], request.choice
-    made = _ROWS[name](request) if name in _ROWS else _of_topic(name, request)
+    kind, top = TABLES[name], choice.top_or(TABLES[name].top)
+    made = _ROWS[name](context, choice) if name in _ROWS else _of_topic(name, context, choice)
     every, sections = made.rows, made.sections
     if kind.state and choice.states:
         every = every.where(kind.state, choice.states)
     if any(column.name == "device" for column in every.columns):
-        nothing = () if request.has_chosen else (None,)
-        every = every.where("device", (*request.devices, *nothing))
-    about, head = _about(request.context), tuple(_head(request.context))
+        nothing = () if choice.names_devices else (None,)
+        every = every.where("device", (*choice.devices, *nothing))
     if choice.by:
         every = arranged(every, kind, Choice(least_ps=choice.least_ps), None)
         # A column that is asked for has to be there.
         is_short = choice.is_terminal and not choice.sort
         groups = grouped(every, kind.sums, choice.by, with_zeros=not is_short)
-        largest_first = TableKind("", sort=kind.sums[0])
-        rows = arranged(groups, largest_first, choice, choice.top_or(kind.top))
-        return replace(
-            made,
-            rows=rows,
-            sections=lambda shown: [section_of_groups(shown, len(choice.by))],
-            left_out_count=groups.count - rows.count,
-            order="" if choice.sort else "sums of all rows, largest first",
-            about=about,
-            head=head,
+        made = Answer(
+            groups,
+            lambda shown: [section_of_groups(shown, len(choice.by))],
+            order="sums of all rows, largest first",
+            remark=made.remark,
         )
-    # Unsorted steps are shown from both ends.
-    has_ends = name == "steps" and not choice.sort and not choice.top
-    rows = chosen = arranged(every, kind, choice, None if has_ends else choice.top_or(kind.top))
-    if has_ends and choice.is_terminal:
+        rows = arranged(groups, TableKind("", sort=kind.sums[0]), choice, top)
+    elif name == "steps" and not choice.sort and not choice.top:
         from traceview.analysis.gpu_time.steps import first_and_last
 
-        rows = first_and_last(chosen)
+        chosen = arranged(every, kind, choice, None)
+        rows = first_and_last(chosen) if choice.is_terminal else chosen
+        # The section says which are not shown.
+        made = replace(made, sections=sections and (lambda _: sections(chosen)))
+    else:
+        rows = arranged(every, kind, choice, top)
     return replace(
         made,
         rows=rows,
-        # Sections of steps say which are not shown.
-        sections=None if sections is None else lambda _: sections(chosen),
         left_out_count=made.left_out_count + made.rows.count - rows.count,
         order="" if choice.sort else made.order,
-        about=about,
-        head=head,
+        about=_about(context),
+        head=tuple(_head(context)),
     )
 
 
@@ -160,28 +131,19 @@ def _about(context: Context) -> dict[str, Any]:
     return {
         "logdir": str(trace.logdir),
         "run": trace.run,
-        "windows": [
-            {
-                "host": trace.hosts[host].name,
-                "kind": window.kind,
-                "start_ps": window.start_ps,
-                "end_ps": window.end_ps,
-            }
-            for host, window in context.selection.windows.items()
-        ],
+        "windows": context.selection.shown(trace),
     }
 
 
-def _gaps(request: Request) -> Answer:
+def _gaps(context: Context, choice: Choice) -> Answer:
     """When a device did nothing, longest first, and what its launching thread was in."""
     from traceview.analysis.gpu_time.idle import gap_table_section
     from traceview.analysis.measures.idle_report import gap_table
 
-    choice, context = request.choice, request.context
     # A row has a dozen texts, so only those that are shown are made.
     rows, left_out_count = gap_table(
         context,
-        devices=request.devices,
+        devices=choice.devices,
         states=choice.states,
         least_ps=choice.least_ps,
         top=None if choice.sort or choice.by else choice.top_or(TABLES["gaps"].top),
@@ -200,26 +162,26 @@ def _gaps(request: Request) -> Answer:
     )
 
 
-def _steps(request: Request) -> Answer:
+def _steps(context: Context, choice: Choice) -> Answer:
     """How long each step took, and the states of each device in it."""
     from traceview.analysis.gpu_time.steps import step_blocks, step_table
     from traceview.analysis.measures.step_report import NO_STEPS, step_rows
 
-    steps = tuple(step_rows(request.context))
-    rows = step_table(steps, request.devices)
+    steps = tuple(step_rows(context))
+    rows = step_table(steps, choice.devices)
 
     def sections(shown: Table) -> list[doc.Section]:
-        blocks = step_blocks(request.view, shown)
+        blocks = step_blocks(_view(context, choice), shown)
         return [doc.Section("steps", "Steps", blocks)] if shown.count else []
 
     return Answer(rows, sections, remark="" if steps else NO_STEPS)
 
 
-def _ops(request: Request) -> Answer:
+def _ops(context: Context, _: Choice) -> Answer:
     """Each op and kernel of each device with its times, the longest first."""
     from traceview.analysis.workload.ops import op_rows_section
 
-    rows = table_of(request.context, "ops")
+    rows = table_of(context, "ops")
     return Answer(
         rows,
         lambda shown: (
@@ -231,22 +193,22 @@ def _ops(request: Request) -> Answer:
     )
 
 
-def _collectives(request: Request) -> Answer:
+def _collectives(context: Context, choice: Choice) -> Answer:
     """Each device in each collective: the shortest time in it is its transfer, the rest of the others is waiting."""
     from traceview.analysis.exchange import collectives
 
-    choice, kind = request.choice, TABLES["collectives"]
-    rows, top = table_of(request.context, "collectives"), choice.top_or(kind.top)
+    kind = TABLES["collectives"]
+    rows, top = table_of(context, "collectives"), choice.top_or(kind.top)
     is_cut = (
         not (choice.sort or choice.by) and top is not None and len(set(rows["collective"])) > top
     )
     if is_cut:
         rows = arranged(rows, kind, Choice(sort="wait_ps"), None)
-    result = request.context.result(collectives.ANALYSIS)
+    result = context.result(collectives.ANALYSIS)
 
     def sections(rows: Table) -> Iterator[doc.Section | None]:
-        view = request.view
-        if not isinstance(result, Skipped) and not request.has_chosen:
+        view = _view(context, choice)
+        if not isinstance(result, Skipped) and not choice.names_devices:
             yield collectives.collectives_section(view, result)
         places = enumerate(zip(rows["device"], rows["is_last"], strict=True))
         shown = [at for at, (key, is_last) in places if is_last or key not in view.others]
@@ -257,30 +219,18 @@ def _collectives(request: Request) -> Answer:
     return Answer(rows, sections, order=order, remark="" if rows.count else reason)
 
 
-def _findings(request: Request) -> Answer:
+def _findings(context: Context, choice: Choice) -> Answer:
     from traceview.report.build import report_of
 
-    report = report_of(request.context, window="auto", steps=None, is_for_screen=True)
-    every, states = report.findings, set(request.choice.states)
+    report = report_of(context, window="auto", steps=None, is_for_screen=True)
+    every, states = report.findings, set(choice.states)
     shown = [
         finding
         for finding in every
         if (not states or (finding.loss and not states.isdisjoint(finding.loss.states)))
-        and (not finding.devices or not request.devices.isdisjoint(finding.devices))
+        and (not finding.devices or not choice.devices.isdisjoint(finding.devices))
     ]
-    losses = [finding.loss for finding in shown]
-    rows = table(
-        "findings",
-        texts("code", [finding.code for finding in shown]),
-        texts("severity", [finding.severity for finding in shown]),
-        floats("gpu_time_ratio", [loss.gpu_time_ratio if loss else None for loss in losses]),
-        texts("title", [finding.title for finding in shown]),
-        texts("devices", [", ".join(finding.devices) or None for finding in shown]),
-        integers("ps_per_step", [loss.ps_per_step if loss else None for loss in losses]),
-        texts("states", [", ".join(loss.states) if loss else None for loss in losses]),
-        texts("confidence", [finding.confidence for finding in shown]),
-        texts("action", [finding.action for finding in shown]),
-    )
+    rows = findings_table(shown)
     time = time_words(report.results.device_time)
     left_out_count = len(every) - len(shown)
     return Answer(rows, lambda rows: _finding_sections(rows, time), left_out_count)
@@ -298,7 +248,7 @@ def _finding_sections(rows: Table, time: str) -> Iterator[doc.Section]:
     yield doc.Section("findings", "Findings", blocks, lead="" if lines else "No finding.")
 
 
-_ROWS: Final[dict[str, Callable[[Request], Answer]]] = {
+_ROWS: Final[dict[str, Callable[[Context, Choice], Answer]]] = {
     "gaps": _gaps,
     "steps": _steps,
     "ops": _ops,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceview.base.errors import UsageError
 from traceview.base.intervals import Int64Array
@@ -21,7 +20,7 @@ from traceview.report.tables import check_pyarrow
 from traceview.trace.device.table import table, whole
 
 if TYPE_CHECKING:
-    from traceview.document.columns import Shown
+    from traceview.document.model import Column as ShownColumn
     from traceview.document.model import Section
     from traceview.trace.device.table import Column, Table
 
@@ -35,8 +34,9 @@ class Choice(Struct, frozen=True):
     """Which rows are asked for, and in which order.
 
     `states`: keys, all without any. `least_ps`: only rows of at least this length. `by`: columns; rows that agree in them
-    become one. `sort`: a column, largest first, or "" for the order of the table. `top`: so many rows, None for those that suit the format. `is_terminal`: somebody
-    reads the rows, so there are few of them by default.
+    become one. `sort`: a column, largest first, or "" for the order of the table. `top`: so many rows, None for those that
+    suit the format. `is_terminal`: somebody reads the rows, so there are few of them by default. `devices`: keys of those to
+    show; `names_devices`: the user named them.
     """
 
     states: tuple[str, ...] = ()
@@ -45,6 +45,8 @@ class Choice(Struct, frozen=True):
     sort: str = ""
     top: int | None = None
     is_terminal: bool = False
+    devices: frozenset[str] = frozenset()
+    names_devices: bool = False
 
     def top_or(self, of_terminal: int | None) -> int | None:
         """The number of rows to show: on a terminal `of_terminal` if none is asked for."""
@@ -201,17 +203,10 @@ def _head(answer: Answer) -> Iterator[str]:
 def section_of_groups(rows: Table, by_count: int) -> Section:
     """A table of groups. Where room is short the number of their rows goes first, then the last sums; the first stays."""
     sum_count = len(rows.columns) - by_count - 1
-    keys = [_known(_shown(column, 0)) for column in rows.columns[:by_count]]
+    # A key that is empty in all groups stays.
+    keys = [_shown(column, 0, "–") for column in rows.columns[:by_count]]
     places = (sum_count, *range(sum_count))
-    others = map(_shown, rows.columns[by_count:], places)
-    return _section(rows, [*keys, *others])
-
-
-def _known(shown: Shown) -> Shown:
-    """The column with a dash where nothing was recorded: a key that is empty in all groups stays."""
-    cell = shown.cell
-    assert callable(cell)
-    return replace(shown, cell=lambda row: "–" if (value := cell(row)) is None else value)
+    return _section(rows, [*keys, *map(_shown, rows.columns[by_count:], places)])
 
 
 def _plain_section(rows: Table) -> Section | None:
@@ -220,30 +215,30 @@ def _plain_section(rows: Table) -> Section | None:
     return _section(rows, map(_shown, rows.columns, places)) if rows.count else None
 
 
-def _section(rows: Table, shown: Iterable[Shown]) -> Section:
+def _section(rows: Table, columns: Iterable[ShownColumn]) -> Section:
     from traceview.document import model as doc
-    from traceview.document.columns import columns
 
     title = rows.name.replace("_", " ").capitalize()
-    return doc.Section(rows.name, title, doc.table(title, columns(list(rows.rows()), shown)))
+    return doc.Section(rows.name, title, doc.table(title, columns))
 
 
-def _shown(column: Column, priority: int) -> Shown:
-    from traceview.document.columns import Shown, kind_of
-    from traceview.document.vocabulary import STATES, look_of
+def _shown(column: Column, priority: int, absent: str | None = None) -> ShownColumn:
+    """The column in a document; `absent`: what stands where nothing was recorded."""
+    from traceview.document.columns import kind_of
+    from traceview.document.model import column as shown
 
-    name = column.name
-    kind = kind_of(name)
-    state, of_time, _ = name.rpartition("_ps")
-    is_state = bool(of_time) and state in STATES
-    heading = look_of(STATES, state).words if is_state else name.replace("_", " ")
+    cells, kind = column.cells(), kind_of(column.name)
     if column.kind == "bool":
-        words = {None: "", True: "yes", False: "no"}
-        return Shown(heading, lambda row: words[row[name]], priority)
-    if kind == "name" and column.kind in ("int", "float"):
+        words = {None: absent or "", True: "yes", False: "no"}
+        cells, kind = [words[cell] for cell in cells], "words"
+    elif kind == "name" and column.kind in ("int", "float"):
         kind = "count" if column.kind == "int" else "number"
-    heading = heading.replace(" ps", "").removesuffix(" count")
-    return Shown(heading, lambda row: row[name], priority, kind)
+    state, of_time, _ = column.name.rpartition("_ps")
+    if of_time and state in STATES:
+        heading = STATES[state].words
+    else:
+        heading = column.name.replace("_", " ").replace(" ps", "").removesuffix(" count")
+    return shown(kind, heading, [absent if c is None else c for c in cells], priority)
 
 
 # The tables: what their rows are, and which options have a meaning for them

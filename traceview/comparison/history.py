@@ -37,7 +37,7 @@ from traceview.base.record import (
     VersionText,
     one_of,
 )
-from traceview.base.text import did_you_mean, lazy_pattern
+from traceview.base.text import did_you_mean, enumerated, lazy_pattern
 from traceview.base.version import VERSION
 from traceview.comparison.document import ratio_words
 from traceview.comparison.noise import (
@@ -467,5 +467,5 @@ def baseline_called(folder: Path, name: str) -> tuple[Report, ...]:
     known = sorted(path.parent.name for path in folder.glob(f"*/{FILES[0]}"))
     hint = "traceview gate LOGDIR --save NAME makes one"
     if known:
-        hint = did_you_mean(name, known, f"there is {numbers.beginning(known)}")
+        hint = did_you_mean(name, known, f"there is {enumerated(known, 8)}")
     raise TraceNotFoundError(f"no baseline is called {name} in {folder}", hint=hint)

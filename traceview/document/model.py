@@ -7,7 +7,7 @@ how each type is written and no topic. Where a format cannot show a block, the b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 from msgspec import Struct, structs
 
@@ -16,47 +16,31 @@ from traceview.document.figures import Span as Span
 from traceview.document.phrase import Phrase, Sentence, Token
 from traceview.document.vocabulary import Look
 
-Kind: TypeAlias = Literal[
-    "bar",
+Quantity: TypeAlias = Literal[
     "bytes",
     "count",
-    "device",
     "flop_rate",
     "flops",
-    "look",
-    "name",
     "number",
     "ordinal",
     "rate",
     "share",
     "signed_share",
     "signed_time",
-    "span",
     "time",
-    "words",
 ]
-"""How the values of a column are written.
+"""How numbers of a column are written; it is aligned at its right end and sorted by value.
 
-`time` and `signed_time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes per second, `flops` and `flop_rate` floating-point operations, `name` recorded text, `words` text of
-traceview, `device` a device key that leads to the row of the device, `span` a link into the timeline.
+`time` and `signed_time` picoseconds, `ordinal` the number of a step or a row, `share` and `signed_share` ratios, `rate` bytes
+per second, `flops` and `flop_rate` floating-point operations.
 """
 
-NUMERIC: frozenset[Kind] = frozenset(
-    (
-        "bytes",
-        "count",
-        "flop_rate",
-        "flops",
-        "number",
-        "ordinal",
-        "rate",
-        "share",
-        "signed_share",
-        "signed_time",
-        "time",
-    )
-)
-"""Kinds that are aligned at their right end and sorted by value."""
+Kind: TypeAlias = Quantity | Literal["bar", "device", "look", "name", "span", "words"]
+"""How the values of a column are written.
+
+`name` recorded text, `words` text of traceview, `device` a device key that leads to the row of the device, `span` a link
+into the timeline.
+"""
 
 
 class Part(Struct, frozen=True):
@@ -94,7 +78,7 @@ class Column(Struct, frozen=True):
     @property
     def is_numeric(self) -> bool:
         """Whether it holds numbers."""
-        return self.kind in NUMERIC
+        return self.kind in get_args(Quantity)
 
 
 class Table(Struct, frozen=True):
@@ -213,7 +197,7 @@ class Finding(Struct, frozen=True):
     @property
     def anchor(self) -> str:
         """The targets of links."""
-        return finding_anchor(self.number)
+        return anchor("finding", self.number)
 
     @property
     def whole_advice(self) -> Phrase:
@@ -336,19 +320,9 @@ class Document(Struct, frozen=True):
         return next((block for block in blocks if isinstance(block, kind)), None)
 
 
-def device_anchor(device: str) -> str:
-    """The anchor of the row of a device."""
-    return f"device {device}"
-
-
-def finding_anchor(number: int) -> str:
-    """The anchor of a finding."""
-    return f"finding {number}"
-
-
-def gap_anchor(number: int) -> str:
-    """The anchor of a gap."""
-    return f"gap {number}"
+def anchor(kind: Literal["device", "finding", "gap"], name: object) -> str:
+    """The target of links to the row of a device by its key, to a finding or a gap by its number."""
+    return f"{kind} {name}"
 
 
 # Blocks, left out where they would be empty

@@ -206,12 +206,6 @@ def listed(keys: Sequence[str], most: int = 8) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def beginning(names: Sequence[str], most: int = 8) -> str:
-    """`a, b, …`: the first names there are, and whether there are more."""
-    shown, hidden_count = first_of(names, most)
-    return ", ".join([*shown, *(["…"] if hidden_count else [])])
-
-
 def joined_devices(keys: Iterable[str]) -> str:
     """`GPU:0, 2, 5–7`: device keys that differ in their number only, numbers in a row joined.
 

@@ -215,12 +215,12 @@ def add_anatomy(
         blank = " " * (indent - cell_len(label)) if bar_width else " "
         rest = " " * (bar_width - bar.width + _GAP)
         page.line(page.styled(label, "bold"), blank, bar, rest, sanitize(time))
-        shown = _numbers(
+        lines, letters_below = _numbers(
             page, row, page.width - _GAP, number_lines, has_large_parts=has_large_parts
         )
-        for line in shown.lines:
+        for line in lines:
             page.line(" " * _GAP, line)
-        named |= shown.letters
+        named |= letters_below
         letters = {letter_of(part.look): part.look for part in row.parts}
         drawn |= {letter: look for letter, look in letters.items() if letter in bar.plain}
     unnamed = {letter: look for letter, look in drawn.items() if letter not in named}
@@ -255,18 +255,12 @@ def _legend(page: Page, looks: dict[str, Look], width: int) -> list[Text]:
     return in_lines(pieces, width, _APART)
 
 
-class _Numbers(Struct, frozen=True):
-    """The lines below a bar, and the letters of the parts that they name."""
-
-    lines: list[Text]
-    letters: frozenset[str]
-
-
 def _numbers(
     page: Page, row: doc.AnatomyRow, width: int, most_lines: int, *, has_large_parts: bool
-) -> _Numbers:
+) -> tuple[list[Text], set[str]]:
     """Compute, the longest other parts that fit, and the rest of the step as one number: they add up to it.
 
+    The lines below a bar, and the letters of the parts that they name.
     Large parts have a number of their own, on further lines where they need them.
     """
     parts = sorted(row.parts, key=lambda part: (part.look.key != "compute", -part.duration_ps))
@@ -289,8 +283,8 @@ def _numbers(
         lines = in_lines(pieces, width, _APART)
         has_room = len(lines) <= most_lines or count == least_count
         if has_room and all(line.width <= width for line in lines):
-            return _Numbers(lines, frozenset(letter_of(part.look) for part in named[:count]))
-    return _Numbers(lines[:most_lines], frozenset())
+            return lines, {letter_of(part.look) for part in named[:count]}
+    return lines[:most_lines], set()
 
 
 # Findings and commands

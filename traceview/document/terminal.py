@@ -134,28 +134,40 @@ def _add_labelled(page: Page, label: str, text: Sentence) -> None:
 
 
 class _Printed(Struct):
-    """A column as it is printed: its heading in lines, its cells, and how wide it is and should be at least.
-
-    `head`: how much of a shortened text is its start.
-    """
+    """A column as it is printed: its cells, how wide the widest is, its heading in lines, and its width in the end."""
 
     column: doc.Column
-    heading: list[str]
+    is_first: bool
     texts: list[Text]
     widest: int
-    width: int
-    least: int
-    head: float = 0.5
+    heading: list[str]
+    width: int = 0
+
+    @property
+    def most(self) -> int:
+        """The width at which nothing is shortened."""
+        return max(self.widest, *map(cell_len, self.heading))
+
+    @property
+    def least(self) -> int:
+        """The width below which a column is rather left out."""
+        if self.column.kind == "bar":
+            return NARROWEST_BAR
+        if self.column.kind not in ("name", "device", "words"):
+            return self.most
+        least = min(self.widest, WIDEST_FIRST if self.is_first else NARROWEST_NAME)
+        return max(least, *map(cell_len, self.heading))
 
 
 def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     """The columns that fit beside each other; returns the headings of the others, and the width at which all fit."""
     columns = [column for column in table.columns if column.kind != "span"]
-    written = [(of, *_texts(page, of, is_first=not at)) for at, of in enumerate(columns)]
-    printed = [_printed(page, *of, 1, is_first=not at) for at, of in enumerate(written)]
+    printed = [_printed(page, column, is_first=not at) for at, column in enumerate(columns)]
     needed = _total([column.least for column in printed])
     if needed > page.width:
-        printed = [_printed(page, *of, 2, is_first=not at) for at, of in enumerate(written)]
+        for column in printed:
+            if cell_len(column.heading[0]) > column.widest:
+                column.heading = _in_two_lines(column.heading[0])
     kept = _fitting(page, printed)
     _shrink(page, kept)
     if any(column.column.heading for column in kept):
@@ -172,38 +184,17 @@ def add_table(page: Page, table: doc.Table) -> tuple[list[str], int]:
     )
 
 
-def _texts(page: Page, column: doc.Column, *, is_first: bool) -> tuple[list[Text], int]:
-    """The values of a column as they are shown, and how wide the widest is; bars are as wide as they can be."""
+def _printed(page: Page, column: doc.Column, *, is_first: bool) -> _Printed:
+    """The column as wide as it can be."""
+    heading = [page.middle(column.heading, WIDEST_FIRST)]
     if column.kind == "bar":
-        return [_drawn(value, BAR_WIDTH) for value in column.values], BAR_WIDTH
+        bars = [_drawn(value, BAR_WIDTH) for value in column.values]
+        return _Printed(column, is_first, bars, BAR_WIDTH, heading)
     style = "bold" if is_first else ""
     inks = [value.ink if isinstance(value, Look) else style for value in column.values]
     texts = [page.styled(text, ink) for text, ink in zip(cell_texts(column), inks, strict=True)]
-    return texts, max((text.width for text in texts), default=0)
-
-
-def _printed(
-    page: Page,
-    column: doc.Column,
-    texts: list[Text],
-    widest: int,
-    most_lines: int,
-    *,
-    is_first: bool,
-) -> _Printed:
-    heading = [page.middle(column.heading, WIDEST_FIRST)]
-    if column.kind == "bar":
-        return _Printed(column, heading, texts, widest, widest, NARROWEST_BAR)
-    if most_lines > 1 and cell_len(heading[0]) > widest:
-        heading = _in_two_lines(heading[0])
-    heading_width = max(map(cell_len, heading))
-    width = max(heading_width, widest)
-    if column.kind not in ("name", "device", "words"):
-        return _Printed(column, heading, texts, widest, width, width)
-    least = max(heading_width, min(widest, WIDEST_FIRST if is_first else NARROWEST_NAME))
-    # The end of a path tells names apart that begin alike.
-    head = 0.5 if is_first else 0.35
-    return _Printed(column, heading, texts, widest, width, least, head)
+    widest = max((text.width for text in texts), default=0)
+    return _Printed(column, is_first, texts, widest, heading)
 
 
 def _in_two_lines(heading: str) -> list[str]:
@@ -229,14 +220,18 @@ def _total(widths: Sequence[int]) -> int:
 
 def _shrink(page: Page, columns: Sequence[_Printed]) -> None:
     """Shorten names and bars until the columns fit, the widest first; below their least only a first one alone."""
+    for column in columns:
+        column.width = column.most
     for floors in ([column.least for column in columns], [1 for _ in columns]):
         _narrow(columns, floors, _total([column.width for column in columns]) - page.width)
     for column in columns:
         if column.column.kind == "bar":
             column.texts = [_drawn(value, column.width) for value in column.column.values]
         elif column.width < column.widest:
+            # The end of a path tells names apart that begin alike.
+            head = 0.5 if column.is_first else 0.35
             column.texts = [
-                text.with_text(page.middle(text.plain, column.width, head=column.head))
+                text.with_text(page.middle(text.plain, column.width, head=head))
                 for text in column.texts
             ]
         column.heading = [page.middle(line, column.width) for line in column.heading]

@@ -6,104 +6,46 @@ down, so that slices stay inside of, or beside, each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from traceview.analysis.facts.selection import rows_in, step_bounds
+from traceview.analysis.exchange.collectives import collective_table
+from traceview.analysis.facts.selection import step_bounds
 from traceview.analysis.measures.context import Context
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.sentences import RunCommands, shown_finding
 from traceview.analysis.workload.ops import device_rows
-from traceview.base.ids import unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, nesting, union
+from traceview.base.ids import unique_ids
+from traceview.base.intervals import Int64Array, nesting, union
 from traceview.base.units import PS_PER_NS
 from traceview.document.phrase import plain
-from traceview.document.sanitize import sanitize
-from traceview.document.vocabulary import CLASSES, SEVERITIES, STATES, STEP_KINDS, look_of
-from traceview.ledger.columns import By
-from traceview.ledger.states import KEYS
+from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, look_of
 from traceview.report.model import Report
-from traceview.report.tables import host_rows
-from traceview.trace.columns import NONE, UNKNOWN_BYTES, Names
-from traceview.trace.strategy.collectives import CollectiveKind
-from traceview.xplane.planes import ActivityClass
-
-
-class Labels:
-    """Every text of a scene, once: first the names of the trace, under their own indices, then others."""
-
-    def __init__(self, names: Names) -> None:
-        self._names = names
-        self._own: list[str] = []
-        self._index: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._names) + len(self._own)
-
-    def ids(self, texts: Iterable[str | None]) -> Int64Array:
-        """The indices of texts that are no names of the trace, `NONE` for None."""
-        return np.array([NONE if t is None else self._add(t) for t in texts], dtype=np.int64)
-
-    def _add(self, text: str) -> int:
-        index = self._index.setdefault(text, len(self))
-        if index == len(self):
-            self._own.append(text)
-        return index
-
-    def argument(self, name: str, texts: Iterable[str | None]) -> Argument:
-        """A text of each slice, None where there is none."""
-        return labelled(name, self.ids(texts))
-
-    def shown(self, index: int) -> str:
-        """The text on one line, cut in its middle from `sanitize.MOST` characters on."""
-        own = index - len(self._names)
-        return sanitize(self._own[own] if own >= 0 else self._names.text(index) or "")
-
-
-@dataclass(frozen=True, eq=False)
-class Argument:
-    """A property of slices: int64 `values`, or indices into the labels; `known`: which slices have it."""
-
-    name: str
-    values: Int64Array
-    known: BoolArray
-    is_text: bool = False
-
-    def at(self, chosen: Int64Array) -> Argument:
-        """That of the `chosen` slices."""
-        return Argument(self.name, self.values[chosen], self.known[chosen], self.is_text)
-
-
-def numbered(name: str, values: Iterable[int] | Int64Array) -> Argument:
-    """A number that every slice has."""
-    column = np.fromiter(values, dtype=np.int64)
-    return Argument(name, column, np.ones(column.size, dtype=np.bool_))
-
-
-def labelled(name: str, values: npt.NDArray[np.integer]) -> Argument:
-    """A text, `NONE` where there is none."""
-    return Argument(name, values.astype(np.int64), values != NONE, is_text=True)
+from traceview.report.tables import findings_table, host_rows
+from traceview.trace.columns import NONE, UNKNOWN_BYTES
+from traceview.trace.device.table import Column, Table, category, integers, named, whole
+from traceview.xplane.planes import CLASS_KEYS
 
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """Slices in drawing order; all arrays int64 `[n]`.
+    """Slices in drawing order; times int64 `[n]`.
 
-    `name`, `category`: indices into the labels. `launch`: the number of the launch that an arrow leads from or to, `NONE`
-    without; None where no slice has one.
+    `name`, `category`: texts; `arguments`: what else is known of them, whole numbers, flags and texts. Columns of texts are
+    categories. `launch`: int64 `[n]`, the number of the launch that an arrow leads from or to, `NONE` without; None where no
+    slice has one.
     """
 
     start_ps: Int64Array
     end_ps: Int64Array
-    name: Int64Array
-    category: Int64Array
-    arguments: tuple[Argument, ...] = ()
+    name: Column
+    category: Column
+    arguments: tuple[Column, ...] = ()
     launch: Int64Array | None = None
 
     @property
@@ -116,21 +58,37 @@ class Slices:
         return Slices(
             self.start_ps[chosen],
             self.end_ps[chosen],
-            self.name[chosen],
-            self.category[chosen],
+            self.name.at(chosen),
+            self.category.at(chosen),
             tuple(argument.at(chosen) for argument in self.arguments),
             None if self.launch is None else self.launch[chosen],
         )
 
     @cached_property
-    def exact(self) -> tuple[Argument, Argument]:
+    def exact(self) -> tuple[Column, Column]:
         """Start and length in picoseconds of the slices that are not whole nanoseconds."""
         length = self.end_ps - self.start_ps
-        is_off = (self.start_ps % PS_PER_NS != 0) | (length % PS_PER_NS != 0)
-        return (
-            Argument("start_ps", self.start_ps, is_off),
-            Argument("duration_ps", length, is_off),
-        )
+        is_whole = (self.start_ps % PS_PER_NS == 0) & (length % PS_PER_NS == 0)
+        return whole("start_ps", self.start_ps, is_whole), whole("duration_ps", length, is_whole)
+
+
+def labelled(name: str, texts: Iterable[str | None]) -> Column:
+    """Texts of which many are the same, as a category."""
+    places: dict[str, int] = {}
+    codes = [NONE if text is None else places.setdefault(text, len(places)) for text in texts]
+    return Column(name, "category", np.array(codes, dtype=np.int64), labels=tuple(places))
+
+
+def same(text: str, count: int) -> Column:
+    """The same text for all."""
+    return category(text, np.zeros(count, dtype=np.int64), (text,))
+
+
+def columns_of(rows: Table, names: Sequence[str]) -> tuple[Column, ...]:
+    """Some columns of a table; texts as categories."""
+    by_name = {column.name: column for column in rows.columns}
+    chosen = (by_name[name] for name in names)
+    return tuple(labelled(of.name, of.cells()) if of.kind == "text" else of for of in chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +116,6 @@ class Scene:
     """Everything that is drawn, in the order in which it is shown."""
 
     processes: tuple[Process, ...]
-    labels: Labels
 
     @cached_property
     def shift_ps(self) -> int:
@@ -239,7 +196,14 @@ def drawn(context: Context, report: Report) -> Scene:
         processes.append(Process(f"{key} ({entry.model})" if entry.model else key, tracks))
     for host, info in enumerate(trace.hosts):
         processes.append(Process(f"host {info.name}", tuple(drawing.host(host))))
-    return Scene(tuple(processes), drawing.labels)
+    return Scene(tuple(processes))
+
+
+_OF_COLLECTIVE: Final = (
+    *("collective", "op", "name", "device_count"),
+    *("bytes", "wait_ps", "transfer_ps", "is_last"),
+)
+"""Columns of the table of collectives that its slices have."""
 
 
 class _Drawing:
@@ -253,38 +217,30 @@ class _Drawing:
         self._context = context
         self._trace = context.trace
         self._selection = context.selection
-        self.labels = Labels(context.trace.names)
         host = context.trace.host_columns
         self._is_shown = np.zeros(host.count, dtype=np.bool_)
         for index in range(len(context.trace.hosts)):
             self._is_shown[host_rows(context.trace, context.selection, index)] = True
         self._launches = np.zeros(host.count, dtype=np.bool_)
-
-    def _same(self, text: str, count: int) -> Int64Array:
-        return np.repeat(self.labels.ids([text]), count)
+        self._collectives = collective_table(context)
 
     def device(self, device: int) -> Iterator[Track]:
         """One track per stream, more where its events overlap in part."""
         trace, columns = self._trace, self._trace.device_columns
         rows = device_rows(trace, self._selection, device)
-        classes = self.labels.ids(CLASSES[class_.name.lower()].words for class_ in ActivityClass)
+        classes = [CLASSES[key].words for key in CLASS_KEYS]
         for line in unique_ids(columns.line[rows]).tolist():
             of_line = rows[columns.line[rows] == line]
+            size, correlation = columns.bytes[of_line], columns.correlation_id[of_line]
             slices = Slices(
                 start_ps=columns.start_ps[of_line],
                 end_ps=columns.end_ps[of_line],
-                name=columns.name[of_line].astype(np.int64),
-                category=classes[columns.class_[of_line]],
+                name=named("name", columns.name[of_line], trace.names),
+                category=category("class", columns.class_[of_line], classes),
                 arguments=(
-                    labelled("op", columns.op[of_line]),
-                    Argument(
-                        "bytes", columns.bytes[of_line], columns.bytes[of_line] != UNKNOWN_BYTES
-                    ),
-                    Argument(
-                        "correlation_id",
-                        columns.correlation_id[of_line],
-                        columns.has_correlation[of_line],
-                    ),
+                    named("op", columns.op[of_line], trace.names),
+                    whole("bytes", size, size == UNKNOWN_BYTES),
+                    whole("correlation_id", correlation, ~columns.has_correlation[of_line]),
                 ),
                 launch=self._launched(device, of_line),
             )
@@ -314,12 +270,10 @@ class _Drawing:
             slices = Slices(
                 start_ps=columns.start_ps[of_line],
                 end_ps=columns.end_ps[of_line],
-                name=columns.name[of_line].astype(np.int64),
-                category=self._same("host", of_line.size),
+                name=named("name", columns.name[of_line], trace.names),
+                category=same("host", of_line.size),
                 arguments=(
-                    Argument(
-                        "correlation_id", correlation.at(of_line, 0), correlation.has(of_line)
-                    ),
+                    whole("correlation_id", correlation.at(of_line, 0), ~correlation.has(of_line)),
                 ),
                 launch=np.where(self._launches[of_line], of_line, NONE),
             )
@@ -337,16 +291,12 @@ class _Drawing:
             slices = Slices(
                 start_ps=start,
                 end_ps=end,
-                name=self.labels.ids(f"step {step.number}" for step in steps),
-                category=self._same("step", len(steps)),
+                name=labelled("name", (f"step {step.number}" for step in steps)),
+                category=same("step", len(steps)),
                 arguments=(
-                    numbered("number", (step.number for step in steps)),
-                    self.labels.argument(
-                        "kind", (look_of(STEP_KINDS, step.kind).words for step in steps)
-                    ),
-                    self.labels.argument(
-                        "left out of statistics", (step.excluded for step in steps)
-                    ),
+                    integers("number", [step.number for step in steps]),
+                    labelled("kind", (look_of(STEP_KINDS, step.kind).words for step in steps)),
+                    labelled("left out of statistics", (step.excluded for step in steps)),
                 ),
             )
             name = "steps" if len(self._trace.hosts) == 1 else f"steps of {info.name}"
@@ -357,100 +307,55 @@ class _Drawing:
 
         `event`: what runs, or after idle time what runs next.
         """
-        ledger = self._context.ledger
-        columns, own = ledger.columns, ledger.rows_of(device)
-        rows = np.arange(own.start, own.stop)
-        state, step = columns.state[rows].astype(np.int64), columns.step[rows]
-        numbers = np.array([*(step.number for step in ledger.steps), NONE], dtype=np.int64)
-        op, name = self._trace.device_columns.names_at(columns.event[rows])
+        ledger, trace = self._context.ledger, self._trace
+        rows = ledger.rows_of(device)
+        columns = ledger.columns
+        op, name = trace.device_columns.names_at(columns.event[rows])
         slices = Slices(
             start_ps=columns.start_ps[rows],
             end_ps=columns.start_ps[rows] + columns.duration_ps[rows],
-            name=self.labels.ids(look.words for look in STATES.values())[state],
-            category=self._same("state", rows.size),
+            name=category("name", columns.state[rows], [look.words for look in STATES.values()]),
+            category=same("state", op.size),
             arguments=(
-                labelled("state", self.labels.ids(KEYS)[state]),
-                Argument("step", numbers[step], step != NONE),
-                labelled("by", self._causers(rows)),
-                labelled("event", np.where(op == NONE, name, op)),
+                *columns_of(ledger.table(rows), ("state", "step", "by")),
+                named("event", np.where(op == NONE, name, op), trace.names),
             ),
         )
         yield from tracks_of("state", slices)
 
-    def _causers(self, rows: Int64Array) -> Int64Array:
-        """The device, thread, op or line of Python that caused each row of the ledger; else `NONE`."""
-        trace, ledger = self._trace, self._context.ledger
-        kind, by = ledger.columns.by_kind[rows], ledger.columns.by[rows]
-        causers = np.full(rows.size, NONE, dtype=np.int64)
-        causers[kind == By.OP] = by[kind == By.OP]
-        for of, text in (
-            (By.DEVICE, trace.device_key),
-            (By.THREAD, lambda line: trace.lines[line].name),
-            (By.PYTHON, ledger.python.__getitem__),
-        ):
-            chosen = np.flatnonzero(kind == of)
-            distinct, index = unique_inverse(by[chosen])
-            causers[chosen] = self.labels.ids(map(text, distinct.tolist()))[index]
-        return causers
-
     def collectives(self, device: int) -> Iterator[Track]:
-        """The collectives of a device, numbered alike on all devices, with its waiting for others and the transfer.
-
-        A collective of which a device was not recorded has no waiting, no transfer and no last device.
-        """
-        collectives = self._context.collectives
-        window = self._selection.window_of_device(self._trace, device)
-        if window is None:
-            return
-        rows = np.flatnonzero(collectives.device == device)
-        rows = rows[rows_in(collectives.start_ps[rows], collectives.end_ps[rows], window)]
-        number = collectives.collective[rows]
-        complete = collectives.is_complete[number]
-        kinds = [CollectiveKind(kind).name.lower() for kind in collectives.kind[rows].tolist()]
-        size = collectives.bytes_moved[number]
-        names = (f"{kind} {at}" for kind, at in zip(kinds, number.tolist(), strict=True))
+        """The collectives of a device, numbered alike on all devices, as in their table."""
+        rows = self._collectives.where("device", (self._trace.device_key(device),))
+        start_ps, duration_ps = columns_of(rows, ("start_ps", "duration_ps"))
+        names = (f"{row['kind']} {row['collective']}" for row in rows.rows())
         slices = Slices(
-            start_ps=collectives.start_ps[rows],
-            end_ps=collectives.end_ps[rows],
-            name=self.labels.ids(names),
-            category=self._same("collective", rows.size),
-            arguments=(
-                numbered("collective", number),
-                labelled("op", collectives.op[rows]),
-                labelled("kernel", collectives.name[rows]),
-                numbered("devices", collectives.device_count[number]),
-                Argument("bytes", size, size != UNKNOWN_BYTES),
-                Argument("wait_ps", collectives.wait_ps[rows], complete),
-                Argument("transfer_ps", collectives.transfer_ps[number], complete),
-                Argument("started last", collectives.is_last[rows].astype(np.int64), complete),
-            ),
+            start_ps=start_ps.values,
+            end_ps=start_ps.values + duration_ps.values,
+            name=labelled("name", names),
+            category=same("collective", rows.count),
+            arguments=columns_of(rows, _OF_COLLECTIVE),
         )
         yield from tracks_of("collectives", slices)
 
     def findings(self, findings: Iterable[Finding]) -> Iterator[Track]:
         """The findings over the time that they refer to, in the order of the report: their steps, else the window."""
-        trace, labels = self._trace, self.labels
+        trace = self._trace
         placed = [(finding, span) for finding in findings for span in self._spans(finding)]
         shown = [finding for finding, _ in placed]
         bounds = np.array([span for _, span in placed], dtype=np.int64).reshape(-1, 2)
-        costs = [finding.loss.ps_per_step if finding.loss else NONE for finding in shown]
-        cost = np.array(costs, dtype=np.int64)
         commands = RunCommands(str(trace.logdir), trace.run, not trace.other_runs)
-        severities = [look_of(SEVERITIES, finding.severity).words for finding in shown]
+        rows = findings_table(shown)
         advice = (shown_finding(1, row, RULES[row.code], commands).whole_advice for row in shown)
         slices = Slices(
             start_ps=bounds[:, 0],
             end_ps=bounds[:, 1],
-            name=labels.ids(finding.title for finding in shown),
-            category=labels.ids(severities),
+            name=labelled("title", rows["title"]),
+            category=labelled("severity", rows["severity"]),
             arguments=(
-                labels.argument("code", (finding.code for finding in shown)),
-                labels.argument("severity", severities),
-                Argument("ps_per_step", cost, cost != NONE),
-                labels.argument("devices", (", ".join(row.devices) or None for row in shown)),
-                labels.argument("advice", map(plain, advice)),
-                labels.argument("explanation", (finding.explanation for finding in shown)),
-                labels.argument("confidence", (finding.confidence for finding in shown)),
+                *columns_of(rows, ("code", "severity", "ps_per_step", "devices")),
+                labelled("advice", map(plain, advice)),
+                labelled("explanation", (finding.explanation for finding in shown)),
+                labelled("confidence", rows["confidence"]),
             ),
         )
         yield from tracks_of("findings", slices)

@@ -7,8 +7,8 @@ the order of those of equal times, so that an end comes before a beginning, unle
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -16,12 +16,13 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
-from traceview.base.ids import unique_ids
 from traceview.base.intervals import BoolArray, Int64Array
 from traceview.document.sanitize import sanitize
-from traceview.export.draw import Argument, Labels, Scene, Slices
+from traceview.export.draw import Scene, Slices
 from traceview.trace.columns import NONE
+from traceview.trace.device.table import Column
 
 # Messages: the bytes of many stand side by side in a matrix, one row each, with a mask of those that are used; taking the used
 # ones row by row gives the messages one after another (protobuf.dev, "Encoding").
@@ -221,7 +222,7 @@ def _ended(part: bytes | Future[bytes]) -> bytes:
 
 def _parts(scene: Scene) -> Iterator[_Part]:
     yield _packet(_SEQUENCE + number(_SEQUENCE_FLAGS, _STATE_CLEARED | _NEEDS_STATE))
-    interned = _Interned(scene.labels)
+    interned = _Interned()
     uuid = 0
     tid = len(scene.processes)
     for pid, process in enumerate(scene.processes, start=1):
@@ -260,73 +261,78 @@ def _events(time_ns: Int64Array, event: Rows) -> bytes:
 
 
 class _Interned:
-    """Which texts Perfetto knows already: names of events, categories, and those in arguments."""
+    """Which texts Perfetto knows already: names of events, categories, names of arguments and texts in them."""
 
-    def __init__(self, labels: Labels) -> None:
-        self._labels = labels
-        self._known: dict[int, set[int]] = {}
-        self._arguments: dict[str, int] = {}
+    def __init__(self) -> None:
+        self._known: dict[int, dict[str, int]] = defaultdict(dict)
+        self._fresh: list[bytes] = []
 
-    def labels(self, field: int, indices: Int64Array) -> bytes:
-        """Packets with the texts at `indices` that are not known yet; their iids are the indices, from 1 on."""
-        known = self._known.setdefault(field, set())
-        fresh = [label for label in unique_ids(indices).tolist() if label not in known]
-        known.update(fresh)
-        return b"".join(self._entry(field, label + 1, self._labels.shown(label)) for label in fresh)
+    def iid(self, field: int, content: str) -> int:
+        """The number of a text, from 1 on."""
+        known = self._known[field]
+        if content not in known:
+            known[content] = len(known) + 1
+            entry = message((_IID, known[content]), (_INTERNED, sanitize(content)))
+            self._fresh.append(_packet(_EVENT_HEAD + text(_INTERNED_DATA, text(field, entry))))
+        return known[content]
 
-    def argument(self, name: str) -> tuple[int, bytes]:
-        """The iid of the name of an argument, and the packet that declares it if it is new."""
-        if name in self._arguments:
-            return self._arguments[name], b""
-        iid = self._arguments[name] = len(self._arguments) + 1
-        return iid, self._entry(_ANNOTATION_NAMES, iid, name)
+    def iids(self, field: int, column: Column) -> Int64Array:
+        """The numbers of the texts of a category, 0 where there is none."""
+        every = [*(self.iid(field, label) for label in column.labels), 0]
+        iids: Int64Array = np.array(every, dtype=np.int64)[column.values]
+        return iids
 
-    @staticmethod
-    def _entry(field: int, iid: int, content: str) -> bytes:
-        entry = message((_IID, iid), (_INTERNED, content))
-        return _packet(_EVENT_HEAD + text(_INTERNED_DATA, text(field, entry)))
+    def fresh(self) -> bytes:
+        """Packets that declare what was asked for since the last call and not before."""
+        packets = b"".join(self._fresh)
+        self._fresh.clear()
+        return packets
+
+
+class _Argument(Struct, frozen=True, eq=False):
+    """A property of slices: the number of its name, the field of its values, and which slices have it."""
+
+    iid: int
+    field: int
+    values: Int64Array
+    known: BoolArray
 
 
 def _slices(scene: Scene, uuid: int, slices: Slices, interned: _Interned) -> Iterator[_Part]:
-    yield interned.labels(_EVENT_NAMES, slices.name)
-    yield interned.labels(_EVENT_CATEGORIES, slices.category)
+    name = interned.iids(_EVENT_NAMES, slices.name)
+    category = interned.iids(_EVENT_CATEGORIES, slices.category)
     arguments = []
-    for argument in (*slices.arguments, *slices.exact):
-        if not argument.known.any():
-            continue
-        if argument.is_text:
-            yield interned.labels(_ANNOTATION_STRINGS, argument.values[argument.known])
-        iid, entry = interned.argument(argument.name)
-        yield entry
-        arguments.append((iid, argument))
+    for column in (*slices.arguments, *slices.exact):
+        field, values = _INT_VALUE, column.values.astype(np.int64)
+        known = np.ones(values.size, np.bool_) if column.missing is None else ~column.missing
+        if column.kind == "category":
+            field, values = _STRING_VALUE_IID, interned.iids(_ANNOTATION_STRINGS, column)
+            known = values > 0
+        if known.any():
+            iid = interned.iid(_ANNOTATION_NAMES, column.name)
+            arguments.append(_Argument(iid, field, values, known))
+    yield interned.fresh()
     start, end = scene.nanoseconds(slices.start_ps), scene.nanoseconds(slices.end_ps)
     index, is_begin = begins_and_ends(start, end)
     time = np.where(is_begin, start[index], end[index])
+
+    def piece(rows: slice) -> bytes:
+        chosen, begins = index[rows], is_begin[rows]
+        parts = [
+            numbers(_TYPE, np.where(begins, _SLICE_BEGIN, _SLICE_END)),
+            constant(chosen.size, number(_TRACK_UUID, uuid)),
+            numbers(_NAME_IID, name[chosen]).where(begins),
+            numbers(_CATEGORY_IIDS, category[chosen]).where(begins),
+            *(_annotation(argument, chosen, begins) for argument in arguments),
+        ]
+        if slices.launch is not None:
+            # An arrow leads from each slice of a flow to the next one; 0 is no flow.
+            flow = slices.launch[chosen]
+            parts.append(fixed64(_FLOW_IDS, flow + 1).where(begins & (flow != NONE)))
+        return _events(time[rows], joined(*parts))
+
     for at in range(0, index.size, _ROWS_AT_ONCE):
-        rows = slice(at, at + _ROWS_AT_ONCE)
-        yield partial(_piece, uuid, slices, arguments, time[rows], index[rows], is_begin[rows])
-
-
-def _piece(
-    uuid: int,
-    slices: Slices,
-    arguments: Sequence[tuple[int, Argument]],
-    time: Int64Array,
-    chosen: Int64Array,
-    begins: BoolArray,
-) -> bytes:
-    parts = [
-        numbers(_TYPE, np.where(begins, _SLICE_BEGIN, _SLICE_END)),
-        constant(chosen.size, number(_TRACK_UUID, uuid)),
-        numbers(_NAME_IID, slices.name[chosen] + 1).where(begins),
-        numbers(_CATEGORY_IIDS, slices.category[chosen] + 1).where(begins),
-        *(_annotation(iid, argument.at(chosen), begins) for iid, argument in arguments),
-    ]
-    if slices.launch is not None:
-        # An arrow leads from each slice of a flow to the next one; 0 is no flow.
-        flow = slices.launch[chosen]
-        parts.append(fixed64(_FLOW_IDS, flow + 1).where(begins & (flow != NONE)))
-    return _events(time, joined(*parts))
+        yield partial(piece, slice(at, at + _ROWS_AT_ONCE))
 
 
 def begins_and_ends(start: Int64Array, end: Int64Array) -> tuple[Int64Array, BoolArray]:
@@ -349,9 +355,8 @@ def begins_and_ends(start: Int64Array, end: Int64Array) -> tuple[Int64Array, Boo
     return order, is_begin
 
 
-def _annotation(iid: int, argument: Argument, begins: BoolArray) -> Rows:
-    field, added = (_STRING_VALUE_IID, 1) if argument.is_text else (_INT_VALUE, 0)
-    value = numbers(field, np.where(argument.known, argument.values + added, 0))
-    name = constant(begins.size, number(_ANNOTATION_NAME_IID, iid))
-    inside = joined(name, value)
-    return messages(_DEBUG_ANNOTATIONS, inside).where(begins & argument.known)
+def _annotation(argument: _Argument, chosen: Int64Array, begins: BoolArray) -> Rows:
+    known = argument.known[chosen]
+    value = numbers(argument.field, np.where(known, argument.values[chosen], 0))
+    name = constant(begins.size, number(_ANNOTATION_NAME_IID, argument.iid))
+    return messages(_DEBUG_ANNOTATIONS, joined(name, value)).where(begins & known)

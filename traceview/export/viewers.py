@@ -57,8 +57,6 @@ _START_SECONDS: Final = 120.0
 """TensorBoard imports TensorFlow if it is installed, which takes ten seconds and more."""
 _POLL_SECONDS: Final = 0.1
 """How late a person sees that the server answers."""
-_STOP_SECONDS: Final = 5.0
-"""The server has nothing to save."""
 
 
 def check_installed(viewer: str) -> None:
@@ -167,14 +165,9 @@ def serving(viewer: str, copy: RunCopy, port: int) -> Iterator[Serving]:
         _await(served, copy.run, port)
         yield served
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.terminate()
-        try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        # It has nothing to save.
+        process.kill()
+        process.communicate()
 
 
 def _await(served: Serving, run: str, port: int) -> None:

@@ -26,7 +26,7 @@ from traceview.base.sweeping import SWEEPS
 from traceview.ledger.columns import ACTIVITIES, IDLE, WAITS, By, Columns
 from traceview.ledger.states import KEYS, State
 from traceview.trace.columns import NONE
-from traceview.trace.device.table import category, flag, table, texts, whole
+from traceview.trace.device.table import Column, Table, category, flag, named, table, whole
 from traceview.trace.host.gaps import STATE_SWEEPS, Gaps
 from traceview.trace.model import Step, Trace
 
@@ -389,37 +389,47 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         """
         from traceview.trace.device.table import frame_of
 
+        # Text that is no category, as in other frames.
+        texts = {"by": "string", "event": "string"}
+        return frame_of(self.table(slice(None))).astype(texts)
+
+    def table(self, rows: slice) -> Table:
+        """These rows, with the columns of `to_frame`."""
         columns, trace = self.columns, self.trace
         keys = [trace.device_key(device) for device in range(len(trace.device_list))]
         numbers = np.array([*(step.number for step in self.steps), NONE], dtype=np.int64)
-        names = np.append(trace.device_columns.name, NONE)[columns.event]
-        return frame_of(
-            table(
-                "ledger",
-                category("device", self.device, keys),
-                whole("step", numbers[columns.step], columns.step == NONE),
-                flag("is_used", np.append(self.is_used, False)[columns.step]),
-                whole("start_ps", columns.start_ps),
-                whole("duration_ps", columns.duration_ps),
-                category("state", columns.state, KEYS),
-                category("activity", columns.activity, ACTIVITIES),
-                category("by_kind", columns.by_kind, [kind.name.lower() for kind in By]),
-                texts("by", self._causers()),
-                texts("event", list(map(trace.names.text, names.tolist()))),
-            )
+        step, kinds = columns.step[rows], [kind.name.lower() for kind in By]
+        names = np.append(trace.device_columns.name, NONE)[columns.event[rows]]
+        return table(
+            "ledger",
+            category("device", self.device[rows], keys),
+            whole("step", numbers[step], step == NONE),
+            flag("is_used", np.append(self.is_used, False)[step]),
+            whole("start_ps", columns.start_ps[rows]),
+            whole("duration_ps", columns.duration_ps[rows]),
+            category("state", columns.state[rows], KEYS),
+            category("activity", columns.activity[rows], ACTIVITIES),
+            category("by_kind", columns.by_kind[rows], kinds),
+            self._causers(columns.by_kind[rows], columns.by[rows]),
+            named("event", names, trace.names),
         )
 
-    def _causers(self) -> list[str | None]:
+    def _causers(self, kind: npt.NDArray[np.integer], by: npt.NDArray[np.integer]) -> Column:
+        """The device, thread, op or line of Python that caused each of these rows."""
         trace = self.trace
         text_of: dict[int, Callable[[int], str | None]] = {
-            By.NONE: lambda _: None,
             By.DEVICE: trace.device_key,
             By.THREAD: lambda line: trace.lines[line].name,
             By.OP: trace.names.text,
             By.PYTHON: self.python.__getitem__,
         }
-        causers = zip(self.columns.by_kind.tolist(), self.columns.by.tolist(), strict=True)
-        return [None if by == NONE else text_of[kind](by) for kind, by in causers]
+        codes, labels = np.full(by.size, NONE, dtype=np.int64), list[str]()
+        for of, text in text_of.items():
+            chosen = np.flatnonzero((kind == of) & (by != NONE))
+            distinct, index = unique_inverse(by[chosen])
+            codes[chosen] = index + len(labels)
+            labels += [text(number) or "" for number in distinct.tolist()]
+        return category("by", codes, labels)
 
 
 def by_size(picoseconds: Int64Array) -> dict[str, int]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from traceview.analysis.facts.selection import Selection, select
+from traceview.analysis.facts.selection import select
 from traceview.analysis.gpu_time import idle
 from traceview.analysis.gpu_time import lanes as lane_topic
 from traceview.analysis.machine import capture
@@ -27,8 +27,6 @@ from traceview.base.version import VERSION
 from traceview.report.model import (
     SCHEMA_VERSION,
     Report,
-    ReportFile,
-    ReportWindow,
     Source,
     by_rank,
     reproducing,
@@ -93,9 +91,9 @@ def report_of(
     return Report(
         schema_version=SCHEMA_VERSION,
         traceview_version=VERSION,
-        source=_source(loaded),
+        source=Source(str(loaded.logdir), loaded.run, loaded.other_runs, loaded.files),
         capture=recorded,
-        windows=_windows(loaded, context.selection),
+        windows=context.selection.shown(loaded),
         verdict=verdict,
         results=results,
         skipped={name: skip.reason for name, skip in skips.items()},
@@ -186,20 +184,3 @@ def check_codes(codes: Collection[str]) -> None:
     for code in codes:
         if code not in RULES:
             raise UsageError(f"no finding is called {code!r}", hint="traceview explain lists them")
-
-
-def _source(trace: Trace) -> Source:
-    files = tuple(
-        ReportFile(
-            file.name, file.host, file.bytes, file.sha256, file.event_count, file.duplicate_of
-        )
-        for file in trace.files
-    )
-    return Source(str(trace.logdir), trace.run, trace.other_runs, files)
-
-
-def _windows(trace: Trace, selection: Selection) -> tuple[ReportWindow, ...]:
-    return tuple(
-        ReportWindow(trace.hosts[host].name, window.kind, window.start_ps, window.end_ps)
-        for host, window in selection.windows.items()
-    )

@@ -22,7 +22,7 @@ from traceview.analysis.measures.step_report import median_step, worst_step
 from traceview.analysis.registry import RULES, TOPICS
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.rule import LIMIT, Rule
-from traceview.analysis.rules.sentences import shown_finding
+from traceview.analysis.rules.sentences import RunCommands, shown_finding
 from traceview.analysis.rules.words import outline
 from traceview.base.text import shell_command, shell_word
 from traceview.document import model as doc
@@ -246,11 +246,7 @@ def screen_of(report: Report, invocation: Invocation | None = None) -> doc.Summa
 
 
 def view_of(
-    report: Report,
-    invocation: Invocation | None = None,
-    *,
-    most_rows: int = 64,
-    is_brief: bool = False,
+    report: Report, asked: Invocation, *, most_rows: int = 64, is_brief: bool = False
 ) -> View:
     """The report as the section of a topic sees it."""
     devices = report.results.device_time.devices if report.results.device_time else ()
@@ -271,9 +267,10 @@ def view_of(
         others=outliers.others,
         most_rows=most_rows,
         is_brief=is_brief,
-        logdir=(invocation and invocation.logdir) or report.source.logdir,
+        logdir=asked.logdir or report.source.logdir,
         run=report.source.run,
         other_runs=report.source.other_runs,
+        options=_options(report, asked),
     )
 
 
@@ -394,7 +391,7 @@ class Invocation(Struct, frozen=True):
 
 def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
     """The summary. `view`: of the report, with the path that was typed."""
-    commands = _Commands(report, view, " --salvage" if asked.is_salvaged else "")
+    commands = view.commands
     verdict, quality = report.verdict, report.capture.quality
     headline, action = phrases_of_verdict(report)
     named = report.leading
@@ -408,20 +405,20 @@ def summary_of(report: Report, view: View, asked: Invocation) -> doc.Summary:
         label=look_of(SEVERITIES, named.severity)
         if named
         else look_of(VERDICT_STATUSES, verdict.status),
-        action=view.commands.filled(action),
+        action=commands.filled(action),
         anatomy=anatomy_rows(report.results.ledger.devices if report.results.ledger else ()),
         anatomy_reason=report.skipped.get("ledger", ""),
         compute=tuple(_compute(report)),
         findings=tuple(
-            shown_finding(number, finding, RULES[finding.code], view.commands)
+            shown_finding(number, finding, RULES[finding.code], commands)
             for number, finding in shown
         ),
         hidden_count=len(rest) - len(shown),
         quality=None if quality == "ok" else look_of(QUALITIES, quality),
         trust=tuple(_trust(report, view)),
         remarks=tuple(_remarks(report)),
-        next_command=commands.about(named) if named else "",
-        full_command=asked.full_command or f"{commands.of_run('analyze')}{asked.options} --full",
+        next_command=_evidence_command(report, named, commands) if named else "",
+        full_command=asked.full_command or f"{commands.of_part('analyze')}{asked.options} --full",
         command=shell_command(report.command),
     )
 
@@ -529,30 +526,24 @@ def _trust(report: Report, view: View) -> Iterator[Sentence]:
 # Commands
 
 
-class _Commands(Struct, frozen=True):
-    """The commands about the same part of the same run as a report. `options`: what all of them need besides."""
+def _options(report: Report, asked: Invocation) -> str:
+    """The options of every command about the same part of the same run."""
+    arguments = iter(report.command[3:])
+    options = [
+        f" {option} {shell_word(value)}"
+        for option, value in zip(arguments, arguments, strict=False)
+        if option in _OF_TABLE
+    ]
+    return "".join(options) + (" --salvage" if asked.is_salvaged else "")
 
-    report: Report
-    view: View
-    options: str
 
-    def about(self, finding: Finding) -> str:
-        """The command that shows the evidence of a finding."""
-        states, ledger = finding.loss.states if finding.loss else (), self.report.results.ledger
-        most = (key for key in (ledger.by_state if ledger else states) if key in states)
-        state = BY_KEY.get(next(most, ""))
-        # Gaps are of devices, which a run of ops outside of graphs has not.
-        if state is None or not finding.devices:
-            return f"traceview explain {finding.code}"
-        table, option = table_of(state)
-        return f"{self.of_run(f'show {table}')}{option}"
-
-    def of_run(self, name: str) -> str:
-        """A command with those of the options of the report that it takes."""
-        arguments = iter(self.report.command[3:])
-        options = [
-            f" {option} {shell_word(value)}"
-            for option, value in zip(arguments, arguments, strict=False)
-            if option in _OF_TABLE
-        ]
-        return self.view.command(name) + "".join(options) + self.options
+def _evidence_command(report: Report, finding: Finding, commands: RunCommands) -> str:
+    """The command that shows the evidence of a finding."""
+    states, ledger = finding.loss.states if finding.loss else (), report.results.ledger
+    most = (key for key in (ledger.by_state if ledger else states) if key in states)
+    state = BY_KEY.get(next(most, ""))
+    # Gaps are of devices, which a run of ops outside of graphs has not.
+    if state is None or not finding.devices:
+        return f"traceview explain {finding.code}"
+    table, option = table_of(state)
+    return f"{commands.of_part(f'show {table}')}{option}"

@@ -6,11 +6,12 @@ The finding with the largest share of the GPU time does. Documents get nothing b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from msgspec import Meta, field
+from msgspec import field
 from msgspec.structs import replace
 
+from traceview.analysis.facts.selection import ReportWindow
 from traceview.analysis.gpu_time.device_states import LedgerSums
 from traceview.analysis.machine.capture import MISSING_HOST, Capture, why_no_device
 from traceview.analysis.measures.device_report import DeviceTime, time_words
@@ -20,10 +21,6 @@ from traceview.analysis.rules.rule import LIMIT, phrases_of, rendered
 from traceview.analysis.rules.sentences import text_phrase
 from traceview.analysis.workload.compute import Compute
 from traceview.base.record import (
-    Count,
-    FileName,
-    Hostname,
-    Integer,
     Key,
     Message,
     PathName,
@@ -36,32 +33,18 @@ from traceview.base.record import (
 )
 from traceview.document import numbers
 from traceview.document.phrase import Phrase, ended, phrase, plain
-from traceview.document.vocabulary import STATES, look_of
+from traceview.document.vocabulary import DEVICE_KINDS, STATES, look_of
 from traceview.ledger.states import State
-from traceview.trace.model import StepRange, Trace, WindowKind, is_damaged_throughout
+from traceview.trace.model import (
+    SourceFile,
+    StepRange,
+    Trace,
+    WindowKind,
+    is_damaged_throughout,
+)
 from traceview.trace.strategy.replicas import CPU
 
 SCHEMA_VERSION: Final = 2
-
-
-class ReportFile(Record, frozen=True):
-    """One file of the run.
-
-    Attributes:
-        name: File name.
-        host: Host that the file is named after.
-        bytes: Size in bytes.
-        sha256: SHA-256 of the bytes, hexadecimal; null where the file could not be read at all.
-        event_count: Events in the file; 0 where it was not read or counted as a duplicate.
-        duplicate_of: Name of the file with the same bytes that was counted instead; null if there is none.
-    """
-
-    name: FileName
-    host: Hostname
-    bytes: Count
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None
-    event_count: Count
-    duplicate_of: FileName | None
 
 
 class Source(Record, frozen=True):
@@ -77,23 +60,7 @@ class Source(Record, frozen=True):
     logdir: PathName
     run: RunName
     other_runs: tuple[RunName, ...]
-    files: tuple[ReportFile, ...]
-
-
-class ReportWindow(Record, frozen=True):
-    """The span that times and counts of a host refer to.
-
-    Attributes:
-        host: Name of the host.
-        kind: steps: first step start to last step end; devices: first to last device event; trace: the whole profile.
-        start_ps: Start, picoseconds since the origin of the run.
-        end_ps: End, picoseconds since the origin of the run.
-    """
-
-    host: Hostname
-    kind: Literal["steps", "devices", "trace"]
-    start_ps: Integer
-    end_ps: Integer
+    files: tuple[SourceFile, ...]
 
 
 VerdictStatus: TypeAlias = Literal["problem", "healthy", "unreliable", "unusable"]
@@ -229,13 +196,6 @@ _PROLONGED: Final = frozenset(
     )
 )
 """States that recording each op and call makes longer. Of dispatch, `host-bound` subtracts what the profiler took."""
-
-_WORDS: Final = {
-    "gpu": "GPU",
-    "replica": "replica",
-    "tpu": "TPU",
-    "other": "device",
-}
 
 
 def verdict_of(
@@ -376,7 +336,7 @@ def _with_sentences(finding: Finding, place: str) -> Finding:
 def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None) -> str:
     """`No problem found: 4 GPUs, 98% computing, 61% of that MatMul.` With the largest loss where that is much."""
     kinds = {row.kind for row in (times.devices if times else ())}
-    noun = _WORDS[kinds.pop()] if len(kinds) == 1 else _WORDS["other"]
+    noun = look_of(DEVICE_KINDS, kinds.pop() if len(kinds) == 1 else "other").words
     count = len(sums.devices)
     # A replica alone is no replica of anything, nor is a device of XLA.
     is_cpu = count == 1 or all(row.model == CPU for row in (times.devices if times else ()))

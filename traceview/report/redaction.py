@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 from msgspec import inspect
 from msgspec.structs import replace
 
-from traceview.base.record import Record, TextKind, kind_of_text
+from traceview.base.record import Record, TextKind, fields_of, kind_of_text, parts_of
 from traceview.base.text import lazy_pattern
 from traceview.report.model import Report, with_sentences
 
@@ -36,7 +36,7 @@ def redacted(report: Report, names: Pseudonyms | None = None) -> Report:
     `names`: those of other reports that are shown with it.
     """
     names = names or Pseudonyms()
-    hidden = _redacted(report, names)
+    hidden = _hidden(report, names)
     verdict = hidden.verdict
     if report.verdict.finding is None:
         # Numbers and words of ours, as no finding leads.
@@ -47,11 +47,7 @@ def redacted(report: Report, names: Pseudonyms | None = None) -> Report:
 
 def redacted_record(record: R) -> R:
     """Any other record, treated in the same way."""
-    return _redacted(record, Pseudonyms())
-
-
-def _redacted(record: R, names: Pseudonyms) -> R:
-    return cast("R", _with_pseudonyms(record, inspect.type_info(type(record)), names))
+    return _hidden(record, Pseudonyms())
 
 
 def _command(names: Pseudonyms, command: tuple[str, ...]) -> Iterator[str]:
@@ -61,52 +57,46 @@ def _command(names: Pseudonyms, command: tuple[str, ...]) -> Iterator[str]:
         yield names.shown("path" if is_path else "run" if is_run else "words", argument)
 
 
-def _with_pseudonyms(
-    value: Any,
-    type_: inspect.Type,
-    names: Pseudonyms,
-    record: Record | None = None,
-    kind: TextKind | None = None,
-) -> Any:
-    """The value with what stands for each of its texts. `record`: has the value; `kind`: of the text that it is."""
+def _hidden(record: R, names: Pseudonyms) -> R:
+    """The record with what stands for each of its texts."""
+    parts = {
+        field.name: _with_pseudonyms(getattr(record, field.name), field.type, names, record)
+        for field in fields_of(type(record))
+    }
+    return replace(record, **parts)
 
-    def part(value: Any, type_: inspect.Type, kind: TextKind | None = None) -> Any:
-        return _with_pseudonyms(value, type_, names, record, kind)
 
-    if isinstance(type_, inspect.Metadata):
-        return part(value, type_.type, kind_of_text(type_.extra, record))
-    if isinstance(type_, inspect.UnionType):
-        type_ = next((member for member in type_.types if _is_of(value, member)), type_)
-        if not isinstance(type_, inspect.UnionType):
-            return part(value, type_)
+_TYPES: Final[Mapping[type, tuple[type[inspect.Type], ...]]] = {
+    str: (inspect.StrType, inspect.LiteralType),
+    tuple: (inspect.VarTupleType,),
+    dict: (inspect.DictType,),
+}
+"""By the type of a value those that a field may have of it."""
+
+
+def _with_pseudonyms(value: Any, type_: inspect.Type, names: Pseudonyms, record: Record) -> Any:
+    """The value with what stands for each of its texts. `record`: has it."""
+    if isinstance(value, Record):
+        return _hidden(value, names)
+    if type(value) not in _TYPES:
+        return value
+    kind = None
+    for part in parts_of(type_):
+        if isinstance(part, inspect.Metadata):
+            kind = kind_of_text(part.extra, record)
+        if isinstance(part, _TYPES[type(value)]):
+            type_ = part
+            break
     if isinstance(value, str):
         return value if _is_of_closed_form(value, type_) else names.shown(kind, value)
-    if isinstance(type_, inspect.StructType) and isinstance(value, Record):
-        parts = {
-            field.name: _with_pseudonyms(getattr(value, field.name), field.type, names, value)
-            for field in type_.fields
-        }
-        return replace(value, **parts)
-    if isinstance(type_, inspect.VarTupleType):
-        return tuple(part(item, type_.item_type) for item in value)
     if isinstance(type_, inspect.DictType):
+        key, item = type_.key_type, type_.value_type
         return {
-            part(key, type_.key_type): part(item, type_.value_type) for key, item in value.items()
+            _with_pseudonyms(name, key, names, record): _with_pseudonyms(part, item, names, record)
+            for name, part in value.items()
         }
-    return value
-
-
-def _is_of(value: Any, type_: inspect.Type) -> bool:
-    """Whether the value is of this member of a union, as far as texts are concerned."""
-    if isinstance(type_, inspect.Metadata):
-        return _is_of(value, type_.type)
-    if isinstance(value, str):
-        return isinstance(type_, inspect.StrType | inspect.LiteralType)
-    if isinstance(value, Record):
-        return isinstance(type_, inspect.StructType) and isinstance(value, type_.cls)
-    if isinstance(value, tuple):
-        return isinstance(type_, inspect.VarTupleType)
-    return isinstance(value, dict) and isinstance(type_, inspect.DictType)
+    assert isinstance(type_, inspect.VarTupleType)
+    return tuple(_with_pseudonyms(part, type_.item_type, names, record) for part in value)
 
 
 def _is_of_closed_form(text: str, type_: inspect.Type) -> bool:

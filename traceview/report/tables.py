@@ -11,7 +11,7 @@ same holds behind each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
@@ -22,12 +22,21 @@ from msgspec.structs import replace
 
 from traceview.analysis.facts.selection import Selection, rows_in
 from traceview.analysis.measures.context import Analysis, Context
+from traceview.analysis.rules.finding import Finding
 from traceview.base.errors import UsageError
 from traceview.base.intervals import Int64Array
 from traceview.base.text import did_you_mean, encodable, lazy_pattern
 from traceview.document.sanitize import sanitize
 from traceview.trace.device import table as event_tables
-from traceview.trace.device.table import Column, Table
+from traceview.trace.device.table import (
+    Column,
+    Table,
+    floats,
+    integers,
+    record_columns,
+    table,
+    texts,
+)
 from traceview.trace.model import Trace
 from traceview.xplane.columns import joined
 
@@ -77,9 +86,7 @@ def table_of(context: Context, name: str) -> Table:
         hint = did_you_mean(name, TABLES, f"one of {', '.join(TABLES)}")
         raise UsageError(f"no table is called {name!r}", hint=hint)
     if name not in _EVENTS:
-        make = topic_of(name).table
-        assert make is not None
-        return make(context)
+        return _of_topic(context, name)
     trace, selection = context.trace, context.selection
     if name == "host_events":
         rows = [host_rows(trace, selection, host) for host in range(len(trace.hosts))]
@@ -90,6 +97,34 @@ def table_of(context: Context, name: str) -> Table:
     every = joined([device_rows(trace, selection, of) for of in devices], np.int64)
     of_events = event_tables.device_events if name == "device_events" else event_tables.copies
     return of_events(trace, every)
+
+
+def _of_topic(context: Context, name: str) -> Table:
+    topic = topic_of(name)
+    if topic.table is not None:
+        return topic.table(context)
+    assert topic.rows is not None
+    kind, rows_of = topic.rows
+    result = context.record(topic)
+    rows = () if result is None else tuple(rows_of(result))
+    return table(name, *record_columns(kind, rows))
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """A row for each finding."""
+    losses = [finding.loss for finding in findings]
+    return table(
+        "findings",
+        texts("code", [finding.code for finding in findings]),
+        texts("severity", [finding.severity for finding in findings]),
+        floats("gpu_time_ratio", [loss.gpu_time_ratio if loss else None for loss in losses]),
+        texts("title", [finding.title for finding in findings]),
+        texts("devices", [", ".join(finding.devices) or None for finding in findings]),
+        integers("ps_per_step", [loss.ps_per_step if loss else None for loss in losses]),
+        texts("states", [", ".join(loss.states) if loss else None for loss in losses]),
+        texts("confidence", [finding.confidence for finding in findings]),
+        texts("action", [finding.action for finding in findings]),
+    )
 
 
 _FORMULA_START: Final = lazy_pattern(

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from traceview.base.errors import UsageError
 from traceview.base.ids import sorted_unique, unique_ids
@@ -19,6 +19,7 @@ from traceview.base.intervals import BoolArray, Int32Array, Int64Array, nesting,
 from traceview.base.location import Location
 from traceview.base.record import (
     Count,
+    FileName,
     Hostname,
     Integer,
     Key,
@@ -41,16 +42,24 @@ T = TypeVar("T")
 _THREAD_NUMBER: Final = lazy_pattern(r"/(-?[0-9]{1,20})(?:/NVTX)?$")
 
 
-class SourceFile(Struct, frozen=True):
-    """One `*.xplane.pb` of the run. `duplicate_of`: the name of the file with the same bytes, if any."""
+class SourceFile(Record, frozen=True):
+    """One file of the run.
 
-    path: Location
-    name: str
-    host: str
-    bytes: int
-    sha256: str | None
-    event_count: int
-    duplicate_of: str | None
+    Attributes:
+        name: File name.
+        host: Host that the file is named after.
+        bytes: Size in bytes.
+        sha256: SHA-256 of the bytes, hexadecimal; null where the file could not be read at all.
+        event_count: Events in the file; 0 where it was not read or counted as a duplicate.
+        duplicate_of: Name of the file with the same bytes that was counted instead; null if there is none.
+    """
+
+    name: FileName
+    host: Hostname
+    bytes: Count
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None
+    event_count: Count
+    duplicate_of: FileName | None
 
 
 class Problem(Record, frozen=True):

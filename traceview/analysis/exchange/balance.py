@@ -49,7 +49,6 @@ from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import machine_of
 from traceview.trace.strategy.replicas import CPU
 from traceview.xplane.planes import ActivityClass
@@ -569,17 +568,11 @@ _COLUMNS: Final = (
 )
 
 
-def balance_table(context: Context) -> Table:
-    """A row per device that computed, in the order of hosts and numbers."""
-    balance = context.record(ANALYSIS)
-    return table("balance", *record_columns(DeviceBalance, balance.devices if balance else ()))
-
-
 ANALYSIS: Final = Analysis[Balance](
     "balance",
     compute=compute,
     rules=(STRAGGLER, LATE_BY_TURNS, SERIAL, SINGLE),
     diagnose=diagnose,
     sections=(balance_section,),
-    table=balance_table,
+    rows=(DeviceBalance, lambda balance: balance.devices),
 )

@@ -46,7 +46,6 @@ from traceview.ledger.table import totals
 from traceview.trace.columns import NONE, UNKNOWN_BYTES
 from traceview.trace.device.correlation import copies_of
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import Trace
 from traceview.xplane.planes import CLASS_KEYS, ActivityClass, HostMemory
 
@@ -505,13 +504,6 @@ def _lead(rows: Sequence[_Row]) -> str:
     return f"{copies} are exposed for {share} of the {step} on {row.device}."
 
 
-def source_table(context: Context) -> Table:
-    """What issued the copies of each device, the longest exposed first."""
-    result = context.record(ANALYSIS)
-    sources = [source for row in (result.devices if result else ()) for source in row.top_sources]
-    return table("copies", *record_columns(CopySource, sources))
-
-
 ANALYSIS: Final = Analysis[Transfers](
     "transfers",
     compute=compute,
@@ -520,5 +512,5 @@ ANALYSIS: Final = Analysis[Transfers](
     diagnose=_diagnose,
     if_absent=_diagnose_cpus,
     sections=(transfers_section,),
-    table=source_table,
+    rows=(CopySource, lambda result: [s for row in result.devices for s in row.top_sources]),
 )

@@ -10,8 +10,10 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.base.intervals import Int64Array, IntervalSet, overlapping
+from traceview.base.record import Hostname, Integer, Record
 from traceview.base.stats import median_ps
 from traceview.trace.model import (
+    SpanKind,
     Step,
     StepRange,
     Trace,
@@ -24,6 +26,22 @@ from traceview.trace.model import (
 _FEWEST_STEPS: Final = 2
 
 
+class ReportWindow(Record, frozen=True):
+    """The span that times and counts of a host refer to.
+
+    Attributes:
+        host: Name of the host.
+        kind: steps: first step start to last step end; devices: first to last device event; trace: the whole profile.
+        start_ps: Start, picoseconds since the origin of the run.
+        end_ps: End, picoseconds since the origin of the run.
+    """
+
+    host: Hostname
+    kind: SpanKind
+    start_ps: Integer
+    end_ps: Integer
+
+
 class Selection(Struct, frozen=True, eq=False, dict=True):
     """`windows` by host index; `steps`: those of each host that lie in its window, in time order."""
 
@@ -33,6 +51,13 @@ class Selection(Struct, frozen=True, eq=False, dict=True):
     def window_of_device(self, trace: Trace, device: int) -> Window | None:
         """The window of the host of a device of the device list."""
         return self.windows.get(trace.device_list[device].host)
+
+    def shown(self, trace: Trace) -> tuple[ReportWindow, ...]:
+        """The windows as a report and the tables state them."""
+        return tuple(
+            ReportWindow(trace.hosts[host].name, window.kind, window.start_ps, window.end_ps)
+            for host, window in self.windows.items()
+        )
 
     def used_of(self, host: int) -> tuple[Step, ...]:
         """The steps of a host that take part in statistics."""

@@ -237,7 +237,7 @@ def devices_section(view: View, result: DeviceTime) -> doc.Section | None:
                 columns(shown, _columns(shown)),
                 row_count=len(rows),
                 rest=view.command("show devices"),
-                anchors=[doc.device_anchor(row.device) for row in shown],
+                anchors=[doc.anchor("device", row.device) for row in shown],
             ),
             *view.ranges(others, (Shown("busy", "busy_ratio"), *_SHARES), "devices"),
             *doc.remarks(

@@ -52,7 +52,7 @@ def gaps_section(view: View, result: Idle) -> doc.Section | None:
             columns(rows, _COLUMNS),
             row_count=sum(row.gap_count for row in result.devices if not is_without_work(row)),
             rest=f"{view.command('show gaps')} -o gaps.csv",
-            anchors=[doc.gap_anchor(row.number or 0) for row in rows],
+            anchors=[doc.anchor("gap", row.number or 0) for row in rows],
         ),
     )
 

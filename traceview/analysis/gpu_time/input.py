@@ -29,8 +29,6 @@ from traceview.document import numbers
 from traceview.document.columns import Shown, table
 from traceview.document.vocabulary import VERDICTS, look_of
 from traceview.ledger.states import State
-from traceview.trace.device.table import Table, record_columns
-from traceview.trace.device.table import table as data_table
 from traceview.trace.host.pipeline import SLOW_CALL_PS, InputStage
 
 TOP_STAGES: Final = 10
@@ -309,12 +307,6 @@ def _buffer(row: InputStage) -> str | None:
     return f"{row.buffered_median}{size}"
 
 
-def stage_table(context: Context) -> Table:
-    """A row per stage."""
-    result = context.record(ANALYSIS)
-    return data_table("input", *record_columns(InputStage, result.stages if result else ()))
-
-
 ANALYSIS: Final = Analysis[Input](
     "input",
     compute=compute,
@@ -322,5 +314,5 @@ ANALYSIS: Final = Analysis[Input](
     diagnose=diagnose,
     if_absent=lambda context: diagnose(context, None),
     sections=(section,),
-    table=stage_table,
+    rows=(InputStage, lambda result: result.stages),
 )

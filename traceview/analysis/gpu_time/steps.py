@@ -27,6 +27,7 @@ from traceview.analysis.measures.step_report import (
 from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, finding_loss
 from traceview.analysis.rules.words import Argument, Number, Ordinal, Slower, StateName
+from traceview.base.text import enumerated
 from traceview.document import columns, numbers
 from traceview.document import model as doc
 from traceview.document.columns import Shown
@@ -379,7 +380,7 @@ def _times(steps: Steps) -> str:
         varies = max(used_ps) - median_ps >= SLOW_RATIO * median_ps
         which = "Step times vary without a clear outlier" if varies else "No slow step"
         return f"{which}: {numbers.time_range(used_ps)}, median {median}."
-    named = numbers.beginning([str(number) for number in slow.numbers], _NAMED_STEPS)
+    named = enumerated([str(number) for number in slow.numbers], _NAMED_STEPS)
     which = "Step" if len(slow.numbers) == 1 else "Steps"
     takes = "takes" if len(slow.numbers) == 1 else "take"
     every = f", every {numbers.ordinal(slow.period)} step" if slow.period else ""

@@ -90,7 +90,8 @@ class Analysis(Struct, Generic[R], frozen=True):
     to; `leads`: whether a run can lead to one, told without the result. `diagnose`: its findings, None for one that is not made; `if_absent`: those without a result. `conclude`: findings that are
     only made where the findings so far do not explain them. `sections`: its parts of a document, None where it has
     nothing to show. `title_if_absent`: the title of a section that gives the reason where there is no result; without
-    without it nothing is said. `table`: that of `traceview show`, with all rows of a context whose options leave out none.
+    without it nothing is said. `rows`: the records in a result that are the rows of its table in `traceview show`, and their
+    type; `table`: makes a table that is more than that. Both have all rows of a context whose options leave out none.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Analysis(Struct, Generic[R], frozen=True):
     conclude: Callable[[Context, R | Skipped, Sequence[Finding]], Iterable[Finding]] = _nothing
     sections: tuple[Callable[[View, R], Section | None], ...] = ()
     title_if_absent: str = ""
+    rows: tuple[type[Record], Callable[[R], Iterable[Record]]] | None = None
     table: Callable[[Context], Table] | None = None
 
     def can_lead(self, context: Context) -> bool:
@@ -169,8 +171,8 @@ class View(Struct, frozen=True):
 
     `results`: by name, without those that are absent; `skipped`: why. `window_start_ps`: by host, since the origin of
     the run. `outliers`: keys of the devices with a row each; `others`: those that are shown as a range, for they are many
-    and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir` and `run`:
-    for the commands that show more.
+    and do not stand out. `most_rows`: of one table. `is_brief`: for a terminal, where nobody scrolls far. `logdir`, `run`
+    and `options`: for the commands that show more.
     """
 
     results: Mapping[str, Any]
@@ -184,6 +186,7 @@ class View(Struct, frozen=True):
     most_rows: int = 64
     is_brief: bool = False
     other_runs: tuple[str, ...] = ()
+    options: str = ""
 
     @property
     def few_rows(self) -> int:
@@ -243,7 +246,7 @@ class View(Struct, frozen=True):
     @property
     def commands(self) -> RunCommands:
         """The commands about this run."""
-        return RunCommands(self.logdir, self.run, not self.other_runs)
+        return RunCommands(self.logdir, self.run, not self.other_runs, self.options)
 
     def reason(self, analysis: Analysis[R]) -> str:
         """Why a result is absent."""

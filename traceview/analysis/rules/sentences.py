@@ -21,15 +21,23 @@ _UNIT: Final = lazy_pattern(r"_(?:ps|ns|bytes|ratio|count)$")
 
 
 class RunCommands(Struct, frozen=True):
-    """The commands about `run` in `logdir`. `is_only`: the log directory has no other run, so that none is chosen."""
+    """The commands about `run` in `logdir`. `is_only`: the log directory has no other run, so that none is chosen.
+
+    `options`: of those about a part of the run.
+    """
 
     logdir: str
     run: str
     is_only: bool
+    options: str = ""
 
     def command(self, name: str) -> str:
         """`traceview show gaps logs --run 2026_11_22_07_10_02`."""
         return f"traceview {name} {shell_path(self.logdir)}{self._choice}"
+
+    def of_part(self, name: str) -> str:
+        """A command with the options that choose the part of the run."""
+        return f"{self.command(name)}{self.options}"
 
     def filled(self, advice: Phrase) -> Phrase:
         """Advice whose commands read this run."""

@@ -50,7 +50,6 @@ from traceview.document.columns import DEVICE, Shown
 from traceview.ledger.states import State
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import op_labels, split_op
-from traceview.trace.device.table import Table, record_columns, table
 from traceview.trace.model import Device
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import parse_details
@@ -474,12 +473,6 @@ def _at_peak_ps(context: Context, device: int, of: DeviceFlops) -> float | None:
     return float((flops[is_known] / rate[is_known] * PS_PER_S).sum()) * whole / known
 
 
-def efficiency_table(context: Context) -> Table:
-    """A row per device."""
-    rows = (context.record(ANALYSIS) or Efficiency(())).devices
-    return table("efficiency", *record_columns(DeviceEfficiency, rows))
-
-
 _EFFICIENCY_COLUMNS: Final = (
     DEVICE,
     Shown("FLOP/s", "flops_per_second", meaning="known FLOPs over the time in which ops run"),
@@ -509,5 +502,5 @@ ANALYSIS: Final = Analysis[Efficiency](
     "efficiency",
     compute=compute_efficiency,
     sections=(efficiency_section,),
-    table=efficiency_table,
+    rows=(DeviceEfficiency, lambda result: result.devices),
 )

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {"perfetto": "trace.pftrace", "parquet": "tables", "csv": "tables"}
 """Formats of a run, and the name of the file or folder."""
-_OF_TABLES: Final = (".csv", ".parquet")
-_OTHERS: Final = {".json": "no JSON", ".gz": "not compressed"}
-"""What a trace is not, by the endings that say so."""
+_NO_TRACE: Final = (".csv", ".gz", ".json", ".parquet")
+"""Endings of what a trace is not."""
 
 
 @reads_run
@@ -109,13 +108,11 @@ def _write_tables(
 
 def _check_ending(output: Location) -> None:
     """Raise `UsageError` for the name of a file that would hold something else."""
-    ending = output.suffix.lower()
-    if ending in _OF_TABLES:
+    if output.suffix.lower() in _NO_TRACE:
         raise UsageError(
-            f"-o {output}: tables are several files, in a folder", hint=f"--to {ending[1:]} -o DIR"
+            f"-o {output}: a trace has another format",
+            hint="-o trace.pftrace; --to csv or --to parquet, and -o DIR, for tables",
         )
-    if ending in _OTHERS:
-        raise UsageError(f"-o {output}: a trace is {_OTHERS[ending]}", hint="-o trace.pftrace")
 
 
 def _table(to: str, context: Context, name: str) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec.structs import replace
 
 from traceview.base.errors import UsageError
 from traceview.base.location import Location
@@ -30,13 +31,7 @@ from traceview.cli.options import (
 )
 from traceview.cli.output import Target, say
 from traceview.cli.report_source import Source
-from traceview.cli.table import (
-    FORMATS,
-    TABLES,
-    Choice,
-    checked_format,
-    content,
-)
+from traceview.cli.table import FORMATS, TABLES, Choice, checked_format, content
 
 if TYPE_CHECKING:
     from traceview.trace.model import Trace
@@ -126,13 +121,14 @@ def show(
         if choice.is_terminal:
             needed.append("traceview.document.terminal")
         with source.context(needed=needed) as of_run:
-            from traceview.cli.rows import Request, answer_of
+            from traceview.cli.rows import answer_of
             from traceview.trace.device.table import device_keys
 
             trace = of_run.trace
             _warn(trace)
             devices = chosen_devices(device, device_keys(trace))
-            answer = answer_of(table, Request(of_run, devices, bool(device), choice))
+            chosen = replace(choice, devices=devices, names_devices=bool(device))
+            answer = answer_of(table, of_run, chosen)
             with stage("writing"):
                 target.write_parts(content(target, format_, answer))
     if answer.remark:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, Final
 from xml.sax import saxutils
 
@@ -19,12 +19,10 @@ from traceview.document.figures import (
     Span,
     StepBar,
     StepTimes,
-    legend,
-    merged_sentence,
     of_host,
     window_offsets,
 )
-from traceview.document.model import Timeline, gap_anchor
+from traceview.document.model import Timeline, anchor
 from traceview.document.phrase import Sentence, pieces
 from traceview.document.sanitize import sanitize
 from traceview.document.vocabulary import CLASSES, STATES, STEP_KINDS, Look, thread_name
@@ -89,42 +87,15 @@ def prose(sentence: Sentence) -> Markup:
     )
 
 
-_HINT: Final = (
-    "Drag to pan; to zoom, turn the wheel with Ctrl, or after a click here. Keys: ↑ and ↓ choose a lane, ← and → its "
-    "slices, with Shift they pan; + and − zoom, Home shows all, Enter opens a device or shows the gap, Esc goes back."
-)
+def timeline_data(timeline: Timeline, anchors: Container[str]) -> str:
+    """What a script draws the figure from; `anchors`: those on the page, for a slice leads to no other.
 
-
-def figure(timeline: Timeline, anchors: Container[str]) -> Markup:
-    """The figure, or why there is none. `anchors`: those on the page; a slice leads to no other."""
-    lanes = timeline.lanes
-    if lanes is None or not lanes.devices:
-        return Markup('<p id="timeline">No timeline: {}.</p>').format(prose(timeline.reason))
-    return Markup(
-        '<figure id="timeline" class="tv" aria-label="Timeline">\n'
-        '<figcaption><p class="tv-legend">{legend}</p>'
-        '<p class="tv-cut">{reading}</p>'
-        '<p class="tv-hint" id="tv-hint" hidden>{hint}</p></figcaption>\n'
-        '<script type="text/plain" id="timeline-data">{data}</script>\n'
-        "</figure>"
-    ).format(
-        legend=_legend(legend(lanes)),
-        reading=f"Times count from the start of the window. Height: how much of a slice is filled. {merged_sentence(lanes)}".strip(),
-        hint=_HINT,
-        data=_deflated(_data(timeline, lanes, anchors)),
-    )
-
-
-def _legend(groups: Mapping[str, Sequence[Look]]) -> Markup:
-    swatch = Markup('<span><i class="{}" style="background:var(--tv-{})">{}</i>{}</span>')
-    parts: list[Markup] = []
-    for heading, looks in groups.items():
-        if heading:
-            parts.append(Markup("<span>{}:</span>").format(heading))
-        for look in looks:
-            class_ = "tv-hatched" if look.is_hatched else "tv-plain"
-            parts.append(swatch.format(class_, look.style, look.letter, look.words))
-    return Markup(" ").join(parts)
+    JSON, deflated, in base 64: a fifth of the bytes, and nothing in it is markup.
+    """
+    assert timeline.lanes is not None
+    data = _data(timeline, timeline.lanes, anchors)
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str, Any]:
@@ -158,7 +129,7 @@ def _data(timeline: Timeline, lanes: Lanes, anchors: Container[str]) -> dict[str
                 *([cut(timeline.lines[number], LONGEST_NAME)] if number in timeline.lines else []),
             ]
             for number, span in timeline.gaps
-            if span.device in devices and gap_anchor(number) in anchors
+            if span.device in devices and anchor("gap", number) in anchors
         ],
         "activities": _looks((*CLASSES.values(), *STEP_KINDS.values())),
         "states": _looks(STATES.values()),
@@ -179,20 +150,12 @@ def _lane(lane: Lane) -> dict[str, Any]:
     return columns
 
 
-def _deflated(value: Any) -> str:
-    """The data as JSON, deflated, in base 64: a fifth of the bytes, and nothing in it is markup."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
-
-
 # Charts
 
 
 WIDTH: Final = 1040
 MOST_BARS: Final = 200
 """Bars of steps; of more steps a bar is a few of them."""
-_MARKED_RATIO: Final = 0.1
-"""Of the bars: more slow ones than that need no mark to be found."""
 
 _LEFT: Final = 64.0
 _HEIGHT: Final = 132.0
@@ -201,29 +164,25 @@ _LABEL_FROM: Final = 46.0
 _LETTER_FROM: Final = 9.0
 _DIGIT: Final = 7.0
 
-_STRIPES: Final = (
-    '<defs><pattern id="tv-stripes" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<path class="stripe" d="M0 0V5"/></pattern></defs>'
-)
 
-Link = Callable[[Span | None, str], str]
-"""Wraps a drawing in a link into the timeline."""
-
-
-def drawn(figure: StepTimes, link: Link) -> str:
-    """The `svg` element; its bars are links, which a picture cannot hold."""
-    height = _TOP + _HEIGHT + (34 if len(figure.bars) > MOST_BARS else 20)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {WIDTH} {height:.0f}"'
-        ' role="group" aria-label="Step times">\n' + "\n".join(_bars(figure, link)) + "\n</svg>"
-    )
+def height(figure: StepTimes) -> float:
+    """How high the picture is."""
+    return _TOP + _HEIGHT + (34 if len(figure.bars) > MOST_BARS else 20)
 
 
 # Step times
 
 
-def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
-    """A bar per step; of many, a bar per few steps in which slow ones take the width of their share."""
+def bars(figure: StepTimes) -> Iterator[tuple[Span | None, Markup]]:
+    """A bar per step, with the span that it shows; of many, a bar per few steps in which slow ones take their share of it.
+
+    What belongs to no bar has no span.
+    """
+    for span, drawing in _bars(figure):
+        yield span, Markup(drawing)
+
+
+def _bars(figure: StepTimes) -> Iterator[tuple[Span | None, str]]:
     size = -(-len(figure.bars) // MOST_BARS)
     groups = [figure.bars[place : place + size] for place in range(0, len(figure.bars), size)]
     most = max([figure.median_ps, *(bar.duration_ps for bar in figure.bars)])
@@ -231,34 +190,27 @@ def _bars(figure: StepTimes, link: Link) -> Iterator[str]:
     each = min((WIDTH - _LEFT - 8) / max(len(groups), 1), 90.0)
     digits = max(len(str(bar.number)) for bar in figure.bars)
     every = max(1, -(-int(_DIGIT * digits + 6) // int(max(each, 1))))
-    slow_count = sum(any(bar.excess_ps for bar in group) for group in groups)
-    has_marks = slow_count <= max(len(groups) * _MARKED_RATIO, 1)
     for place, group in enumerate(groups):
         x, width = _LEFT + each * place, max(each - (2 if each > 5 else 0.4), 0.8)
         slow = [bar for bar in group if bar.excess_ps]
         usual = [bar for bar in group if not bar.excess_ps]
         of_usual = width * len(usual) / len(group)
         if usual:
-            yield link(usual[0].span, "".join(_bar(usual, x, of_usual, bottom, scale)))
+            yield usual[0].span, "".join(_bar(usual, x, of_usual, bottom, scale))
         if slow:
             longest = max(slow, key=lambda bar: bar.duration_ps)
             drawn = "".join(_bar(slow, x + of_usual, width - of_usual, bottom, scale))
-            yield link(longest.span, drawn)
-            top = bottom - longest.duration_ps * scale
-            if has_marks and width < _LABEL_FROM:
-                middle = x + of_usual + (width - of_usual) / 2
-                yield f'<path class="slow" d="M{middle - 4:.1f} {top - 9:.1f}h8l-4 6z"/>'
+            yield longest.span, drawn
         if place % every == 0:
-            yield _text(x + width / 2, bottom + 13, str(group[0].number), "middle soft")
+            yield None, _text(x + width / 2, bottom + 13, str(group[0].number), "middle soft")
     line, right = bottom - figure.median_ps * scale, _LEFT + each * len(groups)
-    yield _STRIPES
-    yield f'<path class="median" d="M{_LEFT - 4:.1f} {line:.1f}H{right:.1f}"/>'
-    yield _text(_LEFT - 8, line - 3, "median", "end soft")
-    yield _text(_LEFT - 8, line + 9, numbers.time(figure.median_ps), "end soft")
-    yield _text(_LEFT - 8, bottom + 13, "step", "end soft")
+    yield None, f'<path class="median" d="M{_LEFT - 4:.1f} {line:.1f}H{right:.1f}"/>'
+    yield None, _text(_LEFT - 8, line - 3, "median", "end soft")
+    yield None, _text(_LEFT - 8, line + 9, numbers.time(figure.median_ps), "end soft")
+    yield None, _text(_LEFT - 8, bottom + 13, "step", "end soft")
     if size > 1:
         words = f"A bar is {size} steps. Slow steps among them take the part of its width that is their share."
-        yield _text(_LEFT, bottom + 29, words, "soft")
+        yield None, _text(_LEFT, bottom + 29, words, "soft")
 
 
 def _bar(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
@@ -17,14 +18,14 @@ from traceview.base.version import VERSION
 from traceview.document import model as doc
 from traceview.document import numbers
 from traceview.document.columns import cell_texts, is_absent
-from traceview.document.figures import StepTimes
+from traceview.document.figures import legend, merged_sentence
 from traceview.document.html import parts
 from traceview.document.html.parts import name as name_text
 from traceview.document.html.parts import prose, shown
 from traceview.document.page import Page
 from traceview.document.phrase import Sentence
 from traceview.document.terminal import strip_lines
-from traceview.document.vocabulary import COLOURS, Look
+from traceview.document.vocabulary import COLOURS
 
 MOST_BYTES: Final = 1_500_000
 """A page of this size is attached to a ticket and opened without a thought."""
@@ -50,9 +51,6 @@ _NARROWEST_NAME: Final = 11
 _STRIP_WIDTH: Final = 120
 _NUMBERED: Final = ("finding", "gap")
 """Anchors that end with a number of ours, not with recorded text."""
-
-_MARKED: Final = ("critical", "warning")
-"""Styles of looks that a cell shows by its colour."""
 
 
 def render(document_of: Callable[[int], doc.Document], most_bytes: int = MOST_BYTES) -> str:
@@ -82,13 +80,13 @@ class _Page:
         self._document = document
         self._ids = _ids(document)
         block = document.block(doc.Timeline)
-        self._drawn = block.drawn if block else {}
-        self._given_ids: set[str] = set()
+        self.drawn = block.drawn if block else {}
+        self._unused_ids = dict(self._ids)
 
     def render(self) -> str:
         """The whole page; what a template writes is sanitized and escaped there."""
         scripts = [script("theme"), script("page")]
-        if self._drawn:
+        if self.drawn:
             scripts.append(script("timeline"))
         sections = list(doc.with_remarks_once(self._document.sections))
         template = _templates().get_template("page.html.j2")
@@ -103,40 +101,15 @@ class _Page:
             script_digests=" ".join(map(_digest, scripts)),
         )
 
-    def chart(self, figure: StepTimes) -> Markup:
-        """A chart as long as the page is wide, and what its colours mean."""
-        drawn = Markup(parts.drawn(figure, self._link_of_drawing))
-        looks = [bar.cause for bar in figure.bars]
-        legend = Markup(" ").join(
-            Markup('<span><i class="part {}"></i>{}</span>').format(look.style, look.words)
-            for look in dict.fromkeys(looks)
-            if look is not None
-        )
-        below = Markup('\n<p class="legend">{}</p>').format(legend) if legend else ""
-        return Markup('<div class="chart-box" tabindex="0">{}</div>{}').format(drawn, below)
-
-    def _link_of_drawing(self, span: doc.Span | None, drawing: str) -> str:
-        if span is None or span.device not in self._drawn:
-            return drawing
-        return f'<a class="show" href="#timeline" data-at="{self._at(span)}">{drawing}</a>'
-
     def strips(self, block: doc.Strips) -> Markup:
         """The strips, in the place of a timeline that is not drawn or where no script may run."""
         page = Page(_STRIP_WIDTH)
         strip_lines(page, block)
-        text = page.render().strip("\n")
-        return (
-            Markup('<pre class="strips" tabindex="0">{}</pre>').format(text) if text else Markup("")
-        )
+        return escape(page.render().strip("\n"))
 
     def row_ids(self, table: doc.Table) -> list[str]:
         """By row its id; empty for what has a row above already."""
-        ids = []
-        for anchor in table.anchors:
-            id_ = self._ids[anchor]
-            ids.append("" if id_ in self._given_ids else id_)
-            self._given_ids.add(id_)
-        return ids
+        return [self._unused_ids.pop(anchor, "") for anchor in table.anchors]
 
     def texts_of(self, table: doc.Table) -> list[tuple[doc.Column, list[str]]]:
         """The columns with their texts, without those that lead to a timeline that is not drawn."""
@@ -147,56 +120,12 @@ class _Page:
         ]
 
     def _is_drawn(self, value: doc.Value) -> bool:
-        return isinstance(value, doc.Span) and value.device in self._drawn
+        return isinstance(value, doc.Span) and value.device in self.drawn
 
-    def cell(self, column: doc.Column, texts: Sequence[str], row: int, is_first: bool) -> Markup:
-        """One cell of a table, with what rows are sorted by."""
-        value, text = column.values[row], texts[row]
-        tag = "th" if is_first else "td"
-        class_ = " number" if column.is_numeric else ""
-        if column.kind in ("name", "device") and not is_first:
-            class_ = " name"
-        if isinstance(value, Look) and value.style in _MARKED:
-            class_ = f" {value.style}"
-        attributes = Markup(' scope="row"') if is_first else Markup("")
-        if class_:
-            attributes += Markup(' class="{}"').format(class_.strip())
-        key = _sort_key(value) if column.is_numeric else None
-        if key is not None:
-            attributes += Markup(' data-value="{}"').format(key)
-        return Markup("<{0}{1}>{2}</{0}>").format(
-            Markup(tag), attributes, self._content(column, value, text)
-        )
-
-    def _content(self, column: doc.Column, value: doc.Value, text: str) -> Markup:
-        if isinstance(value, doc.Bar):
-            return _bar(value)
-        if isinstance(value, doc.Span):
-            return self.show(value, "show")
-        if is_absent(text):
-            return escape(text)
-        if column.kind == "device":
-            target = self._ids.get(doc.device_anchor(text))
-            name = name_text(text)
-            return Markup('<a href="#{}">{}</a>').format(target, name) if target else name
-        if column.kind == "name":
-            return name_text(text)
-        if column.kind == "words":
-            return prose(doc.sentence_of(value, text))
-        return escape(shown(text))
-
-    def show(self, span: doc.Span | None, text: str) -> Markup:
-        """A link that shows a span on the timeline; nothing where its device is not drawn."""
-        if span is None or span.device not in self._drawn:
-            return Markup("")
-        return Markup('<a class="show" href="#timeline" data-at="{}">{}</a>').format(
-            self._at(span), text
-        )
-
-    def _at(self, span: doc.Span) -> str:
+    def at(self, span: doc.Span) -> str:
         """Where a link leads: the number of the device, start, end, and the numbers of what else to open."""
-        others = [self._drawn[device] for device in span.devices if device in self._drawn]
-        places = (self._drawn[span.device], span.start_ps, span.end_ps, *others)
+        others = [self.drawn[device] for device in span.devices if device in self.drawn]
+        places = (self.drawn[span.device], span.start_ps, span.end_ps, *others)
         return ",".join(map(str, places))
 
 
@@ -211,13 +140,10 @@ def _section_id(section: doc.Section) -> str:
 
 def _ids(document: doc.Document) -> dict[str, str]:
     """By anchor the id of its element, in which there is no recorded text: devices are numbered as they come."""
-    ids = {section.id: _section_id(section) for section in document.sections}
-    counts: dict[str, int] = {}
-    for anchor in _anchors(document):
-        if anchor in ids:
-            continue
+    ids, counts = {}, Counter[str]()
+    for anchor in dict.fromkeys(_anchors(document)):
         kind, _, number = anchor.partition(" ")
-        counts[kind] = counts.get(kind, 0) + 1
+        counts[kind] += 1
         ids[anchor] = f"{kind}-{number if kind in _NUMBERED else counts[kind]}"
     return ids
 
@@ -253,6 +179,8 @@ def _templates() -> Environment:
     )
     templates.filters |= {
         "kind": lambda block: type(block).__name__,
+        "legend": legend,
+        "merged": merged_sentence,
         "name": name_text,
         "prose": prose,
         "share": numbers.share,
@@ -260,13 +188,18 @@ def _templates() -> Environment:
     }
     templates.globals |= {
         "bar_looks": doc.bar_looks,
-        "figure": parts.figure,
+        "bars": parts.bars,
+        "data_of": parts.timeline_data,
+        "anchor": doc.anchor,
         "filter_from": FILTER_FROM,
+        "height": parts.height,
         "id_of": _section_id,
+        "is_absent": is_absent,
         "least_width": _least_width,
         "name_width": _name_width,
         "long_from": LONG_FROM,
         "plural": numbers.plural,
+        "sentence_of": doc.sentence_of,
     }
     return templates
 
@@ -285,28 +218,6 @@ def _name_width(columns: Sequence[tuple[doc.Column, Sequence[str]]]) -> int:
     kinds = [column.kind for column, _ in columns]
     others = sum(_WIDTHS.get(kind, _USUAL_WIDTH) for kind in kinds if kind != "name")
     return max((_PAGE_WIDTH - others) // max(kinds.count("name"), 1), _NARROWEST_NAME)
-
-
-def _sort_key(value: doc.Value) -> str | None:
-    """The value that rows are sorted by: more digits of a ratio than are shown, and whole numbers whole."""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return str(value) if isinstance(value, int) else None
-
-
-def _bar(bar: doc.Bar) -> Markup:
-    title = ", ".join(f"{part.look.words} {numbers.share(part.ratio)}" for part in bar.parts)
-    parts = Markup("").join(
-        Markup('<i class="part {}{}" style="width:{:.2f}%"></i>').format(
-            part.look.style,
-            " tv-hatched" if part.look.is_hatched else "",
-            100 * part.ratio * bar.ratio,
-        )
-        for part in bar.parts
-    )
-    return Markup('<span class="bar" role="img" aria-label="{0}" title="{0}">{1}</span>').format(
-        title, parts
-    )
 
 
 # Style sheets and scripts that a page carries inside it; each script is joined from small files

@@ -138,7 +138,7 @@ def _hosts_of(
         digest = part.sha256 if part else None
         original = name_of.get((file.bytes, digest)) if digest is not None else None
         count = part.recording.hosts[0].event_count if part and original is None else 0
-        files.append(SourceFile(path, path.name, host, file.bytes, digest, count, original))
+        files.append(SourceFile(path.name, host, file.bytes, digest, count, original))
         if original is not None:
             text = "two files have the same bytes; they were counted once"
             problems.append(Problem("duplicate-host-file", text, host, original, "file"))
