@@ -69,7 +69,7 @@ LINES = {
     "gpu_fit_callback/slow-1": "gpu_fit_callback.py:21",
     "gpu_jax_decomposition/slow-1": "gpu_jax_decomposition.py:24",
     "gpu_jax_numpy_batches/slow-1": "gpu_jax_numpy_batches.py:24",
-    "gpu_jax_read_metrics/slow-1": "gpu_jax_read_metrics.py:28",
+    "gpu_jax_read_metrics/slow-1": "gpu_jax_read_metrics.py:29",
     "gpu_jax_thread_loader/slow-2": "gpu_jax_thread_loader.py:25",
     "gpu_loop_numpy_function/slow-1": "gpu_loop_numpy_function.py:23",
     "gpu_loop_python/slow-1": "gpu_loop_python.py:20",

@@ -80,6 +80,7 @@ from traceview.ledger.build import (
     cut_at,
     is_among,
     is_side_work,
+    recast_rows,
 )
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, State
@@ -418,25 +419,29 @@ def _recast_lines(draft: Draft) -> None:
     python = draft.python
     if python is None or not python.is_sampled:
         return
-    columns = draft.columns
     least_ps = _LEAST_AT_A_LINE * draft.window.length_ps
-    rows = np.flatnonzero(draft.idle_in(_AT_A_LINE))
-    start, state = columns.start_ps[rows], columns.state[rows]
-    end = start + columns.duration_ps[rows]
     for line, spans in python.lines.user_lines(python.caller).items():
         if covered_ps(spans, draft.window) < least_ps:
             continue
-        of_state = np.bincount(state, spans.within(start, end), len(State))
+        columns = draft.columns
+        at_line = draft.idle_in(_AT_A_LINE)
+        # What follows a wait has the line of the wait.
+        at_line &= (columns.state != State.SYNC) | (columns.by_kind != By.PYTHON)
+        bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
+        # Up to an instant inside of a span lies an odd number of these.
+        cut, number, passed = cut_at(columns, bounds, at_line)
+        rows = np.flatnonzero(at_line[number] & (passed % 2 == 1))
+        of_state = np.bincount(cut.state[rows], cut.duration_ps[rows], len(State))
         main = State(int(of_state.argmax()))
         ratio = _MOSTLY_BETWEEN_RATIO if main == State.BETWEEN else _MOSTLY_RATIO
         if main not in _MAIN or of_state[main] < max(ratio * of_state.sum(), least_ps):
             continue
         by = draft.by_line(line)
         if main == State.PYTHON_THREAD:
-            own = rows[(state == main) & (spans.within(start, end) > 0)]
-            longest = int(own[columns.duration_ps[own].argmax()])
-            by = By(int(columns.by_kind[longest])), int(columns.by[longest])
-        draft.recast(spans, _AT_A_LINE, main, by)
+            own = rows[cut.state[rows] == main]
+            longest = int(own[cut.duration_ps[own].argmax()])
+            by = By(int(cut.by_kind[longest])), int(cut.by[longest])
+        draft.columns = recast_rows(cut, rows, main, by)
 
 
 _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
