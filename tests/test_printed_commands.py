@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer.main
 
-from traceview.cli.app import app
+from traceview.cli.app import app, command_called
 from traceview.cli.commands.show import NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,7 +47,7 @@ def problem(line: str) -> str:
         return ""
     if words[0] not in GROUP.commands:
         return f"no command {words[0]}"
-    command = GROUP.commands[words[0]]
+    command = command_called(words[0])
     if words[0] == "show" and len(words) > 1 and words[1] not in NAMES:
         return "" if PLACEHOLDER.match(words[1].strip("[")) else f"no table {words[1]}"
     known = {name for parameter in command.params for name in parameter.opts} | {"--help", "-h"}

@@ -16,7 +16,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from scripts.docs.words import first_paragraph, words
 from traceview.base import errors
-from traceview.cli.app import INTERRUPTED, app
+from traceview.cli.app import INTERRUPTED, app, command_called
 from traceview.cli.commands.capture import FAILED_CHECK
 from traceview.cli.commands.show import WITHOUT_TRACE
 from traceview.cli.table import TABLES
@@ -39,7 +39,7 @@ def page() -> str:
     """The whole page: shared options, a part for each command, and the exit codes."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
-    commands = group.commands
+    commands = {name: command_called(name) for name in group.commands}
     singles = [
         (command, typer.Context(command, info_name=f"traceview {name}"))
         for name, command in commands.items()

@@ -11,7 +11,7 @@ import pytest
 from traceview.base.errors import UsageError
 from traceview.capture.record.settings import Settings, option_parser
 from traceview.capture.window.step_window import StepRange
-from traceview.cli.app import app
+from traceview.cli.app import command_called
 
 NOT_BELOW_A_LAUNCHER = {
     *("--module", "--demo", "--devices", "--slowdown", "--analyze", "--check", "--help"),
@@ -21,9 +21,7 @@ NOT_BELOW_A_LAUNCHER = {
 
 
 def test_the_variable_takes_the_options_of_the_command() -> None:
-    from typer.main import get_group
-
-    command = get_group(app).commands["capture"]
+    command = command_called("capture")
     names = {
         name for option in command.params for name in (*option.opts, *option.secondary_opts)
     } - NOT_BELOW_A_LAUNCHER

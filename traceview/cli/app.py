@@ -33,7 +33,7 @@ _MODULES: Final = {"analyze": "report", "explain": "show", "gate": "compare", "h
 
 
 @cache
-def _command(name: str) -> Any:
+def command_called(name: str) -> Any:
     """A command by its name. Imports its module: a start of one command pays for no other."""
     module = import_module(f"traceview.cli.commands.{_MODULES.get(name, name)}")
     settings = getattr(module, "CONTEXT_SETTINGS", None)
@@ -94,7 +94,7 @@ class _Group(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command; None where there is none of this name."""
-        return _command(cmd_name) if cmd_name in self.commands else None
+        return command_called(cmd_name) if cmd_name in self.commands else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A list for each panel, with the summaries of all commands in one column."""
@@ -103,7 +103,7 @@ class _Group(TyperGroup):
             with formatter.section(panel):
                 formatter.write_dl(
                     [
-                        (name.ljust(width), _command(name).get_short_help_str(_UNCUT))
+                        (name.ljust(width), command_called(name).get_short_help_str(_UNCUT))
                         for name in names.split()
                     ]
                 )
@@ -112,10 +112,11 @@ class _Group(TyperGroup):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Parse the options before the command; without any arguments show the help."""
+        has_arguments = bool(args)
         try:
             return super().make_context(info_name, args, parent, **extra)
         except _OF_PARSING as error:
-            if not args:
+            if not has_arguments:
                 raise
             raise _shown(_usage_error(error)) from None
 
