@@ -46,6 +46,19 @@ def test_what_graphs_show_is_summed(tmp_path: Path) -> None:
     assert constant is None, "3.6 % is below the limit"
 
 
+@pytest.mark.parametrize(("scope", "is_one"), [("model", True), ("gradient_tape/model", False)])
+def test_nobody_can_take_a_constant_out_of_gradients(
+    scope: str, is_one: bool, tmp_path: Path
+) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        component(step, 1, 8, f"{scope}/Tile:Tile", each_ms=8)
+    graphs = {"constant_ops": [f"{scope}/Tile"]}
+    write_sidecar(trace.write(tmp_path), {"graphs": graphs})
+    constant = finding_of(traceview.analyze(tmp_path), "constant-compute")
+    assert (constant is not None) == is_one
+
+
 def test_the_name_of_a_layer_on_cpus_is_no_type(tmp_path: Path) -> None:
     trace = new_trace()
     for step in marked_steps(trace):

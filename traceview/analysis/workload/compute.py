@@ -214,9 +214,12 @@ def _shown_constants(context: Context) -> BoolArray:
 
 
 def _constant_labels(context: Context) -> BoolArray:
-    """Which labels are ops that compute the same in every step."""
+    """Which labels are ops that compute the same in every step, but for those of gradients, which nobody has written."""
     of_graphs = _named_in(context, lambda graphs: graphs.constant_ops)
-    return of_graphs | context.once(_shown_constants)
+    trace = context.trace
+    phase = trace.once(event_phases)[trace.once(op_labels).row]
+    constant: BoolArray = (of_graphs | context.once(_shown_constants)) & (phase != Phase.BACKWARD)
+    return constant
 
 
 def _named_in(context: Context, names_of: Callable[[GraphValues], Iterable[str]]) -> BoolArray:
