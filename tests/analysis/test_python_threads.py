@@ -182,3 +182,40 @@ def test_a_graph_waits_in_an_asynchronous_op_for_the_thread_that_ends_it(
     # With 1.3 ms of dispatch at the line that waits.
     title = "replica:0 waits 31.1 of 100 ms (31%) for what statistics makes in count, train.py:12"
     assert (title in titles) == is_waited_for, titles
+
+
+@pytest.mark.parametrize(
+    ("called_ms", "is_guest"),
+    [
+        pytest.param(60, True, id="while the step runs its own graph"),
+        pytest.param(45, False, id="mostly while it runs none, as for replicas outside of graphs"),
+    ],
+)
+def test_ops_that_another_thread_calls_are_no_part_of_the_step(
+    called_ms: float, is_guest: bool, tmp_path: Path
+) -> None:
+    """Eight steps of 100 ms. Another thread runs a graph of its own for all of each, the step an op for 20 ms of its graph."""
+    trace = new_trace(length_ms=1000)
+    executor = trace.thread("tf_Compute", 41)
+    beside = trace.thread("python", THREADS[BESIDE]["ident"])
+    samples: list[Sample] = []
+    for step in marked_steps(trace, count=8, period_ms=100, marker_ms=100):
+        key = round(step.start_ms)
+        for number, thread, end_ms in ((0, None, called_ms), (1, beside, 99)):
+            produced = {"_pt": 3, "_p": key + number}
+            consumed = {"_ct": 3, "_c": key + number, "id": number, "iter_num": 0}
+            step.host("TFE_Py_Execute", 0, end_ms, thread=thread)
+            step.host("FunctionRun", 0.1, end_ms, produced, thread=thread)
+            runs = thread or executor
+            step.host("ExecutorState::Process", 0.5, end_ms, consumed, thread=runs)
+        step.host("x:MatMul", 5, 25, thread=executor)
+        step.host("y:MatMul", 1, 98.9, thread=beside)
+        for at_ms in range(1, 99):
+            at_ns = START_NS + round((step.start_ms + at_ms) * 1e6)
+            samples += [(at_ns, MAIN, (STEP,)), (at_ns, BESIDE, (COUNT,))]
+    write_sidecar(trace.write(tmp_path), {"python": python_group(samples, THREADS)})
+    report = traceview.analyze(tmp_path)
+    titles = [row.title for row in report.findings if row.code == "python-thread"]
+    # Where the step has an op at the same time, the device is the step's.
+    title = "replica:0 loses 77.9 of 100 ms (78%) to the core that statistics takes in count, train.py:12"
+    assert titles == ([title] if is_guest else [])

@@ -113,7 +113,7 @@ def build_segments(
 
     def segments_of(device: int) -> Columns:
         host = trace.device_list[device].host
-        busy, begin = _busy(trace, device, waits)
+        busy, begin = _busy(trace, device, waits, states[host])
         idle = _idle(gaps[device], states[host], waits)
         columns = _merged([*busy, idle], begin, windows[host], bounds[host])
         waits.name(device, columns)
@@ -150,14 +150,19 @@ def _merged(
 # What a device does
 
 
-def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[list[_Spans], Int64Array]:
+def _busy(
+    trace: Trace, device: int, waits: _Waits, states: HostStates
+) -> tuple[list[_Spans], Int64Array]:
     """What a device does, by layer, in parts; where each layer begins, and how many spans there are.
 
     Of several events of one activity the one that began first has an instant.
     """
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
     start, end, number, begin = STATE_SWEEPS.exclusive(
-        columns.start_ps[own], columns.duration_ps[own], _layers(trace, device), len(_LAYERS)
+        columns.start_ps[own],
+        columns.duration_ps[own],
+        _layers(trace, device, states),
+        len(_LAYERS),
     )
     activity = np.repeat(np.array(_LAYERS, dtype=np.uint8), np.diff(begin))
     row = number.astype(np.int64) + own.start
@@ -180,12 +185,14 @@ def _busy(trace: Trace, device: int, waits: _Waits) -> tuple[list[_Spans], Int64
     return [spans.chosen(slice(0, low)), split, spans.chosen(slice(high, None))], begin
 
 
-def _layers(trace: Trace, device: int) -> npt.NDArray[np.uint8]:
+def _layers(trace: Trace, device: int, states: HostStates) -> npt.NDArray[np.uint8]:
     """The place in `_LAYERS` of each event of a device."""
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
     layer: npt.NDArray[np.uint8] = _LAYER_OF_CLASS.take(columns.class_[own])
     if trace.device_list[device].kind == "replica":
         layer[is_side_work(trace, device)] = 1
+        for guests in states.guests.values():
+            layer[guests[trace.device_columns.device[guests] == device] - own.start] = 1
     return layer
 
 

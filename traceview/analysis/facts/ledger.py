@@ -336,6 +336,9 @@ def _recast_held_by_threads(draft: Draft) -> None:
         draft.recast(thread.given, _IN_A_GRAPH, state, by)
         if covered_ps(intersection(waits, thread.kept), draft.window) >= least_ps:
             draft.recast(thread.kept, (*_LOCKED, State.BETWEEN), state, by)
+        if thread.guests.size:
+            guests = is_compute(draft.columns) & is_in(draft.columns.event, thread.guests)
+            draft.recast_rows(guests, state, by)
         if cores is not None and thread.number in cores.python:
             ran = cores.ran_by((cores.python[thread.number],))
             _recast_without_cores(draft, cores, ran, state, by)

@@ -39,7 +39,7 @@ from msgspec import Struct
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
-from traceview.base.ids import unique_ids
+from traceview.base.ids import is_in, unique_ids
 from traceview.base.intervals import (
     NEVER,
     Int64Array,
@@ -54,6 +54,7 @@ from traceview.trace.host.cause import Cause
 from traceview.trace.host.python_lines import OFF_CORE_PS, ThreadClocks, thread_clocks
 from traceview.trace.host.state_timeline import intersection, joined_spans, without_holes
 from traceview.trace.model import Window
+from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass
 
 # Python's lock
@@ -103,7 +104,7 @@ class ThreadAtWork(Struct, frozen=True, eq=False):
 
     `kept`: when it kept the lock. `given`: when a graph of the step waited for what it gave. `awaited`: that, and when the thread
     of the step waited in Python meanwhile. `computed_ps`: how long it computed, with the lock or without. The times are of the
-    window.
+    window. `guests`: ops that it runs on devices of the step, rows of the device columns.
     """
 
     number: int
@@ -114,7 +115,11 @@ class ThreadAtWork(Struct, frozen=True, eq=False):
     awaited: IntervalSet
     awaited_ps: int
     computed_ps: int
+    guests: Int64Array
     python: PythonShare
+
+
+_NO_ROWS: Final = np.empty(0, dtype=np.int64)
 
 
 def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
@@ -122,13 +127,20 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
     python, window = context.idle.python[host], context.selection.windows[host]
     waits = python.lines.at_rest(python.caller, in_native=False)
     calling, given_by = _that_call_tensorflow(context, host, python), _given(context, host, python)
-    found = []
+    found, guests_of = (
+        [],
+        {
+            python.lines.thread_of(line): rows
+            for line, rows in context.idle.states[host].guests.items()
+        },
+    )
     # What calls ops for the step may keep the lock because of that.
     others = [number for number, _ in python.lines.started_by_python if number != python.caller]
     kept_by = python.lines.locks_kept({*others} - calling)
     for number, name in python.lines.started_by_python:
-        given = given_by.get(number, NEVER)
-        if number == python.caller or (number in calling and not given.start.size):
+        given, guests = given_by.get(number, NEVER), guests_of.get(number, _NO_ROWS)
+        is_beside = number in calling and not given.start.size and not guests.size
+        if number == python.caller or is_beside:
             continue
         kept = kept_by.get(number, NEVER)
         awaited = NEVER if number in calling else python.lines.at_work(number)
@@ -136,13 +148,16 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
         kept_ps, awaited_ps = covered_ps(kept, window), covered_ps(awaited, window)
         chosen = kept if kept_ps >= awaited_ps else awaited
         computed = without_holes(python.lines.computing(number), OFF_CORE_PS)
+        if guests.size:
+            columns = context.trace.device_columns
+            computed = union(columns.start_ps[guests], columns.end_ps[guests])
         computed_ps = covered_ps(computed, window)
         if max(kept_ps, awaited_ps) < _HELD_RATIO * computed_ps:
             chosen = computed
         line = python.lines.at(number, chosen.start, chosen.end)
         if chosen.start.size and line is not None:
             times = kept, kept_ps, given, awaited, awaited_ps, computed_ps
-            found.append(ThreadAtWork(number, name, *times, shared(line)))
+            found.append(ThreadAtWork(number, name, *times, guests, shared(line)))
     return sorted(found, key=lambda row: -max(row.kept_ps, row.awaited_ps))
 
 
@@ -351,14 +366,16 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     if clocks is None or not cores:
         return None
     columns, rows = trace.device_columns, trace.device_rows(host)
-    launched = columns.launch[rows][columns.class_[rows] == ActivityClass.COMPUTE]
+    guests = joined(list(states.guests.values()), np.int64)
+    rows = rows[(columns.class_[rows] == ActivityClass.COMPUTE) & ~is_in(rows, guests)]
+    launched = columns.launch[rows]
     ops = states.spans_by_thread(unique_ids(launched[launched != NONE]))
     compute = {*map(clocks.of_line, ops)}
     pipeline = {*map(clocks.of_line, states.spans_by_thread(states.pipeline_work))} - {
         *compute,
         NONE,
     }
-    lines = unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()
+    lines = {*unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()} - {*states.guests}
     of_model = {*compute, *map(clocks.of_line, lines)} - {*pipeline, NONE}
     return CoreWaits(
         clocks=clocks,

@@ -181,6 +181,27 @@ class HostEvents:
                 found.append(line)
         return found
 
+    @cached_property
+    def guests(self) -> dict[int, Int64Array]:
+        """Ops on CPU devices that another thread of Python handed on while the caller ran graphs of its own: no part of the steps.
+
+        By thread their rows in the device columns, ascending.
+        """
+        threads = {int(self.thread[line]) for line in self.lines_of_python} - {self.caller}
+        if self._has_queue or not threads or not self.calls.start.size:
+            return {}
+        columns, rows = self._trace.device_columns, self._trace.device_rows(self._host)
+        rows = rows[columns.launch[rows] != NONE]
+        _, thread = self.handed_over(columns.launch[rows].astype(np.int64))
+        found = {}
+        for each in sorted(threads):
+            own = np.sort(rows[thread == each])
+            start, end = columns.start_ps[own], columns.end_ps[own]
+            # For the threads of replicas outside of graphs the caller waits, in none of its own.
+            if 2 * int(self.calls.within(start, end).sum()) > int((end - start).sum()):
+                found[each] = own
+        return found
+
     @kept
     def runs_python(self, thread: int) -> bool:
         """Whether a thread recorded something that only Python begins: a call or a frame of it."""
