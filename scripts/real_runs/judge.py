@@ -87,22 +87,20 @@ def judge_slow(
     """Judge the report of a slow run."""
     verdict, leading = report.verdict, report.leading
     states = leading.loss.states if leading and leading.loss else ()
-    first, second = (
-        [row.loss.ratio for row in report.findings if row.code in codes and row.loss]
-        for codes in (program.findings, program.second)
-    )
-    ranked = [row.code for row in report.findings if row.loss]
+    ranked = [row for row in report.findings if row.loss]
+    first = next((row for row in ranked if row.code in program.findings), None)
+    second = next((row for row in ranked if row.code in program.second and row is not first), None)
     return Judgement(
         name=f"{program.name}/{recording}",
         headline=verdict.headline,
         finding=verdict.finding,
         states=states,
-        share=sum((*first[:1], *second[:1])) if first else None,
+        share=sum(row.loss.ratio for row in (first, second) if row and row.loss) if first else None,
         truth=truth,
         undisturbed=undisturbed,
         warnings=warnings_of(report),
         is_first_right=verdict.finding in program.findings
-        and (not program.second or not {*ranked[1:2]}.isdisjoint(program.second)),
+        and (not program.second or second in ranked[:2]),
         is_advice_known=leading.action.startswith(program.advice)
         if leading and program.advice
         else None,

@@ -839,6 +839,8 @@ PROGRAMS: Final = {
             "keras_jax_probe",
             "a callback calls the model as a function, uncompiled, on a few sentences",
             (*_PYTHON, "host-bound"),
+        ),
+        Program(
             "jax_replay_deque",
             "transitions to learn from are drawn out of a long `deque`, and stacked",
             _PYTHON,
@@ -898,6 +900,8 @@ PROGRAMS: Final = {
             "jax_reshard_weights",
             "the state is moved from whole copies to shards and back outside of the step",
             ("d2d-copies", "collective-exposed", "h2d-exposed", "host-bound"),
+        ),
+        Program(
             "loop_guarded_forward",
             "a critical section that guards a table holds the forward pass, too, which one replica after the other runs",
             ("straggler-gpu", "serial-gpus", "late-by-turns", *_HOST_OP),
