@@ -1,4 +1,4 @@
-"""What else than the model runs in the step? Printing, factoring, sorting, an optimizer that takes most of the compute."""
+"""What else than the model runs in the step? Printing, factoring, sorting, work on the batch, metrics, an optimizer that takes most."""
 
 from __future__ import annotations
 
@@ -54,6 +54,19 @@ def sorting_in_step() -> Scenario:
         step.kernel(0, 2, 22, op="model/dense/MatMul:MatMul")
         step.kernel(0, 22, 38, op="model/rank/TopKV2:TopKV2")
     return scenario(trace, ["costly-ops"], ["matrix-factoring"])
+
+
+def misplaced_in_step() -> Scenario:
+    """Steps of 50 ms on one GPU: 12 ms of resizing the batch, 16 ms of the model, 10 ms of sorting for a metric, as graphs show."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        step.kernel(0, 2, 14, op="resizing/ScaleAndTranslate:ScaleAndTranslate")
+        step.kernel(0, 14, 30, op="model/dense/MatMul:MatMul")
+        step.kernel(0, 30, 40, op="metric/TopKV2:TopKV2")
+    batch, untrained = ["resizing/ScaleAndTranslate"], ["metric/TopKV2"]
+    sidecar = {"graphs": {"batch_ops": batch, "untrained_ops": untrained}}
+    must = ["batch-work-in-step", "untrained-compute"]
+    return scenario(trace, must, ["costly-ops"], sidecar=sidecar)
 
 
 def mostly_optimizer() -> Scenario:
