@@ -728,7 +728,7 @@ PROGRAMS: Final = {
         Program(
             "fit_thresholds",
             "hits are counted at 100 thresholds in each step",
-            ("costly-ops",),
+            ("untrained-compute",),
         ),
         Program(
             "loop_growing_tensor",

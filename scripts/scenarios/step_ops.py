@@ -57,7 +57,7 @@ def sorting_in_step() -> Scenario:
 
 
 def misplaced_in_step() -> Scenario:
-    """Steps of 50 ms on the CPU: 12 ms of resizing the batch, 16 ms of the model, and 14 ms of sorting for a metric, 4 of them beside it."""
+    """Steps of 50 ms on the CPU: 12 ms of resizing the batch, 14 ms of the model, and 16 ms of sorting for a metric, 4 of them beside it."""
     trace = new_trace()
     for step in marked_steps(trace):
         key = round(step.start_ms) + 1
@@ -67,8 +67,9 @@ def misplaced_in_step() -> Scenario:
         for thread in (executor, second):
             step.host("ExecutorState::Process", 2, 40, consumed, thread=thread)
         step.host("resizing/Scale:ScaleAndTranslate", 2, 14, thread=executor)
-        step.host("model/dense/MatMul:MatMul", 14, 30, thread=executor)
-        step.host("metric/sort/TopKV2:TopKV2", 26, 40, thread=second)
+        step.host("model/dense/MatMul:MatMul", 14, 24, thread=executor)
+        step.host("metric/sort/TopKV2:TopKV2", 24, 40, thread=second)
+        step.host("model/dense/Relu:Relu", 28, 32, thread=executor)
     graphs = {"batch_ops": ["resizing/Scale"], "untrained_ops": ["metric/sort/TopKV2"]}
     must = ["batch-work-in-step", "untrained-compute"]
     return scenario(trace, must, ["costly-ops"], sidecar={"graphs": graphs})
