@@ -194,7 +194,7 @@ def is_side_work(trace: Trace, device: int, *, is_shown: bool = False) -> BoolAr
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
     sidecar = trace.hosts[trace.device_list[device].host].sidecar
     known = sidecar.graphs.untrained_ops if sidecar is not None and not is_shown else ()
-    untrained = frozenset(name.encode() for name in known)
+    untrained = frozenset(name.encode("utf-8", "replace") for name in known)
 
     def is_side(name: bytes) -> bool:
         return side_work_of(name) is not None or name.rpartition(b":")[0] in untrained
