@@ -270,17 +270,17 @@ class _Flow:
         return is_float and not self._differentiated.isdisjoint(scopes)
 
     def needed(self, trained: Collection[int]) -> set[_Node]:
-        """What updates of trained variables depend on, as do all changes of what these read; empty without an update."""
+        """What updates of trained variables depend on, as do all changes of what these read; empty without an update by gradients."""
         beyond = {node: self.users.get(node, []) for node in self._carriers}
         uses = {
             handle: [node for node in reached(nodes, beyond) if node in self.ops]
             for handle, nodes in self._handles.items()
         }
         roots = [node for handle in trained for node in uses.get(handle, ())]
-        if not any(self.ops[node].type.startswith(_UPDATES) for node in roots):
-            return set()
         changes = {node: uses[handle] for handle, nodes in self._handles.items() for node in nodes}
-        return reached(roots, self._reads, changes)
+        found = reached(roots, self._reads, changes)
+        # Gradients that are returned may be applied elsewhere.
+        return found if any(_GRADIENT_SCOPE in name for _, name in found) else set()
 
     def _add_inputs(self, call: Call) -> None:
         captured = {inside.name: given for given, inside in call.graph.captures}
