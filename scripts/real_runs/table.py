@@ -728,7 +728,7 @@ PROGRAMS: Final = {
         Program(
             "fit_thresholds",
             "hits are counted at 100 thresholds in each step",
-            ("costly-ops",),
+            ("untrained-compute",),
         ),
         Program(
             "loop_growing_tensor",
@@ -800,12 +800,12 @@ PROGRAMS: Final = {
         Program(
             "fit_beam_search",
             "a metric decodes each batch by a beam search",
-            ("costly-ops",),
+            ("untrained-compute",),
         ),
         Program(
             "fit_resizing_layer",
             "layers of the model make large photographs small in every step",
-            ("costly-ops",),
+            ("batch-work-in-step",),
         ),
         Program(
             "fit_half_precision",
@@ -827,8 +827,8 @@ PROGRAMS: Final = {
         Program(
             "fit_replay_priorities",
             "Python keeps priorities in a tree, and the step unpacks states",
-            ("callback-stall", *_HOST_OP),
-            second=("callback-stall", *_HOST_OP),
+            ("callback-stall", "batch-work-in-step"),
+            second=("callback-stall", "batch-work-in-step"),
         ),
         Program("fit_gan", "nothing", ()),
         Program(
@@ -945,14 +945,14 @@ PROGRAMS: Final = {
         Program(
             "loop_beams_and_rollback",
             "a beam search counts errors in each step, and every fourth reads saved weights",
-            (*_HOST_OP, "costly-ops"),
+            ("untrained-compute",),
             "mean",
             second=("checkpoint-stall",),
         ),
         Program(
             "loop_pictures_and_history",
             "replica 0 packs pictures in its step, and norms of all steps so far are averaged eagerly",
-            ("straggler-gpu", *_HOST_OP),
+            ("untrained-compute",),
             second=(*_PYTHON, "host-bound"),
         ),
     )

@@ -1,4 +1,4 @@
-"""What else than the model runs in the step? Printing, factoring, sorting, an optimizer that takes most of the compute."""
+"""What else than the model runs in the step? Printing, factoring, sorting, work on the batch, metrics, an optimizer that takes most."""
 
 from __future__ import annotations
 
@@ -54,6 +54,25 @@ def sorting_in_step() -> Scenario:
         step.kernel(0, 2, 22, op="model/dense/MatMul:MatMul")
         step.kernel(0, 22, 38, op="model/rank/TopKV2:TopKV2")
     return scenario(trace, ["costly-ops"], ["matrix-factoring"])
+
+
+def misplaced_in_step() -> Scenario:
+    """Steps of 50 ms on the CPU: 12 ms of resizing the batch, 14 ms of the model, and 16 ms of sorting for a metric, 4 of them beside it."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        key = round(step.start_ms) + 1
+        executor, second = trace.thread("tf_Compute_1", 901), trace.thread("tf_Compute_2", 902)
+        step.host("FunctionRun", 1, 1.1, {"_pt": 3, "_p": key})
+        consumed = {"_ct": 3, "_c": key, "id": 1, "iter_num": 0}
+        for thread in (executor, second):
+            step.host("ExecutorState::Process", 2, 40, consumed, thread=thread)
+        step.host("resizing/Scale:ScaleAndTranslate", 2, 14, thread=executor)
+        step.host("model/dense/MatMul:MatMul", 14, 24, thread=executor)
+        step.host("metric/sort/TopKV2:TopKV2", 24, 40, thread=second)
+        step.host("model/dense/Relu:Relu", 28, 32, thread=executor)
+    graphs = {"batch_ops": ["resizing/Scale"], "untrained_ops": ["metric/sort/TopKV2"]}
+    must = ["batch-work-in-step", "untrained-compute"]
+    return scenario(trace, must, ["costly-ops"], sidecar={"graphs": graphs})
 
 
 def mostly_optimizer() -> Scenario:

@@ -10,6 +10,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import U64, Ref
 from scripts.scenarios.model import marked_steps, new_trace
+from scripts.scenarios.step_ops import printing_in_step
 from tests.analysis.made import finding_of, write_program
 from tests.sidecars import write_sidecar
 from tests.trace.test_replicas import component
@@ -82,6 +83,41 @@ def test_costly_ops_are_a_finding_from_an_eighth_of_the_time_on(
         trace.write(folder)
         costly = finding_of(traceview.analyze(folder), "costly-ops")
         assert (costly is not None) == (is_one and is_enough)
+
+
+@pytest.mark.parametrize(("length_ms", "cost"), [(2.9, ""), (3.1, "6.20 of 50.0 ms (12%)"), (9, "18.0 of 50.0 ms (36%)")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "code", "what"),
+    [
+        ("batch_ops", "batch-work-in-step", "preparing the batch inside the step"),
+        ("untrained_ops", "untrained-compute", "ops that train nothing"),
+    ],
+)
+def test_ops_that_need_not_be_in_each_step(
+    field: str, code: str, what: str, length_ms: float, cost: str, tmp_path: Path
+) -> None:
+    """They are no other finding, whatever they do."""
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for number, op in enumerate(("x:TopKV2", "cast:Cast", "y:MatMul")):
+            step.kernel(0, 10 * number, 10 * number + length_ms, op=op)
+    write_sidecar(trace.write(tmp_path), {"graphs": {field: ["x", "cast"]}})
+    report = traceview.analyze(tmp_path)
+    found = finding_of(report, code)
+    assert (found is not None) == bool(cost)
+    if found is not None:
+        assert found.title == f"GPU:0 spends {cost} on {what}: Cast"
+    assert finding_of(report, "costly-ops") is None
+    assert finding_of(report, "casts") is None
+
+
+def test_what_prints_has_its_own_finding(tmp_path: Path) -> None:
+    trace = printing_in_step().traces["host0"]
+    names = ["StringFormat", "PrintV2", "PrintV2_1"]
+    write_sidecar(trace.write(tmp_path), {"graphs": {"untrained_ops": names}})
+    report = traceview.analyze(tmp_path)
+    assert finding_of(report, "untrained-compute") is None
+    assert finding_of(report, "host-op-in-step") is not None
 
 
 @pytest.mark.parametrize(("length_ms", "cost"), [(7.8, ""), (8.2, "6.15 of 50.0 ms (12%)")])

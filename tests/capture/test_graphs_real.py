@@ -184,3 +184,113 @@ def test_counts_by_hand(flops: list[dict[str, int]], ending: str, count: int | N
 
 def test_without_the_size_of_a_batch_nothing_depends_on_it(flops: list[dict[str, int]]) -> None:
     assert flops[1] == {}
+
+
+TRAINING = """
+import json
+import tensorflow as tf
+from traceview.capture.steps import graphs as graph_values
+
+weight, slot = tf.Variable(tf.ones([6, 8])), tf.Variable(tf.zeros([6, 8]), trainable=False)
+metric, average = (tf.Variable(tf.zeros(shape), trainable=False) for shape in ([], [6, 8]))
+
+
+@tf.function
+def report(outputs):
+    return tf.reduce_sum(tf.sort(outputs, name="sorted"), name="total")
+
+
+def forward(x, labels):
+    x = tf.cast(x, tf.float32, name="as_float")
+    if tf.reduce_sum(x) > 0.0:
+        x = tf.multiply(x, 2.0, name="in_branch")
+    for _ in tf.range(3):
+        x = tf.tanh(x, name="in_loop")
+    noise = tf.add(x, tf.random.uniform([6]), name="with_noise")
+    outputs = tf.matmul(noise, weight, name="product")
+    hot = tf.one_hot(labels, 8, name="hot")
+    return outputs, tf.reduce_mean(tf.square(outputs - hot, name="squared"))
+
+
+@tf.function
+def step(x, labels):
+    with tf.GradientTape() as tape:
+        outputs, loss = forward(x, labels)
+    gradient = tape.gradient(loss, weight)
+    if loss > 0.0:
+        slot.assign(tf.multiply(0.9, slot, name="decayed") + gradient)
+    weight.assign_sub(tf.multiply(slot, 0.1, name="scaled"))
+    with tf.name_scope("average"):
+        average.assign(tf.multiply(average, 0.9, name="kept"))
+    metric.assign_add(report(outputs))
+    most = 0.0
+    if loss > 0.0:
+        most = tf.reduce_max(tf.exp(outputs, name="exponential"))
+    unused = tf.argsort(labels, name="of_labels"), tf.matmul(outputs, outputs, transpose_b=True, name="alike")
+    return loss, most, unused
+
+
+@tf.function
+def evaluate(x, labels):
+    outputs, loss = forward(x, labels)
+    metric.assign_add(report(outputs))
+    return loss
+
+
+total = tf.Variable(0.0)
+
+
+@tf.function
+def gradients(x, labels):
+    with tf.GradientTape() as tape:
+        _, loss = forward(x, labels)
+    total.assign_add(loss)
+    return tape.gradient(loss, weight)
+
+
+@tf.function
+def reader(x):
+    with tf.GradientTape() as tape:
+        scores = tf.reshape(tf.matmul(x, weight), [4, 1, 8])
+        texts, lengths = tf.ones([1, 2], tf.int32), tf.constant([4])
+        loss = tf.nn.ctc_loss(texts, scores, tf.constant([2]), lengths)
+    return tape.gradient(loss, weight)
+
+
+of = [tf.ones([4, 6], tf.uint8), tf.ones([4], tf.int32)]
+functions = step, evaluate, gradients
+made = [each.get_concrete_function(*of).graph for each in functions]
+trained = {id(weight.handle), id(total.handle)}
+described = [graph_values.describe_values([each], trained) for each in made]
+described.append(graph_values.computes_gradients(reader.get_concrete_function(tf.ones([4, 6]))))
+print(json.dumps(described))
+"""
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    script = tmp_path_factory.mktemp("training") / "train.py"
+    script.write_text(TRAINING, encoding="utf-8")
+    result: list[Any] = json.loads(run_python(script.parent, script, code=0).stdout)
+    return result
+
+
+OF_BATCH = {"as_float", "in_branch", "in_loop", "hot"}
+OF_REPORTS = {"sorted/TopKV2", "exponential", "of_labels/TopKV2", "alike", "kept"}
+OTHERS = ("with_noise", "product", "squared", "decayed", "scaled")
+
+
+def test_what_reads_the_batch_alone_and_what_trains_nothing(training: list[Any]) -> None:
+    names = (*OF_BATCH, *OF_REPORTS, *OTHERS)
+    assert of_names(training[0]["batch_ops"], *names) == OF_BATCH
+    assert of_names(training[0]["untrained_ops"], *names) == OF_REPORTS
+
+
+def test_without_an_update_by_gradients_neither_is_known(training: list[Any]) -> None:
+    for values in training[1:3]:
+        assert values["batch_ops"] == values["untrained_ops"] == []
+
+
+def test_a_function_that_cannot_be_read_hides_no_gradients(training: list[Any]) -> None:
+    """`tf.nn.ctc_loss` calls one of TensorFlow 1."""
+    assert training[3] is True

@@ -335,6 +335,8 @@ def run_answer(
         answer.end_spread = spreads.get(answer.host.name, 0)
         answer.shares_ends = answer.host.name in spreads
         answer.cores = _group(files, answer.host.name, "cores").get("usable_count")
+        untrained = _group(files, answer.host.name, "graphs").get("untrained_ops", [])
+        answer.untrained = frozenset(untrained)
         if method == "marker":
             # Steps that a capture recorded on either side of the requested steps.
             edges = _group(files, answer.host.name, "window").get("edge_steps", [])

@@ -49,6 +49,7 @@ class HostAnswer:
     )
     shares_ends: bool = False  # whether these ends were compared with another host
     cores: int | None = None  # that the process may use, as its sidecar says
+    untrained: frozenset[str] = frozenset()  # ops that train nothing, as it says of the graphs
 
     def activities(self) -> list[Activity]:
         return [a for device in self.devices for a in device.activities]

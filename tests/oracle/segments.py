@@ -171,7 +171,13 @@ class Ledger:
         cuts |= {edge for span in transfers.spans for edge in span}
         edges = sorted(edge for edge in cuts if window[0] <= edge <= window[1])
         # Side work of a replica has only the instants that no op of the model has.
-        side = {id(a) for a in events if device.kind == "replica" and is_side_work(a)}
+        untrained = self.answer_of(device).untrained
+        side = {
+            id(a)
+            for a in events
+            if device.kind == "replica"
+            and (is_side_work(a) or (a.cls == "compute" and a.op in untrained))
+        }
         result: list[tuple[int, int, Activity, bool]] = []
         running, place = list(events[:0]), 0
         for start, end in pairwise(edges):

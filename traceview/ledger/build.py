@@ -196,10 +196,17 @@ def _layers(trace: Trace, device: int, states: HostStates) -> npt.NDArray[np.uin
     return layer
 
 
-def is_side_work(trace: Trace, device: int) -> BoolArray:
-    """Which events of a CPU device compute nothing of the model."""
+def is_side_work(trace: Trace, device: int, *, is_shown: bool = False) -> BoolArray:
+    """Which events of a CPU device compute nothing of the model: as their names show or, unless that has to be, as graphs do."""
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    result = trace.names.where(columns.op[own], lambda name: side_work_of(name) is not None)
+    sidecar = trace.hosts[trace.device_list[device].host].sidecar
+    known = sidecar.graphs.untrained_ops if sidecar is not None and not is_shown else ()
+    untrained = frozenset(name.encode("utf-8", "replace") for name in known)
+
+    def is_side(name: bytes) -> bool:
+        return side_work_of(name) is not None or name.rpartition(b":")[0] in untrained
+
+    result = trace.names.where(columns.op[own], is_side)
     result &= columns.class_[own] == ActivityClass.COMPUTE
     return result
 

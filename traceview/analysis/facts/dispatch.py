@@ -154,7 +154,7 @@ def _recast_small_ops(draft: Draft) -> None:
     columns, own = trace.device_columns, trace.device_columns.rows_of(draft.device)
     length = columns.end_ps[own] - columns.start_ps[own]
     is_own = (columns.class_[own] == ActivityClass.COMPUTE) & (length > 0)
-    is_own &= ~is_side_work(trace, draft.device)
+    is_own &= ~is_side_work(trace, draft.device, is_shown=True)
     is_of_program = columns.instruction[own] != NONE
     small_op = _usual_length(columns.op[own].astype(np.int64), length) < SCHEDULING_OP_PS
     # What devices wait in a collective says nothing of how much a program computes.

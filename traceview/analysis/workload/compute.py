@@ -39,6 +39,7 @@ from traceview.analysis.rules.finding import Evidence, Finding, Skipped
 from traceview.analysis.rules.rule import Rule, is_of_jax
 from traceview.analysis.rules.words import Argument, Line, Names, Ops
 from traceview.analysis.workload.compute_rules import (
+    BATCH_WORK,
     CASTS,
     CONSTANT,
     COPIES_RATIO,
@@ -51,6 +52,7 @@ from traceview.analysis.workload.compute_rules import (
     REPEATED,
     SECOND_FORWARD,
     SLOW_PRODUCTS,
+    UNTRAINED,
 )
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
@@ -222,6 +224,22 @@ def _constant_labels(context: Context) -> BoolArray:
     return constant
 
 
+def _batch_labels(context: Context) -> BoolArray:
+    """Which labels are ops that depend on the batch alone."""
+    return _named_in(context, lambda graphs: graphs.batch_ops)
+
+
+def _untrained_labels(context: Context) -> BoolArray:
+    """Which labels are ops on which no update of a trained variable depends."""
+    return _named_in(context, lambda graphs: graphs.untrained_ops)
+
+
+def _misplaced_labels(context: Context) -> BoolArray:
+    """Which labels are ops that need not be in each step."""
+    constants, untrained = context.once(_constant_labels), context.once(_untrained_labels)
+    return constants | untrained | context.once(_batch_labels)
+
+
 def _named_in(context: Context, names_of: Callable[[GraphValues], Iterable[str]]) -> BoolArray:
     """Which labels are ops that the graphs of all hosts name whose capture names some; an evaluator runs others."""
     trace, ops = context.trace, context.once(_op_of_label)
@@ -306,7 +324,7 @@ _BY_NAME: Final = (
 
 
 def _labels_by_name(context: Context, ops: _ByName) -> BoolArray:
-    """Which labels are such ops; what never changes is computed once, whatever it is."""
+    """Which labels are such ops, without those of which it matters less what they do than when."""
     types, of_label = context.once(_types_of_labels)
     marks: BoolArray = np.zeros(of_label.size, dtype=np.bool_)
     if ops.types is not None:
@@ -314,7 +332,7 @@ def _labels_by_name(context: Context, ops: _ByName) -> BoolArray:
         marks = np.array(is_type, dtype=np.bool_)[of_label]
     if ops.is_one is not None:
         marks |= instructions_that(context.trace, ops.is_one)
-    return marks & ~context.once(_constant_labels)
+    return marks & ~context.once(_misplaced_labels)
 
 
 def _saved_ratio(
@@ -380,9 +398,13 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _slow_products(context)
     constants, shown = context.once(_constant_labels), context.once(_shown_constants)
     yield _of_ops(context, CONSTANT, constants, shown=shown)
+    is_model = context.once(_kind_of_label) == NONE
+    yield _of_ops(context, BATCH_WORK, context.once(_batch_labels) & is_model)
+    yield _of_ops(context, UNTRAINED, context.once(_untrained_labels) & is_model)
     yield _repeated(context)
     yield _second_forward(context)
-    yield _of_ops(context, CASTS, context.trace.once(cast_labels))
+    casts = context.trace.once(cast_labels) & ~context.once(_misplaced_labels)
+    yield _of_ops(context, CASTS, casts)
     for known in _BY_NAME:
         yield _of_ops(context, known.rule, _labels_by_name(context, known), key=known.key)
     kind_of_label = context.once(_kind_of_label)
@@ -562,6 +584,8 @@ ANALYSIS: Final = Analysis[Compute](
         FLOAT64,
         SLOW_PRODUCTS,
         CONSTANT,
+        BATCH_WORK,
+        UNTRAINED,
         REPEATED,
         FACTORING,
         CASTS,

@@ -89,6 +89,43 @@ CONSTANT: Final = _rule(
     example="Both replicas spend 4.61 of 22.1 ms (21%) on recomputing constants: SelfAdjointEigV2 in loss, train.py:11",
 )
 
+BATCH_WORK: Final = _rule(
+    code="batch-work-in-step",
+    title="{who:spends/spend} {loss} on preparing the batch inside the step[: {ops}][ in {line}]",
+    meaning=(
+        "These ops read nothing but the batch and constants. Whatever the weights are, they do the same to it, so they need not "
+        "wait for the last step."
+    ),
+    starts_at=(
+        "{limit} of the GPU time in ops of step functions that read the batch, and neither variables, state, random numbers nor what "
+        "depends on these, with what other devices wait meanwhile; only of functions that update trained variables"
+    ),
+    limit=COSTLY_RATIO,
+    action="Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
+    advice=(
+        "There it runs ahead of the step, and with `cache()` behind it once, if the data fit into memory. Layers of Keras work there, "
+        "too: `dataset.map(lambda x, y: (layer(x), y))`."
+    ),
+    example="Both replicas spend 9.12 of 31.0 ms (29%) on preparing the batch inside the step: ScaleAndTranslate in call, model.py:14",
+)
+
+UNTRAINED: Final = _rule(
+    code="untrained-compute",
+    title="{who:spends/spend} {loss} on ops that train nothing[: {ops}][ in {line}]",
+    meaning=(
+        "No update of a trained variable depends on these ops. They report something, such as a metric, or what they compute is "
+        "not used."
+    ),
+    starts_at=(
+        "{limit} of the GPU time in ops of step functions on which no update of a trained variable depends, and through which no "
+        "gradient was taken, with what other devices wait meanwhile; only of functions with such updates"
+    ),
+    limit=COSTLY_RATIO,
+    action="Take them out of the step, or compute them every 100th step: return the tensors that they read.",
+    advice="Where the step has to do it, `tf.cond(step % 100 == 0, report, nothing)` does. What evaluation shows, training need not.",
+    explains=("straggler-gpu",),
+    example="CPU:0 spends 21.3 of 50.2 ms (42%) on ops that train nothing: CTCBeamSearchDecoder in update_state, train.py:41",
+)
 
 REPEATED: Final = _rule(
     code="repeated-compute",

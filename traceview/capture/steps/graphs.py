@@ -7,7 +7,7 @@ A product of two numbers and its sum are two operations. An unknown dimension ma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,15 +54,18 @@ def trace_count(function: Any) -> int:
     return len(traces(function)) if cache is None else len(cache)
 
 
-def inner_graphs(op: Any, graph: Any) -> Iterator[tuple[str, Any]]:
-    """The names and graphs of the functions that an op of a graph calls."""
+def inner_graphs(op: Any, graph: Any) -> list[tuple[str, Any]]:
+    """The names and graphs of the functions that an op of a graph calls; none where one of them is of TensorFlow 1."""
+    found = []
     for attribute in _FUNCTION_ATTRIBUTES.get(op.type, ()):
         value = op.get_attr(attribute)
         for function in value if isinstance(value, list) else [value]:
             name = function.name
             own = (getattr(op, each, None) for each in _OWN_GRAPHS)
             known = (each for each in own if each is not None and each.name == name)
-            yield name, next(known, None) or graph._get_function(name).graph
+            inner = next(known, None) or getattr(graph._get_function(name), "graph", None)
+            found.append((name, inner))
+    return found if all(inner is not None for _, inner in found) else []
 
 
 def ops_within(graph: Any, known: set[str] | None = None) -> Iterator[tuple[Any, Any]]:
@@ -76,19 +79,13 @@ def ops_within(graph: Any, known: set[str] | None = None) -> Iterator[tuple[Any,
                 yield from ops_within(inner, known)
 
 
-def count_ops(graph: Any, known: dict[str, Counter[str]] | None = None) -> Counter[str]:
-    """The ops of a graph and of all that it calls by requested device, else that of the call, or "". `known`: those of functions."""
-    known = {} if known is None else known
+def count_ops(graph: Any) -> Counter[str]:
+    """The ops of a graph and of all that it calls by requested device, else that of the call, or ""."""
     devices: Counter[str] = Counter()
-    for op in graph.get_operations():
-        devices[op.device] += 1
-        for name, inner in inner_graphs(op, graph):
-            if name not in known:
-                # Also ends a recursion.
-                known[name] = Counter()
-                known[name] = count_ops(inner, known)
-            for inner_device, count in known[name].items():
-                devices[inner_device or op.device] += count
+    device_of: dict[Call | None, str] = {None: ""}
+    for call in calls_of([graph]):
+        around = device_of[call] = (call.op and call.op.device) or device_of[call.outer]
+        devices.update(op.device or around for op in call.ops)
     return devices
 
 
@@ -189,47 +186,157 @@ _NO_WORK: Final = frozenset((
 ))  # fmt: skip
 _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 HANDLES: Final = ("resource", "variant")
+_NEXT: Final = "IteratorGetNext"
 
 
-def describe_values(graphs: Iterable[Any]) -> dict[str, Any]:
-    """The names of ops in float64, and of those that read only constants and tensors made before the graph, none for names of others."""
+def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dict[str, Any]:
+    """The names of ops in float64, of those that read only constants and tensors made before the graph, of those that besides read
+    only the batch, and of those that train nothing; none for names of others.
+
+    `trained`: ids of the handles of trained variables; without an update of one the last two are not known.
+    """
+    flow = _Flow(calls_of(graphs))
+    changing = reached(flow.sources, flow.users)
+    by_state = reached((node for node, is_state in flow.sources.items() if is_state), flow.users)
+    needed = flow.needed(trained)
     kinds: dict[str, set[str]] = {}
-    constants: dict[Call, set[str]] = {}
-    is_stateful: dict[str, bool] = {}
-    for call in calls_of(graphs):
-        constant = constants[call] = _given_constants(call, constants)
-        for op in call.ops:
-            has_inner = op.type in _FUNCTION_ATTRIBUTES
-            given = [tensor.name in constant for tensor in op.inputs]
-            is_constant = all(given) and bool(given or op.type == "Const") and not has_inner
-            if is_constant and op.type not in is_stateful:
-                is_stateful[op.type] = op.op_def is None or op.op_def.is_stateful
-            is_constant = is_constant and not is_stateful[op.type]
-            if is_constant:
-                constant.update(tensor.name for tensor in op.outputs)
-            if op.type not in _NO_WORK and not has_inner:
-                own = {"constant"} if is_constant else set()
-                if not _IN_64_BITS.isdisjoint(tensor.dtype.name for tensor in op.outputs):
-                    own.add("float64")
-                for name in call.names_of(op):
-                    kinds[name] = kinds.get(name, own) & own
-
-    def of_kind(kind: str) -> list[str]:
-        return [name for name, own in kinds.items() if kind in own][:1_000]
-
-    return {"float64_ops": of_kind("float64"), "constant_ops": of_kind("constant")}
+    for node, op in flow.ops.items():
+        if op.type in _NO_WORK:
+            continue
+        own = set()
+        if not _IN_64_BITS.isdisjoint(tensor.dtype.name for tensor in op.outputs):
+            own.add("float64")
+        if node not in changing:
+            own.add("constant")
+        elif needed and node not in needed and not flow.is_of_loss(op):
+            own.add("untrained")
+        elif needed and node not in by_state and not op.type.startswith(_NEXT):
+            own.add("batch")
+        for name in node[0].names_of(op):
+            kinds[name] = kinds.get(name, own) & own
+    return {
+        f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
+        for kind in ("float64", "constant", "batch", "untrained")
+    }
 
 
-def _given_constants(call: Call, constants: dict[Call, set[str]]) -> set[str]:
-    """The tensors that a call is given and that never change. `constants`: of outer calls, those of all tensors."""
-    if call.outer is None:
-        made_before = (pair for pair in call.graph.captures if hasattr(pair[0], "numpy"))
-        return {inside.name for given, inside in made_before if given.dtype.name not in HANDLES}
-    if call.op.type not in _CALLS or len(call.graph.inputs) != len(call.op.inputs):
-        # A loop is given what its body made, and a branch is given more than what it passes on.
-        return set()
-    known = constants[call.outer]
-    return {argument.name for argument, given in call.arguments() if given.name in known}
+_Node: TypeAlias = tuple[Call, str]
+"""An op of a call, or a result of an op that calls; that op itself is whether, and how often, it calls."""
+_Edges: TypeAlias = dict[_Node, list[_Node]]
+
+
+def reached(starts: Iterable[_Node], *edges: _Edges) -> set[_Node]:
+    """The nodes that edges lead to, with the starts."""
+    found, waiting = set[_Node](), list(starts)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += (after for each in edges for after in each.get(node, ()))
+    return found
+
+
+class _Flow:
+    """What ops read and wait for (`reads`), and who reads them (`users`). `sources`: what may differ from step to step, and whether
+    that is any other state than the batch.
+    """
+
+    def __init__(self, calls: Iterable[Call]) -> None:
+        self.ops: dict[_Node, Any] = {}
+        self.sources: dict[_Node, bool] = {}
+        self.users: _Edges = {}
+        self._reads: _Edges = {}
+        self._handles: dict[int, list[_Node]] = {}
+        """By the id of a handle that graphs have captured its nodes."""
+        self._carriers: set[_Node] = set()
+        """Nodes that may be handles."""
+        self._is_stateful: dict[str, bool] = {}
+        self._differentiated: set[str] = set()
+        for call in list(calls):
+            if call.outer is None:
+                self._add_inputs(call)
+            for op in call.ops:
+                self._add(call, op)
+        for node, read in self._reads.items():
+            for each in read:
+                self.users.setdefault(each, []).append(node)
+
+    def is_of_loss(self, op: Any) -> bool:
+        """Whether a gradient may have been taken through an op, without reading its result."""
+        # Gradients of products have the name of the product, others that of the scope around.
+        scopes = {op.name} if op.type in _FLOPS_OF else {op.name, op.name.rpartition("/")[0]}
+        is_float = all(tensor.dtype.is_floating for tensor in op.outputs)
+        is_float = is_float and any(tensor.dtype.is_floating for tensor in op.inputs)
+        return is_float and not self._differentiated.isdisjoint(scopes)
+
+    def needed(self, trained: Collection[int]) -> set[_Node]:
+        """What updates of trained variables depend on, as do all changes of what these read; empty without an update by gradients."""
+        beyond = {node: self.users.get(node, []) for node in self._carriers}
+        uses = {
+            handle: [node for node in reached(nodes, beyond) if node in self.ops]
+            for handle, nodes in self._handles.items()
+        }
+        roots = [node for handle in trained for node in uses.get(handle, ())]
+        changes = {node: uses[handle] for handle, nodes in self._handles.items() for node in nodes}
+        found = reached(roots, self._reads, changes)
+        # Gradients that are returned may be applied elsewhere.
+        return found if any(_GRADIENT_SCOPE in name for _, name in found) else set()
+
+    def _add_inputs(self, call: Call) -> None:
+        captured = {inside.name: given for given, inside in call.graph.captures}
+        for tensor in call.graph.inputs:
+            node, given = (call, tensor.op.name), captured.get(tensor.name)
+            is_handle = tensor.dtype.name in HANDLES
+            if given is None or is_handle or not hasattr(given, "numpy"):
+                self.sources[node] = given is not None or is_handle
+            if given is not None and is_handle:
+                self._handles.setdefault(id(given), []).append(node)
+
+    def _add(self, call: Call, op: Any) -> None:
+        own = call, op.name
+        if op.type not in self._is_stateful:
+            self._is_stateful[op.type] = op.op_def is None or op.op_def.is_stateful
+        if any(tensor.dtype.name in HANDLES for tensor in op.outputs):
+            self._carriers.update(_node(call, tensor) for tensor in op.outputs)
+        if _GRADIENT_SCOPE in op.name:
+            self._differentiated.add(op.name.rpartition(_GRADIENT_SCOPE)[2].rpartition("/")[0])
+        reads = self._reads.setdefault(own, [])
+        if call.outer is not None:
+            reads.append((call.outer, call.op.name))
+        if op.name in call.inner:
+            self._add_call(call, op, reads)
+            return
+        self.ops[own] = op
+        if op.type.startswith(_NEXT):
+            self.sources[own] = False
+            return
+        reads += (_node(call, tensor) for tensor in op.inputs)
+        reads += ((call, each.name) for each in op.control_inputs)
+        if self._is_stateful[op.type]:
+            self.sources[own] = True
+
+    def _add_call(self, call: Call, op: Any, decide: list[_Node]) -> None:
+        inner, is_loop = call.inner[op.name], op.type in _LOOPS
+        inputs = [_node(call, tensor) for tensor in op.inputs]
+        returned = [[_node(each, tensor) for tensor in each.graph.outputs] for each in inner]
+        decide += ((call, each.name) for each in op.control_inputs)
+        if is_loop:
+            # A `While` has a condition; of loops over a dataset anything may depend on all.
+            decide += returned[0] if len(inner) > 1 else [*inputs, *returned[0]]
+            returned = [inputs, returned[-1]]
+        elif op.type not in _CALLS:
+            decide += inputs[:1]
+        for each in inner:
+            for place, (argument, given) in enumerate(each.arguments()):
+                reads = self._reads.setdefault((each, argument.op.name), [])
+                reads += (_node(call, given), *(returned[1][place : place + 1] if is_loop else ()))
+        for place, tensor in enumerate(op.outputs):
+            results = (node for each in returned for node in each[place : place + 1])
+            self._reads[call, tensor.name] = [(call, op.name), *results]
+
+
+def _node(call: Call, tensor: Any) -> _Node:
+    return call, tensor.name if tensor.op.name in call.inner else tensor.op.name
 
 
 _FUSED: Final = frozenset((

@@ -86,12 +86,13 @@ def describe_steps(
         # The script has a strategy, but these functions do not use it: their batch is not divided.
         strategy = None
     batch = describe_batch(steps.inputs, strategy)
+    trained = {id(use.variable.handle) for use in uses.values() if use.is_trained}
     was_enabled = gc.isenabled()
     # What is made here is kept, and each collection would walk all ops, for half of the time.
     gc.disable()
     try:
         graphs = answers({
-            "values": lambda: describe_values(of_steps),
+            "values": lambda: describe_values(of_steps, trained),
             "lines": lambda: describe_lines(of_steps) if is_source_wanted else {},
             "flops": lambda: {"flops": describe_flops(of_steps, batch.get("per_replica"))},
         })  # fmt: skip

@@ -431,7 +431,8 @@ class RecordedClock(Struct, frozen=True):
 class GraphValues(Struct, frozen=True):
     """What the graphs of the step functions say of ops, by name.
 
-    `float64_ops`, `constant_ops`: a thousand of each at most: those in float64, and those that compute the same in every step.
+    A thousand of each at most: `float64_ops`: those in float64, `constant_ops`: that compute the same in every step, `batch_ops`:
+    that depend on the batch alone, `untrained_ops`: on which no update of a trained variable depends.
     `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
     scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
     matrices and each convolution, by the name of the op and of what may be fused with it.
@@ -439,6 +440,8 @@ class GraphValues(Struct, frozen=True):
 
     float64_ops: tuple[str, ...]
     constant_ops: tuple[str, ...]
+    batch_ops: tuple[str, ...]
+    untrained_ops: tuple[str, ...]
     lines: tuple[str, ...]
     line_of: dict[str, RecordedCount | None]
     flops: dict[str, RecordedCount]
