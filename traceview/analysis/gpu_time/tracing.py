@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.python import clears_caches, is_requested
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.gpu_time.host_wait_rules import METRICS, SOME_STEPS
 from traceview.analysis.gpu_time.waits import (
@@ -26,12 +27,13 @@ from traceview.analysis.rules.rule import (
     finding_loss,
     lost_argument,
 )
-from traceview.analysis.rules.words import Names, Number
+from traceview.analysis.rules.words import Line, Names, Number
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import union
+from traceview.base.intervals import NEVER, union
 from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.state_timeline import intersection
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.sidecar import ArgumentChange, CompiledFor
 from traceview.xplane.planes import is_compilation
@@ -52,6 +54,7 @@ RETRACING: Final = Rule(
     titles={
         "argument": "{functions} compiled again {times} as {argument:changes/change}: {who:waits/wait} {loss}",
         "function": "{functions} made and compiled anew {times}: {who:waits/wait} {loss}",
+        "dropped": "{functions} compiled again {times} after jax.clear_caches() in {line}: {who:waits/wait} {loss}",
     },
     meaning=(
         "A compiled function is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
@@ -111,6 +114,10 @@ RETRACING: Final = Rule(
             "Leave fields that change out of the static ones of an argument, `meta_fields` or `static=True`: make them arrays.",
             "`JAX_EXPLAIN_CACHE_MISSES=1` says what has changed.",
         ),
+        "jax-dropped": (
+            "Do not call `jax.clear_caches()` in the loop.",
+            "It drops all that JAX has traced and compiled in this process, also what the next step needs.",
+        ),
     },
     notes={
         **SOME_STEPS,
@@ -120,6 +127,7 @@ RETRACING: Final = Rule(
             "No argument that was recorded has another shape, dtype, sharding or static value: a field of one that is no array may "
             "have changed, or a setting of JAX."
         ),
+        "dropped": "No argument has another shape, dtype, sharding or static value: what JAX had compiled was dropped.",
     },
     metrics={
         **METRICS,
@@ -150,6 +158,10 @@ COMPILE_IN_WINDOW: Final = Rule(
         "jax-again": (
             "Make each `jax.jit` once, before the loop; give each call the same shapes, dtypes and static arguments.",
             "`JAX_LOG_COMPILES=1` names what is compiled, and `JAX_EXPLAIN_CACHE_MISSES=1` says why.",
+        ),
+        "jax-requested": (
+            "Lower or compile it once, before the loop, and keep the result.",
+            "`lower`, `compile` and `cost_analysis` work on the whole function in each call, also where nothing has changed.",
         ),
         "jax": (
             "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
@@ -227,7 +239,7 @@ def compilation(waits: Waits) -> Finding | None:
             )
         )
         arguments = line_argument(waits.python(State.COMPILE))
-        action = "again" if recurs else ""
+        action = "" if not recurs else "requested" if _is_requested(waits) else "again"
         return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, action=action)
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
@@ -249,6 +261,16 @@ def compilation(waits: Waits) -> Finding | None:
         action="xla" if compiles and key != "python" else key,
         notes=(key,),
     )
+
+
+def _is_requested(waits: Waits) -> bool:
+    """Whether most of it is in calls with which the script itself asks for a compilation, or for what is known of one."""
+    python = waits.context.idle.python.get(waits.host)
+    if python is None:
+        return False
+    rows = waits.context.ledger.spans_of([waits.device], waits.rows)
+    asked = intersection(rows, python.lines.inside(python.caller, is_requested, rows))
+    return 2 * int((asked.end - asked.start).sum()) >= int((rows.end - rows.start).sum())
 
 
 def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
@@ -273,18 +295,34 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
         ),
     ]
     functions = tuple(dict.fromkeys(call.function for call in calls))
+    line = _clearing_line(waits)
+    together = Counter(step for _, step in {(call.function, call.step) for call in calls})
+    # A field of an argument changes one function; without its caches JAX compiles all of them again.
+    is_dropped = not kinds and (line is not None or max(together.values(), default=0) > 1)
+    unchanged = "dropped" if is_dropped else "field"
     return waits.finding(
         RETRACING,
         arguments={
             "functions": Names(functions, "function"),
             "times": Number(len(calls), "time"),
             **({"argument": Names(names[:_NAMED_ARGUMENTS], "argument")} if names else {}),
+            **({"line": Line(line)} if line else {}),
         },
         evidence=evidence[:_LISTED_CALLS],
-        title="argument" if names else kind,
-        action=kind if names or kind == "function" else "" if kinds else "field",
-        notes=() if kinds else ("field",),
+        title="argument" if names else "dropped" if is_dropped and line else kind,
+        action=kind if names or kind == "function" else "" if kinds else unchanged,
+        notes=() if kinds else (unchanged,),
     )
+
+
+def _clearing_line(waits: Waits) -> str | None:
+    """The line of Python that was sampled in `jax.clear_caches`; None without one."""
+    python = waits.context.idle.python.get(waits.host)
+    if python is None:
+        return None
+    spans = python.lines.inside(python.caller, clears_caches, NEVER)
+    line = python.lines.at(python.caller, spans.start, spans.end)
+    return str(line) if line else None
 
 
 def _first_call(waits: Waits, copies: int) -> Finding:

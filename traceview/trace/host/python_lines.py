@@ -272,8 +272,23 @@ class PythonLines:
         # Who waited for a device before it went on in the script waits no longer when that device has nothing to do.
         goes_on = np.append((at_work & ~dispatches)[1:], False)[: rows.size]
         dispatches &= ~(goes_on & (self._load[rows] < _WAITS_RATIO))
-        since, until = self._since_ps[rows], self._until_ps[rows]
-        around = union(since[dispatches], until[dispatches])
+        return self._spoken_for(rows, dispatches, silences)
+
+    def inside(
+        self, thread: int, holds: Callable[[PythonFrame], bool], silences: IntervalSet
+    ) -> IntervalSet:
+        """When a thread was in a call of functions of which something holds, as far as samples stand for it, as `dispatching`."""
+        rows, frames = self._rows_of(thread), [*map(holds, self._samples.frames)]
+        within = [any(map(frames.__getitem__, stack)) for stack in self._samples.stacks]
+        is_inside = np.array(within, dtype=np.bool_)[self._samples.stack[rows]]
+        return self._spoken_for(rows, is_inside, silences)
+
+    def _spoken_for(
+        self, rows: Int64Array, chosen: BoolArray, silences: IntervalSet
+    ) -> IntervalSet:
+        """The time that chosen ones of the samples of a thread stand for: those taken in a silence for all of it, and others for none of one."""
+        time, since, until = self.time_ps[rows], self._since_ps[rows], self._until_ps[rows]
+        around = union(since[chosen], until[chosen])
         silence = places(silences.start, time, right=True) - 1
         inside = np.flatnonzero((silence >= 0) & (time < np.append(silences.end, 0)[silence]))
         of = silence[inside]
@@ -284,7 +299,7 @@ class PythonLines:
             np.where(is_first, start, np.maximum(since[inside], start)),
             np.where(is_last, end, np.minimum(until[inside], end)),
         )
-        own = union(since[dispatches[inside]], until[dispatches[inside]])
+        own = union(since[chosen[inside]], until[chosen[inside]])
         return joined_spans((own, difference(around, union(start, end))))
 
     def waits_outside_python(self, thread: int, spans: IntervalSet) -> bool:
