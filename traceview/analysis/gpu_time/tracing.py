@@ -149,6 +149,9 @@ COMPILE_IN_WINDOW: Final = Rule(
         "that are not the first ones"
     ),
     limits={"again_ratio": 0.50},
+    titles={
+        "made": "{who:waits/wait} {loss} for a training function that {line} has Keras make anew"
+    },
     action="Capture later, when everything is compiled, with `--steps 100:110`.",
     actions={
         "again": (
@@ -158,6 +161,10 @@ COMPILE_IN_WINDOW: Final = Rule(
         "jax-again": (
             "Make each `jax.jit` once, before the loop; give each call the same shapes, dtypes and static arguments.",
             "`JAX_LOG_COMPILES=1` names what is compiled, and `JAX_EXPLAIN_CACHE_MISSES=1` says why.",
+        ),
+        "made": (
+            "Make it once: let a `tf.Variable` hold what changes, which layers and callbacks assign.",
+            "`make_train_function(force=True)`, and `compile()` before `fit()`, trace and optimize the whole step again.",
         ),
         "jax-requested": (
             "Lower or compile it once, before the loop, and keep the result.",
@@ -238,6 +245,10 @@ def compilation(waits: Waits) -> Finding | None:
                 or (times > 1 and not waits.is_affected[:times].all())
             )
         )
+        sidecar = trace.hosts[waits.host].sidecar
+        # The call that follows traces it, and perhaps one more.
+        if sidecar and 2 * len(sidecar.window.made_at) >= max(times, 1):
+            return _made_anew(waits, sidecar.window.made_at)
         arguments = line_argument(waits.python(State.COMPILE))
         action = "" if not recurs else "requested" if _is_requested(waits) else "again"
         return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, action=action)
@@ -261,6 +272,13 @@ def compilation(waits: Waits) -> Finding | None:
         action="xla" if compiles and key != "python" else key,
         notes=(key,),
     )
+
+
+def _made_anew(waits: Waits, lines: Sequence[str]) -> Finding | None:
+    """A training function of Keras that was made again, by the lines that asked for that."""
+    line, _ = Counter(lines).most_common(1)[0]
+    arguments = {"line": Line(line)}
+    return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, title="made", action="made")
 
 
 def _is_requested(waits: Waits) -> bool:

@@ -63,7 +63,14 @@ class EnvironmentListener(WindowListener):
         if place is not None:
             sidecar.add("cluster", place.as_json())
         sidecar.add("variables", listed_variables(os.environ))
-        sidecar.add("tracing", {"hooks": tracing_hooks()})
+        memory, tool = sys.modules.get("tracemalloc"), getattr(sys, "monitoring", None)
+        hooks: dict[str, Any] = {
+            "tracemalloc": memory and memory.is_tracing(),
+            "sys.settrace": sys.gettrace(),
+            "sys.setprofile": sys.getprofile(),
+            "sys.monitoring": tool and any(map(tool.get_events, filter(tool.get_tool, range(6)))),
+        }
+        sidecar.add("tracing", {"hooks": [name for name, is_on in hooks.items() if is_on]})
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow is not None:
             config = tensorflow.config
@@ -84,22 +91,6 @@ class EnvironmentListener(WindowListener):
             driver = answers({"driver": lambda: str(nvml.nvmlSystemGetDriverVersion())})
             sidecar.add("versions", driver)
             sidecar.add("links", describe_links(nvml))
-
-
-def tracing_hooks() -> list[str]:
-    """What slows down all Python of this thread: the modules and functions that have set it on."""
-    memory, events = sys.modules.get("tracemalloc"), getattr(sys, "monitoring", None)
-    hooks = {
-        "tracemalloc": memory is not None and memory.is_tracing(),
-        "sys.settrace": sys.gettrace() is not None,
-        "sys.setprofile": sys.getprofile() is not None,
-        "sys.monitoring": events is not None and any(map(_watches, [events] * 6, range(6))),
-    }
-    return [name for name, is_on in hooks.items() if is_on]
-
-
-def _watches(monitoring: Any, tool: int) -> bool:
-    return monitoring.get_tool(tool) is not None and monitoring.get_events(tool) != 0
 
 
 def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
