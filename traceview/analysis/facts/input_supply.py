@@ -295,7 +295,7 @@ def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:
         made = max(calls[each] for each in [*paths][1:])
         made = max(made, of_input if len(below) == len(parts) - place else 0)
         dropped = Dropped(drops[1], made, max(calls[path], 1))
-        if most is None or dropped.factor > most.factor:
+        if most is None or dropped.factor >= most.factor:
             most = dropped
     is_most = most and most.factor >= DROPPED_FACTOR and most.made - most.kept >= _FEWEST_DROPPED
     return most if is_most else None

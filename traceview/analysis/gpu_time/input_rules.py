@@ -348,7 +348,7 @@ def wait_of_host(context: Context, host: int, wait_ps: int) -> Iterator[Finding]
         loss=loss,
         confidence=("low", FEW_STEPS) if selection.has_few_steps else ("high", ""),
         evidence=tuple(_evidence(context, host, supply)),
-        title="host",
+        title=_DROPPED if sentences.title == _DROPPED else "host",
         action=action,
         notes=("host", *sentences.notes),
     )
