@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, filterfalse, takewhile
+from itertools import accumulate, filterfalse
 from typing import Final
 
 import numpy as np
@@ -68,7 +68,7 @@ _EACH = lazy_pattern(
 _UNBATCHES = lazy_pattern(r"Unbatch(?:V\d+)?")
 _PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
 _FILLING_FACTOR: Final = 2
-DROPPED_FACTOR: Final = 2
+_DROPPED_FACTOR: Final = 2
 _FEWEST_DROPPED: Final = 8
 """Elements made for one that is handed on, and dropped ones: a buffer holds few. Choices of ours."""
 
@@ -92,11 +92,6 @@ class Dropped(Struct, frozen=True):
     kind: str
     made: int
     kept: int
-
-    @property
-    def factor(self) -> float:
-        """How many are made for one that is kept."""
-        return self.made / self.kept
 
 
 class InputSupply(Struct, frozen=True, eq=False):
@@ -274,7 +269,7 @@ def _fills_a_shuffle(stage: InputStage, stages: Sequence[InputStage]) -> bool:
 
 
 def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:
-    """What a stage above this one drops of what is made below it, if that is most; of several the one that drops most.
+    """What the next stage above this one that drops elements drops of what is made below it, if that is most.
 
     Who skips elements asks for them without a record; but what makes each of them asks its own input.
     """
@@ -282,23 +277,20 @@ def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:
     for other in stages:
         if other.blocking == stage.blocking:
             calls[other.name] += other.calls
-    inputs = (name for name in calls if name.rpartition("::")[0] == stage.name)
-    parts, of_input = stage.name.split("::"), max(map(calls.__getitem__, inputs), default=0)
-    most, path = None, ""
-    for place, kind in enumerate(parts, 1):
-        path += f"::{kind}" if path else kind
-        below = [*takewhile(_EACH.fullmatch, parts[place:])]
-        drops = _DROPS.fullmatch(kind)
-        if not drops or not parts[place:] or any(map(_UNBATCHES.fullmatch, parts[place:])):
-            continue
-        paths = accumulate(parts[place : place + len(below) + 1], "{}::{}".format, initial=path)
-        made = max(calls[each] for each in [*paths][1:])
-        made = max(made, of_input if len(below) == len(parts) - place else 0)
-        dropped = Dropped(drops[1], made, max(calls[path], 1))
-        if most is None or dropped.factor >= most.factor:
-            most = dropped
-    is_most = most and most.factor >= DROPPED_FACTOR and most.made - most.kept >= _FEWEST_DROPPED
-    return most if is_most else None
+    parts, made = stage.name.split("::"), 0
+    place = max((n for n, kind in enumerate(parts[:-1], 1) if _DROPS.fullmatch(kind)), default=0)
+    if not place or any(map(_UNBATCHES.fullmatch, parts[place:])):
+        return None
+    for path in accumulate(parts, "{}::{}".format):
+        if path.count("::") >= place:
+            made = max(made, calls[path])
+            if not _EACH.fullmatch(kind_of(path)):
+                break
+    else:
+        made = max(made, *(calls[name] for name in calls if name.rpartition("::")[0] == path))
+    kind, kept = _DROPS.fullmatch(parts[place - 1]), max(calls["::".join(parts[:place])], 1)
+    is_most = made >= max(_DROPPED_FACTOR * kept, kept + _FEWEST_DROPPED)
+    return Dropped(kind[1], made, kept) if kind and is_most else None
 
 
 def _passes(names: Iterable[str | None]) -> int:

@@ -50,7 +50,7 @@ from traceview.analysis.facts.input_supply import (
     pipeline_python,
     supply_of,
 )
-from traceview.analysis.facts.python import HostPython, is_compiling
+from traceview.analysis.facts.python import COMPILING, HostPython
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.facts.threads import (
@@ -268,7 +268,7 @@ def _recast_python(draft: Draft) -> None:
         return
     spoken, _ = draft.states.caller_spans
     lines, caller, silences = python.lines, python.caller, complement(spoken)
-    compiles = lines.inside(caller, is_compiling, silences)
+    compiles = lines.inside(caller, COMPILING, silences)
     draft.recast(compiles, (State.PYTHON,), State.COMPILE)
     spans = lines.dispatching(caller, draft.states.calls, silences)
     state = State.HOST_OPS if draft.kind == "replica" else State.LAUNCH

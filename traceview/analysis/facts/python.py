@@ -58,41 +58,21 @@ PYTHON_LINE: Final = "python_line"
 """The evidence that names a line; its place says how much of the sampled time was there."""
 
 
-_JAX: Final = "jax/_src/"
-_TENSORFLOW: Final = "tensorflow/python/"
-_COMPILING: Final[dict[str, frozenset[str]]] = {
-    f"{_JAX}interpreters/mlir.py": frozenset(),
-    f"{_JAX}interpreters/partial_eval.py": frozenset(),
-    f"{_JAX}compiler.py": frozenset(),
-    f"{_JAX}pjit.py": frozenset(("_pjit_lower", "_resolve_and_lower", "_trace_for_jit")),
-    f"{_TENSORFLOW}framework/func_graph.py": frozenset(
-        ("_create_op_internal", "func_graph_from_py_func")
-    ),
-    f"{_TENSORFLOW}eager/polymorphic_function/tracing_compilation.py": frozenset(
-        ("_create_concrete_function",)
-    ),
-}
-"""Files of JAX 0.10 and TensorFlow 2.21 that trace, lower and compile, all of them or some functions."""
-_STAGES: Final = f"{_JAX}stages.py"
-_RUNS: Final = ("__call__", "call")
-"""What is called of a compiled function to run it; all else in this file is about how it is made."""
-
-
-def is_requested(frame: PythonFrame) -> bool:
-    """Whether a frame is a request of the script to trace, lower or compile, or to tell what was made: `step.lower(x)`."""
-    return frame.file == _STAGES and frame.function not in _RUNS
-
-
-def is_compiling(frame: PythonFrame) -> bool:
-    """Whether a frame is of a framework that traces, lowers or compiles."""
-    functions = _COMPILING.get(frame.file)
-    is_known = functions is not None and (not functions or frame.function in functions)
-    return is_known or is_requested(frame)
-
-
-def clears_caches(frame: PythonFrame) -> bool:
-    """Whether a frame is JAX's, and drops all that it has compiled."""
-    return frame.file == f"{_JAX}api.py" and frame.function == "clear_caches"
+REQUESTED: Final = lazy_pattern(
+    r"jax/_src/(?:stages\.py (?!(?:call|__call__)\Z).*|api\.py (?:eval_shape|make_jaxpr_f))",
+    re.DOTALL,
+)
+"""Files and functions with which a script asks JAX 0.10 to trace, lower or compile, or what is known of that: `step.lower(x)`."""
+COMPILING: Final = lazy_pattern(
+    r"jax/_src/(?:interpreters/(?:mlir|partial_eval)|compiler|stages)\.py (?!(?:call|__call__)\Z).*|"
+    r"jax/_src/pjit\.py (?:_pjit_lower|_resolve_and_lower|_trace_for_jit)|tensorflow/python/(?:autograph/pyct/.*|"
+    r"framework/func_graph\.py (?:_create_op_internal|func_graph_from_py_func)|"
+    r"eager/polymorphic_function/tracing_compilation\.py _create_concrete_function)",
+    re.DOTALL,
+)
+"""Those that trace, lower and compile, also of TensorFlow 2.21."""
+CLEARING: Final = lazy_pattern(r"jax/_src/api\.py clear_caches")
+"""That which drops all that JAX has compiled."""
 
 
 class PythonShare(Record, frozen=True):

@@ -5,6 +5,7 @@ TensorFlow copies the constants of a graph to a device when it makes the kernels
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from traceview.analysis.facts.python import clears_caches, is_requested
+from traceview.analysis.facts.python import CLEARING, REQUESTED
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.gpu_time.host_wait_rules import METRICS, SOME_STEPS
 from traceview.analysis.gpu_time.waits import (
@@ -29,11 +30,11 @@ from traceview.analysis.rules.rule import (
 )
 from traceview.analysis.rules.words import Line, Names, Number
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import NEVER, union
+from traceview.base.intervals import NEVER, IntervalSet, union
 from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import HostStates
-from traceview.trace.host.state_timeline import intersection
+from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.sidecar import ArgumentChange, CompiledFor
 from traceview.xplane.planes import is_compilation
@@ -245,13 +246,21 @@ def compilation(waits: Waits) -> Finding | None:
                 or (times > 1 and not waits.is_affected[:times].all())
             )
         )
-        sidecar = trace.hosts[waits.host].sidecar
-        # The call that follows traces it, and perhaps one more.
-        if sidecar and 2 * len(sidecar.window.made_at) >= max(times, 1):
-            return _made_anew(waits, sidecar.window.made_at)
+        sidecar, rows = (
+            trace.hosts[waits.host].sidecar,
+            context.ledger.spans_of([waits.device], waits.rows),
+        )
+        asked_ps = int(_sampled_in(waits, REQUESTED)[0].within(rows.start, rows.end).sum())
+        key = "again" if recurs else ""
+        if recurs and 2 * asked_ps >= int((rows.end - rows.start).sum()):
+            key = "requested"
         arguments = line_argument(waits.python(State.COMPILE))
-        action = "" if not recurs else "requested" if _is_requested(waits) else "again"
-        return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, action=action)
+        made_at = Counter(sidecar.window.made_at if sidecar else ())
+        # The call that follows traces it, and perhaps one more.
+        if 2 * made_at.total() >= max(times, 1):
+            key, arguments = "made", {"line": Line(made_at.most_common(1)[0][0])}
+        title = key if key == "made" else ""
+        return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, title=title, action=key)
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause
@@ -274,21 +283,13 @@ def compilation(waits: Waits) -> Finding | None:
     )
 
 
-def _made_anew(waits: Waits, lines: Sequence[str]) -> Finding | None:
-    """A training function of Keras that was made again, by the lines that asked for that."""
-    line, _ = Counter(lines).most_common(1)[0]
-    arguments = {"line": Line(line)}
-    return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, title="made", action="made")
-
-
-def _is_requested(waits: Waits) -> bool:
-    """Whether most of it is in calls with which the script itself asks for a compilation, or for what is known of one."""
+def _sampled_in(waits: Waits, functions: re.Pattern[str]) -> tuple[IntervalSet, PythonLine | None]:
+    """When samples show the thread of the steps in some functions, and the line that called them."""
     python = waits.context.idle.python.get(waits.host)
     if python is None:
-        return False
-    rows = waits.context.ledger.spans_of([waits.device], waits.rows)
-    asked = intersection(rows, python.lines.inside(python.caller, is_requested, rows))
-    return 2 * int((asked.end - asked.start).sum()) >= int((rows.end - rows.start).sum())
+        return NEVER, None
+    spans = python.lines.inside(python.caller, functions, NEVER)
+    return spans, python.lines.at(python.caller, spans.start, spans.end)
 
 
 def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
@@ -313,7 +314,7 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
         ),
     ]
     functions = tuple(dict.fromkeys(call.function for call in calls))
-    line = _clearing_line(waits)
+    _, line = _sampled_in(waits, CLEARING)
     together = Counter(step for _, step in {(call.function, call.step) for call in calls})
     # A field of an argument changes one function; without its caches JAX compiles all of them again.
     is_dropped = not kinds and (line is not None or max(together.values(), default=0) > 1)
@@ -324,23 +325,13 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
             "functions": Names(functions, "function"),
             "times": Number(len(calls), "time"),
             **({"argument": Names(names[:_NAMED_ARGUMENTS], "argument")} if names else {}),
-            **({"line": Line(line)} if line else {}),
+            **({"line": Line(str(line))} if line else {}),
         },
         evidence=evidence[:_LISTED_CALLS],
         title="argument" if names else "dropped" if is_dropped and line else kind,
         action=kind if names or kind == "function" else "" if kinds else unchanged,
         notes=() if kinds else (unchanged,),
     )
-
-
-def _clearing_line(waits: Waits) -> str | None:
-    """The line of Python that was sampled in `jax.clear_caches`; None without one."""
-    python = waits.context.idle.python.get(waits.host)
-    if python is None:
-        return None
-    spans = python.lines.inside(python.caller, clears_caches, NEVER)
-    line = python.lines.at(python.caller, spans.start, spans.end)
-    return str(line) if line else None
 
 
 def _first_call(waits: Waits, copies: int) -> Finding:

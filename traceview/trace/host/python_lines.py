@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
@@ -274,11 +275,10 @@ class PythonLines:
         dispatches &= ~(goes_on & (self._load[rows] < _WAITS_RATIO))
         return self._spoken_for(rows, dispatches, silences)
 
-    def inside(
-        self, thread: int, holds: Callable[[PythonFrame], bool], silences: IntervalSet
-    ) -> IntervalSet:
-        """When a thread was in a call of functions of which something holds, as far as samples stand for it, as `dispatching`."""
-        rows, frames = self._rows_of(thread), [*map(holds, self._samples.frames)]
+    def inside(self, thread: int, functions: re.Pattern[str], silences: IntervalSet) -> IntervalSet:
+        """When a thread was in a call of functions, by `file function`, as far as samples stand for it, as `dispatching`."""
+        rows = self._rows_of(thread)
+        frames = [functions.fullmatch(f"{f.file} {f.function}") for f in self._samples.frames]
         within = [any(map(frames.__getitem__, stack)) for stack in self._samples.stacks]
         is_inside = np.array(within, dtype=np.bool_)[self._samples.stack[rows]]
         return self._spoken_for(rows, is_inside, silences)
