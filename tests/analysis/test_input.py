@@ -310,6 +310,49 @@ def test_what_fills_a_shuffle_is_blamed_on_the_shuffle(
 
 
 @pytest.mark.parametrize(
+    ("path", "kept", "made", "said"),
+    [
+        # In four steps 4 of 8 are dropped, which is less than a buffer may hold, and 8 of 12.
+        ("FiniteSkip::Map::BatchV2", 1, 2, ""),
+        ("FiniteSkip::Map::BatchV2", 1, 3, "12 elements are made for 4 that Skip hands on"),
+        ("FiniteTake::FiniteSkip::Map::BatchV2", 1, 3, "12 elements are made for 4 that Skip"),
+        ("BatchV2::Filter::ParallelMapV2::Range", 8, 16, "64 elements are made for 32 that Filter"),
+        ("BatchV2::Filter::ParallelMapV2::Range", 8, 15, ""),
+        ("Shard::Map::TFRecord", 1, 3, "12 elements are made for 4 that Shard"),
+        # What a batch is made of is more than batches, and a shuffle fills its buffer.
+        ("FiniteSkip::BatchV2::Map", 1, 40, ""),
+        ("FiniteSkip::Shuffle::Map", 1, 40, ""),
+        # Rows of a batch cannot be dropped before it is made.
+        ("Filter::Unbatch::Map", 1, 40, ""),
+    ],
+)  # fmt: skip
+def test_what_a_stage_drops_is_made_for_nothing(
+    path: str, kept: int, made: int, said: str, tmp_path: Path
+) -> None:
+    """The last stage is asked `made` times a step, those before it `kept` times; the last but one works longest."""
+    trace = new_trace(length_ms=1000)
+    parts = path.split("::")
+    for step in steps_of_100(trace):
+        step.host(WAIT, 0, 60)
+        for depth in range(1, len(parts) + 1):
+            stage = "::".join(parts[:depth])
+            is_last = depth == len(parts)
+            count = made if is_last else kept
+            for call in range(count):
+                begin = 60 * call / count + 0.01 * depth
+                ids = {"id": 1 + depth, "parent_id": depth}
+                length = 30 / count if is_last else 59 / kept - 0.1 * depth
+                step.host(f"Iterator::Root::{stage}", begin, begin + length, ids)
+    _, bound = examined(trace, tmp_path)
+    assert bound is not None
+    assert said in bound.title
+    assert ("hands on" in bound.title) == bool(said)
+    is_skip = "Skip" in path
+    assert bound.action.startswith("Read on instead of skip") == (bool(said) and is_skip)
+    assert bound.action.startswith("Drop elements before") == (bool(said) and not is_skip)
+
+
+@pytest.mark.parametrize(
     ("path", "passes", "action"),
     [
         ("Repeat[{}]::ParallelMapV2", 3, "Put dataset.cache() behind"),

@@ -10,6 +10,7 @@ import pytest
 import traceview
 from scripts.cuda_trace import MS, PROFILE_START_NS, CudaTrace
 from scripts.scenarios.model import marked_steps, new_trace
+from tests.python_sidecars import Line, python_group
 from tests.sidecars import write_sidecar
 from traceview.analysis.registry import RULES
 from traceview.analysis.rules.finding import Finding
@@ -46,7 +47,12 @@ def test_advice_for_jax_names_nothing_of_tensorflow() -> None:
         assert "traceview capture" not in text
 
 
-def compiled_again(folder: Path, *functions: tuple[str, list[dict[str, Any]]]) -> Finding:
+MAIN: dict[str, Any] = {"ident": 140_000, "name": "MainThread", "native_id": 1}
+
+
+def compiled_again(
+    folder: Path, *functions: tuple[str, list[dict[str, Any]]], **groups: Any
+) -> Finding:
     """What is said of four steps, of which the last two compile for 20 of 100 ms; by the sidecar these functions."""
     trace = new_trace(length_ms=1000)
     for number, step in enumerate(marked_steps(trace, period_ms=100, marker_ms=100)):
@@ -56,7 +62,7 @@ def compiled_again(folder: Path, *functions: tuple[str, list[dict[str, Any]]]) -
             step.host("backend_compile_and_load", 1, length_ms)
         step.kernel(0, length_ms, 100, launch_ms=length_ms)
     recorded = [{"name": name, "compilations": calls} for name, calls in functions]
-    write_sidecar(trace.write(folder), {"jax": {"functions": recorded}})
+    write_sidecar(trace.write(folder), {"jax": {"functions": recorded}, **groups})
     codes = ("retracing", "compile-in-window")
     (finding,) = (row for row in traceview.analyze(folder).findings if row.code in codes)
     return finding
@@ -134,6 +140,32 @@ def test_where_no_argument_has_changed_a_field_of_one_may_have(tmp_path: Path) -
     assert finding.title.startswith("update traced 1 time after the first step: GPU:0 waits ")
     assert finding.action.startswith("Leave fields that change out of the static ones")
     assert "may have changed, or a setting of JAX" in finding.explanation
+
+
+def test_without_its_caches_jax_compiles_several_functions_again(tmp_path: Path) -> None:
+    finding = compiled_again(tmp_path, ("update", [again(3)]), ("loss", [again(2), again(3)]))
+    assert finding.title.startswith("update and loss traced 3 times after the first step: ")
+    assert finding.action == "Do not call jax.clear_caches() in the loop."
+    assert "what JAX had compiled was dropped" in finding.explanation
+
+
+def test_two_functions_that_compile_in_two_steps_have_fields_that_change(tmp_path: Path) -> None:
+    finding = compiled_again(tmp_path, ("update", [again(3)]), ("loss", [again(2)]))
+    assert finding.action.startswith("Leave fields that change")
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_line_that_drops_what_jax_has_compiled(is_changed: bool, tmp_path: Path) -> None:
+    """A change of an argument is reason enough."""
+    line: Line = ("train.py", "train", 9, True)
+    stack: tuple[Line, ...] = (("jax/_src/api.py", "clear_caches", 2600, False), line)
+    rounds = [(PROFILE_START_NS + at * 1_000_000, 0, stack) for at in (280, 281)]
+    samples = python_group(rounds, [MAIN])
+    change = [("batch", A, B)] if is_changed else []
+    finding = compiled_again(tmp_path, ("update", [again(3, *change)]), python=samples)
+    title = "update compiled again 1 time after jax.clear_caches() in train, train.py:9: "
+    assert finding.title.startswith(title) is not is_changed
+    assert finding.action.startswith("Do not call jax.clear_caches()") is not is_changed
 
 
 def test_what_was_compiled_beside_the_used_steps_explains_nothing(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ TENSORFLOW: Line = (
     False,
 )
 ENUM: Line = ("enum.py", "__hash__", 1230, False)
+QUEUE: Line = ("queue.py", "get", 171, False)
 NUMPY: Line = ("numpy/_core/fromnumeric.py", "sort", 1092, False)
 
 
@@ -177,6 +178,61 @@ def test_what_is_no_collection_is_left_out(row: Any, tmp_path: Path) -> None:
     group = {**python_group([(PROFILE_START_NS, 0, (WORK,))], THREADS), "collections": [row]}
     write_sidecar(trace.write(tmp_path), {"python": group})
     assert not states_of(traceview.analyze(tmp_path)).get("garbage_collection")
+
+
+STAGES = "jax/_src/stages.py"
+HLO: Line = ("jax/_src/interpreters/mlir.py", "module_to_bytecode", 231, False)
+COST: Line = (STAGES, "cost_analysis", 600, False)
+MADE_OP: Line = ("tensorflow/python/framework/func_graph.py", "_create_op_internal", 603, False)
+READ: Line = ("tensorflow/python/framework/func_graph.py", "variables", 410, False)
+
+
+@pytest.mark.parametrize(
+    ("stack", "code", "action"),
+    [
+        ((HLO, COST, WORK), "compile-in-window", "Lower or compile it once"),
+        # Not what runs a compiled function, nor what reads a graph that was made.
+        ((HLO, TENSORFLOW, WORK), "compile-in-window", "Make each jax.jit once"),
+        (((STAGES, "call", 700, False), WORK), "launch-bound", ""),
+        ((MADE_OP, WORK), "compile-in-window", "Make each jax.jit once"),
+        ((READ, WORK), "launch-bound", ""),
+    ],
+)
+def test_python_that_traces_and_lowers_is_compilation(
+    stack: tuple[Line, ...], code: str, action: str, tmp_path: Path
+) -> None:
+    def play(step: Step) -> None:
+        step.host("PjitFunction(step)", 20, 25)
+        step.kernel(0, 25, 50, launch_ms=24.9)
+
+    findings = analyzed(tmp_path, play, lambda at: stack if at <= 20 else ()).findings
+    assert findings[0].code == code
+    assert findings[0].action.startswith(action)
+    assert ("in augmented, train.py:4" in findings[0].title) == (code == "compile-in-window")
+
+
+@pytest.mark.parametrize(
+    ("stack", "between_ms", "is_traced"),
+    [((WORK,), 0, True), ((NUMPY, WORK), 0, True), ((WORK,), 20, True), ((QUEUE, WORK), 0, False)],
+)
+def test_what_slows_all_python_down_is_said_of_python_that_runs(
+    stack: tuple[Line, ...], between_ms: int, is_traced: bool, tmp_path: Path
+) -> None:
+    trace = new_trace(length_ms=300)
+    samples: list[Sample] = []
+    for step in marked_steps(trace, period_ms=50, marker_ms=50 - between_ms):
+        begin_ms = 20 - between_ms
+        step.host("FunctionRun", begin_ms, begin_ms + 5)
+        step.kernel(0, begin_ms + 5, 50 - between_ms, launch_ms=begin_ms + 4.9)
+        start_ns = PROFILE_START_NS + round(step.start_ms * 1e6)
+        samples += [(start_ns + (at - between_ms) * 1_000_000, 0, stack) for at in range(1, 20)]
+    tracing = {"hooks": ["tracemalloc", "sys.settrace"]}
+    group = python_group(samples, THREADS)
+    write_sidecar(trace.write(tmp_path), {"python": group, "tracing": tracing})
+    finding = traceview.analyze(tmp_path).findings[0]
+    assert finding.code == ("callback-stall" if between_ms else "python-stall")
+    assert ("with tracemalloc and sys.settrace on" in finding.title) is is_traced
+    assert finding.action.startswith("Turn tracemalloc and sys.settrace off") is is_traced
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import sys
+import tracemalloc
 import zlib
 from base64 import b64decode
 from collections.abc import Callable
@@ -94,6 +95,50 @@ def test_nvml_is_asked_where_it_is_and_let_go(
     listener.closed(sidecar, Path("trace"))
     assert ("driver" in sidecar.groups["versions"]) is ("links" in sidecar.groups) is has_nvml
     assert not nvml.is_open
+
+
+def test_what_slows_all_python_down_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hooks() -> list[str]:
+        sidecar = Sidecar()
+        EnvironmentListener().opening(sidecar)
+        return list(sidecar.groups["tracing"]["hooks"])
+
+    usual = sys.gettrace(), sys.getprofile()
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    sys.settrace(None)
+    sys.setprofile(None)
+    try:
+        before = hooks()
+        tracemalloc.start()
+        sys.setprofile(lambda *_: None)
+        after = hooks()
+    finally:
+        tracemalloc.stop()
+        sys.settrace(usual[0])
+        sys.setprofile(usual[1])
+    assert not {"tracemalloc", "sys.settrace", "sys.setprofile"} & {*before}
+    assert {*after} - {*before} == {"tracemalloc", "sys.setprofile"}
+
+
+@pytest.mark.parametrize(("events", "is_on"), [(0, False), (1, True)])
+def test_a_tool_that_watches_nothing_slows_nothing(
+    events: int, is_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.12 on. Of a tool that is not in use Python does not answer what it watches."""
+
+    class Monitoring:
+        def get_tool(self, tool: int) -> str | None:
+            return "coverage" if tool == 3 else None
+
+        def get_events(self, tool: int) -> int:
+            assert tool == 3
+            return events
+
+    monkeypatch.setattr(sys, "monitoring", Monitoring(), raising=False)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    sidecar = Sidecar()
+    EnvironmentListener().opening(sidecar)
+    assert ("sys.monitoring" in sidecar.groups["tracing"]["hooks"]) is is_on
 
 
 _CORPUS = [

@@ -14,8 +14,8 @@ from scripts.scenarios.model import marked_steps, new_trace
 from tests.python_sidecars import PROFILE_START_NS, clocks_group
 from tests.sidecars import write_sidecar
 from traceview.base.units import PS_PER_MS
-from traceview.trace.host import python_lines as module
-from traceview.trace.host.python_lines import ThreadClocks, thread_clocks
+from traceview.trace.host import thread_clocks as module
+from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
 from traceview.trace.reading.load import load
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import filterfalse
+from itertools import accumulate, filterfalse
 from typing import Final
 
 import numpy as np
@@ -60,8 +60,17 @@ _READS = lazy_pattern(r"(?:TFRecord|TextLine|FixedLengthRecord|SSTable|RecordIO|
 _KEEPS = lazy_pattern(r"::\w*(?:Cache|Snapshot)\w*")
 _HANDS_ON = lazy_pattern(r"(?:Finite|Forever)?(?:Repeat|Take|Skip)|Rebatch(?:V\d+)?")
 _SHUFFLES = lazy_pattern(r"Shuffle(?:AndRepeat)?(?:V\d+)?")
+_DROPS = lazy_pattern(r"(?:Finite|Forever|Parallel)?(Skip|Take|Filter|Shard)(?:V\d+)?")
+_EACH = lazy_pattern(
+    r"(?:Parallel)?Map(?:V\d+)?|Prefetch|(?:Memory)?Cache(?:V\d+)?|(?:Finite|Forever)?(?:Repeat|Skip|Take)"
+)
+"""Stages that make an element of each that they are given."""
+_UNBATCHES = lazy_pattern(r"Unbatch(?:V\d+)?")
 _PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
 _FILLING_FACTOR: Final = 2
+_DROPPED_FACTOR: Final = 2
+_FEWEST_DROPPED: Final = 8
+"""Elements made for one that is handed on, and dropped ones: a buffer holds few. Choices of ours."""
 
 WORK_RATIO: Final = 0.25
 """Of the window, or of the wait: how long the slowest stage works where the model waits for it (XProf's limit)."""
@@ -77,12 +86,20 @@ LOCK_WAIT_RATIO: Final = 0.02
 it was below 0.001."""
 
 
+class Dropped(Struct, frozen=True):
+    """What a stage drops of what is made below it: its `kind`, and how many elements are `made` and `kept`."""
+
+    kind: str
+    made: int
+    kept: int
+
+
 class InputSupply(Struct, frozen=True, eq=False):
     """What the pipelines of one host deliver.
 
     `stages`: those in the window, longest first. `slowest`: the one to change first; `share_ratio`: its share of the work of
     all that the model waits for, `work_ratio`: of the window, `work_of_wait_ratio`: over the wait; `fills_shuffle`: most of
-    what it makes stays in the buffer of a shuffle. `missing`: what the pipeline lacks. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
+    what it makes stays in the buffer of a shuffle; `dropped`: or is dropped. `missing`: what the pipeline lacks. `empty_step_ratio`: the share of the used steps in which a request met an empty buffer, of the
     buffer for which that is least; `empty_wait_ratio`: the share of the wait in these steps. `wait_ps`: how long the thread of the steps was in calls for the next batch, in the window; `wait_of_steps`:
     in each step of the host, used or not. `pass_count`: passes over the data in the window. `iterator_count`: iterators made
     in it, if the first requests to them are most of the wait. What is not known is None.
@@ -92,6 +109,7 @@ class InputSupply(Struct, frozen=True, eq=False):
     slowest: InputStage | None
     share_ratio: float
     fills_shuffle: bool
+    dropped: Dropped | None
     missing: tuple[str, ...]
     work_ratio: float | None
     work_of_wait_ratio: float | None
@@ -193,6 +211,7 @@ def _supply(context: Run, host: int) -> InputSupply | None:
         slowest=slowest,
         share_ratio=own_ps / sum(stage.own_ps for stage in candidates) if slowest else 0.0,
         fills_shuffle=slowest is not None and _fills_a_shuffle(slowest, stages),
+        dropped=_dropped(slowest, stages) if slowest else None,
         missing=_missing(whole, is_distributed=is_distributed),
         work_ratio=own_ps / max(window.length_ps, 1) if slowest else None,
         work_of_wait_ratio=own_ps / waited_ps if slowest and waited_ps else None,
@@ -247,6 +266,31 @@ def _fills_a_shuffle(stage: InputStage, stages: Sequence[InputStage]) -> bool:
         and stage.calls >= _FILLING_FACTOR * other.calls
         for other in stages
     )
+
+
+def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:
+    """What the next stage above this one that drops elements drops of what is made below it, if that is most.
+
+    Who skips elements asks for them without a record; but what makes each of them asks its own input.
+    """
+    calls: Counter[str] = Counter()
+    for other in stages:
+        if other.blocking == stage.blocking:
+            calls[other.name] += other.calls
+    parts, made = stage.name.split("::"), 0
+    place = max((n for n, kind in enumerate(parts[:-1], 1) if _DROPS.fullmatch(kind)), default=0)
+    if not place or any(map(_UNBATCHES.fullmatch, parts[place:])):
+        return None
+    for path in accumulate(parts, "{}::{}".format):
+        if path.count("::") >= place:
+            made = max(made, calls[path])
+            if not _EACH.fullmatch(kind_of(path)):
+                break
+    else:
+        made = max(made, *(calls[name] for name in calls if name.rpartition("::")[0] == path))
+    kind, kept = _DROPS.fullmatch(parts[place - 1]), max(calls["::".join(parts[:place])], 1)
+    is_most = made >= max(_DROPPED_FACTOR * kept, kept + _FEWEST_DROPPED)
+    return Dropped(kind[1], made, kept) if kind and is_most else None
 
 
 def _passes(names: Iterable[str | None]) -> int:

@@ -5,7 +5,8 @@ In this order:
     side work    its share of the instants that ops of the model have, where the ops that run take all cores
     evaluation   all that devices of a host do while it evaluates between step markers
     checkpoint   Python between steps, between markers between which the host saves
-    framework    Python in steps while the thread of the steps is in a call of the framework, which is dispatch
+    framework    Python while the thread of the steps is in a call of the framework: it traces or compiles, or, in a step, it
+                 dispatches
     small ops    the time of ops and kernels so short that dispatch is what they cost, where a step runs many of them
     waited       dispatch and launches in a gap that began while the host waited for the device to finish
     garbage      dispatch, launches and Python, in steps and between them, while Python collects garbage
@@ -49,7 +50,7 @@ from traceview.analysis.facts.input_supply import (
     pipeline_python,
     supply_of,
 )
-from traceview.analysis.facts.python import HostPython
+from traceview.analysis.facts.python import COMPILING, HostPython
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.facts.threads import (
@@ -262,15 +263,19 @@ def _cores(trace: Trace, host: int) -> int | None:
 
 
 def _recast_python(draft: Draft) -> None:
-    """Python of the framework in a step, and of the line that calls it, hands on its work."""
+    """Python of the framework in a step, and of the line that calls it, traces and compiles, or hands on its work."""
     python = draft.python
     if python is None or not python.is_sampled:
         return
     spoken, _ = draft.states.caller_spans
-    spans = python.lines.dispatching(python.caller, draft.states.calls, complement(spoken))
+    lines, caller, silences = python.lines, python.caller, complement(spoken)
+    compiles = lines.inside(caller, COMPILING, silences)
+    draft.recast(compiles, (State.PYTHON,), State.COMPILE)
+    spans = lines.dispatching(caller, draft.states.calls, silences)
     state = State.HOST_OPS if draft.kind == "replica" else State.LAUNCH
     draft.recast(spans, (State.PYTHON,), state)
-    _recast_late_dispatch(draft, difference(python.lines.at_work(python.caller), spans))
+    of_framework = joined_spans((spans, compiles))
+    _recast_late_dispatch(draft, difference(lines.at_work(caller), of_framework))
 
 
 def _recast_late_dispatch(draft: Draft, of_script: IntervalSet) -> None:

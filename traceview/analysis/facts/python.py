@@ -58,6 +58,23 @@ PYTHON_LINE: Final = "python_line"
 """The evidence that names a line; its place says how much of the sampled time was there."""
 
 
+REQUESTED: Final = lazy_pattern(
+    r"jax/_src/(?:stages\.py (?!(?:call|__call__)\Z).*|api\.py (?:eval_shape|make_jaxpr_f))",
+    re.DOTALL,
+)
+"""Files and functions with which a script asks JAX 0.10 to trace, lower or compile, or what is known of that: `step.lower(x)`."""
+COMPILING: Final = lazy_pattern(
+    r"jax/_src/(?:interpreters/(?:mlir|partial_eval)|compiler|stages)\.py (?!(?:call|__call__)\Z).*|"
+    r"jax/_src/pjit\.py (?:_pjit_lower|_resolve_and_lower|_trace_for_jit)|tensorflow/python/(?:autograph/pyct/.*|"
+    r"framework/func_graph\.py (?:_create_op_internal|func_graph_from_py_func)|"
+    r"eager/polymorphic_function/tracing_compilation\.py _create_concrete_function)",
+    re.DOTALL,
+)
+"""Those that trace, lower and compile, also of TensorFlow 2.21."""
+CLEARING: Final = lazy_pattern(r"jax/_src/api\.py clear_caches")
+"""That which drops all that JAX has compiled."""
+
+
 class PythonShare(Record, frozen=True):
     """The Python that a thread was in for most of some time, from samples of its stack.
 

@@ -51,8 +51,9 @@ from traceview.base.intervals import (
 from traceview.base.units import PS_PER_MS
 from traceview.trace.columns import NONE
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.python_lines import OFF_CORE_PS, ThreadClocks, thread_clocks
+from traceview.trace.host.python_lines import OFF_CORE_PS
 from traceview.trace.host.state_timeline import intersection, joined_spans, without_holes
+from traceview.trace.host.thread_clocks import ThreadClocks, thread_clocks
 from traceview.trace.model import Window
 from traceview.xplane.columns import joined
 from traceview.xplane.planes import ActivityClass

@@ -44,8 +44,17 @@ _AWAITED_ACTIONS: Final = {
         "",
     ),
 }
+_ON: Final = "[, with {hooks} on]"
+_TRACED: Final = (
+    "Turn {hooks} off while training, and capture again.",
+    "It slows all Python down. How much of this time it takes is not recorded; all of it at most.",
+)
+"""Where something is on that notes each allocation, call or line of Python."""
+
 _NO_PYTHON_ACTIONS: Final = {
     **_AWAITED_ACTIONS,
+    "traced": _TRACED,
+    "jax-traced": _TRACED,
     "iterator": (
         "Make one data set of all inputs and one iterator, before the loop; in Keras call `fit` once.",
         "`tf.data.Dataset.from_tensor_slices(files).interleave(reader)` is one data set of many files; `repeat()` gives it no end.",
@@ -93,11 +102,11 @@ _WHEN: Final = "[, in every {period} step][, in {some} of {used}]"
 
 def _between_steps(what: str = "") -> str:
     what = what and f" for {what}"
-    return f"{{who:waits/wait}} {{loss}}{what} between steps[ in {{line}}]{_WHEN}"
+    return f"{{who:waits/wait}} {{loss}}{what} between steps[ in {{line}}]{_ON}{_WHEN}"
 
 
 def _in_step(what: str) -> str:
-    return f"{{who:waits/wait}} {{loss}} for {what} in the step[ in {{line}}]"
+    return f"{{who:waits/wait}} {{loss}} for {what} in the step[ in {{line}}]{_ON}"
 
 
 AWAITED_IN: Final = {
@@ -287,9 +296,9 @@ CPU_HEAVY_OP: Final = Rule(
 HOST_BOUND: Final = Rule(
     code="host-bound",
     states=(State.HOST_OPS,),
-    title="{who:waits/wait} {loss} for host ops[ in {line}]",
+    title="{who:waits/wait} {loss} for host ops[ in {line}]" + _ON,
     titles={
-        "small": "The step is small: host ops take {loss}",
+        "small": "The step is small: host ops take {loss}" + _ON,
         "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]",
         "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]",
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
@@ -431,6 +440,7 @@ CHECKPOINT_STALL: Final = Rule(
     code="checkpoint-stall",
     states=(State.CHECKPOINT,),
     title="{who:waits/wait} {loss} for checkpoints[ in {line}]" + _WHEN,
+    titles={"restored": "{who:waits/wait} {loss} to restore variables[ in {line}]" + _WHEN},
     meaning="Variables are saved or restored inside the window, and training waits for it.",
     starts_at=(
         "{limit} of the GPU time idle for SaveV2, RestoreV2 and similar ops on the launching thread or in the graph that it "
@@ -445,7 +455,11 @@ CHECKPOINT_STALL: Final = Rule(
         "jax": (
             "Save less often, or in the background: `orbax.checkpoint.AsyncCheckpointer`.",
             "",
-        )
+        ),
+        "restored": (
+            "Restore less often, or keep in memory what the loop goes back to: `variable.assign(copy)`, in one `tf.function` for all.",
+            "A checkpoint is read from files again each time, one op per variable.",
+        ),
     },
     notes=SOME_STEPS,
     metrics=METRICS,

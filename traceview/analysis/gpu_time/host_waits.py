@@ -11,7 +11,7 @@ import numpy as np
 from traceview.analysis.facts.detours import TRANSFER, copied_results, detour_rows
 from traceview.analysis.facts.dispatch import SMALL_KERNEL_PS, ends_of_conditions, rows_of_keys
 from traceview.analysis.facts.python import PythonShare
-from traceview.analysis.facts.selection import step_bounds
+from traceview.analysis.facts.selection import rows_in, step_bounds
 from traceview.analysis.facts.threads import threads_at_work
 from traceview.analysis.gpu_time import host_wait_rules as rules
 from traceview.analysis.gpu_time.tracing import compilation
@@ -58,6 +58,7 @@ _MOST_BETWEEN_PS: Final = 200 * PS_PER_US
 """Between two calls Python reads variables and checks arguments, which took 40 to 100 µs on two slow cores."""
 
 _PUTS: Final = "device_put"
+_TRACED: Final = "traced"
 
 _CONVERTS: Final = (
     *("tensorflow/python/framework/constant_op.py", "tensorflow/python/framework/tensor_"),
@@ -299,7 +300,7 @@ def _host_ops(waits: Waits) -> Finding | None:
     is_called = is_small and not (is_replica and waits.has_many_ops)
     return waits.finding(
         rules.HOST_BOUND,
-        arguments=line,
+        arguments=line | waits.tracing,
         title="small" if is_small else "",
         action="small" if is_called else action,
         notes=() if is_replica else ("gpu",),
@@ -403,6 +404,22 @@ def _count(context: Context, ops: EagerOps, where: str) -> Evidence:
     return Evidence("eager_ops_per_step", ops.count_per_step, least_count(context), where)
 
 
+# Checkpoints
+
+
+def checkpoints(waits: Waits) -> Finding | None:
+    """Saves and what restores variables, whichever takes longer."""
+    trace, window = waits.context.trace, waits.context.selection.windows[waits.host]
+    events = trace.host_columns
+    rows = trace.named_on(waits.host, lambda name: host_name_kind(name) == HostNameKind.CHECKPOINT)
+    rows = rows[rows_in(events.start_ps[rows], events.end_ps[rows], window)]
+    restores = trace.names.where(events.name[rows], lambda name: b"Restore" in name)
+    length_ps = events.end_ps[rows] - events.start_ps[rows]
+    key = "restored" if 2 * length_ps[restores].sum() > length_ps.sum() else ""
+    arguments = line_argument(waits.python(State.CHECKPOINT))
+    return waits.finding(rules.CHECKPOINT_STALL, arguments=arguments, title=key, action=key)
+
+
 # Python
 
 
@@ -422,11 +439,13 @@ def _instead(python: PythonShare | None) -> str:
 def python_in_step(waits: Waits) -> Finding | None:
     """Python on the thread of the steps, as samples or frames show it."""
     python = waits.python(State.PYTHON)
-    instead = _instead(python)
+    instead, arguments = _instead(python), line_argument(python)
+    if not instead and python is not None and waits.tracing:
+        instead, arguments = _TRACED, arguments | waits.tracing
     is_numpy = python is not None and (python.inner or "").startswith(_NUMPY)
     return waits.finding(
         rules.PYTHON_STALL,
-        arguments=line_argument(python),
+        arguments=arguments,
         title=instead if instead in rules.PYTHON_STALL.titles else "",
         action=instead or ("numpy" if is_numpy else ""),
         notes=(instead,),
@@ -458,6 +477,8 @@ def between_steps(waits: Waits) -> Finding | None:
     arguments, key = line_argument(python), _instead(python) if python else "unseen"
     if python and (python.inner or "").startswith(_CONVERTS):
         key = "convert"
+    if key in ("", "convert") and waits.tracing:
+        key, arguments = _TRACED, arguments | waits.tracing
     evidence: list[Evidence] = []
     ops = _ops_between_steps(waits)
     if ops is not None:
@@ -553,7 +574,7 @@ def _of_state(rule: Rule) -> Callable[[Waits], Finding | None]:
 
 _CONCLUSIONS: Final[Mapping[tuple[State, ...], Callable[[Waits], Finding | None]]] = {
     rules.LAUNCH_BOUND.states: late_launches,
-    (State.CHECKPOINT,): _of_state(rules.CHECKPOINT_STALL),
+    (State.CHECKPOINT,): checkpoints,
     (State.EVALUATION,): _of_state(rules.VALIDATION_STALL),
     (State.GARBAGE_COLLECTION,): _of_state(rules.GARBAGE_COLLECTION),
     (State.SYNC,): values_read,

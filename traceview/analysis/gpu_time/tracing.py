@@ -5,6 +5,7 @@ TensorFlow copies the constants of a graph to a device when it makes the kernels
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from traceview.analysis.facts.python import CLEARING, REQUESTED
 from traceview.analysis.facts.selection import Selection, step_bounds
 from traceview.analysis.gpu_time.host_wait_rules import METRICS, SOME_STEPS
 from traceview.analysis.gpu_time.waits import (
@@ -26,12 +28,13 @@ from traceview.analysis.rules.rule import (
     finding_loss,
     lost_argument,
 )
-from traceview.analysis.rules.words import Names, Number
+from traceview.analysis.rules.words import Line, Names, Number
 from traceview.base.ids import unique_ids
-from traceview.base.intervals import union
+from traceview.base.intervals import NEVER, IntervalSet, union
 from traceview.base.units import PS_PER_NS
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import HostStates
+from traceview.trace.host.python_lines import PythonLine
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.sidecar import ArgumentChange, CompiledFor
 from traceview.xplane.planes import is_compilation
@@ -52,6 +55,7 @@ RETRACING: Final = Rule(
     titles={
         "argument": "{functions} compiled again {times} as {argument:changes/change}: {who:waits/wait} {loss}",
         "function": "{functions} made and compiled anew {times}: {who:waits/wait} {loss}",
+        "dropped": "{functions} compiled again {times} after jax.clear_caches() in {line}: {who:waits/wait} {loss}",
     },
     meaning=(
         "A compiled function is traced again for every new combination of shapes, dtypes and Python arguments. Tracing runs "
@@ -111,6 +115,10 @@ RETRACING: Final = Rule(
             "Leave fields that change out of the static ones of an argument, `meta_fields` or `static=True`: make them arrays.",
             "`JAX_EXPLAIN_CACHE_MISSES=1` says what has changed.",
         ),
+        "jax-dropped": (
+            "Do not call `jax.clear_caches()` in the loop.",
+            "It drops all that JAX has traced and compiled in this process, also what the next step needs.",
+        ),
     },
     notes={
         **SOME_STEPS,
@@ -120,6 +128,7 @@ RETRACING: Final = Rule(
             "No argument that was recorded has another shape, dtype, sharding or static value: a field of one that is no array may "
             "have changed, or a setting of JAX."
         ),
+        "dropped": "No argument has another shape, dtype, sharding or static value: what JAX had compiled was dropped.",
     },
     metrics={
         **METRICS,
@@ -141,6 +150,9 @@ COMPILE_IN_WINDOW: Final = Rule(
         "that are not the first ones"
     ),
     limits={"again_ratio": 0.50},
+    titles={
+        "made": "{who:waits/wait} {loss} for a training function that {line} has Keras make anew"
+    },
     action="Capture later, when everything is compiled, with `--steps 100:110`.",
     actions={
         "again": (
@@ -150,6 +162,14 @@ COMPILE_IN_WINDOW: Final = Rule(
         "jax-again": (
             "Make each `jax.jit` once, before the loop; give each call the same shapes, dtypes and static arguments.",
             "`JAX_LOG_COMPILES=1` names what is compiled, and `JAX_EXPLAIN_CACHE_MISSES=1` says why.",
+        ),
+        "made": (
+            "Make it once: let a `tf.Variable` hold what changes, which layers and callbacks assign.",
+            "`make_train_function(force=True)`, and `compile()` before `fit()`, trace and optimize the whole step again.",
+        ),
+        "jax-requested": (
+            "Lower or compile it once, before the loop, and keep the result.",
+            "`lower`, `compile` and `cost_analysis` work on the whole function in each call, also where nothing has changed.",
         ),
         "jax": (
             "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
@@ -226,9 +246,21 @@ def compilation(waits: Waits) -> Finding | None:
                 or (times > 1 and not waits.is_affected[:times].all())
             )
         )
+        sidecar, rows = (
+            trace.hosts[waits.host].sidecar,
+            context.ledger.spans_of([waits.device], waits.rows),
+        )
+        asked_ps = int(_sampled_in(waits, REQUESTED)[0].within(rows.start, rows.end).sum())
+        key = "again" if recurs else ""
+        if recurs and 2 * asked_ps >= int((rows.end - rows.start).sum()):
+            key = "requested"
         arguments = line_argument(waits.python(State.COMPILE))
-        action = "again" if recurs else ""
-        return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, action=action)
+        made_at = Counter(sidecar.window.made_at if sidecar else ())
+        # The call that follows traces it, and perhaps one more.
+        if 2 * made_at.total() >= max(times, 1):
+            key, arguments = "made", {"line": Line(made_at.most_common(1)[0][0])}
+        title = key if key == "made" else ""
+        return waits.finding(COMPILE_IN_WINDOW, arguments=arguments, title=title, action=key)
     traced_by = {call.traced_by for call in retraced if call.traced_by}
     (cause, *others) = traced_by.pop() if len(traced_by) == 1 else ("",)
     key = "" if others else cause
@@ -249,6 +281,15 @@ def compilation(waits: Waits) -> Finding | None:
         action="xla" if compiles and key != "python" else key,
         notes=(key,),
     )
+
+
+def _sampled_in(waits: Waits, functions: re.Pattern[str]) -> tuple[IntervalSet, PythonLine | None]:
+    """When samples show the thread of the steps in some functions, and the line that called them."""
+    python = waits.context.idle.python.get(waits.host)
+    if python is None:
+        return NEVER, None
+    spans = python.lines.inside(python.caller, functions, NEVER)
+    return spans, python.lines.at(python.caller, spans.start, spans.end)
 
 
 def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
@@ -273,17 +314,23 @@ def _recompiled(waits: Waits, calls: Sequence[Recompiled]) -> Finding | None:
         ),
     ]
     functions = tuple(dict.fromkeys(call.function for call in calls))
+    _, line = _sampled_in(waits, CLEARING)
+    together = Counter(step for _, step in {(call.function, call.step) for call in calls})
+    # A field of an argument changes one function; without its caches JAX compiles all of them again.
+    is_dropped = not kinds and (line is not None or max(together.values(), default=0) > 1)
+    unchanged = "dropped" if is_dropped else "field"
     return waits.finding(
         RETRACING,
         arguments={
             "functions": Names(functions, "function"),
             "times": Number(len(calls), "time"),
             **({"argument": Names(names[:_NAMED_ARGUMENTS], "argument")} if names else {}),
+            **({"line": Line(str(line))} if line else {}),
         },
         evidence=evidence[:_LISTED_CALLS],
-        title="argument" if names else kind,
-        action=kind if names or kind == "function" else "" if kinds else "field",
-        notes=() if kinds else ("field",),
+        title="argument" if names else "dropped" if is_dropped and line else kind,
+        action=kind if names or kind == "function" else "" if kinds else unchanged,
+        notes=() if kinds else (unchanged,),
     )
 
 

@@ -23,7 +23,7 @@ from traceview.analysis.measures.idle_report import Gap, Idle
 from traceview.analysis.measures.step_report import FEWEST_SLOW, distance_of
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import CRITICAL_LIMIT, JITTED_CALL, Chosen, Rule, is_of_jax
-from traceview.analysis.rules.words import Argument, Line, Number, Ops, Ordinal, Time
+from traceview.analysis.rules.words import Argument, Line, Names, Number, Ops, Ordinal, Time
 from traceview.base.ids import unique_counts, unique_ids
 from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
 from traceview.base.stats import median_ps
@@ -114,6 +114,13 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
     def host(self) -> int:
         """Its host."""
         return self.context.trace.device_list[self.device].host
+
+    @property
+    def tracing(self) -> dict[str, Argument]:
+        """What slows down all Python of the host, where something does."""
+        sidecar = self.context.trace.hosts[self.host].sidecar
+        hooks = sidecar.environment.tracing.hooks if sidecar else ()
+        return {"hooks": Names(hooks, "setting")} if hooks else {}
 
     def python(self, state: State) -> PythonShare | None:
         """The line of Python that ran in them, in the state that they are in."""

@@ -20,14 +20,13 @@ from contextlib import suppress
 from pathlib import Path
 from threading import get_native_id
 from time import monotonic_ns
-from types import FrameType
 from typing import IO, Any, Final, NamedTuple
 
 from traceview.base.stack_dump import FILE_PREFIX
 from traceview.base.version import VERSION
 from traceview.capture.process.around import NATIVE, Patches
 from traceview.capture.process.own_threads import OWN_THREADS, Ticker, own_thread
-from traceview.capture.process.python_code import CodePlaces, callers
+from traceview.capture.process.python_code import CodePlaces, stack_of
 from traceview.capture.record.capture import Capture
 from traceview.capture.record.destination import Rendezvous
 from traceview.capture.sidecar.environment import Place, Task, handles, opened_nvml, own_place
@@ -104,26 +103,11 @@ def python_threads(places: CodePlaces) -> Iterator[PythonThread]:
     for ident in sorted(frames, key=lambda ident: (ident != main, ident))[:MOST_THREADS]:
         thread = known.get(ident)
         name = str(getattr(thread, "name", "")) or "thread of a library"
-        lines, user_line = _stack(places, frames[ident])
+        lines, user_line = stack_of(places, frames[ident])
         if lines and not name.startswith(OWN_THREADS):
             number = os.getpid() if ident == main else None
             native_id = getattr(thread, "native_id", None) or number
             yield PythonThread(ident, name, native_id, tuple(lines[:MOST_FRAMES]), user_line)
-
-
-def _stack(places: CodePlaces, innermost: FrameType | None) -> tuple[list[str], str | None]:
-    """The lines of a stack without frames of traceview, and the innermost in code of the user; of those of an import the innermost."""
-    lines: list[str] = []
-    user_line = None
-    for frame in callers(innermost):
-        is_import = bool(lines) and frame.f_code.co_filename.startswith("<frozen importlib")
-        origin = places.origin_of(frame.f_code)
-        if not is_import and origin.kind != "own":
-            line = f"{origin.file}:{origin.line_of(frame.f_lineno)} in {origin.function}"
-            if user_line is None and origin.kind == "user":
-                user_line = line
-            lines.append(line)
-    return lines, user_line
 
 
 def _kernel_threads() -> dict[int, KernelThread]:

@@ -104,6 +104,21 @@ def callers(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def stack_of(places: CodePlaces, last: FrameType | None = None) -> tuple[list[str], str | None]:
+    """The lines of a stack without frames of traceview, and the innermost in code of the user; of those of an import the innermost."""
+    lines: list[str] = []
+    user_line = None
+    for frame in callers(last or sys._getframe(1)):
+        is_import = bool(lines) and frame.f_code.co_filename.startswith("<frozen importlib")
+        origin = places.origin_of(frame.f_code)
+        if not is_import and origin.kind != "own":
+            line = f"{origin.file}:{origin.line_of(frame.f_lineno)} in {origin.function}"
+            if user_line is None and origin.kind == "user":
+                user_line = line
+            lines.append(line)
+    return lines, user_line
+
+
 def _converted(file: str) -> tuple[CodeType, dict[int, int]]:
     """The code that a generated file was made from, and its line for each line of that file, rising; raises if unknown."""
     conversion: Any = sys.modules["tensorflow.python.autograph.impl.api"]

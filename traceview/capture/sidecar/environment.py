@@ -63,6 +63,14 @@ class EnvironmentListener(WindowListener):
         if place is not None:
             sidecar.add("cluster", place.as_json())
         sidecar.add("variables", listed_variables(os.environ))
+        memory, tool = sys.modules.get("tracemalloc"), getattr(sys, "monitoring", None)
+        hooks: dict[str, Any] = {
+            "tracemalloc": memory and memory.is_tracing(),
+            "sys.settrace": sys.gettrace(),
+            "sys.setprofile": sys.getprofile(),
+            "sys.monitoring": tool and any(map(tool.get_events, filter(tool.get_tool, range(6)))),
+        }
+        sidecar.add("tracing", {"hooks": [name for name, is_on in hooks.items() if is_on]})
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow is not None:
             config = tensorflow.config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
@@ -33,7 +34,7 @@ from traceview.trace.sidecar.sidecar import (
 
 _BITS: Final = (1 << 64) - 1
 _LOW_BITS: Final = (1 << 32) - 1
-_FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
+FURTHEST_NS: Final = (1 << 62) // PS_PER_NS
 """Samples further from the start of the profile are as if they were so far away: outside of every span."""
 _LATE_PS: Final = 5 * PS_PER_MS // 2
 """A round that comes so late was kept from Python's lock: half of the 5 ms for which a thread keeps it where others want it;
@@ -102,12 +103,12 @@ class PythonLines:
     def _late_ps(self, round_of_sample: Int64Array, passed_ps: Int64Array) -> Int64Array:
         """How late each round but the first came; where that was not recorded, all the time that had passed."""
         late_ns = np.full(passed_ps.size + 1, -1, dtype=np.int64)
-        late_ns[round_of_sample] = np.minimum(self._samples.late_ns, _FURTHEST_NS)
+        late_ns[round_of_sample] = np.minimum(self._samples.late_ns, FURTHEST_NS)
         late_ps = late_ns[1:] * PS_PER_NS
         return np.where(late_ps < 0, passed_ps, np.minimum(late_ps, passed_ps))
 
     def _on_clock(self, t_ns: Int64Array) -> Int64Array:
-        since_ns = np.clip(t_ns - self._start_ns, -_FURTHEST_NS, _FURTHEST_NS)
+        since_ns = np.clip(t_ns - self._start_ns, -FURTHEST_NS, FURTHEST_NS)
         return since_ns * PS_PER_NS + self._start_ps
 
     @property
@@ -203,7 +204,7 @@ class PythonLines:
         rows = rows[np.argsort(self.time_ps[rows], kind="stable")]
         cpu_us, place = self._samples.cpu_us[rows], places(self.rounds_ps, self.time_ps[rows])
         is_known = (cpu_us[:-1] >= 0) & (cpu_us[1:] >= 0)
-        used_us = np.clip(np.diff(cpu_us), 0, _FURTHEST_NS // 1000)
+        used_us = np.clip(np.diff(cpu_us), 0, FURTHEST_NS // 1000)
         used_ps = np.where(is_known, used_us.astype(np.float64), 0.0) * PS_PER_US
         passed_ps = self._passed_by_round
         late_ps = np.where(passed_ps >= _LATE_PS, passed_ps, 0)
@@ -272,8 +273,22 @@ class PythonLines:
         # Who waited for a device before it went on in the script waits no longer when that device has nothing to do.
         goes_on = np.append((at_work & ~dispatches)[1:], False)[: rows.size]
         dispatches &= ~(goes_on & (self._load[rows] < _WAITS_RATIO))
-        since, until = self._since_ps[rows], self._until_ps[rows]
-        around = union(since[dispatches], until[dispatches])
+        return self._spoken_for(rows, dispatches, silences)
+
+    def inside(self, thread: int, functions: re.Pattern[str], silences: IntervalSet) -> IntervalSet:
+        """When a thread was in a call of functions, by `file function`, as far as samples stand for it, as `dispatching`."""
+        rows = self._rows_of(thread)
+        frames = [functions.fullmatch(f"{f.file} {f.function}") for f in self._samples.frames]
+        within = [any(map(frames.__getitem__, stack)) for stack in self._samples.stacks]
+        is_inside = np.array(within, dtype=np.bool_)[self._samples.stack[rows]]
+        return self._spoken_for(rows, is_inside, silences)
+
+    def _spoken_for(
+        self, rows: Int64Array, chosen: BoolArray, silences: IntervalSet
+    ) -> IntervalSet:
+        """The time that chosen ones of the samples of a thread stand for: those taken in a silence for all of it, and others for none of one."""
+        time, since, until = self.time_ps[rows], self._since_ps[rows], self._until_ps[rows]
+        around = union(since[chosen], until[chosen])
         silence = places(silences.start, time, right=True) - 1
         inside = np.flatnonzero((silence >= 0) & (time < np.append(silences.end, 0)[silence]))
         of = silence[inside]
@@ -284,7 +299,7 @@ class PythonLines:
             np.where(is_first, start, np.maximum(since[inside], start)),
             np.where(is_last, end, np.minimum(until[inside], end)),
         )
-        own = union(since[dispatches[inside]], until[dispatches[inside]])
+        own = union(since[chosen[inside]], until[chosen[inside]])
         return joined_spans((own, difference(around, union(start, end))))
 
     def waits_outside_python(self, thread: int, spans: IntervalSet) -> bool:
@@ -411,7 +426,7 @@ class PythonLines:
         """Processor time that the thread of each sample has used since the round before; -1 where that is not known."""
         before, after = self._successive
         first_us, last_us = self._samples.cpu_us[before], self._samples.cpu_us[after]
-        used_us = np.clip(last_us - first_us, 0, _FURTHEST_NS // 1000)
+        used_us = np.clip(last_us - first_us, 0, FURTHEST_NS // 1000)
         is_known = (first_us >= 0) & (last_us >= 0)
         used_ps = np.full(self._samples.count, -1, dtype=np.int64)
         used_ps[after[is_known]] = used_us[is_known] * PS_PER_US
@@ -536,75 +551,3 @@ def _hash(address: int) -> int:
 
 def _shifted(value: int) -> int:
     return value ^ (value >> _HASH_SHIFT)
-
-
-# The clocks of the threads of a host on the clock of the trace: how long each ran, and how long it was ready without a core. The
-# kernel counts both. `traceview capture` looks at them in rounds, a few milliseconds apart.
-
-_ROUND_NS: Final = 2_000_000
-"""What is read in one round is closer together, and what is read in two is further apart."""
-_MOST_CLOCKS: Final = 1 << 23
-"""Of all threads in all rounds; of more only every second, third … round is kept."""
-
-
-class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
-    """The clocks at the rounds in which they were read.
-
-    `time_ps`: int64 `[r]`. `ran_ps`, `waited_ps`: int64 `[threads, r]`, what each had run and waited until then. `numbers`: the
-    kernel's numbers of the threads. `idents`: what pthread_self returns in each, 0 where not known.
-    """
-
-    recording: Recording
-    time_ps: Int64Array
-    numbers: tuple[int, ...]
-    idents: tuple[int, ...]
-    ran_ps: Int64Array
-    waited_ps: Int64Array
-
-    @cached_property
-    def _place_of_id(self) -> dict[int, int]:
-        of_threads = zip(self.idents, self.numbers, strict=True)
-        return places_of_ids(
-            PythonThread(ident or None, None, number) for ident, number in of_threads
-        )
-
-    def of_line(self, line: int) -> int:
-        """The place of the thread whose events are on a line of the trace; `NONE` where no clock of it is known."""
-        return self._place_of_id.get(id_bits(self.recording.lines[line].id), NONE)
-
-    def of_python(self, thread: PythonThread) -> int:
-        """The place of a thread of Python; `NONE` where no clock of it is known."""
-        known = (each for each in line_ids(thread) if each is not None)
-        places = (self._place_of_id.get(id_bits(each), NONE) for each in known)
-        return next((place for place in places if place != NONE), NONE)
-
-
-def thread_clocks(recording: Recording, host: int) -> ThreadClocks | None:
-    """The clocks of a host; None where they were not recorded, or the trace does not say when the profile began."""
-    info = recording.hosts[host]
-    times = info.sidecar.threads if info.sidecar is not None else None
-    if times is None or info.profile_start_ns is None:
-        return None
-    start_ns = info.profile_start_ns
-    order = np.argsort(times.t_ns, kind="stable")
-    is_next = np.append(True, np.diff(times.t_ns[order]) >= _ROUND_NS)
-    round_of = np.empty(order.size, dtype=np.int64)
-    round_of[order] = np.cumsum(is_next) - 1
-    since_ns = np.clip(times.t_ns[order][is_next] - start_ns, -_FURTHEST_NS, _FURTHEST_NS)
-    numbers, thread = unique_inverse(times.thread)
-    every = np.arange(0, since_ns.size, 1 + numbers.size * since_ns.size // _MOST_CLOCKS)
-    first = np.searchsorted(thread, np.arange(numbers.size))
-    last = np.append(first[1:], thread.size)
-    # A clock that did not move has no row in a round.
-    row = [
-        begin + np.maximum(np.searchsorted(round_of[begin:end], every, "right") - 1, 0)
-        for begin, end in zip(first.tolist(), last.tolist(), strict=True)
-    ]
-    return ThreadClocks(
-        recording=recording,
-        time_ps=since_ns[every] * PS_PER_NS + info.start_ps,
-        numbers=tuple(numbers.tolist()),
-        idents=tuple(times.ident[last - 1].tolist()),
-        ran_ps=times.ran_ns[np.stack(row)] * PS_PER_NS,
-        waited_ps=times.waited_ns[np.stack(row)] * PS_PER_NS,
-    )

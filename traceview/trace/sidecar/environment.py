@@ -251,6 +251,16 @@ class ProfilerOverhead(Record, frozen=True):
     spread_ratio: float | None
 
 
+class PythonTracing(Record, frozen=True):
+    """What was on that slows down all Python.
+
+    Attributes:
+        hooks: tracemalloc, sys.settrace, sys.setprofile, sys.monitoring.
+    """
+
+    hooks: tuple[Setting, ...]
+
+
 class CompiledArgument(Record, frozen=True):
     """An array that a compiled function of JAX was given.
 
@@ -302,6 +312,7 @@ class RecordedEnvironment(Record, frozen=True):
         precision: Settings of numeric precision.
         xla: Settings of XLA.
         jax: Devices and functions of JAX.
+        tracing: What slows down all Python.
         variables: Values of a fixed list of environment variables, where set.
         devices: Devices as TensorFlow sees them.
         cores: Processor cores.
@@ -318,6 +329,7 @@ class RecordedEnvironment(Record, frozen=True):
     precision: PrecisionSettings
     xla: XlaSettings
     jax: JaxSetup
+    tracing: PythonTracing
     variables: dict[Setting, Setting] | None
     devices: DeviceSettings
     cores: ProcessorCores

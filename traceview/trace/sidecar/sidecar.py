@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from traceview.base.intervals import Int32Array, Int64Array
 from traceview.base.location import Location
-from traceview.base.record import DeviceKey, FunctionName, RecordedCount, one_of
+from traceview.base.record import DeviceKey, FunctionName, RecordedCount, SourceLine, one_of
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_NS
 from traceview.trace.sidecar.environment import (
@@ -404,15 +404,15 @@ class RecordedEvaluation(Struct, frozen=True):
 class RecordedWindow(Struct, frozen=True):
     """The steps of the window.
 
-    `edge_steps`: on either side of the requested ones, recorded but not requested. `cut_steps`: ended by an exception.
-    `steps_per_call`: the numbers of training steps that a call with one marker made; empty if not recorded. `evaluations`: what
-    ran between steps.
+    `edge_steps`: recorded beside the requested ones. `cut_steps`: ended by an exception. `steps_per_call`: the numbers of steps that
+    a call with one marker made. `evaluations`: what ran between steps. `made_at`: lines that had Keras make a training function.
     """
 
     edge_steps: tuple[RecordedCount, ...]
     cut_steps: tuple[RecordedCount, ...]
     steps_per_call: tuple[RecordedCount, ...]
     evaluations: tuple[RecordedEvaluation, ...]
+    made_at: tuple[SourceLine, ...]
 
 
 class ClockReading(Struct, frozen=True):

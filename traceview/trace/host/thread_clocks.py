@@ -1,0 +1,88 @@
+"""Puts the clocks of the threads of a host on the clock of the trace: how long each ran, and how long it was ready without a core.
+
+The kernel counts both. `traceview capture` looks at them in rounds, a few milliseconds apart.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import Int64Array
+from traceview.base.units import PS_PER_NS
+from traceview.trace.columns import NONE
+from traceview.trace.host.python_lines import FURTHEST_NS, id_bits, line_ids, places_of_ids
+from traceview.trace.model import Recording
+from traceview.trace.sidecar.sidecar import PythonThread
+
+_ROUND_NS: Final = 2_000_000
+"""What is read in one round is closer together, and what is read in two is further apart."""
+_MOST_CLOCKS: Final = 1 << 23
+"""Of all threads in all rounds; of more only every second, third … round is kept."""
+
+
+class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
+    """The clocks at the rounds in which they were read.
+
+    `time_ps`: int64 `[r]`. `ran_ps`, `waited_ps`: int64 `[threads, r]`, what each had run and waited until then. `numbers`: the
+    kernel's numbers of the threads. `idents`: what pthread_self returns in each, 0 where not known.
+    """
+
+    recording: Recording
+    time_ps: Int64Array
+    numbers: tuple[int, ...]
+    idents: tuple[int, ...]
+    ran_ps: Int64Array
+    waited_ps: Int64Array
+
+    @cached_property
+    def _place_of_id(self) -> dict[int, int]:
+        of_threads = zip(self.idents, self.numbers, strict=True)
+        return places_of_ids(
+            PythonThread(ident or None, None, number) for ident, number in of_threads
+        )
+
+    def of_line(self, line: int) -> int:
+        """The place of the thread whose events are on a line of the trace; `NONE` where no clock of it is known."""
+        return self._place_of_id.get(id_bits(self.recording.lines[line].id), NONE)
+
+    def of_python(self, thread: PythonThread) -> int:
+        """The place of a thread of Python; `NONE` where no clock of it is known."""
+        known = (each for each in line_ids(thread) if each is not None)
+        places = (self._place_of_id.get(id_bits(each), NONE) for each in known)
+        return next((place for place in places if place != NONE), NONE)
+
+
+def thread_clocks(recording: Recording, host: int) -> ThreadClocks | None:
+    """The clocks of a host; None where they were not recorded, or the trace does not say when the profile began."""
+    info = recording.hosts[host]
+    times = info.sidecar.threads if info.sidecar is not None else None
+    if times is None or info.profile_start_ns is None:
+        return None
+    start_ns = info.profile_start_ns
+    order = np.argsort(times.t_ns, kind="stable")
+    is_next = np.append(True, np.diff(times.t_ns[order]) >= _ROUND_NS)
+    round_of = np.empty(order.size, dtype=np.int64)
+    round_of[order] = np.cumsum(is_next) - 1
+    since_ns = np.clip(times.t_ns[order][is_next] - start_ns, -FURTHEST_NS, FURTHEST_NS)
+    numbers, thread = unique_inverse(times.thread)
+    every = np.arange(0, since_ns.size, 1 + numbers.size * since_ns.size // _MOST_CLOCKS)
+    first = np.searchsorted(thread, np.arange(numbers.size))
+    last = np.append(first[1:], thread.size)
+    # A clock that did not move has no row in a round.
+    row = [
+        begin + np.maximum(np.searchsorted(round_of[begin:end], every, "right") - 1, 0)
+        for begin, end in zip(first.tolist(), last.tolist(), strict=True)
+    ]
+    return ThreadClocks(
+        recording=recording,
+        time_ps=since_ns[every] * PS_PER_NS + info.start_ps,
+        numbers=tuple(numbers.tolist()),
+        idents=tuple(times.ident[last - 1].tolist()),
+        ran_ps=times.ran_ns[np.stack(row)] * PS_PER_NS,
+        waited_ps=times.waited_ns[np.stack(row)] * PS_PER_NS,
+    )
