@@ -216,10 +216,24 @@ class _Waits:
         self._end = end
         self._transfer_from = end - np.minimum(transfer[collectives.collective], duration)
         self._last = last[collectives.collective] if rows.size else np.empty(0, dtype=np.int64)
+        self._follow_sources()
         self._by_device = np.argsort(collectives.device, kind="stable")
         self._bounds = np.searchsorted(
             collectives.device[self._by_device], np.arange(len(trace.device_list) + 1)
         )
+
+    def _follow_sources(self) -> None:
+        """In a permutation a device depends on its source alone, where that comes later than itself."""
+        collectives, count = self._collectives, len(self._trace.device_list)
+        given = np.flatnonzero((collectives.source != NONE) & (self._last != NONE))
+        if given.size:
+            source = collectives.source[given]
+            key = collectives.collective * count + collectives.device
+            wanted = collectives.collective[given] * count + source
+            place = np.minimum(np.searchsorted(key, wanted), key.size - 1)
+            is_late = collectives.start_ps[place] > collectives.start_ps[given]
+            is_late &= key[place] == wanted
+            self._last[given[is_late]] = source[is_late]
 
     def _rows_of(self, device: int) -> Int64Array:
         """The rows of the collectives of a device."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from math import prod
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -20,7 +21,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from msgspec import Struct
 
-from traceview.xplane.columns import Buffer, Groups, Program
+from traceview.xplane.columns import Buffer, Groups, Pairs, Program
 from traceview.xplane.decode_reference import DamageError, read_fields
 from traceview.xplane.message import Message
 
@@ -29,6 +30,10 @@ _CONTENT: Final = 2
 MODULE_COMPUTATIONS: Final = 3
 MODULE_ENTRY_ID: Final = 6
 MODULE_SCHEDULE: Final = 7
+MODULE_ALIASES: Final = 8
+MODULE_DONORS: Final = 18
+ENTRIES: Final = 1
+ALIASED_PARAMETER, DONATED_PARAMETER = 2, 1
 MODULE_SHARDINGS: Final = 14
 MODULE_ASSIGNMENT: Final = 15
 MODULE_FRAMES: Final = 17
@@ -236,6 +241,26 @@ class Module:
         fields = self.fields(instruction)
         return _read_groups(
             fields, self._assignment, is_global=bool(fields.number(USES_GLOBAL_IDS))
+        )
+
+    def pairs(self, instruction: HloInstruction) -> Pairs:
+        """Which device gives to which in a permutation; none of other instructions, and where that is not known."""
+        fields, of = self.fields(instruction), self._assignment
+        if not fields.number(USES_GLOBAL_IDS) and of.replicas > 1 and of.partitions > 1:
+            return ()
+        return tuple(
+            (of.device(each.number(PAIR_SOURCE)), of.device(each.number(PAIR_TARGET)))
+            for each in islice(fields.messages(PAIRS), _MOST_DEVICES)
+        )
+
+    @cached_property
+    def overwritten(self) -> frozenset[int]:
+        """The numbers of the parameters that were donated."""
+        fields = (MODULE_ALIASES, ALIASED_PARAMETER), (MODULE_DONORS, DONATED_PARAMETER)
+        return frozenset(
+            each.number(number)
+            for field, number in fields
+            for each in self._module.message(field).messages(ENTRIES)
         )
 
     @property

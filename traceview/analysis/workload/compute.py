@@ -300,10 +300,15 @@ _BY_NAME: Final = (
             r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
         ),
     ),
-    _ByName(
-        replace(COSTLY_OPS, limit=COPIES_RATIO),
-        "copying",
-        is_one=lambda each: not each.scope and _COPY.fullmatch(each.name) is not None,
+    *(
+        _ByName(
+            replace(COSTLY_OPS, limit=COPIES_RATIO),
+            key,
+            is_one=lambda each, made_of=made_of: (
+                each.copied == made_of and not each.scope and _COPY.fullmatch(each.name) is not None
+            ),
+        )
+        for key, made_of in (("donating", "argument"), ("copying", ""))
     ),
 )
 
@@ -552,9 +557,11 @@ def _second_forward(context: Context) -> Finding | None:
     number_of: dict[object, int] = {None: 0}
     codes = [number_of.setdefault(_code_of(place), len(number_of)) for place in places.places]
     code, count = np.array(codes, dtype=np.int64)[places.place[label]], len(called.names)
+    # On another device it does not make a step of this one longer.
+    of_device = code * len(trace.device_list) + ledger.device[rows]
     is_training = np.isin(places.phase[label], (Phase.BACKWARD, Phase.OPTIMIZER))
     trains = np.bincount(function[is_training], minlength=count) > 0
-    is_again = is_in(code, unique_ids(code[trains[function]])) & (code > 0)
+    is_again = is_in(of_device, unique_ids(of_device[trains[function]])) & (code > 0)
     whole = SWEEPS.totals(function, ps, count)
     again = SWEEPS.totals(function[is_again], ps[is_again], count)
     is_second = ~trains & (whole > 0) & (again >= SECOND_FORWARD.limits["code_ratio"] * whole)

@@ -292,6 +292,7 @@ COSTLY_OPS: Final = Rule(
         "sorting": "{who:spends/spend} {loss} on sorting[: {ops}][ in {line}]",
         "random": "{who:spends/spend} {loss} on drawing random numbers[: {ops}][ in {line}]",
         "images": "{who:spends/spend} {loss} on transforming images[: {ops}][ in {line}]",
+        "donating": "{who:spends/spend} {loss} on copies of arguments of the program",
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to the program",
     },
     meaning=(
@@ -321,9 +322,13 @@ COSTLY_OPS: Final = Rule(
             "Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
             "There it runs beside the step. Layers of Keras work there, too: `dataset.map(lambda x, y: (layer(x), y))`.",
         ),
-        "copying": (
+        "donating": (
             "Donate what the step replaces: `jax.jit(step, donate_argnums=0)`; else XLA copies it whole to change a part of it.",
+            "",
+        ),
+        "copying": (
             "In a `while` or `scan` of a program keep large arrays that do not change out of the carry.",
+            "",
         ),
     },
     metrics={"op_type": "type of op"},
