@@ -64,6 +64,7 @@ from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
     NEVER,
     BoolArray,
+    Int32Array,
     Int64Array,
     IntervalSet,
     difference,
@@ -350,23 +351,30 @@ def _recast_without_cores(
     """What a device loses because threads of the model wait for cores that others have, which `ran` in each interval.
 
     Of the ops of a replica, each on the thread that runs it. Of what comes between the ops or launches of any device, on the
-    thread that is known to cause it, else on the one that runs the steps.
+    thread that is known to cause it, else on the one that runs the steps; while another replica works, on that of the next op.
     """
     if not ran.any():
         return
-    trace = draft.trace
     if draft.kind == "replica":
         columns = draft.columns
-        launch = trace.device_columns.launch[columns.event]
-        is_launched = is_compute(columns) & (launch != NONE)
-        line = np.where(is_launched, trace.host_columns.line[launch], NONE)
+        line = np.where(is_compute(columns), _lines_of_ops(draft), NONE)
         draft.recast_ends(_lost(columns, line, waits, ran, are_ops=True), state, by)
     if with_dispatch:
         columns = draft.columns
         # A thread has the number of its first line.
         line = np.where(columns.by_kind == By.THREAD, columns.by, draft.states.caller)
         line = np.where(draft.idle_in(_DISPATCH), line, NONE)
+        if draft.kind == "replica":
+            line = np.where(draft.idle_in((State.DEVICE_WAIT,)), _lines_of_ops(draft), line)
         draft.recast_ends(_lost(columns, line, waits, ran, are_ops=False), state, by)
+
+
+def _lines_of_ops(draft: Draft) -> Int32Array:
+    """By segment the line of the op of the replica that it is, or that ends it; `NONE` where that is not known."""
+    event, trace = draft.columns.event, draft.trace
+    launch = np.append(trace.device_columns.launch, np.int32(NONE))[event]
+    line: Int32Array = np.append(trace.host_columns.line, np.int32(NONE))[launch]
+    return line
 
 
 def _lost(
