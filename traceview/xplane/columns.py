@@ -300,6 +300,9 @@ class Exchange(Struct, frozen=True):
 
 Copied: TypeAlias = Literal["", "argument", "fill"]
 
+Arrays: TypeAlias = frozenset[tuple[int, tuple[int, ...]]]
+"""Kinds of arrays: the number of the type of the elements, and the dimensions; no scalars."""
+
 _OF_FUNCTION: Final = lazy_pattern(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
 
 
@@ -317,6 +320,7 @@ class Instruction(Struct, frozen=True):
     whole. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
     `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective. `copied`: of a
     `copy` what it is made of, `argument` where the program may not overwrite it, and `fill` of what only fills memory.
+    `taken`, `given`: the arrays that the program takes and gives.
     """
 
     program: bytes
@@ -332,6 +336,8 @@ class Instruction(Struct, frozen=True):
     operand_type: int = 0
     exchange: Exchange | None = None
     copied: Copied = ""
+    taken: Arrays = frozenset()
+    given: Arrays = frozenset()
 
     @property
     def function(self) -> str:

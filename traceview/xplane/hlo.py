@@ -325,6 +325,8 @@ class _Program:
             *product,
             exchange=self._exchange(instruction, computation),
             copied=self._copied(instruction, computation) if instruction.opcode == "copy" else "",
+            taken=self._module.taken,
+            given=self._module.given,
         )
 
     # What depends on nothing, or on what all devices are given

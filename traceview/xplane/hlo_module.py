@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from msgspec import Struct
 
-from traceview.xplane.columns import Buffer, Groups, Pairs, Program
+from traceview.xplane.columns import Arrays, Buffer, Groups, Pairs, Program
 from traceview.xplane.decode_reference import DamageError, read_fields
 from traceview.xplane.message import Message
 
@@ -262,6 +262,21 @@ class Module:
             for field, number in fields
             for each in self._module.message(field).messages(ENTRIES)
         )
+
+    @cached_property
+    def taken(self) -> Arrays:
+        """What kinds of arrays it is given."""
+        return self._kinds(each for each in self.entry.instructions if each.opcode == "parameter")
+
+    @cached_property
+    def given(self) -> Arrays:
+        """What kinds of arrays it gives."""
+        entry = self.entry
+        return self._kinds(each for each in entry.instructions if each.id == entry.root_id)
+
+    def _kinds(self, instructions: Iterable[HloInstruction]) -> Arrays:
+        arrays = (array for each in instructions for array in self.arrays(each.shape))
+        return frozenset((of.element_type, of.dimensions) for of in arrays if of.dimensions)
 
     @property
     def partitions(self) -> int:

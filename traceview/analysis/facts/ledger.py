@@ -463,7 +463,7 @@ def _recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) 
     others wait for it however they run.
     """
     overlap = context.once(concurrency)
-    if overlap is None or not overlap.is_serial:
+    if overlap is None or not overlap.is_serial or _waits_for_sends(context, drafts):
         return
     computing = {device: context.activities[device].compute for device in devices_in_use(context)}
     taking_turns = [draft for draft in drafts if draft.device in computing]
@@ -477,8 +477,8 @@ def _recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) 
         for other, spans in computing.items():
             if other != draft.device:
                 draft.recast(spans, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
-        rows = draft.idle_in((State.TURN,))
         columns = draft.columns
+        rows = is_among(columns, (State.TURN,))
         waited_ps[place] = SWEEPS.totals(
             number[columns.step[rows]], columns.duration_ps[rows], count
         )
@@ -488,9 +488,20 @@ def _recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) 
     left = 1 - waited_ps.min(axis=0) / np.maximum(waited_ps, 1)
     for place, draft in enumerate(taking_turns):
         columns, length_ps = draft.columns, np.zeros(draft.columns.count, dtype=np.int64)
-        rows = np.flatnonzero(draft.idle_in((State.TURN,)))
+        rows = np.flatnonzero(is_among(columns, (State.TURN,)))
         length_ps[rows] = columns.duration_ps[rows] * left[place, number[columns.step[rows]]]
         draft.recast_ends(length_ps, State.DEVICE_WAIT)
+
+
+def _waits_for_sends(context: Run, drafts: Sequence[Draft]) -> bool:
+    """Whether devices wait in collectives for what another one sends, most of all: no turn lets them go on before that."""
+    sent_ps = whole_ps = 0
+    for columns in (draft.columns for draft in drafts):
+        rows = np.flatnonzero(is_among(columns, (State.DEVICE_WAIT,)) & (columns.activity != IDLE))
+        duration, event = columns.duration_ps[rows], columns.event[rows]
+        whole_ps += int(duration.sum())
+        sent_ps += int(duration[is_in(event, context.collectives.sends)].sum())
+    return 2 * sent_ps > whole_ps
 
 
 def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:

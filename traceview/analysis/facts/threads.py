@@ -230,7 +230,10 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         lost = (
             np.clip(np.minimum(part * self._owed_to_others, part - self._alone), 0.0, 1.0) * share
         )
-        lost = np.minimum(lost, ran / np.maximum(self._around(self._span), 1.0)) * self._span
+        lost = (
+            np.minimum(lost, ran / np.maximum(self.cores * self._around(self._span), 1.0))
+            * self._span
+        )
         until = np.append(0, np.cumsum(lost.astype(np.int64)))
         before, after = (
             np.interp(moments, self.clocks.time_ps, until).astype(np.int64)

@@ -12,7 +12,7 @@ launch them carry. A function without gradients that runs layers which another o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -565,6 +565,8 @@ def _second_forward(context: Context) -> Finding | None:
     whole = SWEEPS.totals(function, ps, count)
     again = SWEEPS.totals(function[is_again], ps[is_again], count)
     is_second = ~trains & (whole > 0) & (again >= SECOND_FORWARD.limits["code_ratio"] * whole)
+    trained = {name for name, does in zip(called.names, trains.tolist(), strict=True) if does}
+    is_second &= ~np.isin(called.names, _makes_batches(trace.instructions, trained))
     seconds = np.flatnonzero(is_second)
     of_seconds = np.zeros(ledger.count, dtype=np.bool_)
     of_seconds[rows[is_in(function, seconds)]] = True
@@ -576,6 +578,17 @@ def _second_forward(context: Context) -> Finding | None:
         arguments={"function": Names(texts[:1], "function")},
         evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
     )
+
+
+def _makes_batches(instructions: Sequence[Instruction], trained: Collection[str]) -> list[str]:
+    """Functions of JAX that give arrays of a kind that one of those that train takes, and neither gives again nor they take.
+
+    What is computed for the step is no second pass, such as what an actor plays for the learner.
+    """
+    # All instructions of a program hold the same sets.
+    programs = {(each.function, each.taken, each.given) for each in instructions}
+    batches = {kind for name, taken, given in programs if name in trained for kind in taken - given}
+    return [name for name, taken, given in programs if (given - taken) & batches]
 
 
 def _code_of(place: Place) -> object:
