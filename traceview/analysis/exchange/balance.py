@@ -419,6 +419,7 @@ def _pipeline(context: Context, result: Balance) -> Finding | None:
             "stages": Number(stages, "stage"),
         },
         notes=("batches",),
+        evidence=[Evidence("batch_count", batches, None, "")],
         confidence=("low", "cores") if result.kind == "replica" else ("high", ""),
     )
 

@@ -93,6 +93,7 @@ PIPELINE: Final = Rule(
     ),
     reasons={"cores": "replicas share the cores of their host"},
     limits={"batches_per_stage": 2},
+    metrics={"batch_count": "micro-batches per step"},
     starts_at=(
         "{limit} of the GPU time is spent waiting for devices, at least half of that for what each sends to another, in a step with "
         "fewer than {batches_per_stage} micro-batches per stage, and no device is a straggler"
