@@ -247,7 +247,8 @@ def stages(batches: int, sum_ms: float = 0.0, compute_ms: float = 10.0) -> CudaT
     trace = new_trace(length_ms=850)
     for number, step in enumerate(marked_steps(trace, period_ms=200, marker_ms=200)):
         # What each stage does in a turn forward, and back.
-        for turn in range(2 * (batches + 1)):
+        turns = 2 * (batches + 1)
+        for turn in range(turns):
             begin, place = 2 + turn * (compute_ms + 1), turn % (batches + 1)
             is_back = turn > batches
             for ordinal in range(2):
@@ -257,7 +258,7 @@ def stages(batches: int, sum_ms: float = 0.0, compute_ms: float = 10.0) -> CudaT
                     end += compute_ms
                     step.kernel(ordinal, begin, end)
                 step.kernel(ordinal, end, begin + compute_ms + 1, name=SEND, stream=22)
-        end = begin + compute_ms + 1
+        end = 2 + turns * (compute_ms + 1)
         late = number % 2
         step.kernel(late, end, end + 0.1 + sum_ms)
         for ordinal in range(2):

@@ -158,7 +158,8 @@ def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
         frames.function_names.append(b"logits")
         frames.file_locations.add(file_name_id=1, function_name_id=1, line=7)
         frames.stack_frames.add(file_location_id=1)
-        read = [module.add("w", "parameter", shape=WEIGHTS)]
+        root = module.add("w", "parameter", shape=WEIGHTS)
+        read = [root]
         if not number:
             read.append(module.add("x", "parameter", shape=BATCH))
         for name, scope in scopes.items():

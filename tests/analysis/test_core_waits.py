@@ -29,14 +29,11 @@ def found(
     cores: int | None = 2,
     code: str = "input-bound",
     is_on_gpu: bool = False,
-    late_ms: float | None = None,
     idents: dict[int, int] | None = None,
     load: dict[str, int] | None = None,
     **clocks: Any,
 ) -> Finding | None:
-    """The finding of one code about eight steps. `load`: what the machine did, from `/proc/stat`. `late_ms`: how much later than
-    that of the first a second replica begins its op.
-    """
+    """The finding of one code about eight steps. `load`: what the machine did, from `/proc/stat`."""
     trace = new_trace(length_ms=1000)
     worker = trace.thread("tf_data_private", PIPELINE)
     executor, second = trace.thread("tf_Compute", EXECUTOR), trace.thread("tf_Compute", SECOND)
@@ -51,10 +48,7 @@ def found(
         )
         step.host("Iterator::Root::Prefetch::Map", 0, 99, {"id": 3, "parent_id": 2}, thread=worker)
         step.host("FunctionRun", 1, 100)
-        if late_ms is None:
-            step.host("replica_0/side:Add", 10, 100, thread=second)
-        else:
-            step.host("replica_1/x:MatMul", 10 + late_ms, 100, thread=second)
+        step.host("replica_0/side:Add", 10, 100, thread=second)
         step.host("a part of an op", 10, 100, thread=worker_of_ops)
         if is_on_gpu:
             step.kernel(0, 10, 100, launch_ms=9)
@@ -84,6 +78,16 @@ def lost_ms(finding: Finding | None) -> float:
     assert finding is not None
     assert finding.loss is not None
     return finding.loss.ps_per_step / ms(1)
+
+
+def test_there_is_no_bound_of_what_a_lack_of_cores_costs(tmp_path: Path) -> None:
+    """It says how much is lost in an interval, and not when."""
+    thread = {**LOADS, PIPELINE: (0.2, 0.0), SCRIPT: (0.8, 0.0)}
+    for code, loads in (("input-bound", LOADS), ("python-thread", thread)):
+        finding = found(tmp_path / code, loads=loads, code=code)
+        assert finding is not None
+        assert finding.loss is not None
+        assert finding.loss.bound_ps_per_step is None
 
 
 def test_an_op_rests_while_threads_work_for_it(tmp_path: Path) -> None:
@@ -158,21 +162,6 @@ def test_where_nobody_waits_or_nobody_knows_nothing_is_lost(
     changes: dict[str, Any], tmp_path: Path
 ) -> None:
     assert found(tmp_path, **changes) is None
-
-
-@pytest.mark.parametrize(("waits", "lost_ms_of_two"), [(0.4, 40 * 0.4), (0.0, 0.0)])
-def test_a_replica_whose_next_op_has_no_core_waits_for_that(
-    waits: float, lost_ms_of_two: float, tmp_path: Path
-) -> None:
-    """Its op begins 40 of 90 ms later than that of the other one, which says by its thread how long it waits for a core."""
-    loads = {CALLER: (0.1, 0.0), EXECUTOR: (0.6, 0.0), SECOND: (0.3, waits), PIPELINE: (0.8, 0.0)}
-    finding = found(tmp_path, loads=loads, late_ms=40)
-    assert (finding is not None) == bool(lost_ms_of_two)
-    if finding is not None:
-        assert finding.loss is not None
-        assert finding.loss.bound_ps_per_step is None
-        input_ms = finding.loss.gpu_time_ps / 8 / ms(1)
-        assert input_ms == pytest.approx(lost_ms_of_two + 50 * waits, rel=0.05)
 
 
 def test_a_kernel_needs_no_core(tmp_path: Path) -> None:

@@ -64,7 +64,6 @@ from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
     NEVER,
     BoolArray,
-    Int32Array,
     Int64Array,
     IntervalSet,
     difference,
@@ -351,30 +350,23 @@ def _recast_without_cores(
     """What a device loses because threads of the model wait for cores that others have, which `ran` in each interval.
 
     Of the ops of a replica, each on the thread that runs it. Of what comes between the ops or launches of any device, on the
-    thread that is known to cause it, else on the one that runs the steps; while another replica works, on that of the next op.
+    thread that is known to cause it, else on the one that runs the steps.
     """
     if not ran.any():
         return
+    trace = draft.trace
     if draft.kind == "replica":
         columns = draft.columns
-        line = np.where(is_compute(columns), _lines_of_ops(draft), NONE)
+        launch = trace.device_columns.launch[columns.event]
+        is_launched = is_compute(columns) & (launch != NONE)
+        line = np.where(is_launched, trace.host_columns.line[launch], NONE)
         draft.recast_ends(_lost(columns, line, waits, ran, are_ops=True), state, by)
     if with_dispatch:
         columns = draft.columns
         # A thread has the number of its first line.
         line = np.where(columns.by_kind == By.THREAD, columns.by, draft.states.caller)
         line = np.where(draft.idle_in(_DISPATCH), line, NONE)
-        if draft.kind == "replica":
-            line = np.where(draft.idle_in((State.DEVICE_WAIT,)), _lines_of_ops(draft), line)
         draft.recast_ends(_lost(columns, line, waits, ran, are_ops=False), state, by)
-
-
-def _lines_of_ops(draft: Draft) -> Int32Array:
-    """By segment the line of the op of the replica that it is, or that ends it; `NONE` where that is not known."""
-    event, trace = draft.columns.event, draft.trace
-    launch = np.append(trace.device_columns.launch, np.int32(NONE))[event]
-    line: Int32Array = np.append(trace.host_columns.line, np.int32(NONE))[launch]
-    return line
 
 
 def _lost(
@@ -459,49 +451,46 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
 def _recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) -> None:
     """Devices that run one after another: each waits for its turn while another one computes.
 
-    Beside each other they would take as long as the one that computes longest: of a step that saves what this one waits. The
-    others wait for it however they run.
+    Beside each other they would take as long as the one that computes longest: that saves what this one waits in a step.
     """
     overlap = context.once(concurrency)
     if overlap is None or not overlap.is_serial or _waits_for_sends(context, drafts):
         return
     computing = {device: context.activities[device].compute for device in devices_in_use(context)}
     taking_turns = [draft for draft in drafts if draft.device in computing]
-    numbers, number = unique_inverse(
-        np.array([step.number for step in segments.steps], dtype=np.int64)
-    )
+    every = np.array([step.number for step in segments.steps], dtype=np.int64)
+    numbers, number = unique_inverse(every)
     # The last is outside of steps.
     number, count = np.append(number, numbers.size), numbers.size + 1
     waited_ps = np.zeros((len(taking_turns), count), dtype=np.int64)
+    turns: list[Int64Array] = []
     for place, draft in enumerate(taking_turns):
         for other, spans in computing.items():
             if other != draft.device:
                 draft.recast(spans, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
         columns = draft.columns
-        rows = is_among(columns, (State.TURN,))
-        waited_ps[place] = SWEEPS.totals(
-            number[columns.step[rows]], columns.duration_ps[rows], count
-        )
-    if 2 * np.count_nonzero(waited_ps[:, :-1].min(axis=0)) < count - 1:
+        turns.append(np.flatnonzero(is_among(columns, (State.TURN,))))
+        of_step, duration = number[columns.step[turns[-1]]], columns.duration_ps[turns[-1]]
+        waited_ps[place] = SWEEPS.totals(of_step, duration, count)
+    if 2 * np.count_nonzero(waited_ps[:, :-1].min(axis=0)) < numbers.size:
         # Each has steps of its own.
         number[:], waited_ps[:, :1] = 0, waited_ps.sum(axis=1, keepdims=True)
     left = 1 - waited_ps.min(axis=0) / np.maximum(waited_ps, 1)
-    for place, draft in enumerate(taking_turns):
-        columns, length_ps = draft.columns, np.zeros(draft.columns.count, dtype=np.int64)
-        rows = np.flatnonzero(is_among(columns, (State.TURN,)))
-        length_ps[rows] = columns.duration_ps[rows] * left[place, number[columns.step[rows]]]
+    for draft, rows, of_device in zip(taking_turns, turns, left, strict=True):
+        columns = draft.columns
+        length_ps = np.zeros(columns.count, dtype=np.int64)
+        length_ps[rows] = columns.duration_ps[rows] * of_device[number[columns.step[rows]]]
         draft.recast_ends(length_ps, State.DEVICE_WAIT)
 
 
 def _waits_for_sends(context: Run, drafts: Sequence[Draft]) -> bool:
     """Whether devices wait in collectives for what another one sends, most of all: no turn lets them go on before that."""
-    sent_ps = whole_ps = 0
+    rest_ps = 0
     for columns in (draft.columns for draft in drafts):
-        rows = np.flatnonzero(is_among(columns, (State.DEVICE_WAIT,)) & (columns.activity != IDLE))
-        duration, event = columns.duration_ps[rows], columns.event[rows]
-        whole_ps += int(duration.sum())
-        sent_ps += int(duration[is_in(event, context.collectives.sends)].sum())
-    return 2 * sent_ps > whole_ps
+        waits = is_among(columns, (State.DEVICE_WAIT,)) & (columns.activity != IDLE)
+        is_sent = is_in(columns.event[waits], context.collectives.sends)
+        rest_ps += int((columns.duration_ps[waits] * np.where(is_sent, -1, 1)).sum())
+    return rest_ps < 0
 
 
 def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:

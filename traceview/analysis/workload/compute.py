@@ -12,7 +12,8 @@ launch them carry. A function without gradients that runs layers which another o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from traceview.analysis.facts.layers import (
     instructions_that,
     label_places,
     label_updates,
+    makes_batches,
 )
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
@@ -267,6 +269,13 @@ _DRAWS: Final = lazy_pattern(
 )
 """Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
 _COPY: Final = lazy_pattern(rb"copy(?:\.\d+)?")
+_COPYING: Final = replace(COSTLY_OPS, limit=COPIES_RATIO)
+
+
+def _is_copy_of(made_of: str, each: Instruction) -> bool:
+    """Whether an instruction is a copy that XLA has added, of what."""
+    return each.copied == made_of and not each.scope and _COPY.fullmatch(each.name) is not None
+
 
 _RECOMPUTED: Final = "rematted_computation"
 """The scope of what `jax.checkpoint` computes again (JAX 0.4 to 0.11)."""
@@ -300,16 +309,8 @@ _BY_NAME: Final = (
             r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
         ),
     ),
-    *(
-        _ByName(
-            replace(COSTLY_OPS, limit=COPIES_RATIO),
-            key,
-            is_one=lambda each, made_of=made_of: (
-                each.copied == made_of and not each.scope and _COPY.fullmatch(each.name) is not None
-            ),
-        )
-        for key, made_of in (("donating", "argument"), ("copying", ""))
-    ),
+    _ByName(_COPYING, "donating", is_one=partial(_is_copy_of, "argument")),
+    _ByName(_COPYING, "copying", is_one=partial(_is_copy_of, "")),
 )
 
 
@@ -566,7 +567,7 @@ def _second_forward(context: Context) -> Finding | None:
     again = SWEEPS.totals(function[is_again], ps[is_again], count)
     is_second = ~trains & (whole > 0) & (again >= SECOND_FORWARD.limits["code_ratio"] * whole)
     trained = {name for name, does in zip(called.names, trains.tolist(), strict=True) if does}
-    is_second &= ~np.isin(called.names, _makes_batches(trace.instructions, trained))
+    is_second &= ~np.isin(called.names, makes_batches(trace.instructions, trained))
     seconds = np.flatnonzero(is_second)
     of_seconds = np.zeros(ledger.count, dtype=np.bool_)
     of_seconds[rows[is_in(function, seconds)]] = True
@@ -578,17 +579,6 @@ def _second_forward(context: Context) -> Finding | None:
         arguments={"function": Names(texts[:1], "function")},
         evidence=[Evidence("function", text, None, "", value_is="function") for text in texts],
     )
-
-
-def _makes_batches(instructions: Sequence[Instruction], trained: Collection[str]) -> list[str]:
-    """Functions of JAX that give arrays of a kind that one of those that train takes, and neither gives again nor they take.
-
-    What is computed for the step is no second pass, such as what an actor plays for the learner.
-    """
-    # All instructions of a program hold the same sets.
-    programs = {(each.function, each.taken, each.given) for each in instructions}
-    batches = {kind for name, taken, given in programs if name in trained for kind in taken - given}
-    return [name for name, taken, given in programs if (given - taken) & batches]
 
 
 def _code_of(place: Place) -> object:

@@ -127,7 +127,8 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def sends(self) -> Int64Array:
         """The rows in the device columns of those in which devices send to others, and reduce or gather nothing."""
-        return self.row[self.kind == CollectiveKind.SEND_RECV]
+        rows: Int64Array = self.row[self.kind == CollectiveKind.SEND_RECV]
+        return rows
 
     @property
     def count(self) -> int:
@@ -289,8 +290,8 @@ def _exchanges(recording: Recording, rows: Int64Array) -> tuple[Int64Array, Int6
         device = recording.device_list[device_of[group[0]]]
         if exchange.pairs:
             sources = [source for source, to in exchange.pairs if to == device.ordinal]
-            given = (device.host, sources[0]) if sources and device.host in alone else None
-            source[at] = place_of.get(given, int(device_of[group[0]]))
+            given = sources[0] if sources and device.host in alone else device.ordinal
+            source[at] = place_of.get((device.host, given), device_of[group[0]])
         members = next(
             (frozenset(each) for each in exchange.groups if device.ordinal in each), None
         )
