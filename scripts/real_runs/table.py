@@ -856,7 +856,7 @@ PROGRAMS: Final = {
         Program(
             "jax_pipeline_bubble",
             "the second stage of a pipeline waits for the whole batch of the first",
-            ("collective-exposed",),
+            ("pipeline-bubble",),
         ),
         Program(
             "jax_actor_learner",

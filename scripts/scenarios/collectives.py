@@ -18,6 +18,7 @@ from scripts.scenarios.model import (
 )
 
 NCCL_GATHER_NAME = "ncclDevKernel_AllGather_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+SEND_NAME = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 OLD_NCCL_NAME = "ncclAllReduceRingLLKernel_sum_f32(ncclColl)"
 RCCL_NAME = "void rcclGenericKernel<1, false>(ncclDevComm*, unsigned long, ncclWork*)"
 REDUCE_OP = "adam/CollectiveReduceV2:CollectiveReduceV2"
@@ -196,6 +197,30 @@ def late_by_turns() -> Scenario:
             "last_count": {f"GPU:{ordinal}": 1 for ordinal in range(4)},
         },
         ["late-by-turns"],
+    )
+
+
+def pipeline_of_two() -> Scenario:
+    """Two stages: GPU:1 waits 10 of 50 ms for what GPU:0 sends, GPU:0 20 ms for what comes back, and GPU:1 at the sum of the loss."""
+    trace = new_trace()
+    for index, step in enumerate(marked_steps(trace)):
+        for ordinal, spans in enumerate((((2, 12), (33, 43)), ((13, 32),))):
+            for start_ms, end_ms in spans:
+                step.kernel(ordinal, start_ms, end_ms)
+        for sent_at, waits_from in ((12, (12, 2)), (32, (13, 32))):
+            for ordinal, start_ms in enumerate(waits_from):
+                step.kernel(ordinal, start_ms, sent_at + 1, name=SEND_NAME, stream=22)
+        all_reduce(step, [(43, 44), (33, 44)], instance=200 + index, asked_ms=0.5)
+    return _scenario(
+        trace,
+        {
+            "count": 12,
+            "transfer_ps": ms(12),
+            "wait_ps": {"GPU:0": ms(76), "GPU:1": ms(80)},
+            "communication_per_step_ps": _for(2, 3),
+            "device_wait_per_step_ps": {"GPU:0": ms(19), "GPU:1": ms(20)},
+        },
+        ["pipeline-bubble"],
     )
 
 

@@ -26,7 +26,8 @@ from traceview.trace.reading.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL_REDUCE = "CollectiveReduceV2:CollectiveReduceV2"
-CODES = {"straggler-gpu", "late-by-turns", "serial-gpus"}
+SEND = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+CODES = {"straggler-gpu", "late-by-turns", "serial-gpus", "pipeline-bubble"}
 
 
 def balance(report: Report) -> Balance:
@@ -208,6 +209,86 @@ def test_replicas_without_two_cores_take_turns_for_that(
     report = traceview.analyze(tmp_path)
     assert balance(report).is_serial is is_serial
     assert ("serial-gpus" in findings(report)) is is_serial
+
+
+@pytest.mark.parametrize(("count", "turn_ms", "rest_ms"), [(1, 10, 20), (2, 10, 10)])
+def test_turns_are_what_the_device_waits_that_computes_longest(
+    count: int, turn_ms: float, rest_ms: float, tmp_path: Path
+) -> None:
+    """GPU:1 computes 10 of 50 ms after the 30 of GPU:0, or after its 20 ms: beside each other they would save 10 ms."""
+    trace, first_ms = new_trace(length_ms=650), 10 + rest_ms
+    for step in marked_steps(trace, count=12):
+        step.kernel(0, 2, 2 + first_ms)
+        step.kernel(1, 2 + first_ms, 12 + first_ms)
+    report = analyzed(tmp_path, trace)
+    loss = findings(report)["serial-gpus"].loss
+    assert loss is not None
+    assert loss.ps_per_step == loss.bound_ps_per_step == ms(turn_ms)
+    assert loss.gpu_time_ratio == pytest.approx(turn_ms / 50, rel=0.01)
+    waits = [row.waits_ps_per_step for row in balance(report).devices]
+    assert waits == [0, ms(rest_ms)], count
+
+
+def test_devices_with_steps_of_their_own_take_turns_in_the_window(tmp_path: Path) -> None:
+    """In each step one of two GPUs computes 30 of 50 ms."""
+    trace = new_trace(length_ms=650)
+    for number, step in enumerate(marked_steps(trace, count=12)):
+        step.kernel(number % 2, 2, 32)
+    loss = findings(analyzed(tmp_path, trace))["serial-gpus"].loss
+    assert loss is not None
+    assert loss.gpu_time_ratio == pytest.approx(30 / 2 / 50, rel=0.1)
+
+
+# Stages of a pipeline
+
+
+def stages(batches: int, sum_ms: float = 0.0, compute_ms: float = 10.0) -> CudaTrace:
+    """Two GPUs as stages for so many micro-batches a step, forward and back; then one of them comes later to a sum, which ends the step."""
+    trace = new_trace(length_ms=850)
+    for number, step in enumerate(marked_steps(trace, period_ms=200, marker_ms=200)):
+        # What each stage does in a turn forward, and back.
+        turns = 2 * (batches + 1)
+        for turn in range(turns):
+            begin, place = 2 + turn * (compute_ms + 1), turn % (batches + 1)
+            is_back = turn > batches
+            for ordinal in range(2):
+                stage = 1 - ordinal if is_back else ordinal
+                end = begin
+                if 0 <= place - stage < batches:
+                    end += compute_ms
+                    step.kernel(ordinal, begin, end)
+                step.kernel(ordinal, end, begin + compute_ms + 1, name=SEND, stream=22)
+        end = 2 + turns * (compute_ms + 1)
+        late = number % 2
+        step.kernel(late, end, end + 0.1 + sum_ms)
+        for ordinal in range(2):
+            start = end + (0.1 + sum_ms) * (ordinal == late)
+            step.kernel(ordinal, start, end + 1 + sum_ms, name=NCCL_NAME, op=ALL_REDUCE, stream=22)
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("batches", "sum_ms", "code"),
+    [
+        # 20 ms of each stage in each direction are half of it.
+        (1, 0, "pipeline-bubble"),
+        (3, 0, "pipeline-bubble"),
+        (4, 0, "late-by-turns"),
+        # The stages wait for 20 ms each, and one of them so much more at the sum.
+        (1, 39, "pipeline-bubble"),
+        (1, 41, "late-by-turns"),
+    ],
+)
+def test_few_micro_batches_let_stages_wait(
+    batches: int, sum_ms: float, code: str, tmp_path: Path
+) -> None:
+    report = analyzed(tmp_path, stages(batches, sum_ms))
+    assert set(findings(report)) == {code}
+    finding = findings(report)[code]
+    if code == "pipeline-bubble":
+        noun = "micro-batch" if batches == 1 else "micro-batches"
+        assert f"about {batches} {noun} on 2 stages" in finding.explanation
+    assert "collective-exposed" not in {row.code for row in report.findings}
 
 
 # Clocks and hardware

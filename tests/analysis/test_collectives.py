@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, CudaTrace, Ref, Stats
+from scripts.cuda_trace import NCCL_NAME, U64, CudaTrace, Ref, Stats
 from scripts.scenarios import SCENARIOS
 from scripts.scenarios.collectives import all_reduce, layer_step
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
 from tests.sidecars import write_sidecar
+from tests.xplane.hlo_messages import ModuleWriter, add_programs
 from traceview.analysis.exchange.collective_sums import CollectiveResult
 from traceview.analysis.exchange.collectives import EXPOSED, OFF_GPU, SMALL
 from traceview.analysis.rules.finding import Finding
 from traceview.analysis.rules.words import Number
 from traceview.report.model import Report
+from traceview.trace.strategy.collectives import collectives_of
 
 
 def reduced(exposed_ms: float, late_ms: float = 0.0, *, steps: int = 4) -> CudaTrace:
@@ -251,3 +253,40 @@ def test_keys_are_made_for_small_collectives(keys: int, lost_ms: int, tmp_path: 
     assert small.loss is not None
     assert small.loss.ps_per_step == ms(lost_ms)
     assert ("5.00 ms of it pass before the graph runs" in small.explanation) is (lost_ms > 16)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "late"),
+    [
+        # GPU:2 comes first, then GPU:1, then GPU:0.
+        (((0, 1), (1, 2)), {"GPU:1": {"GPU:0"}, "GPU:2": {"GPU:1"}}),
+        (((0, 1), (2, 0)), {"GPU:1": {"GPU:0"}, "GPU:2": {"GPU:0"}}),
+        ((), {"GPU:1": {"GPU:0"}, "GPU:2": {"GPU:0"}}),
+    ],
+)
+def test_a_device_waits_for_its_source(
+    pairs: tuple[tuple[int, int], ...], late: dict[str, set[str]], tmp_path: Path
+) -> None:
+    """Where it has none, or that is there before it, it waits for the last of all."""
+    module = ModuleWriter()
+    module.add(
+        "ppermute.1", "collective-permute" if pairs else "all-reduce", module.add("a", "parameter")
+    )
+    for source, target in pairs:
+        module.last().source_target_pairs.add(source=source, target=target)
+    module.divide(3)
+    trace = new_trace()
+    for step in marked_steps(trace, marker_ms=50):
+        stats = {"hlo_op": Ref("ppermute.1"), "hlo_module": Ref("jit_f"), "program_id": U64(1)}
+        for ordinal in range(3):
+            begin = 32 - 10 * ordinal
+            step.kernel(ordinal, 2, begin)
+            step.kernel(ordinal, begin, 40, name=NCCL_NAME, op="XlaModule:", stats=stats, stream=22)
+    add_programs(trace.write(tmp_path), {"jit_f(1)": module})
+    loaded = traceview.load(tmp_path)
+    rows = loaded.ledger().to_frame()
+    waits = rows[(rows.state == "device_wait") & (rows.activity == "collective")]
+    assert {device: set(of.by) for device, of in waits.groupby("device", observed=True)} == late
+    assert (collectives_of(loaded).sends.size > 0) == bool(pairs)
+    is_met = (rows.state == "communication") & (rows.duration_ps > ms(8))
+    assert not is_met.any()

@@ -160,6 +160,83 @@ def test_what_an_instruction_of_jax_is(name: str, scope: str, title: str, tmp_pa
     assert all(each.startswith(f"GPU:0 spends 10.0 of 50.0 ms (20%) {title}") for each in titles)
 
 
+@pytest.mark.parametrize(
+    ("opcode", "is_donated", "action"),
+    [
+        ("parameter", False, "Donate what the step replaces"),
+        ("parameter", True, "In a while or scan"),
+        ("add", False, "In a while or scan"),
+        ("broadcast", False, ""),
+    ],
+)
+def test_the_advice_on_copies_is_by_what_is_copied(
+    opcode: str, is_donated: bool, action: str, tmp_path: Path
+) -> None:
+    module = ModuleWriter()
+    module.add("copy.2", "copy", module.add("a", opcode))
+    if is_donated:
+        module.message.input_output_alias.entries.add()
+    write_program(tmp_path, module, [("copy.2", "kernel", 10.1)])
+    found = finding_of(traceview.analyze(tmp_path), "costly-ops")
+    assert (found is not None) == bool(action)
+    if found is not None:
+        assert found.action.startswith(action)
+
+
+BATCH, WEIGHTS = (32, 8), (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("device", "gives", "is_second"),
+    [(0, (32,), True), (1, (32,), False), (0, BATCH, False), (0, WEIGHTS, True)],
+)
+def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
+    device: int, gives: tuple[int, ...], is_second: bool, tmp_path: Path
+) -> None:
+    """10 of 50 ms in a function that runs the code of the one that trains; each takes weights, which the other gives back."""
+    programs = {}
+    for number, (scopes, result) in enumerate(
+        (
+            ({"dot.1": "jit(step)/jvp(dense)/dot", "dot.2": "jit(step)/transpose(jvp(dense))/dot"}, WEIGHTS),
+            ({"dot.3": "jit(seen)/dense/dot"}, gives),
+        )
+    ):  # fmt: skip
+        module = ModuleWriter()
+        frames = module.message.stack_frame_index
+        frames.file_names.append(b"model.py")
+        frames.function_names.append(b"logits")
+        frames.file_locations.add(file_name_id=1, function_name_id=1, line=7)
+        frames.stack_frames.add(file_location_id=1)
+        root = module.add("w", "parameter", shape=WEIGHTS)
+        read = [root]
+        if not number:
+            read.append(module.add("x", "parameter", shape=BATCH))
+        for name, scope in scopes.items():
+            root = module.add(name, "dot", *read, scope=scope, shape=result)
+            module.last().metadata.stack_frame_id = 1
+        module.computation().root_id = root
+        programs[f"jit_{('step', 'seen')[number]}({number})"] = module
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for on, program, name, begin in (
+            (0, "step", "dot.1", 2),
+            (0, "step", "dot.2", 12),
+            (device, "seen", "dot.3", 30),
+        ):
+            number = int(program == "seen")
+            stats = {
+                "hlo_op": Ref(name),
+                "hlo_module": Ref(f"jit_{program}"),
+                "program_id": U64(number),
+            }
+            step.kernel(on, begin, begin + 10, name="fusion", op="XlaModule:", stats=stats)
+    add_programs(trace.write(tmp_path), programs)
+    found = finding_of(traceview.analyze(tmp_path), "second-forward")
+    assert (found is not None) == is_second
+    if found is not None:
+        assert found.title == "GPU:0 spends 10.0 of 50.0 ms (20%) in a second forward pass, seen"
+
+
 def of_program(folder: Path) -> Report:
     """Four steps of 50 ms of JAX: 6 ms of a product in float64, 3 ms of one of constants, and 8 ms of another.
 

@@ -80,6 +80,16 @@ def lost_ms(finding: Finding | None) -> float:
     return finding.loss.ps_per_step / ms(1)
 
 
+def test_there_is_no_bound_of_what_a_lack_of_cores_costs(tmp_path: Path) -> None:
+    """It says how much is lost in an interval, and not when."""
+    thread = {**LOADS, PIPELINE: (0.2, 0.0), SCRIPT: (0.8, 0.0)}
+    for code, loads in (("input-bound", LOADS), ("python-thread", thread)):
+        finding = found(tmp_path / code, loads=loads, code=code)
+        assert finding is not None
+        assert finding.loss is not None
+        assert finding.loss.bound_ps_per_step is None
+
+
 def test_an_op_rests_while_threads_work_for_it(tmp_path: Path) -> None:
     """It rests for 9 of 10 ms, in which a worker wants a core for 8 and waits for 3."""
     loads = {CALLER: (0.1, 0.0), EXECUTOR: (0.05, 0.05), WORKER: (0.5, 0.3), PIPELINE: (0.8, 0.0)}

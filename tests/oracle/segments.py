@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -43,6 +44,9 @@ MANY_KERNELS = 500
 KINDS = ("gpu", "tpu", "replica")
 OWN = ("compute", "communication", "evaluation", "no_work")
 """States that a device without work keeps."""
+
+_SENDS = re.compile(r"send_?recv|collective-?permute", re.I)
+"""Kernels with which devices send to others."""
 
 NOT_ITS_TURN = (
     *("device_wait", "host_ops", "launch", "python", "between", "sync"),
@@ -386,10 +390,55 @@ class Ledger:
             return
         if not self._is_serial(used, [list(computing[id(device)].spans) for device in used]):
             return
+        waits = [
+            (one.end - one.start, bool(_SENDS.search(one.activity.event.name)))
+            for device in self.devices
+            for one in self.segments[id(device)]
+            if one.state == "device_wait" and one.activity is not None
+        ]
+        if 2 * sum(ps for ps, sent in waits if sent) > sum(ps for ps, _ in waits):
+            return
         for device in used:
             for other in used:
                 if other is not device:
                     self._recast(device, computing[id(other)], NOT_ITS_TURN, "turn", other)
+        self._beside_each_other(used)
+
+    def _beside_each_other(self, used: list[Device]) -> None:
+        """Of each step only what the device waits that waits least would be saved; the rest is a wait for the others."""
+        numbers = {step.number for answer in self.answers for step in answer.steps}
+
+        def place(one: Segment, whole: bool) -> int | None:
+            return None if whole or one.step is None else one.step.number
+
+        def waited(whole: bool) -> dict[int, dict[int | None, int]]:
+            sums: dict[int, dict[int | None, int]] = {id(device): {} for device in used}
+            for device in used:
+                for one in self.segments[id(device)]:
+                    if one.state == "turn":
+                        of = sums[id(device)]
+                        key = place(one, whole)
+                        of[key] = of.get(key, 0) + one.end - one.start
+            return sums
+
+        sums = waited(False)
+        shared = [n for n in numbers if all(sums[id(device)].get(n, 0) for device in used)]
+        whole = 2 * len(shared) < len(numbers)
+        sums = waited(whole)
+        for device in used:
+            result = []
+            for one in self.segments[id(device)]:
+                if one.state != "turn":
+                    result.append(one)
+                    continue
+                key = place(one, whole)
+                least = min(sums[id(other)].get(key, 0) for other in used)
+                rest = int((one.end - one.start) * (1 - least / sums[id(device)][key]))
+                if rest < one.end - one.start:
+                    result.append(replace(one, end=one.end - rest))
+                if rest:
+                    result.append(replace(one, start=one.end - rest, state="device_wait"))
+            self.segments[id(device)] = result
 
     def _is_serial(self, devices: list[Device], spans: list[list[Interval]]) -> bool:
         """Whether compute overlaps less than half as much as by chance, which chance hardly ever does."""
@@ -434,6 +483,7 @@ class Ledger:
                     one.step is not None
                     and one.activity is not None
                     and one.activity.cls == "collective"
+                    and not _SENDS.search(one.activity.event.name)
                 ):
                     waited = of_step.setdefault(one.step.number, {})
                     waited.setdefault(id(device), 0)
@@ -444,7 +494,10 @@ class Ledger:
             for one in self.segments[id(device)]:
                 waited = of_step.get(one.step.number, {}) if one.step is not None else {}
                 is_wait = (
-                    one.state == "device_wait" and one.activity is not None and one.by is not None
+                    one.state == "device_wait"
+                    and one.activity is not None
+                    and one.by is not None
+                    and not _SENDS.search(one.activity.event.name)
                 )
                 whole = waited.get(id(device), 0)
                 if not is_wait or len(waited) < 2 or not whole:

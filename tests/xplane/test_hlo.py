@@ -238,3 +238,48 @@ def test_the_fields_are_those_of_xla(name: str) -> None:
         assert known[field].is_repeated == (kind == "rep")
     written = HloModule.DESCRIPTOR.file.message_types_by_name[name]
     assert {field.name for field in written.fields} <= set(known)
+
+
+def copies(*, donated: tuple[int, ...] = (), aliased: tuple[int, ...] = ()) -> dict[str, str]:
+    """Of what each copy of a program with two arguments is made."""
+    module = ModuleWriter()
+    first, second = (module.add(name, "parameter", shape=(4,)) for name in ("a", "b"))
+    module.last().parameter_number = 1
+    module.add("copy.1", "copy", module.add("view", "bitcast", first))
+    module.add("copy.2", "copy", second)
+    module.add("copy.3", "copy", module.add("sum", "add", first, second))
+    filled = module.add("zeros", "broadcast", module.add("zero", "constant"), computation=2)
+    module.computation(2).root_id = filled
+    module.add("copy.4", "copy", module.add("fusion.1", "fusion", calls=(2,)))
+    module.add("copy.5", "copy", module.add("of_body", "parameter", computation=3), computation=3)
+    module.add("copy.6", "copy")
+    for number in donated:
+        module.message.buffer_donor.entries.add(parameter_number=number)
+    for number in aliased:
+        module.message.input_output_alias.entries.add(parameter_number=number)
+    found = read(module.message)
+    return {name: each.copied for name, each in found.items() if name.startswith("copy")}
+
+
+def test_a_copy_is_of_an_argument_that_may_not_be_overwritten() -> None:
+    others = {"copy.3": "", "copy.4": "fill", "copy.5": "", "copy.6": ""}
+    assert copies() == {"copy.1": "argument", "copy.2": "argument", **others}
+    assert copies(donated=(0,)) == {"copy.1": "", "copy.2": "argument", **others}
+    assert copies(aliased=(1,)) == {"copy.1": "argument", "copy.2": "", **others}
+
+
+def test_what_a_copy_is_made_of_is_followed_so_far() -> None:
+    """Also where damage lets it be made of itself."""
+    module = ModuleWriter()
+    module.add("copy.1", "copy", 1)
+    assert read(module.message)["copy.1"].copied == ""
+
+
+def test_the_arrays_that_a_program_takes_and_gives() -> None:
+    module = ModuleWriter()
+    module.add("a", "parameter", shape=(4, 2))
+    module.add("step", "parameter")
+    root = module.add("dot.1", "dot", 1, shape=(3,), element=F64)
+    module.computation().root_id = root
+    found = read(module.message, "dot.1")["dot.1"]
+    assert [*found.taken, *found.given] == [(F32, (4, 2)), (F64, (3,))]

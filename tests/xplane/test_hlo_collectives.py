@@ -128,3 +128,13 @@ def test_an_asynchronous_one_is_what_it_calls() -> None:
     module.add("reduce-scatter-start", "async-start", whole, calls=(2,))
     found = read(module.message)["reduce-scatter-start"].exchange
     assert found == Exchange(4, PAIRS)
+
+
+def test_a_permutation_says_who_gives_to_whom() -> None:
+    """In numbers of the devices, where these are known."""
+    ring = ((0, 1), (1, 0), (3, 2), (2, 3))
+    assert exchange_of(_ring, "collective-permute").pairs == ring
+    assert exchange_of(_groups).pairs == ()
+    divided = exchange_of(_ring, "collective-permute", [[6], [4], [7], [5]])
+    assert divided.pairs == ((6, 4), (4, 6), (5, 7), (7, 5))
+    assert exchange_of(_ring, "collective-permute", [[0, 2], [1, 3]]).pairs == ()

@@ -227,6 +227,20 @@ class _Waits:
         transfer_ps = collectives.transfer_ps[collectives.collective]
         from_ps = self._end - transfer_ps
         self._transfer_from = np.where(complete, np.maximum(self._start, from_ps), self._start)
+        self._follow_sources()
+
+    def _follow_sources(self) -> None:
+        """In a permutation a device depends on its source alone, where that comes later than itself."""
+        collectives, count = self._collectives, len(self._trace.device_list)
+        given = np.flatnonzero((collectives.source != NONE) & (self._last != NONE))
+        if given.size:
+            source = collectives.source[given]
+            key = collectives.collective * count + collectives.device
+            wanted = collectives.collective[given] * count + source
+            place = np.minimum(np.searchsorted(key, wanted), key.size - 1)
+            is_late = collectives.start_ps[place] > collectives.start_ps[given]
+            is_late &= key[place] == wanted
+            self._last[given[is_late]] = source[is_late]
 
     def _rows_of(self, device: int) -> Int64Array:
         """The rows of the collectives of a device."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -280,15 +280,24 @@ class ProgramBuffers(Struct, frozen=True):
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
 """Devices that exchange with each other, group by group."""
 
+Pairs: TypeAlias = tuple[tuple[int, int], ...]
+"""Which device gives to which, the source first."""
+
 
 class Exchange(Struct, frozen=True):
     """What a collective moves: `bytes`, what each device gives, None where its shapes do not tell; `groups`: the devices
-    that exchange with each other, none where all do or it is not known.
+    that exchange with each other, none where all do or it is not known; `pairs`: of a permutation, where they are known.
     """
 
     bytes: int | None
     groups: Groups = ()
+    pairs: Pairs = ()
 
+
+Copied: TypeAlias = Literal["", "argument", "fill"]
+
+Arrays: TypeAlias = frozenset[tuple[int, tuple[int, ...]]]
+"""Kinds of arrays: the number of the type of the elements, and the dimensions; no scalars."""
 
 _OF_FUNCTION: Final = lazy_pattern(rb"(?:jit|pmap)_+(.+?)_?(?:\(\d+\))?", re.DOTALL)
 
@@ -305,7 +314,9 @@ class Instruction(Struct, frozen=True):
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
     the same in every run. `is_repeated`: each of the `partitions` of the program computes the same, from what all are given
     whole. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
-    `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective.
+    `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective. `copied`: of a
+    `copy` what it is made of, `argument` where the program may not overwrite it, and `fill` of what only fills memory.
+    `taken`, `given`: the arrays that the program takes and gives.
     """
 
     program: bytes
@@ -320,6 +331,9 @@ class Instruction(Struct, frozen=True):
     flops: int | None = None
     operand_type: int = 0
     exchange: Exchange | None = None
+    copied: Copied = ""
+    taken: Arrays = frozenset()
+    given: Arrays = frozenset()
 
     @property
     def function(self) -> str:

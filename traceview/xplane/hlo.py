@@ -16,7 +16,7 @@ from itertools import islice
 from math import prod
 from typing import Any, Final, NamedTuple
 
-from traceview.xplane.columns import Exchange, Instruction, Program
+from traceview.xplane.columns import Copied, Exchange, Instruction, Program
 from traceview.xplane.hlo_module import (
     BACKEND_CONFIG,
     CONVOLUTION,
@@ -24,6 +24,7 @@ from traceview.xplane.hlo_module import (
     DOT,
     DOT_CONTRACTED,
     MOST_DIMENSIONS,
+    PARAMETER_NUMBER,
     TARGET,
     WINDOW,
     WINDOW_DIMENSIONS,
@@ -214,6 +215,10 @@ _FILLS: Final = frozenset(
 )  # fmt: skip
 """What only writes memory. A result that is written anew in each step is a buffer that the step overwrites."""
 
+_CONSTANTS: Final = frozenset(("constant", "broadcast", "iota"))
+_VIEWS: Final = frozenset(("bitcast", "copy", "reshape", "transpose"))
+"""Of these the ones that give the same numbers as their operand, in a program that is compiled."""
+
 _CALLS: Final = frozenset(("fusion", "call", "async-start", "while", "conditional"))
 """What runs the instructions of other computations."""
 
@@ -283,6 +288,11 @@ class _Program:
                 self._module.partitions,
                 *self._product(instruction, computation, DEEPEST),
                 exchange=self._exchange(instruction, computation),
+                copied=self._copied(instruction, computation)
+                if instruction.opcode == "copy"
+                else "",
+                taken=self._module.taken,
+                given=self._module.given,
             )
             for computation, instruction in self._module.named(self._wanted)
         }
@@ -401,4 +411,30 @@ class _Program:
         sizes = [size_of(array) for each in given for array in self._module.arrays(each.shape)]
         known = [size for size in sizes if size is not None]
         is_known = len(known) == len(sizes) and sum(known) < LARGEST
-        return Exchange(sum(known) if is_known else None, self._module.groups(collective))
+        return Exchange(
+            sum(known) if is_known else None,
+            self._module.groups(collective),
+            self._module.pairs(collective),
+        )
+
+    # What it copies
+
+    def _copied(self, instruction: HloInstruction, computation: Computation) -> Copied:
+        """What a copy is made of: an argument of the program that it may not overwrite, or what only fills memory."""
+        for _ in range(DEEPEST):
+            made_of = computation.by_id.get(instruction.operands[0] if instruction.operands else -1)
+            if made_of is None:
+                return ""
+            instruction = made_of
+            if instruction.opcode == "parameter":
+                number = self._module.fields(instruction).number(PARAMETER_NUMBER)
+                is_kept = number not in self._module.overwritten
+                return "argument" if is_kept and computation is self._module.entry else ""
+            if instruction.opcode == "fusion" and instruction.called:
+                computation = self._module.computation(instruction.called[0])
+                instruction = computation.by_id.get(computation.root_id, instruction)
+            if instruction.opcode in _CONSTANTS:
+                return "fill"
+            if instruction.opcode not in _VIEWS:
+                return ""
+        return ""

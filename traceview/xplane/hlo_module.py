@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import islice
 from math import prod
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -21,7 +22,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from msgspec import Struct
 
-from traceview.xplane.columns import Buffer, Groups, Program
+from traceview.xplane.columns import Arrays, Buffer, Groups, Pairs, Program
 from traceview.xplane.decode_reference import DamageError, read_fields
 from traceview.xplane.message import Message
 
@@ -30,6 +31,10 @@ _CONTENT: Final = 2
 MODULE_COMPUTATIONS: Final = 3
 MODULE_ENTRY_ID: Final = 6
 MODULE_SCHEDULE: Final = 7
+MODULE_ALIASES: Final = 8
+MODULE_DONORS: Final = 18
+ENTRIES: Final = 1
+ALIASED_PARAMETER, DONATED_PARAMETER = 2, 1
 MODULE_SHARDINGS: Final = 14
 MODULE_ASSIGNMENT: Final = 15
 MODULE_FRAMES: Final = 17
@@ -234,19 +239,58 @@ class Module:
     def groups(self, instruction: HloInstruction) -> Groups:
         """The devices that exchange with each other in an instruction; none where that is not known."""
         fields = self.fields(instruction)
-        replica_count, partition_count, by_partition = self._assignment
-        # Only numbers of replicas and partitions together are devices then.
-        if not fields.number(USES_GLOBAL_IDS) and replica_count > 1 and partition_count > 1:
+        if not self._names_devices(fields):
             return ()
+        return tuple(tuple(map(self._device, group)) for group in _groups(fields) if group)
 
-        def device(number: int) -> int:
-            replica, partition = divmod(number, max(partition_count, 1))
-            try:
-                return by_partition[partition][replica]
-            except IndexError:
-                return number
+    def pairs(self, instruction: HloInstruction) -> Pairs:
+        """Which device gives to which in a permutation; none of other instructions, and where that is not known."""
+        fields = self.fields(instruction)
+        if not self._names_devices(fields):
+            return ()
+        return tuple(
+            (self._device(each.number(PAIR_SOURCE)), self._device(each.number(PAIR_TARGET)))
+            for each in islice(fields.messages(PAIRS), _MOST_DEVICES)
+        )
 
-        return tuple(tuple(map(device, group)) for group in _groups(fields) if group)
+    def _names_devices(self, fields: Message) -> bool:
+        """Whether the numbers in an instruction are of devices: of replicas and partitions together, or there is one of either."""
+        replica_count, partition_count, _ = self._assignment
+        return bool(fields.number(USES_GLOBAL_IDS)) or replica_count < 2 or partition_count < 2
+
+    def _device(self, number: int) -> int:
+        """The device that has a number in the program."""
+        _, partition_count, by_partition = self._assignment
+        replica, partition = divmod(number, max(partition_count, 1))
+        try:
+            return by_partition[partition][replica]
+        except IndexError:
+            return number
+
+    @cached_property
+    def overwritten(self) -> frozenset[int]:
+        """The numbers of the parameters that were donated."""
+        fields = (MODULE_ALIASES, ALIASED_PARAMETER), (MODULE_DONORS, DONATED_PARAMETER)
+        return frozenset(
+            each.number(number)
+            for field, number in fields
+            for each in self._module.message(field).messages(ENTRIES)
+        )
+
+    @cached_property
+    def taken(self) -> Arrays:
+        """What kinds of arrays it is given."""
+        return self._kinds(each for each in self.entry.instructions if each.opcode == "parameter")
+
+    @cached_property
+    def given(self) -> Arrays:
+        """What kinds of arrays it gives."""
+        entry = self.entry
+        return self._kinds(each for each in entry.instructions if each.id == entry.root_id)
+
+    def _kinds(self, instructions: Iterable[HloInstruction]) -> Arrays:
+        arrays = (array for each in instructions for array in self.arrays(each.shape))
+        return frozenset((of.element_type, of.dimensions) for of in arrays if of.dimensions)
 
     @property
     def partitions(self) -> int:

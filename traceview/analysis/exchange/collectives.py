@@ -248,6 +248,8 @@ def _many(context: Context) -> BoolArray:
     chosen = is_in(collectives.op.astype(np.int64), np.array(sorted(own), dtype=np.int64))
     is_known = sizes != UNKNOWN_BYTES
     chosen[is_known] = sizes[is_known] <= SMALL.limits["most_bytes"]
+    # What stages of a pipeline send waits for each other.
+    chosen[collectives.kind == CollectiveKind.SEND_RECV] = False
     everything = per_step(context, np.ones(chosen.size, dtype=np.bool_))
     is_many = per_step(context, chosen) >= max(SMALL.limits["fewest_calls"], everything / 2)
     return chosen & is_many
@@ -300,6 +302,7 @@ def _per_step_in_loop(context: Context) -> int:
     known = (instruction != NONE) | context.trace.names.where(op, _LOOP.search)
     of_step = labels(op, collectives.device, collectives.step)
     in_loop: BoolArray = known & (np.bincount(of_step)[of_step] >= EXPOSED.limits["turn_count"])
+    in_loop &= collectives.kind != CollectiveKind.SEND_RECV
     time_ps = collectives.duration_ps
     if 2 * int(time_ps[in_loop].sum()) <= int(time_ps.sum()):
         return 0

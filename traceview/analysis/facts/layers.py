@@ -9,7 +9,7 @@ its own, unless its ops are named after the variable that they update.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -283,3 +283,14 @@ def cast_labels(trace: Recording) -> BoolArray:
 def instructions_that(trace: Recording, matches: Callable[[Instruction], bool]) -> BoolArray:
     """Which labels are instructions of programs that match."""
     return of_instructions(trace, matches, False)
+
+
+def makes_batches(instructions: Sequence[Instruction], trained: Collection[str]) -> list[str]:
+    """Functions of JAX that give arrays of a kind that one of those that train takes, and neither gives again nor they take.
+
+    What is computed for the step is no second pass, such as what an actor plays for the learner.
+    """
+    # All instructions of a program hold the same sets.
+    programs = {(each.function, each.taken, each.given) for each in instructions}
+    batches = {kind for name, taken, given in programs if name in trained for kind in taken - given}
+    return [name for name, taken, given in programs if (given - taken) & batches]

@@ -201,7 +201,7 @@ def ledger_of(context: Run) -> Ledger:
                 draft.recast(spans, among, State.GARBAGE_COLLECTION, NOBODY)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)
-        _recast_by_turns(context, drafts)
+        _recast_by_turns(context, segments, drafts)
         _recast_without_work(context, drafts)
         met = _lengths_of_meeting(context, segments)
         meeting = [draft for draft in drafts if draft.device in met]
@@ -517,15 +517,48 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
 # Devices beside each other
 
 
-def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
-    """Devices that run one after another: each waits for its turn while another one computes."""
-    if not context.once(concurrency).is_serial:
+def _recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) -> None:
+    """Devices that run one after another: each waits for its turn while another one computes.
+
+    Beside each other they would take as long as the one that computes longest: that saves what this one waits in a step.
+    """
+    if not context.once(concurrency).is_serial or _waits_for_sends(context, drafts):
         return
     computing = {device: context.activities[device].compute for device in devices_in_use(context)}
-    for draft in drafts:
-        for other, spans in computing.items() if draft.device in computing else ():
+    taking_turns = [draft for draft in drafts if draft.device in computing]
+    every = np.array([step.number for step in segments.steps], dtype=np.int64)
+    numbers, number = unique_inverse(every)
+    # The last is outside of steps.
+    number, count = np.append(number, numbers.size), numbers.size + 1
+    waited_ps = np.zeros((len(taking_turns), count), dtype=np.int64)
+    turns: list[Int64Array] = []
+    for place, draft in enumerate(taking_turns):
+        for other, spans in computing.items():
             if other != draft.device:
                 draft.recast(spans, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
+        columns = draft.columns
+        turns.append(np.flatnonzero(is_among(columns, (State.TURN,))))
+        of_step, duration = number[columns.step[turns[-1]]], columns.duration_ps[turns[-1]]
+        waited_ps[place] = SWEEPS.totals(of_step, duration, count)
+    if 2 * np.count_nonzero(waited_ps[:, :-1].min(axis=0)) < numbers.size:
+        # Each has steps of its own.
+        number[:], waited_ps[:, :1] = 0, waited_ps.sum(axis=1, keepdims=True)
+    left = 1 - waited_ps.min(axis=0) / np.maximum(waited_ps, 1)
+    for draft, rows, of_device in zip(taking_turns, turns, left, strict=True):
+        columns = draft.columns
+        length_ps = np.zeros(columns.count, dtype=np.int64)
+        length_ps[rows] = columns.duration_ps[rows] * of_device[number[columns.step[rows]]]
+        draft.recast_ends(length_ps, State.DEVICE_WAIT)
+
+
+def _waits_for_sends(context: Run, drafts: Sequence[Draft]) -> bool:
+    """Whether devices wait in collectives for what another one sends, most of all: no turn lets them go on before that."""
+    rest_ps = 0
+    for columns in (draft.columns for draft in drafts):
+        waits = is_among(columns, (State.DEVICE_WAIT,)) & (columns.activity != IDLE)
+        is_sent = is_in(columns.event[waits], context.collectives.sends)
+        rest_ps += int((columns.duration_ps[waits] * np.where(is_sent, -1, 1)).sum())
+    return rest_ps < 0
 
 
 def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
@@ -562,7 +595,8 @@ def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
 def _lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Array]:
     """By device how much of the end of each of its segments is communication: what it waits because devices meet repeatedly.
 
-    That is what all devices wait in collectives of one step: if they met once, the slowest device of the step would not wait.
+    That is what all devices wait in collectives of one step: if they met once, the slowest device of the step would not wait. Not
+    in permutations: what a device computes with waits for what another one sends.
     """
     every = np.array([step.number for step in segments.steps], dtype=np.int64)
     numbers, number = unique_inverse(every)
@@ -572,9 +606,10 @@ def _lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Arra
     is_known = np.zeros(shape[0] + 1, dtype=np.bool_)
     is_known[list(segments.of_device)] = True
     waiting: dict[int, tuple[Int64Array, Int64Array]] = {}
+    sends = context.collectives.sends
     for device, columns in segments.of_device.items():
         rows = np.flatnonzero(columns.activity == ActivityClass.COLLECTIVE)
-        rows = rows[columns.step[rows] != NONE]
+        rows = rows[(columns.step[rows] != NONE) & ~is_in(columns.event[rows], sends)]
         takes_part[device, number[columns.step[rows]]] = True
         rows = rows[
             (columns.state[rows] == State.DEVICE_WAIT) & (columns.by_kind[rows] == By.DEVICE)

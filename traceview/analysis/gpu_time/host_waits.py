@@ -553,6 +553,7 @@ def python_thread(waits: Waits) -> Finding | None:
         waits.rows,
         arguments={"thread": Names((longest.thread,), "thread"), "line": Line(longest.python.line)},
         confidence=("high", "cores" if key == "cores" else ""),
+        takes_cores=key == "cores",
         evidence=(
             *(
                 Evidence(metric, share, None, row.thread, where_is="thread")

@@ -323,6 +323,7 @@ def waits_of_devices(context: Context) -> Finding | None:
         action=action,
         notes=sentences.notes,
         keeps_waiting=True,
+        takes_cores=sentences.title == _CORES,
     )
 
 

@@ -180,6 +180,7 @@ class Rule(Struct, frozen=True, kw_only=True):
         named: Collection[int] | None = None,
         confidence: tuple[Confidence, str] = ("high", ""),
         keeps_waiting: bool = False,
+        takes_cores: bool = False,
         saved_ratio: float = 1.0,
         **words: Unpack[Words],
     ) -> Finding | None:
@@ -187,8 +188,9 @@ class Rule(Struct, frozen=True, kw_only=True):
 
         `named`: devices that the title names, numbers of the device list; by default those that lose at least half as
         much as the one that loses most. The arguments `who` and `loss` are made here. With few steps the
-        confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these. `saved_ratio`: the loss
-        is this part of it, for the rest remains. `words`: as of `finding`.
+        confidence is low. `keeps_waiting`: the loss holds what other devices wait meanwhile for these. `takes_cores`: the rows
+        are parts of what lasted longer without a core, and say how much and not when, so no path holds them. `saved_ratio`: the
+        loss is this part of it, for the rest remains. `words`: as of `finding`.
         """
         ledger = context.ledger
         lost = ledger.loss(rows, named, keeps_waiting=keeps_waiting).times(saved_ratio)
@@ -198,7 +200,8 @@ class Rule(Struct, frozen=True, kw_only=True):
         few = context.selection.has_few_steps and not self.is_of_absence
         # Work that a device was not given is on no path: to give it some shortens the step, by what is not known. What a
         # thread does beside other processes also waits for their cores, which its own rows do not hold.
-        is_bound = State.NO_WORK not in self.states and (
+        is_bound = not takes_cores and State.NO_WORK not in self.states
+        is_bound &= (
             not {State.NO_CORE, State.DEVICE_WAIT}.isdisjoint(self.states)
             or ledger.without_core_ratio < LIMIT
         )

@@ -324,10 +324,10 @@ def _number(argument: _Measured) -> str:
 
 
 def _several(noun: str) -> str:
-    """The plural of one of our nouns: `copies`, `processes`, `GPUs`."""
+    """The plural of one of our nouns: `copies`, `batches`, `GPUs`."""
     if noun.endswith("y"):
         return f"{noun[:-1]}ies"
-    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{noun}es" if noun.endswith(("ch", "s")) else f"{noun}s"
 
 
 def _devices(devices: Devices) -> Token:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from traceview.analysis.facts.layers import (
     label_kernels,
     label_places,
     label_updates,
+    makes_batches,
 )
 from traceview.analysis.measures.context import Analysis, Context
 from traceview.analysis.measures.op_work import (
@@ -282,6 +284,13 @@ _DRAWS: Final = lazy_pattern(
 )
 """Functions of `jax.random`, and the primitives that they call (JAX 0.10)."""
 _COPY: Final = lazy_pattern(rb"copy(?:\.\d+)?")
+_COPYING: Final = replace(COSTLY_OPS, limit=COPIES_RATIO)
+
+
+def _is_copy_of(made_of: str, each: Instruction) -> bool:
+    """Whether an instruction is a copy that XLA has added, of what."""
+    return each.copied == made_of and not each.scope and _COPY.fullmatch(each.name) is not None
+
 
 _RECOMPUTED: Final = "rematted_computation"
 """The scope of what `jax.checkpoint` computes again (JAX 0.4 to 0.11)."""
@@ -315,11 +324,8 @@ _BY_NAME: Final = (
             r"(?:Adjust(?:Contrast|Hue|Saturation)|CropAndResize|ImageProjectiveTransform|Resize)\w*|RGBToHSV|HSVToRGB"
         ),
     ),
-    _ByName(
-        replace(COSTLY_OPS, limit=COPIES_RATIO),
-        "copying",
-        is_one=lambda each: not each.scope and _COPY.fullmatch(each.name) is not None,
-    ),
+    _ByName(_COPYING, "donating", is_one=partial(_is_copy_of, "argument")),
+    _ByName(_COPYING, "copying", is_one=partial(_is_copy_of, "")),
 )
 
 
@@ -552,12 +558,16 @@ def _second_forward(context: Context) -> Finding | None:
     number_of: dict[object, int] = {None: 0}
     codes = [number_of.setdefault(_code_of(place), len(number_of)) for place in places.places]
     code = np.array(codes, dtype=np.int64)[places.place[label]]
+    # On another device it does not make a step of this one longer.
+    of_device = code * len(trace.device_list) + ledger.device[rows]
     is_training = is_in(places.phase[label], (Phase.BACKWARD, Phase.OPTIMIZER))
     trains = np.bincount(function[is_training], minlength=count) > 0
-    is_again = is_in(code, unique_ids(code[trains[function]])) & (code > 0)
+    is_again = is_in(of_device, unique_ids(of_device[trains[function]])) & (code > 0)
     whole = SWEEPS.totals(function, ps, count)
     again = SWEEPS.totals(function[is_again], ps[is_again], count)
     is_second = ~trains & (whole > 0) & (again >= SECOND_FORWARD.limits["code_ratio"] * whole)
+    trained = {name for name, does in zip(names, trains.tolist(), strict=True) if does}
+    is_second &= ~np.isin(names, makes_batches(trace.instructions, trained))
     seconds = np.flatnonzero(is_second)
     of_seconds = np.zeros(ledger.count, dtype=np.bool_)
     of_seconds[rows[is_in(function, seconds)]] = True

@@ -284,6 +284,7 @@ COSTLY_OPS: Final = _rule(
         "sorting": "{who:spends/spend} {loss} on sorting[: {ops}][ in {line}]",
         "random": "{who:spends/spend} {loss} on drawing random numbers[: {ops}][ in {line}]",
         "images": "{who:spends/spend} {loss} on transforming images[: {ops}][ in {line}]",
+        "donating": "{who:spends/spend} {loss} on copies of arguments of the program",
         "copying": "{who:spends/spend} {loss} on copies that XLA adds to the program",
     },
     meaning="These ops order, draw, move or transform numbers, and multiply no matrices. Often a cheaper op will do.",
@@ -310,9 +311,13 @@ COSTLY_OPS: Final = _rule(
             "Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
             "There it runs beside the step. Layers of Keras work there, too: `dataset.map(lambda x, y: (layer(x), y))`.",
         ),
-        "copying": (
+        "donating": (
             "Donate what the step replaces: `jax.jit(step, donate_argnums=0)`; else XLA copies it whole to change a part of it.",
+            "",
+        ),
+        "copying": (
             "In a `while` or `scan` of a program keep large arrays that do not change out of the carry.",
+            "",
         ),
     },
     example="CPU:0 spends 33.1 of 38.0 ms (87%) on sorting: sort in choose, train.py:17",

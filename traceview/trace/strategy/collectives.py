@@ -81,6 +81,9 @@ _KINDS: Final = (
 )
 
 
+_SEND: Final = np.uint8(CollectiveKind.SEND_RECV)
+
+
 def collective_kind(name: bytes) -> CollectiveKind:
     """The kind that the name of a kernel, an op or a call of NCCL shows."""
     return next(
@@ -98,7 +101,8 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
     it starts, `NONE` outside. `bytes`: int64, size of the buffer, what a device gives, or `UNKNOWN_BYTES`. `name`: int32, kernel or op;
     `op`: int32, the op that asked for it, `NONE` where not recorded. `kind`: uint8 `CollectiveKind`. `by_keys`:
     bool, matched by recorded keys. `group`: int64, equal for collectives among the same devices. `host`: int64,
-    host of the device; `spread_ps`: int64, spread of the differences between ends on that host and on its
+    host of the device; `source`: int64, of a permutation the device that gives to this one, itself where none
+    is known to, else `NONE`; `spread_ps`: int64, spread of the differences between ends on that host and on its
     reference host.
     """
 
@@ -115,6 +119,7 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
     by_keys: BoolArray
     group: Int64Array
     host: Int64Array
+    source: Int64Array
     spread_ps: Int64Array
 
     @property
@@ -126,6 +131,12 @@ class Collectives(Struct, frozen=True, eq=False, dict=True):
     def first(self) -> Int64Array:
         """The first row of each collective, int64 `[collectives]`."""
         return np.flatnonzero(np.diff(self.collective, prepend=-1))
+
+    @cached_property
+    def sends(self) -> Int64Array:
+        """The rows in the device columns of those in which devices send to others, and reduce or gather nothing."""
+        rows: Int64Array = self.row[self.kind == CollectiveKind.SEND_RECV]
+        return rows
 
     @property
     def count(self) -> int:
@@ -212,7 +223,7 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
     # An op that begins after the end of a collective did not hand it over, whatever its keys say.
     start[handed_over] = np.where(arrival_ps <= end[handed_over], arrival_ps, start[handed_over])
     step, _ = step_numbers_at(steps_by_host, host, start)
-    size, members = _exchanges(recording, rows)
+    size, members, source = _exchanges(recording, rows)
     label, group, by_keys = _labels(recording, rows, calls, members)
     collective = _matched(label, columns.device[rows].astype(np.int64), host, start, end, step)
     order = np.lexsort((columns.device[rows], collective))
@@ -229,10 +240,11 @@ def match_collectives(recording: Recording, steps_by_host: Sequence[HostSteps]) 
         bytes=np.where(calls.bytes == UNKNOWN_BYTES, size, calls.bytes)[order],
         name=columns.name[rows][order],
         op=op[order].astype(np.int32),
-        kind=_kinds(recording, rows, calls, op)[order],
+        kind=np.where(source == NONE, _kinds(recording, rows, calls, op), _SEND)[order],
         by_keys=by_keys[order],
         group=group[order],
         host=host[order],
+        source=source[order],
         spread_ps=_spreads(recording)[host[order]],
     )
 
@@ -243,18 +255,21 @@ def _spreads(recording: Recording) -> Int64Array:
     return np.array([(clock and clock.residual_ps) or 0 for clock in clocks], dtype=np.int64)
 
 
-def _exchanges(recording: Recording, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """What XLA programs say of collectives, by event: bytes, `UNKNOWN_BYTES` where not known; equal numbers for the same devices.
+def _exchanges(recording: Recording, rows: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """What XLA programs say of collectives, by event: bytes, `UNKNOWN_BYTES` where not known; equal numbers for the same devices;
+    and the source of permutations, as in `Collectives`.
 
     The number is `NONE` for all devices. Programs number devices as they are numbered on their host; those of several hosts are
     not told apart.
     """
     columns = recording.device_columns
     size = np.full(rows.size, UNKNOWN_BYTES, dtype=np.int64)
-    number = np.full(rows.size, NONE, dtype=np.int64)
+    number, source = np.full((2, rows.size), NONE, dtype=np.int64)
     alone = {hosts[0] for hosts in step_groups(recording.hosts) if len(hosts) == 1}
     on_host = Counter(device.host for device in recording.device_list)
     number_of: dict[frozenset[int], int] = {}
+    devices = enumerate(recording.device_list)
+    place_of = {(device.host, device.ordinal): place for place, device in devices}
     known = np.flatnonzero(columns.instruction[rows] != NONE)
     instruction, device_of = columns.instruction[rows[known]], columns.device[rows[known]]
     for group in groups_of(instruction, device_of.astype(np.int32)):
@@ -265,13 +280,17 @@ def _exchanges(recording: Recording, rows: Int64Array) -> tuple[Int64Array, Int6
         if exchange.bytes is not None:
             size[at] = exchange.bytes
         device = recording.device_list[device_of[group[0]]]
+        if exchange.pairs:
+            sources = [source for source, to in exchange.pairs if to == device.ordinal]
+            given = sources[0] if sources and device.host in alone else device.ordinal
+            source[at] = place_of.get((device.host, given), device_of[group[0]])
         members = next(
             (frozenset(each) for each in exchange.groups if device.ordinal in each), None
         )
         if members is None or device.host not in alone or len(members) == on_host[device.host]:
             continue
         number[at] = number_of.setdefault(members, len(number_of))
-    return size, number
+    return size, number, source
 
 
 def _labels(
