@@ -446,6 +446,8 @@ class HostStates(HostEvents):
     ) -> Int64Array:
         """The host row that shows the cause of each span, in which a thread was late; `NONE` without one."""
         result = np.full(start_ps.size, NONE, dtype=np.int64)
+        if not self._columns.start_ps.size:
+            return result
         wanted = (1 << cause.astype(np.int64)).astype(np.uint16)
         for number in unique_ids(thread).tolist():
             chosen = np.flatnonzero(thread == number)
