@@ -181,3 +181,26 @@ def gradients_on_one() -> Scenario:
             "reasons": (),
         },
     )
+
+
+def logical_cpus_in_turn() -> Scenario:
+    """Two models on logical devices of a CPU, the second after the first: each computes 20 of 50 ms.
+
+    The part of CPU:1 starts first and says who it is by what it sends; nothing shows the device of the other one.
+    """
+    trace, local = new_trace(length_ms=500), "/job:localhost/replica:0/task:0/device:CPU"
+    for number, step in enumerate(marked_steps(trace, count=8)):
+        for place, device in enumerate((1, 0)):
+            line, begin_ms = trace.thread(f"tf_Compute/{device}", 900 + device), 2 + 20 * device
+            key = 100 * (number + 1) + device
+            step.host("FunctionRun", 1 + place, 1.5 + place, {"id": number, "_pt": 3, "_p": key})
+            part = {"id": number, "_ct": 3, "_c": key}
+            step.host("ExecutorState::Process", begin_ms, begin_ms + 20, part, thread=line)
+            op = f"MatMul_{device}:MatMul" if device else "MatMul:MatMul"
+            step.host(op, begin_ms, begin_ms + 19, thread=line)
+            if device:
+                sent = {"key": f"{local}:1;12ab;{local}:0;12ab;loss;0:0"}
+                step.host("loss/_1:_Send", begin_ms + 19.2, begin_ms + 19.3, sent, thread=line)
+    asked = {"step": "train", "ops_per_device": {f"{local}:0": 30, f"{local}:1": 30}}
+    sidecar = {"placement": {"functions": [asked]}, "cores": {"usable_count": 2}}
+    return scenario(trace, ["serial-gpus"], ["host-bound"], sidecar=sidecar)

@@ -191,6 +191,38 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
     return {k: activities for k, activities in result.items() if activities}, shared
 
 
+def on_logical_devices(
+    host: Host, links: Links, activities: list[Activity], numbers: list[int]
+) -> dict[int, list[Activity]]:
+    """Activities by the logical CPU device of their component, of those with these numbers."""
+    calls: dict[int | None, list[tuple[int, int]]] = {}
+    sent: dict[tuple[int, int], list[int]] = {}
+    for event in sorted(host.host_events(), key=lambda event: (event.start, event.order)):
+        if event.name == "FunctionRun" and not event.line.name.startswith("tf_data_"):
+            component = event.integer("_pt") or 0, (event.integer("_p") or 0) % 2**64
+            calls.setdefault(event.integer("id"), []).append(component)
+        executor = executor_of(event, links)
+        sender = re.match(r"[^;]*/device:CPU:(\d+);", event.text("key") or "")
+        if executor is not None and sender is not None and int(sender.group(1)) in numbers:
+            sent.setdefault(executor[1:], []).append(int(sender.group(1)))
+    number_of: dict[tuple[int, int], int] = {}
+    for components in calls.values():
+        for component in components:
+            if own := sent.get(component):
+                number_of[component] = max(set(own), key=lambda k: (own.count(k), k))
+        taken = {number_of[component] for component in components if component in number_of}
+        left = [number for number in numbers if number not in taken]
+        for component in components:
+            if component not in number_of:
+                number_of[component] = left.pop(0) if left else numbers[0]
+    result: dict[int, list[Activity]] = {}
+    for activity in activities:
+        executor = executor_of(activity.event, links)
+        number = number_of.get(executor[1:], 0) if executor is not None else 0
+        result.setdefault(number, []).append(activity)
+    return result
+
+
 def find_xla_devices(host: Host) -> dict[int, list[Activity]]:
     """The ops of each device by `device_ordinal`."""
     if has_gpu_evidence(host):

@@ -27,7 +27,7 @@ from traceview.analysis.facts.run import Throughput, throughput_of
 from traceview.analysis.measures.context import Analysis, Context, View
 from traceview.analysis.measures.op_work import FloatArray, flops_by_device, time_by_label
 from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
-from traceview.analysis.rules.rule import Rule, devices_argument
+from traceview.analysis.rules.rule import Rule, devices_argument, is_of_jax
 from traceview.analysis.rules.words import Argument, Number, Ops
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
@@ -446,6 +446,12 @@ SERIAL: Final = Rule(
         "A Python loop over `tf.device` scopes runs them one by one. In model parallelism split the batch into "
         "micro-batches, so that stages overlap."
     ),
+    actions={
+        "placed": (
+            "Let no part of the step wait for one on another device that it does not need: no `tf.control_dependencies` between them.",
+            "Where one device needs what another one computes, split the batch into micro-batches, so that both overlap.",
+        ),
+    },
     reasons={"cores": "replicas share the cores of their host"},
     metrics={"concurrency_ratio": "compute overlap of the possible"},
     limits={"of_chance_ratio": OF_CHANCE_RATIO},
@@ -520,6 +526,7 @@ def _serial(context: Context, result: Balance) -> Finding | None:
         arguments={"all": _all(result)},
         confidence=("medium", "cores") if result.kind == "replica" else ("high", ""),
         evidence=[Evidence("concurrency_ratio", result.concurrency_ratio, limit, "")],
+        action="placed" if _noun(result) == CPU and not is_of_jax(context.trace) else "",
     )
 
 

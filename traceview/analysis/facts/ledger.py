@@ -453,11 +453,30 @@ def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
     overlap = context.once(concurrency)
     if overlap is None or not overlap.is_serial:
         return
+    trace = context.trace
     computing = {device: context.activities[device].compute for device in devices_in_use(context)}
+    full: dict[int, IntervalSet] = {}
     for draft in drafts:
+        if draft.kind == "replica" and draft.host not in full:
+            events, rows = trace.device_columns, trace.device_rows(draft.host)
+            cores = _cores(trace, draft.host)
+            full[draft.host] = _while_as_many(cores, events.start_ps[rows], events.end_ps[rows])
         for other, spans in computing.items() if draft.device in computing else ():
             if other != draft.device:
-                draft.recast(spans, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
+                # While all cores run ops it would have none.
+                alone = difference(spans, full.get(draft.host, NEVER))
+                draft.recast(alone, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
+
+
+def _while_as_many(count: int | None, start: Int64Array, end: Int64Array) -> IntervalSet:
+    """When so many of some spans are open, or more; never for None."""
+    if not count:
+        return NEVER
+    moments = np.concatenate((start, end))
+    order = np.argsort(moments, kind="stable")
+    opened = np.cumsum(np.repeat((1, -1), start.size)[order])
+    place = np.flatnonzero(opened[:-1] >= count)
+    return union(moments[order][place], moments[order][place + 1])
 
 
 def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
@@ -547,19 +566,16 @@ def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:
     """By host when another replica would have no core to go on: as many compute as there are cores."""
     trace, found = context.trace, dict[int, IntervalSet]()
     for host in context.selection.windows:
-        cores = _cores(trace, host)
         own = [
             segments.of_device[device]
             for device in trace.devices_of_host[host]
             if device in segments.of_device and trace.device_list[device].kind == "replica"
         ]
-        if own and cores:
+        if own:
             computes = [of.chosen(of.activity == ActivityClass.COMPUTE) for of in own]
-            moments = np.concatenate(
-                [of.start_ps for of in computes] + [of.end_ps for of in computes]
+            start, end = (
+                np.concatenate([getattr(of, bound) for of in computes])
+                for bound in ("start_ps", "end_ps")
             )
-            order = np.argsort(moments, kind="stable")
-            running = np.cumsum(np.repeat((1, -1), moments.size // 2)[order])
-            place = np.flatnonzero(running[:-1] >= cores)
-            found[host] = union(moments[order][place], moments[order][place + 1])
+            found[host] = _while_as_many(_cores(trace, host), start, end)
     return found

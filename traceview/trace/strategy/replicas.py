@@ -32,6 +32,7 @@ from traceview.trace.device.op_names import (
     uses_variable,
 )
 from traceview.trace.model import MOST_DEVICES, Device, Host, LineInfo, Recording
+from traceview.trace.sidecar.sidecar import Sidecar, local_device
 from traceview.xplane.planes import (
     ActivityClass,
     HostMemory,
@@ -80,12 +81,19 @@ class Replicas(Struct, frozen=True, eq=False):
     shared_rows: Int64Array = np.empty(0, dtype=np.int64)
 
 
-def find_replicas(lines: Sequence[LineInfo], names: Names, columns: HostColumns) -> Replicas:
-    """The replicas of a host that runs on CPUs only."""
+def find_replicas(
+    lines: Sequence[LineInfo], names: Names, columns: HostColumns, captured: Sidecar
+) -> Replicas:
+    """The replicas of a host that runs on CPUs only; where names show a single one, the logical CPU devices that it asks for."""
     facts = _name_facts(names, int(highest_replicas(names, [unique_ids(columns.name)])[0]))
     runs_model = np.array([line.runs_model for line in lines], dtype=np.bool_)
     rows = np.flatnonzero(facts.work[columns.name] & runs_model[columns.line])
     replica = _replica_of_rows(names, columns, runs_model, rows, facts)
+    logical = _logical_cpus(captured)
+    is_placed = 1 < len(logical) <= _MOST_LOGICAL and replica.max(initial=0) <= 0
+    if is_placed:
+        placed = _logical_device_of_rows(names, columns, runs_model, rows, logical)
+        replica = np.where(placed != NONE, placed, replica)
     is_owned = replica >= 0
     numbers, device = unique_inverse(replica[is_owned])
     if not numbers.size:
@@ -93,7 +101,8 @@ def find_replicas(lines: Sequence[LineInfo], names: Names, columns: HostColumns)
     own = rows[is_owned]
     is_collective = facts.collective[columns.name[own]]
     found = columns_of_ops(columns, own, device, columns.end_ps[own], is_collective)
-    devices = (Device(0, f"replica:{n}", "replica", n, None, {}) for n in numbers.tolist())
+    kind, model = (CPU, CPU) if is_placed else ("replica", None)
+    devices = (Device(0, f"{kind}:{n}", "replica", n, model, {}) for n in numbers.tolist())
     return Replicas(tuple(devices), found, rows[~is_owned])
 
 
@@ -189,6 +198,72 @@ def _component_of_rows(
     component = np.where(is_in(key, producer_key[calls]), key, NONE)
     lines = np.arange(runs_model.size, dtype=np.int32)
     return innermost_value(rows, consumers[executes], component, host, lines)
+
+
+_MOST_LOGICAL: Final = 64
+"""Devices that a process makes of its CPU; of more nothing is said."""
+
+_LOGICAL: Final = lazy_pattern(r"CPU:(\d{1,4})")
+
+
+def _logical_cpus(captured: Sidecar) -> list[int]:
+    """The numbers of the logical CPU devices for which ops of step functions ask, ascending."""
+    task = captured.environment.cluster
+    asked = {
+        local_device(name, task.role, task.index)
+        for graph in captured.placement.functions
+        for name, count in graph.ops_per_device.items()
+        if count
+    }
+    return sorted(int(match[1]) for name in asked if (match := _LOGICAL.fullmatch(name)))
+
+
+def _logical_device_of_rows(
+    names: Names, host: HostColumns, runs_model: BoolArray, rows: Int64Array, logical: Sequence[int]
+) -> Int64Array:
+    """The logical CPU device of each op row, `NONE` outside of components: the parts of a graph that one call starts.
+
+    What a component sends has its device in the key. The others have those that are left, in the order in which they start.
+    """
+    producers, key, _, _ = linked_events(host)
+    is_call = names.matching(host.name[producers], [b"FunctionRun"])
+    is_call &= runs_model[host.line[producers]]
+    started, key = producers[is_call], key[is_call]
+    order = np.argsort(host.start_ps[started], kind="stable")
+    _, call = unique_inverse(host.stat("id").at(started[order], NONE))
+    components, key = np.unique(key[order], return_index=True)
+    # Of each component, in the order of their keys: when it started, and in which call.
+    order, call = np.argsort(key), call[key]
+    sent = host.stat("rendezvous_key")
+    sender = names.read(sent.value, _sender)
+    of_sent = _component_of_rows(names, host, runs_model, sent.row)
+    number_of = {number: place for place, number in enumerate(logical)}
+    place = np.array([number_of.get(number, NONE) for number in sender], dtype=np.int64)
+    is_known = (of_sent != NONE) & (place != NONE)
+    component = np.searchsorted(components, of_sent[is_known])
+    device = np.full(components.size, NONE, dtype=np.int64)
+    device[component] = _most_frequent(component, place[is_known], components.size)[component]
+    is_taken = np.zeros((call.max(initial=0) + 1, len(logical)), dtype=np.bool_)
+    is_taken[call[device != NONE], device[device != NONE]] = True
+    rest = order[device[order] == NONE]
+    rest = rest[np.argsort(call[rest], kind="stable")]
+    first = np.searchsorted(call[rest], call[rest])
+    rank = np.arange(rest.size) - first
+    is_left = ~is_taken[call[rest]]
+    device[rest] = (is_left & (np.cumsum(is_left, axis=1) == rank[:, None] + 1)).argmax(axis=1)
+    own = _component_of_rows(names, host, runs_model, rows)
+    number = np.array(logical, dtype=np.int64)[device]
+    place = np.searchsorted(components, own)
+    return np.where(own != NONE, np.append(number, NONE)[place], NONE)
+
+
+_SENDER: Final = lazy_pattern(rb"[^;]{0,256}/device:CPU:(\d{1,4});")
+
+
+def _sender(key: bytes) -> int:
+    """The number of the logical CPU device that sends under a key, `NONE` of another device."""
+    match = _SENDER.match(key)
+    return int(match[1]) if match else NONE
 
 
 def _deal_out(host: HostColumns, rows: Int64Array, facts: _NameFacts, replicas: int) -> Int64Array:
