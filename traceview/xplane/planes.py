@@ -343,6 +343,7 @@ HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "shard_num": (b"shard_num",),
     "dataset_name": (b"name",),
     "rendezvous_key": (b"key",),
+    "kernel_type": (b"kernel_type",),
     "device_ordinal": (b"device_ordinal",),
     "run_id": (b"run_id",),
     "hlo_module": (b"hlo_module",),
@@ -394,6 +395,7 @@ TEXT_STATS: Final = frozenset(
         "region_type",
         "dataset_name",
         "rendezvous_key",
+        "kernel_type",
     )
 )
 

@@ -14,7 +14,7 @@ In this order:
     input        what is idle while Python of the pipeline keeps the lock, and what ops and dispatch wait for the cores that it
                  takes; but not a request for a batch that is ready, which is dispatch
     no core      what ops and dispatch wait for the cores that other processes take
-    turn         idle time of devices that run one after another, while another one has its turn
+    turn         idle time of devices that run one after another, or in critical sections, while another one has its turn
     no work      idle time of a device that only copies, and, while another one computes, of one that computes little
     meeting      what all devices wait in the collectives of a step: it comes from meeting more than once
     calls        Python in steps of hosts without samples, where no frame was recorded either
@@ -31,6 +31,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
+from traceview.analysis.facts.async_ops import section_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import (
     NOBODY,
@@ -449,22 +450,24 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
 
 
 def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
-    """Devices that run one after another: each waits for its turn while another one computes."""
-    overlap = context.once(concurrency)
-    if overlap is None or not overlap.is_serial:
-        return
-    trace = context.trace
-    computing = {device: context.activities[device].compute for device in devices_in_use(context)}
+    """Devices that run one after another, and in critical sections: each waits for its turn while another one has it."""
+    trace, overlap = context.trace, context.once(concurrency)
+    turns = [(wait.device, wait.holder, wait.spans) for wait in context.once(section_waits)]
+    if overlap is not None and overlap.is_serial:
+        used = devices_in_use(context)
+        computing = [(device, context.activities[device].compute) for device in used]
+        turns += [(each, other, of) for each in used for other, of in computing if each != other]
     full: dict[int, IntervalSet] = {}
-    for draft in drafts:
+    for draft in drafts if turns else ():
         if draft.kind == "replica" and draft.host not in full:
             events, rows = trace.device_columns, trace.device_rows(draft.host)
             cores = _cores(trace, draft.host)
             full[draft.host] = _while_as_many(cores, events.start_ps[rows], events.end_ps[rows])
-        for other, spans in computing.items() if draft.device in computing else ():
-            if other != draft.device:
+        for device, other, spans in turns:
+            if device == draft.device:
                 # While all cores run ops it would have none.
                 alone = difference(spans, full.get(draft.host, NEVER))
+                alone = intersection(alone, union(draft.gaps.start_ps, draft.gaps.end_ps))
                 draft.recast(alone, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
 
 
