@@ -125,16 +125,42 @@ def deal_out(
     return result
 
 
+def bodies_of_loops(host: Host, links: Links) -> set[int]:
+    """The ids of calls of functions that are the body of a loop of a graph over a data set."""
+    ahead = r"(?:Prefetch|TakeWhile|MaxIntraOpParallelism|PrivateThreadPool)"
+    found = set()
+    for event in host.host_events():
+        if event.name == "InstantiatedCapturedFunction::Run":
+            for outer in links.around(event):
+                if outer.name.startswith(("Iterator::", "ReduceIterator::", "ReduceDatasetOp::")):
+                    if outer.name == "ReduceDatasetOp::DoCompute" or re.fullmatch(
+                        rf"ReduceIterator::Root(::{ahead})*::Scan", outer.name
+                    ):
+                        found.add(event.integer("id") or 0)
+                    break
+    return found
+
+
+def runs_in(event: Event, bodies: set[int], links: Links) -> bool:
+    """Whether an op runs in one of these calls."""
+    return any(outer.integer("id") in bodies for outer in links.around(event))
+
+
 def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], list[Activity]]:
     """Activities by replica, and the shared ones; both empty where there are no replicas."""
     if has_gpu_evidence(host):
         return {}, []
     ops: list[tuple[Event, str, str]] = []
+    of_loops: list[tuple[Event, str, str]] = []
+    bodies = bodies_of_loops(host, links)
     for event in host.host_events():
         parsed = split_op(event)
-        if parsed is None or event.line.name.startswith("tf_data_"):
+        if parsed is None:
             continue
-        ops.append((event, *parsed))
+        if not event.line.name.startswith("tf_data_"):
+            ops.append((event, *parsed))
+        elif is_work(parsed[1]) and runs_in(event, bodies, links):
+            of_loops.append((event, *parsed))
     highest = highest_replica(host)
     numbers = {replica_in_name(name, highest) for _, name, _ in ops}
     replicas = sorted({0} | {k for k in numbers if k is not None})
@@ -188,6 +214,14 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         if owner is None:
             owner = dealt.get(event)
         (shared if owner is None else result[owner]).append(activity)
+    several = any(own for k, own in result.items() if k > 0)
+    for event, name, op_type in of_loops:
+        cls = "collective" if is_collective_type(op_type) else "compute"
+        activity = Activity(event, cls, "", replica_free(name), op_type)
+        owner = replica_in_name(name, highest)
+        if owner is None and not several:
+            owner = 0
+        (shared if owner is None else result.setdefault(owner, [])).append(activity)
     return {k: activities for k, activities in result.items() if activities}, shared
 
 

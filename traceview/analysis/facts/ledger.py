@@ -34,11 +34,13 @@ from msgspec.structs import replace
 from traceview.analysis.facts.async_ops import section_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import (
+    IN_A_GRAPH,
     NOBODY,
     Causer,
     Draft,
     is_compute,
     recast_dispatch,
+    recast_in_flight,
     recast_keys,
     recast_small_kernels,
 )
@@ -199,6 +201,7 @@ def ledger_of(context: Run) -> Ledger:
                 draft.recast(spans, among, State.GARBAGE_COLLECTION, NOBODY)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)
+            recast_in_flight(draft)
         _recast_by_turns(context, drafts)
         _recast_without_work(context, drafts)
         met = _lengths_of_meeting(context, segments)
@@ -311,10 +314,6 @@ _CALLED: Final = (State.HOST_OPS, State.LAUNCH, State.SYNC, State.H2D, State.PYT
 """What Python does in a call, and what a device is idle for meanwhile."""
 
 
-_IN_A_GRAPH: Final = (State.HOST_OPS, State.LAUNCH, State.INPUT, State.DEPENDENCY, State.LATENCY)
-"""What a device is idle for while nothing but an asynchronous op of a graph is open."""
-
-
 def _recast_held_by_threads(draft: Draft) -> None:
     """Waits for the lock that a thread of the script keeps, and for what one makes."""
     if draft.python is None:
@@ -331,7 +330,7 @@ def _recast_held_by_threads(draft: Draft) -> None:
     for thread in threads_at_work(context, draft.host):
         by = draft.by_line(thread.python.line)
         draft.recast(thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN), state, by)
-        draft.recast(thread.given, _IN_A_GRAPH, state, by)
+        draft.recast(thread.given, IN_A_GRAPH, state, by)
         if covered_ps(intersection(waits, thread.kept), draft.window) >= least_ps:
             draft.recast(thread.kept, (*_LOCKED, State.BETWEEN), state, by)
         if cores is not None and thread.number in cores.python:
@@ -361,6 +360,8 @@ def _recast_without_cores(
         launch = trace.device_columns.launch[columns.event]
         is_launched = is_compute(columns) & (launch != NONE)
         line = np.where(is_launched, trace.host_columns.line[launch], NONE)
+        # On threads of the pipeline runs what a loop over a data set calls.
+        line = np.where(trace.runs_model[line], line, NONE)
         draft.recast_ends(_lost(columns, line, waits, ran, are_ops=True), state, by)
     if with_dispatch:
         columns = draft.columns
@@ -452,7 +453,11 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
 def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
     """Devices that run one after another, and in critical sections: each waits for its turn while another one has it."""
     trace, overlap = context.trace, context.once(concurrency)
-    turns = [(wait.device, wait.holder, wait.spans) for wait in context.once(section_waits)]
+    turns = [
+        (wait.device, wait.holder, intersection(wait.spans, union(gaps.start_ps, gaps.end_ps)))
+        for wait in context.once(section_waits)
+        if (gaps := context.idle.gaps.get(wait.device)) is not None
+    ]
     if overlap is not None and overlap.is_serial:
         used = devices_in_use(context)
         computing = [(device, context.activities[device].compute) for device in used]
@@ -467,7 +472,6 @@ def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
             if device == draft.device:
                 # While all cores run ops it would have none.
                 alone = difference(spans, full.get(draft.host, NEVER))
-                alone = intersection(alone, union(draft.gaps.start_ps, draft.gaps.end_ps))
                 draft.recast(alone, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
 
 

@@ -15,13 +15,13 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
+from traceview.base.ids import labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Names
 from traceview.trace.device.classify import InstructionNumbers, with_ops_inside
-from traceview.trace.device.correlation import innermost_value, linked_events
+from traceview.trace.device.correlation import linked_events
 from traceview.trace.device.op_names import (
     KEPT_NAMES,
     LONGEST_NAME,
@@ -32,7 +32,15 @@ from traceview.trace.device.op_names import (
     uses_variable,
 )
 from traceview.trace.model import MOST_DEVICES, Device, Host, LineInfo, Recording
-from traceview.trace.sidecar.sidecar import Sidecar, local_device
+from traceview.trace.sidecar.sidecar import Sidecar
+from traceview.trace.strategy.components import (
+    MOST_LOGICAL,
+    component_of_rows,
+    logical_cpus,
+    logical_device_of_rows,
+    most_frequent,
+    ops_of_loops,
+)
 from traceview.xplane.planes import (
     ActivityClass,
     HostMemory,
@@ -87,12 +95,20 @@ def find_replicas(
     """The replicas of a host that runs on CPUs only; where names show a single one, the logical CPU devices that it asks for."""
     facts = _name_facts(names, int(highest_replicas(names, [unique_ids(columns.name)])[0]))
     runs_model = np.array([line.runs_model for line in lines], dtype=np.bool_)
-    rows = np.flatnonzero(facts.work[columns.name] & runs_model[columns.line])
+    is_work = facts.work[columns.name]
+    rows = np.flatnonzero(is_work & runs_model[columns.line])
     replica = _replica_of_rows(names, columns, runs_model, rows, facts)
-    logical = _logical_cpus(captured)
-    is_placed = 1 < len(logical) <= _MOST_LOGICAL and replica.max(initial=0) <= 0
+    inside = ops_of_loops(names, columns, runs_model, is_work)
+    if inside.size:
+        # Nothing says who runs a data set; where there is one replica it does.
+        named = facts.replica[columns.name[inside]]
+        nobody = 0 if replica.max(initial=0) <= 0 else _SHARED
+        replica = np.append(replica, np.where(named != NONE, named, nobody))
+        rows = np.append(rows, inside)
+    logical = logical_cpus(captured)
+    is_placed = 1 < len(logical) <= MOST_LOGICAL and replica.max(initial=0) <= 0
     if is_placed:
-        placed = _logical_device_of_rows(names, columns, runs_model, rows, logical)
+        placed = logical_device_of_rows(names, columns, runs_model, rows, logical)
         replica = np.where(placed != NONE, placed, replica)
     is_owned = replica >= 0
     numbers, device = unique_inverse(replica[is_owned])
@@ -143,7 +159,7 @@ def _replica_of_rows(
     names: Names, host: HostColumns, runs_model: BoolArray, rows: Int64Array, facts: _NameFacts
 ) -> Int64Array:
     """Replica of each op row, `_SHARED` where nothing assigns it."""
-    component = _component_of_rows(names, host, runs_model, rows)
+    component = component_of_rows(names, host, runs_model, rows)
     name = host.name[rows]
     named = facts.replica[name]
     result = np.where(named != NONE, named, _SHARED)
@@ -156,7 +172,7 @@ def _replica_of_rows(
         does_more = np.zeros(int(component.max()) + 1, dtype=np.bool_)
         does_more[component[in_component & ~uses]] = True
         decides = np.flatnonzero(in_component & ~(uses & does_more[component]))
-        replica_of_component = _most_frequent(
+        replica_of_component = most_frequent(
             component[decides], np.maximum(named[decides], 0), does_more.size
         )
         # Ops outside of all scopes have no number in any component, so a quarter with one says more than the rest.
@@ -165,7 +181,7 @@ def _replica_of_rows(
             np.bincount(component[rows_], minlength=does_more.size) for rows_ in (decides, known)
         )
         is_known = (of_known >= _KNOWN_RATIO * count) & (of_known >= _KNOWN_COUNT)
-        named_of_component = _most_frequent(component[known], named[known], does_more.size)
+        named_of_component = most_frequent(component[known], named[known], does_more.size)
         replica_of_component = np.where(is_known, named_of_component, replica_of_component)
         result[in_component] = replica_of_component[component[in_component]]
     collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
@@ -173,97 +189,6 @@ def _replica_of_rows(
         replicas = int(result.max(initial=0)) + 1
         result[collective] = _deal_out(host, rows[collective], facts, replicas)
     return result
-
-
-def _most_frequent(group: Int64Array, value: Int64Array, group_count: int) -> Int64Array:
-    """The most frequent value of each group, int64 `[group_count]`; of several the largest, 0 in an empty group."""
-    pair = labels(group, value)
-    count = np.bincount(pair)
-    # Of equal indices the last one is kept: that of the most frequent pair, of several the largest.
-    order = np.lexsort((value, count[pair], group))
-    result = np.zeros(group_count, dtype=np.int64)
-    result[group[order]] = value[order]
-    return result
-
-
-def _component_of_rows(
-    names: Names, host: HostColumns, runs_model: BoolArray, rows: Int64Array
-) -> Int64Array:
-    """The component that each op row runs in, if a call of a step function produced it; else `NONE`."""
-    producers, producer_key, consumers, consumer_key = linked_events(host)
-    runs = names.matching(host.name[producers], [b"FunctionRun"])
-    calls = runs & runs_model[host.line[producers]]
-    executes = names.matching(host.name[consumers], [b"ExecutorState::Process"])
-    key = consumer_key[executes]
-    component = np.where(is_in(key, producer_key[calls]), key, NONE)
-    lines = np.arange(runs_model.size, dtype=np.int32)
-    return innermost_value(rows, consumers[executes], component, host, lines)
-
-
-_MOST_LOGICAL: Final = 64
-"""Devices that a process makes of its CPU; of more nothing is said."""
-
-_LOGICAL: Final = lazy_pattern(r"CPU:(\d{1,4})")
-
-
-def _logical_cpus(captured: Sidecar) -> list[int]:
-    """The numbers of the logical CPU devices for which ops of step functions ask, ascending."""
-    task = captured.environment.cluster
-    asked = {
-        local_device(name, task.role, task.index)
-        for graph in captured.placement.functions
-        for name, count in graph.ops_per_device.items()
-        if count
-    }
-    return sorted(int(match[1]) for name in asked if (match := _LOGICAL.fullmatch(name)))
-
-
-def _logical_device_of_rows(
-    names: Names, host: HostColumns, runs_model: BoolArray, rows: Int64Array, logical: Sequence[int]
-) -> Int64Array:
-    """The logical CPU device of each op row, `NONE` outside of components: the parts of a graph that one call starts.
-
-    What a component sends has its device in the key. The others have those that are left, in the order in which they start.
-    """
-    producers, key, _, _ = linked_events(host)
-    is_call = names.matching(host.name[producers], [b"FunctionRun"])
-    is_call &= runs_model[host.line[producers]]
-    started, key = producers[is_call], key[is_call]
-    order = np.argsort(host.start_ps[started], kind="stable")
-    _, call = unique_inverse(host.stat("id").at(started[order], NONE))
-    components, key = np.unique(key[order], return_index=True)
-    # Of each component, in the order of their keys: when it started, and in which call.
-    order, call = np.argsort(key), call[key]
-    sent = host.stat("rendezvous_key")
-    sender = names.read(sent.value, _sender)
-    of_sent = _component_of_rows(names, host, runs_model, sent.row)
-    number_of = {number: place for place, number in enumerate(logical)}
-    place = np.array([number_of.get(number, NONE) for number in sender], dtype=np.int64)
-    is_known = (of_sent != NONE) & (place != NONE)
-    component = np.searchsorted(components, of_sent[is_known])
-    device = np.full(components.size, NONE, dtype=np.int64)
-    device[component] = _most_frequent(component, place[is_known], components.size)[component]
-    is_taken = np.zeros((call.max(initial=0) + 1, len(logical)), dtype=np.bool_)
-    is_taken[call[device != NONE], device[device != NONE]] = True
-    rest = order[device[order] == NONE]
-    rest = rest[np.argsort(call[rest], kind="stable")]
-    first = np.searchsorted(call[rest], call[rest])
-    rank = np.arange(rest.size) - first
-    is_left = ~is_taken[call[rest]]
-    device[rest] = (is_left & (np.cumsum(is_left, axis=1) == rank[:, None] + 1)).argmax(axis=1)
-    own = _component_of_rows(names, host, runs_model, rows)
-    number = np.array(logical, dtype=np.int64)[device]
-    place = np.searchsorted(components, own)
-    return np.where(own != NONE, np.append(number, NONE)[place], NONE)
-
-
-_SENDER: Final = lazy_pattern(rb"[^;]{0,256}/device:CPU:(\d{1,4});")
-
-
-def _sender(key: bytes) -> int:
-    """The number of the logical CPU device that sends under a key, `NONE` of another device."""
-    match = _SENDER.match(key)
-    return int(match[1]) if match else NONE
 
 
 def _deal_out(host: HostColumns, rows: Int64Array, facts: _NameFacts, replicas: int) -> Int64Array:
