@@ -4,13 +4,13 @@ TensorFlow notes where an executor begins such an op (`ExecutorState::ProcessAsy
 thread. An executor with nothing else to run waits for it. Of most kinds other threads or devices record what they do. Of these not:
 
     MutexLock         waits for the device that has the lock of a `tf.CriticalSection`
+    ReduceDataset     runs a data set that the graph made, on threads of tf.data, and calls the body of the loop over it
     QueueDequeueV2    waits for who puts something in: a thread of Python, where one ends it (`threads.py`)
     others            wait for what is not known
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from itertools import permutations
 from typing import Final
@@ -19,9 +19,8 @@ import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
-from traceview.base.ids import labels, unique_ids, unique_inverse
-from traceview.base.intervals import BoolArray, Int64Array, IntervalSet, union
-from traceview.base.sweeping import SWEEPS
+from traceview.base.ids import labels, unique_ids
+from traceview.base.intervals import NEVER, BoolArray, Int64Array, IntervalSet, union
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import LONGEST_NAME
@@ -43,8 +42,6 @@ _SHOWN_ELSEWHERE: Final = lazy_pattern(
 _DATA_SET: Final = lazy_pattern(
     rb":(?:(?:Reduce|Save)Dataset(?:V\d+)?|DatasetToSingleElement|MakeIterator)$"
 )
-
-NO_ROWS: Final = np.empty(0, dtype=np.int64)
 
 
 class AsyncOps(Struct, frozen=True, eq=False):
@@ -91,45 +88,34 @@ def _is_end(name: bytes) -> bool:
 # Critical sections
 
 
-class SectionWait(Struct, frozen=True, eq=False):
-    """When a device waits in critical sections of `tf.CriticalSection` that another one has entered, both of the device list."""
+def section_waits(run: Run) -> tuple[tuple[int, int, IntervalSet], ...]:
+    """When a device waits in critical sections of `tf.CriticalSection` that another one has entered, and both of them.
 
-    device: int
-    holder: int
-    spans: IntervalSet
-
-
-def section_waits(run: Run) -> tuple[SectionWait, ...]:
-    """The waits for locks. Who was given one has it until it is given to the next.
-
-    A lock runs where it was made, and the name says which replica asks for it.
+    Who was given a lock has it until it is given to the next. A lock runs where it was made, and the name says which replica
+    asks for it.
     """
-    trace, found = run.trace, list[SectionWait]()
+    trace, found = run.trace, list[tuple[int, int, IntervalSet]]()
+    start = trace.host_columns.start_ps
     for host, ops in run.once(async_ops).items():
         own = trace.names.where(ops.op, _is_lock)
-        if not own.any():
-            continue
         number = np.array(trace.names.read(ops.op[own], _replica_of), dtype=np.int64)
-        start = trace.host_columns.start_ps
         begun, given = start[ops.begun[own]], start[ops.ended[own]]
         until = np.append(given[1:], given[-1:])
-        for device, holder in permutations(trace.devices_of_host[host], 2):
+        devices = trace.devices_of_host[host] if own.any() else ()
+        for device, holder in permutations(devices, 2):
             asks, holds = (number == trace.device_list[each].ordinal for each in (device, holder))
             waits, held = union(begun[asks], given[asks]), union(given[holds], until[holds])
-            found.append(SectionWait(device, holder, intersection(waits, held)))
-    return tuple(wait for wait in found if wait.spans.start.size)
+            found.append((device, holder, intersection(waits, held)))
+    return tuple(found)
 
 
 def longest_section(run: Run) -> str:
     """The op, as `scope/name:Type`, that locked the section that devices waited for longest; "" without any."""
-    start, waited = run.trace.host_columns.start_ps, Counter[int]()
+    names, length = run.trace.names, dict[int, int]()
     for ops in run.once(async_ops).values():
-        own = run.trace.names.where(ops.op, _is_lock)
-        names, place = unique_inverse(ops.op[own])
-        took = SWEEPS.totals(place, start[ops.ended[own]] - start[ops.begun[own]], names.size)
-        waited.update(dict(zip(names.tolist(), took.tolist(), strict=True)))
-    ((name, _),) = waited.most_common(1) or ((NONE, 0),)
-    return run.trace.names.text(name) or ""
+        for op in unique_ids(ops.op[names.where(ops.op, _is_lock)]).tolist():
+            length[op] = length.get(op, 0) + ops.spans(run.trace, ops.op == op).length
+    return names.text(max(length, key=length.__getitem__, default=NONE)) or ""
 
 
 def _is_lock(name: bytes) -> bool:
@@ -143,19 +129,17 @@ def _replica_of(name: bytes) -> int:
 # Data sets
 
 
-def _runs_data_set(name: bytes) -> bool:
-    return _DATA_SET.search(name) is not None
-
-
 def data_sets(run: Run, host: int) -> tuple[Mapping[int, IntervalSet], IntervalSet]:
     """When ops of graphs ran data sets that the graph made, by their name, and when these called the body of a loop."""
-    trace, ops = run.trace, run.once(async_ops)[host]
-    runs = trace.names.where(ops.op, _runs_data_set)
-    columns = trace.host_columns
-    calls = (
-        functions_of_loops(trace.names, columns, columns.rows_of_host(host))
-        if runs.any()
-        else NO_ROWS
-    )
-    spans = {op: ops.spans(trace, ops.op == op) for op in unique_ids(ops.op[runs]).tolist()}
+    trace, ops, columns = run.trace, run.once(async_ops)[host], run.trace.host_columns
+    runs = unique_ids(ops.op[trace.names.where(ops.op, _DATA_SET.search)]).tolist()
+    if not runs:
+        return {}, NEVER
+    calls = run.once(_bodies)
+    calls = calls[columns.host[calls] == host]
+    spans = {op: ops.spans(trace, ops.op == op) for op in runs}
     return spans, union(columns.start_ps[calls], columns.end_ps[calls])
+
+
+def _bodies(run: Run) -> Int64Array:
+    return functions_of_loops(run.trace.names, run.trace.host_columns)

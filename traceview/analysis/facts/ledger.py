@@ -454,9 +454,9 @@ def _recast_by_turns(context: Run, drafts: Sequence[Draft]) -> None:
     """Devices that run one after another, and in critical sections: each waits for its turn while another one has it."""
     trace, overlap = context.trace, context.once(concurrency)
     turns = [
-        (wait.device, wait.holder, intersection(wait.spans, union(gaps.start_ps, gaps.end_ps)))
-        for wait in context.once(section_waits)
-        if (gaps := context.idle.gaps.get(wait.device)) is not None
+        (device, holder, intersection(spans, union(gaps.start_ps, gaps.end_ps)))
+        for device, holder, spans in context.once(section_waits)
+        if (gaps := context.idle.gaps.get(device)) is not None
     ]
     if overlap is not None and overlap.is_serial:
         used = devices_in_use(context)

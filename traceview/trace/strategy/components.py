@@ -117,28 +117,14 @@ _BODY: Final = lazy_pattern(
 """What calls the body of a loop over a data set: the reduction, or the scan that it asks, perhaps ahead (TensorFlow 2.21)."""
 
 
-def functions_of_loops(
-    names: Names, host: HostColumns, among: slice = slice(0, None)
-) -> Int64Array:
+def functions_of_loops(names: Names, host: HostColumns) -> Int64Array:
     """Host rows of the calls of functions that are the body of a loop of a graph over a data set."""
-    first, stop, _ = among.indices(host.count)
-    calls = np.flatnonzero(names.matching(host.name[first:stop], [_FUNCTION])) + first
-    if not calls.size:
-        return calls
-    stages = np.flatnonzero(names.every(_is_stage, np.bool_)[host.name[first:stop]]) + first
-    is_body = names.every(_is_body, np.bool_)[host.name[stages]]
-    lines = np.arange(int(host.line[first:stop].max()) + 1, dtype=np.int32)
-    is_called = innermost_value(calls, stages, is_body.astype(np.int64), host, lines) == 1
-    result: Int64Array = calls[is_called]
+    calls = np.flatnonzero(names.matching(host.name[:], [_FUNCTION]))
+    stages = np.flatnonzero(names.where(host.name[:], _STAGE.fullmatch)) if calls.size else calls
+    is_body = names.where(host.name[stages], _BODY.fullmatch).astype(np.int64)
+    lines = np.arange(int(host.line[:].max(initial=0)) + 1, dtype=np.int32)
+    result: Int64Array = calls[innermost_value(calls, stages, is_body, host, lines) == 1]
     return result
-
-
-def _is_stage(name: bytes) -> bool:
-    return _STAGE.fullmatch(name) is not None
-
-
-def _is_body(name: bytes) -> bool:
-    return _BODY.fullmatch(name) is not None
 
 
 def ops_of_loops(
