@@ -177,3 +177,75 @@ def gradients_on_one() -> Scenario:
         ["marginal-gpu", "straggler-gpu"],
         gradients={"reasons": ()},
     )
+
+
+def logical_cpus_in_turn() -> Scenario:
+    """Two models on logical devices of a CPU, the second after the first: each computes 20 of 50 ms.
+
+    The part of CPU:1 starts first and says who it is by what it sends; nothing shows the device of the other one.
+    """
+    trace, local = new_trace(length_ms=500), "/job:localhost/replica:0/task:0/device:CPU"
+    for number, step in enumerate(marked_steps(trace, count=8)):
+        for place, device in enumerate((1, 0)):
+            line, begin_ms = trace.thread(f"tf_Compute/{device}", 900 + device), 2 + 20 * device
+            key = 100 * (number + 1) + device
+            step.host("FunctionRun", 1 + place, 1.5 + place, {"id": number, "_pt": 3, "_p": key})
+            part = {"id": number, "_ct": 3, "_c": key}
+            step.host("ExecutorState::Process", begin_ms, begin_ms + 20, part, thread=line)
+            op = f"MatMul_{device}:MatMul" if device else "MatMul:MatMul"
+            step.host(op, begin_ms, begin_ms + 19, thread=line)
+            if device:
+                sent = {"key": f"{local}:1;12ab;{local}:0;12ab;loss;0:0"}
+                step.host("loss/_1:_Send", begin_ms + 19.2, begin_ms + 19.3, sent, thread=line)
+    asked = {"step": "train", "ops_per_device": {f"{local}:0": 30, f"{local}:1": 30}}
+    sidecar = {"placement": {"functions": [asked]}, "cores": {"usable_count": 2}}
+    return scenario(trace, ["serial-gpus"], ["host-bound"], sidecar=sidecar)
+
+
+def step_makes_data_set() -> Scenario:
+    """The graph of a step of 50 ms makes a data set in 30 ms, and loops over it for 15 ms, of which its body computes 12."""
+    trace = new_trace()
+    names = ("tf_Compute/1", "tf_data_reduce_dataset/2", "tf_data_private_threadpool/3")
+    executor, runner, pool = (trace.thread(name, 901 + at) for at, name in enumerate(names))
+    for number, step in enumerate(marked_steps(trace)):
+        key, id_ = 10 * (number + 1), 500 + number
+        step.host("FunctionRun", 0.5, 0.9, {"id": id_, "_pt": 3, "_p": key})
+        part = {"id": id_, "_ct": 3, "_c": key}
+        step.host("ExecutorState::Process", 1, 3, part, thread=executor)
+        step.host("MatMul:MatMul", 1.1, 2.9, thread=executor)
+        op = {"name": "ReduceDataset", "kernel_type": "ReduceDataset"}
+        began, ended = {"_pt": 2, "_p": key + 1}, {"_ct": 2, "_c": key + 1}
+        kind = "ExecutorState::ProcessAsync"
+        step.host(f"{kind}::Start", 2.95, 3, {**op, **began}, thread=executor)
+        step.host("ReduceDatasetOp::DoCompute", 3, 48, {"id": id_}, thread=runner)
+        step.host("MakeIterator::RootDataset", 12, 33, thread=runner)
+        step.host("ReduceIterator::Root", 33, 48, thread=runner)
+        step.host("ReduceIterator::Root::Prefetch::Scan", 33, 47.9, thread=runner)
+        run = {"id": 700 + number}
+        step.host("InstantiatedCapturedFunction::Run", 35, 47.5, run, thread=runner)
+        step.host("ExecutorState::Process", 35.1, 47.4, run, thread=pool)
+        step.host("body/MatMul:MatMul", 35.2, 47.2, thread=pool)
+        step.host(f"{kind}::Done", 48, 48.1, {**op, **ended}, thread=runner)
+    return scenario(trace, ["input-bound"], ["host-bound", "cpu-heavy-op"])
+
+
+def critical_section() -> Scenario:
+    """Two replicas compute 20 of 50 ms in a critical section, one after the other; then each computes 8 ms alone."""
+    trace, kind = new_trace(), "ExecutorState::ProcessAsync"
+    locks = trace.thread("tf_Compute/3", 903)
+    for number, step in enumerate(marked_steps(trace)):
+        for replica in range(2):
+            scope, line = (
+                f"replica_{replica}/",
+                trace.thread(f"tf_Compute/{replica}", 901 + replica),
+            )
+            key, begin_ms = 100 * (number + 1) + 10 * replica, 1 + 20 * replica
+            step.host("FunctionRun", 0.2 + replica / 10, 0.3 + replica / 10, {"_pt": 3, "_p": key})
+            step.host("ExecutorState::Process", 0.5, 49, {"_ct": 3, "_c": key}, thread=line)
+            lock = {"name": f"{scope}section/MutexLock", "kernel_type": "MutexLock"}
+            began, ended = {"_pt": 2, "_p": key + 1}, {"_ct": 2, "_c": key + 1}
+            step.host(f"{kind}::Start", 0.6, 0.7, {**lock, **began}, thread=line)
+            step.host(f"{kind}::Done", begin_ms, begin_ms + 0.1, {**lock, **ended}, thread=locks)
+            step.host(f"{scope}section/MatMul:MatMul", begin_ms + 0.2, begin_ms + 19.9, thread=line)
+            step.host(f"{scope}MatMul:MatMul", begin_ms + 20, begin_ms + 28, thread=line)
+    return scenario(trace, ["serial-gpus"], ["host-bound"], sidecar={"cores": {"usable_count": 2}})

@@ -26,7 +26,7 @@ from tests.oracle.model import Device, HostAnswer, Row, device_name
 from tests.oracle.ops import op_rows, op_step_rows, precision_rows, transfer_rows
 from tests.oracle.reading import Host, Plane, read_hosts
 from tests.oracle.repeating import periodic_steps
-from tests.oracle.replicas import find_replicas, find_xla_devices
+from tests.oracle.replicas import find_replicas, find_xla_devices, on_logical_devices
 from tests.oracle.segments import Ledger
 from tests.oracle.steps import (
     METHODS,
@@ -92,7 +92,7 @@ def _memory(host: Host, devices: list[Device]) -> None:
             device.peak_bytes = max(peaks[ordinal])
 
 
-def _read(host: Host) -> HostAnswer:
+def _read(host: Host, files: list[Path]) -> HostAnswer:
     links = Links(host)
     devices: list[Device] = []
     for plane in host.planes.values():
@@ -104,7 +104,11 @@ def _read(host: Host) -> HostAnswer:
         gpu = match.group(1) == "GPU"
         devices.append(_gpu(host, plane, ordinal, links) if gpu else _tpu(host, plane, ordinal))
     replicas, shared = find_replicas(host, links)
-    devices += [Device(host.name, "replica", k, None, own) for k, own in replicas.items()]
+    numbers = _logical_cpus(_group(files, host.name, "placement"))
+    model = None
+    if set(replicas) == {0} and len(numbers) > 1:
+        replicas, model = on_logical_devices(host, links, replicas[0], numbers), "CPU"
+    devices += [Device(host.name, "replica", k, model, own) for k, own in replicas.items()]
     if not replicas:
         found = find_xla_devices(host)
         devices += [Device(host.name, "replica", k, "CPU", own) for k, own in found.items()]
@@ -305,6 +309,17 @@ def _group(files: list[Path], host: str, name: str) -> dict[str, Any]:
     return {}
 
 
+def _logical_cpus(placement: dict[str, Any]) -> list[int]:
+    """The numbers of the logical CPU devices for which ops of step functions ask."""
+    asked = {
+        re.search(r"CPU:(\d+)$", name)
+        for function in placement.get("functions", [])
+        for name, count in function.get("ops_per_device", {}).items()
+        if count
+    }
+    return sorted({int(match.group(1)) for match in asked if match})
+
+
 def _have_servers(files: list[Path]) -> bool:
     """Whether a sidecar names parameter servers in the cluster."""
     for file in files:
@@ -324,12 +339,12 @@ def run_answer(
     `window` is auto, steps, devices or trace; `steps` is half-open, like `--steps A:B`.
     Times are ps since the run's origin.
     """
-    answers = [_read(host) for host in read_hosts(files)]
+    answers = [_read(host, files) for host in read_hosts(files)]
     several = len(answers) > 1
     method, basis = _find_steps(answers)
     clocks, spreads = find_clocks(answers)
     if any(clocks.values()):
-        answers = [_read(host) for host in read_hosts(files, clocks)]
+        answers = [_read(host, files) for host in read_hosts(files, clocks)]
         method, basis = _find_steps(answers)
     for answer in answers:
         answer.end_spread = spreads.get(answer.host.name, 0)

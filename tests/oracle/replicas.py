@@ -125,16 +125,42 @@ def deal_out(
     return result
 
 
+def bodies_of_loops(host: Host, links: Links) -> set[int]:
+    """The ids of calls of functions that are the body of a loop of a graph over a data set."""
+    ahead = r"(?:Prefetch|TakeWhile|MaxIntraOpParallelism|PrivateThreadPool)"
+    found = set()
+    for event in host.host_events():
+        if event.name == "InstantiatedCapturedFunction::Run":
+            for outer in links.around(event):
+                if outer.name.startswith(("Iterator::", "ReduceIterator::", "ReduceDatasetOp::")):
+                    if outer.name == "ReduceDatasetOp::DoCompute" or re.fullmatch(
+                        rf"ReduceIterator::Root(::{ahead})*::Scan", outer.name
+                    ):
+                        found.add(event.integer("id") or 0)
+                    break
+    return found
+
+
+def runs_in(event: Event, bodies: set[int], links: Links) -> bool:
+    """Whether an op runs in one of these calls."""
+    return any(outer.integer("id") in bodies for outer in links.around(event))
+
+
 def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], list[Activity]]:
     """Activities by replica, and the shared ones; both empty where there are no replicas."""
     if has_gpu_evidence(host):
         return {}, []
     ops: list[tuple[Event, str, str]] = []
+    of_loops: list[tuple[Event, str, str]] = []
+    bodies = bodies_of_loops(host, links)
     for event in host.host_events():
         parsed = split_op(event)
-        if parsed is None or event.line.name.startswith("tf_data_"):
+        if parsed is None:
             continue
-        ops.append((event, *parsed))
+        if not event.line.name.startswith("tf_data_"):
+            ops.append((event, *parsed))
+        elif is_work(parsed[1]) and runs_in(event, bodies, links):
+            of_loops.append((event, *parsed))
     highest = highest_replica(host)
     numbers = {replica_in_name(name, highest) for _, name, _ in ops}
     replicas = sorted({0} | {k for k in numbers if k is not None})
@@ -188,7 +214,47 @@ def find_replicas(host: Host, links: Links) -> tuple[dict[int, list[Activity]], 
         if owner is None:
             owner = dealt.get(event)
         (shared if owner is None else result[owner]).append(activity)
+    several = any(own for k, own in result.items() if k > 0)
+    for event, name, op_type in of_loops:
+        cls = "collective" if is_collective_type(op_type) else "compute"
+        activity = Activity(event, cls, "", replica_free(name), op_type)
+        owner = replica_in_name(name, highest)
+        if owner is None and not several:
+            owner = 0
+        (shared if owner is None else result.setdefault(owner, [])).append(activity)
     return {k: activities for k, activities in result.items() if activities}, shared
+
+
+def on_logical_devices(
+    host: Host, links: Links, activities: list[Activity], numbers: list[int]
+) -> dict[int, list[Activity]]:
+    """Activities by the logical CPU device of their component, of those with these numbers."""
+    calls: dict[int | None, list[tuple[int, int]]] = {}
+    sent: dict[tuple[int, int], list[int]] = {}
+    for event in sorted(host.host_events(), key=lambda event: (event.start, event.order)):
+        if event.name == "FunctionRun" and not event.line.name.startswith("tf_data_"):
+            component = event.integer("_pt") or 0, (event.integer("_p") or 0) % 2**64
+            calls.setdefault(event.integer("id"), []).append(component)
+        executor = executor_of(event, links)
+        sender = re.match(r"[^;]*/device:CPU:(\d+);", event.text("key") or "")
+        if executor is not None and sender is not None and int(sender.group(1)) in numbers:
+            sent.setdefault(executor[1:], []).append(int(sender.group(1)))
+    number_of: dict[tuple[int, int], int] = {}
+    for components in calls.values():
+        for component in components:
+            if own := sent.get(component):
+                number_of[component] = max(set(own), key=lambda k: (own.count(k), k))
+        taken = {number_of[component] for component in components if component in number_of}
+        left = [number for number in numbers if number not in taken]
+        for component in components:
+            if component not in number_of:
+                number_of[component] = left.pop(0) if left else numbers[0]
+    result: dict[int, list[Activity]] = {}
+    for activity in activities:
+        executor = executor_of(activity.event, links)
+        number = number_of.get(executor[1:], 0) if executor is not None else 0
+        result.setdefault(number, []).append(activity)
+    return result
 
 
 def find_xla_devices(host: Host) -> dict[int, list[Activity]]:

@@ -16,6 +16,7 @@ from tests.oracle.host_names import kind_of
 from tests.oracle.idle import causes_in, find_gaps
 from tests.oracle.intervals import Cover, Interval, clip, length, subtract, union
 from tests.oracle.model import Device, HostAnswer
+from tests.oracle.replicas import bodies_of_loops, replica_in_name
 from tests.oracle.steps import Step, median
 
 STATES = (
@@ -96,7 +97,9 @@ class Ledger:
         for answer in self.answers:
             self._evaluations(causes[answer.host.name], answer)
             self._dispatch(causes[answer.host.name], answer)
+            self._in_flight(answer)
         self._turns()
+        self._sections()
         self._no_work()
         self._meetings()
         for answer in self.answers:
@@ -373,6 +376,42 @@ class Ledger:
             silent = Cover(zip(edges[::2], edges[1::2], strict=True))
             self._recast(device, silent, ("python",), "between_calls")
 
+    def _in_flight(self, answer: HostAnswer) -> None:
+        """Data sets that graphs run are input, but for the body of the loop over them; other waits are host ops."""
+        flights = flights_of(answer)
+        runs = [(a, b) for a, b, _, type_ in flights if DATA_SET.fullmatch(type_)]
+        bodies = body_spans(answer)
+        among = ("host_ops", "launch", "input", "dependency", "latency", "unknown")
+        for device in answer.devices:
+            self._recast(device, Cover(subtract(union(runs), bodies)), among, "input")
+            inside = [one for span in union(runs) for one in clip(bodies, span)]
+            self._recast(device, Cover(inside), ("unknown",), "host_ops")
+            named = [(a, b) for a, b, name, type_ in flights if name and type_]
+            self._recast(device, Cover(named), ("unknown",), "host_ops")
+
+    def _sections(self) -> None:
+        """Replicas wait for the one that was given the lock of a critical section last."""
+        for answer in self.answers:
+            locks = [row for row in flights_of(answer) if row[3] == "MutexLock"]
+            for asked, given, name, _ in locks:
+                device = _replica_of(answer, name)
+                before = [row for row in locks if row[1] < given]
+                for place, (_, held, owner, _) in enumerate(before):
+                    until = [*(row[1] for row in before), given][place + 1]
+                    other = _replica_of(answer, owner)
+                    if device is None or other is None or other is device:
+                        continue
+                    spans = clip([(max(held, asked), until)], answer.window) if held < until else []
+                    idle = subtract(spans, list(self._work[id(device)].spans))
+                    self._turn(device, [one for one in idle if one[0] < one[1]], other)
+
+    def _turn(self, device: Device, spans: list[Interval], other: Device) -> None:
+        """A device waits for its turn; one on a CPU only while another op could run beside those that do."""
+        answer = self.answer_of(device)
+        if device.kind == "replica" and answer.cores:
+            spans = subtract(spans, full_spans(answer, answer.cores))
+        self._recast(device, Cover(spans), NOT_ITS_TURN, "turn", other)
+
     def _turns(self) -> None:
         """Devices that run one after another wait for their turn."""
         computing = {
@@ -401,7 +440,7 @@ class Ledger:
         for device in used:
             for other in used:
                 if other is not device:
-                    self._recast(device, computing[id(other)], NOT_ITS_TURN, "turn", other)
+                    self._turn(device, list(computing[id(other)].spans), other)
         self._beside_each_other(used)
 
     def _beside_each_other(self, used: list[Device]) -> None:
@@ -537,6 +576,54 @@ class Ledger:
             if running >= answer.cores:
                 crowded.append((at, until))
         return Cover(crowded)
+
+
+DATA_SET = re.compile(r"(Reduce|Save)Dataset(V\d+)?|DatasetToSingleElement|MakeIterator")
+SHOWN_ELSEWHERE = re.compile(
+    r"_(Host)?Recv|RemoteCall|(Collective|Nccl).*|.*PartitionedCall|(Stateless)?(While|If|Case)|(MultiDevice)?IteratorGetNext.*"
+)
+Flight = tuple[int, int, str, str]
+"""An asynchronous op: when it began and ended, its name and type."""
+
+
+def flights_of(answer: HostAnswer) -> list[Flight]:
+    """The asynchronous ops of a host that wait for what nothing else shows, in the order in which they end."""
+    found = []
+    for event in answer.host.host_events():
+        if event.name == "ExecutorState::ProcessAsync::Done":
+            begun = answer.links.producers(event)
+            if begun and not SHOWN_ELSEWHERE.fullmatch(event.text("kernel_type")):
+                first = min(begun, key=lambda one: one.start)
+                name, type_ = first.text("name"), first.text("kernel_type")
+                if first.start < event.start:
+                    found.append((first.start, event.start, name, type_))
+    return sorted(found, key=lambda row: row[1])
+
+
+def body_spans(answer: HostAnswer) -> list[Interval]:
+    """When data sets that graphs run call the body of a loop."""
+    bodies = bodies_of_loops(answer.host, answer.links)
+    return union(
+        (event.start, event.end)
+        for event in answer.host.host_events()
+        if event.name == "InstantiatedCapturedFunction::Run" and event.integer("id") in bodies
+    )
+
+
+def full_spans(answer: HostAnswer, cores: int) -> list[Interval]:
+    """When as many ops of a host run as it has cores, or more."""
+    spans = [activity.span for device in answer.devices for activity in device.activities]
+    edges = sorted({edge for span in spans for edge in span})
+    counted = [
+        (a, b, sum(low <= a and b <= high for low, high in spans)) for a, b in pairwise(edges)
+    ]
+    return union((a, b) for a, b, count in counted if count >= cores)
+
+
+def _replica_of(answer: HostAnswer, name: str) -> Device | None:
+    """The device with the number of the replica in a name, 0 without."""
+    number = replica_in_name(name, 0) or 0
+    return next((one for one in answer.devices if one.ordinal == number), None)
 
 
 def _came_last(collective: Collective) -> Device:

@@ -122,3 +122,49 @@ def test_a_program_that_python_calls_runs_on_the_cpu(tmp_path: Path) -> None:
         step.host(PROGRAM, 1, 21)
     trace.write(tmp_path)
     assert replicas_with_compute(traceview.analyze(tmp_path)) == {"replica:0": 4}
+
+
+# Logical devices without a strategy
+
+LOCAL: Final = "/job:localhost/replica:0/task:0/device:CPU"
+
+
+def on_logical_devices(
+    folder: Path, *names: str, asked: int = 2, sends: bool = True
+) -> dict[str, int]:
+    """The ops of each device of a run with a component for each name; the last one starts first, and sends."""
+    trace = new_trace()
+    for number, step in enumerate(marked_steps(trace)):
+        for place, name in reversed([*enumerate(names)]):
+            line, key = trace.thread(f"tf_Compute/{place}", 900 + place), 10 * number + place + 1
+            started = {"id": number, "_pt": 3, "_p": key}
+            step.host("FunctionRun", 1.9 - 0.1 * place, 1.95 - 0.1 * place, started)
+            part = {"id": number, "_ct": 3, "_c": key}
+            step.host("ExecutorState::Process", 2, 9, part, thread=line)
+            for op in range(place + 1):
+                step.host(f"{name}_{op}:MatMul", 2 + op, 3 + op, thread=line)
+            if sends and place == len(names) - 1:
+                sent = {"key": f"{LOCAL}:{place};1;{LOCAL}:0;1;edge;0:0"}
+                step.host("x/_1:_Send", 8, 8.1, sent, thread=line)
+    counts = {f"{LOCAL}:{place}": 9 for place in range(asked)}
+    placement = {"functions": [{"step": "train", "ops_per_device": counts}]}
+    write_sidecar(trace.write(folder), {"placement": placement})
+    return replicas_with_compute(traceview.analyze(folder))
+
+
+def test_a_component_is_the_logical_device_that_it_sends_from(tmp_path: Path) -> None:
+    """The rest are the devices that are left, in the order in which the components start."""
+    assert on_logical_devices(tmp_path / "2", "a", "b") == {"CPU:0": 4, "CPU:1": 8}
+    three = on_logical_devices(tmp_path / "3", "a", "b", "c", asked=3)
+    assert three == {"CPU:0": 8, "CPU:1": 4, "CPU:2": 12}
+    silent = on_logical_devices(tmp_path / "silent", "a", "b", sends=False)
+    assert silent == {"CPU:0": 8, "CPU:1": 4}
+
+
+def test_one_logical_device_is_one_replica(tmp_path: Path) -> None:
+    assert on_logical_devices(tmp_path, "a", "b", asked=1) == {"replica:0": 12}
+
+
+def test_replicas_in_names_count_more_than_logical_devices(tmp_path: Path) -> None:
+    named = on_logical_devices(tmp_path, "a", "replica_1/b")
+    assert named == {"replica:0": 4, "replica:1": 8}

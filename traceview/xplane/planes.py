@@ -342,6 +342,8 @@ HOST_STATS: Final[dict[str, tuple[bytes, ...]]] = {
     "parallelism": (b"parallelism",),
     "shard_num": (b"shard_num",),
     "dataset_name": (b"name",),
+    "rendezvous_key": (b"key",),
+    "kernel_type": (b"kernel_type",),
     "device_ordinal": (b"device_ordinal",),
     "run_id": (b"run_id",),
     "hlo_module": (b"hlo_module",),
@@ -392,6 +394,8 @@ TEXT_STATS: Final = frozenset(
         "allocator_name",
         "region_type",
         "dataset_name",
+        "rendezvous_key",
+        "kernel_type",
     )
 )
 

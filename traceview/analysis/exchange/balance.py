@@ -24,6 +24,7 @@ from traceview.analysis.exchange.balance_rules import (
 )
 from traceview.analysis.exchange.collective_sums import per_step
 from traceview.analysis.exchange.gradients import SINGLE, single_gradients
+from traceview.analysis.facts.async_ops import longest_section
 from traceview.analysis.facts.devices import (
     OF_CHANCE_RATIO,
     Concurrency,
@@ -40,8 +41,8 @@ from traceview.analysis.measures.op_work import (
     line_of_rows,
     time_by_label,
 )
-from traceview.analysis.rules.finding import Evidence, Finding, OfDevice, Skipped
-from traceview.analysis.rules.rule import devices_argument
+from traceview.analysis.rules.finding import Confidence, Evidence, Finding, OfDevice, Skipped
+from traceview.analysis.rules.rule import devices_argument, is_of_jax
 from traceview.analysis.rules.words import Argument, Line, Number, Ops
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array
@@ -62,7 +63,7 @@ from traceview.document.vocabulary import DEVICE_KINDS, look_of
 from traceview.ledger.columns import By
 from traceview.ledger.states import State
 from traceview.ledger.table import Ledger, totals
-from traceview.trace.device.op_names import op_labels, split_op
+from traceview.trace.device.op_names import graph_lines, op_labels, split_op
 from traceview.trace.model import machine_of
 from traceview.trace.strategy.replicas import CPU
 from traceview.xplane.planes import ActivityClass
@@ -425,16 +426,36 @@ def _by_turns(context: Context, result: Balance) -> Finding | None:
 
 
 def _serial(context: Context, result: Balance) -> Finding | None:
+    rows = context.ledger.rows(states=(State.TURN,))
+    sure: tuple[Confidence, str] = ("medium", "cores") if result.kind == "replica" else ("high", "")
     if not result.is_serial or result.concurrency_ratio is None:
-        return None
+        return _in_sections(context, rows, sure)
     limit = OF_CHANCE_RATIO * (result.chance_ratio or 0.0)
     return SERIAL.of_rows(
         context,
-        context.ledger.rows(states=(State.TURN,)),
+        rows,
         named=devices_in_use(context),
         arguments={"all": _all(result)},
-        confidence=("medium", "cores") if result.kind == "replica" else ("high", ""),
+        confidence=sure,
         evidence=[Evidence("concurrency_ratio", result.concurrency_ratio, limit, "")],
+        action="placed" if _noun(result) == CPU and not is_of_jax(context.trace) else "",
+    )
+
+
+def _in_sections(context: Context, rows: BoolArray, sure: tuple[Confidence, str]) -> Finding | None:
+    """Turns of devices that do not run serially otherwise, and the line of the section that was waited for longest."""
+    name = context.once(longest_section)
+    line = context.trace.once(graph_lines).of(name)
+    return SERIAL.of_rows(
+        context,
+        rows,
+        arguments={"line": Line(line)} if line else {},
+        confidence=sure,
+        evidence=[Evidence("op", name, None, "", value_is="op")] if name else [],
+        keeps_waiting=True,
+        title="section",
+        action="section",
+        notes=("section",),
     )
 
 

@@ -123,6 +123,7 @@ LATE_BY_TURNS: Final = Rule(
 SERIAL: Final = Rule(
     code="serial-gpus",
     title="the {all} run one after another: each idles at least {loss}",
+    titles={"section": "{who:waits/wait} {loss} for a replica in a critical section[, {line}]"},
     meaning=(
         "Each device idles while another one computes, so several are no faster than one. Independent devices would overlap "
         "far more. Beside each other they would take as long as the one that computes longest, so what this one idles is lost."
@@ -136,14 +137,25 @@ SERIAL: Final = Rule(
         "jax": (
             "Hand each device its work before you wait for another: move `block_until_ready` and reads of results behind the last call.",
             "Calls of jitted functions return at once, so devices work beside each other until Python waits for a result.",
-        )
+        ),
+        "section": (
+            "Keep out of `tf.CriticalSection.execute` what touches no shared state: compute it before or after.",
+            "",
+        ),
+        "placed": (
+            "Let no part of the step wait for one on another device that it does not need: no `tf.control_dependencies` between them.",
+            "Where one device needs what another one computes, split the batch into micro-batches, so that both overlap.",
+        ),
+    },
+    notes={
+        "section": "A `tf.CriticalSection` lets one replica at a time run what is inside. The loss holds what the others wait later.",
     },
     reasons={"cores": "replicas share the cores of their host"},
     metrics={"concurrency_ratio": "compute overlap of the possible"},
     limits={"of_chance_ratio": OF_CHANCE_RATIO},
     starts_at=(
         "compute overlap below {of_chance_ratio} of what chance would give, in enough steps to rule chance out, and {limit} of "
-        "the GPU time lost to it"
+        "the GPU time lost to it; or so much lost to `tf.CriticalSection`"
     ),
     states=(State.TURN,),
     explains=("straggler-gpu", "pipeline-bubble", "late-by-turns"),

@@ -12,10 +12,12 @@ from collections.abc import Collection
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
+from traceview.analysis.facts.async_ops import async_ops, data_sets
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
-from traceview.base.ids import groups_of, is_in, unique_ids, unique_inverse
+from traceview.base.ids import groups_of, is_in, sorted_unique, unique_ids, unique_inverse
 from traceview.base.intervals import (
     NEVER,
     BoolArray,
@@ -23,6 +25,7 @@ from traceview.base.intervals import (
     Int64Array,
     IntervalSet,
     difference,
+    nesting,
     places,
     union,
 )
@@ -432,3 +435,33 @@ def _spans_of_keys(context: Run, host: int, begun_ps: Int64Array, least_count: i
     needed, made = begun[1:] - begun[:-1], after - first
     are_keys = (needed >= least_count) & (needed <= made) & (made < 2 * needed)
     return union(start[first[are_keys]], end[after[are_keys] - 1])
+
+
+# Asynchronous ops
+
+IN_A_GRAPH: Final = (State.HOST_OPS, State.LAUNCH, State.INPUT, State.DEPENDENCY, State.LATENCY)
+"""What a device is idle for while nothing but an asynchronous op of a graph is open."""
+
+
+def recast_in_flight(draft: Draft) -> None:
+    """What a device is idle for while its graph runs a data set, or waits in another asynchronous op that nothing explains."""
+    context, columns = draft.context, draft.trace.host_columns
+    runs, bodies = data_sets(context, draft.host)
+    for op, spans in runs.items():
+        draft.recast(
+            difference(spans, bodies), (*IN_A_GRAPH, State.UNKNOWN), State.INPUT, (By.OP, op)
+        )
+        # The body of a loop is the step's own.
+        draft.recast(intersection(spans, bodies), (State.UNKNOWN,), State.HOST_OPS, NOBODY)
+    ops, unknown = context.once(async_ops)[draft.host], draft.idle_in((State.UNKNOWN,))
+    start, end = columns.start_ps[ops.begun], columns.start_ps[ops.ended]
+    if unknown.any() and start.size:
+        cut, place, _ = cut_at(draft.columns, sorted_unique(np.concatenate((start, end))), unknown)
+        running = np.append(ops.op, NONE)[nesting(start, end).innermost(cut.start_ps)]
+        is_named = unknown[place] & (running != NONE)
+        draft.columns = replace(
+            cut,
+            state=np.where(is_named, np.uint8(State.HOST_OPS), cut.state),
+            by_kind=np.where(is_named, np.uint8(By.OP), cut.by_kind),
+            by=np.where(is_named, running.astype(np.int32), cut.by),
+        )

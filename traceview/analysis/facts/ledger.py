@@ -15,7 +15,7 @@ In this order:
     input        what is idle while Python of the pipeline keeps the lock, and what ops and dispatch wait for the cores that it
                  takes; but not a request for a batch that is ready, which is dispatch
     no core      what ops and dispatch wait for the cores that other processes take
-    turn         idle time of devices that run one after another, while another one has its turn
+    turn         idle time of devices that run one after another, or in critical sections, while another one has its turn
     no work      idle time of a device that only copies, and, while another one computes, of one that computes little
     meeting      what all devices wait in the collectives of a step: it comes from meeting more than once
     line         what is idle while the thread of the steps is at a line of the script: that is what it mostly is there
@@ -27,19 +27,28 @@ Where stacks were sampled, Python in steps and between them and waits for a valu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
+from traceview.analysis.facts.beside import (
+    EVERY,
+    cores_of,
+    lengths_of_meeting,
+    recast_by_turns,
+    recast_meeting,
+    recast_without_work,
+)
+from traceview.analysis.facts.devices import concurrency
 from traceview.analysis.facts.dispatch import (
+    IN_A_GRAPH,
     NOBODY,
     Causer,
     Draft,
     is_compute,
     recast_dispatch,
+    recast_in_flight,
     recast_keys,
     recast_small_kernels,
 )
@@ -62,7 +71,7 @@ from traceview.analysis.facts.threads import (
     off_core_waits,
     threads_at_work,
 )
-from traceview.base.ids import is_in, sorted_unique, unique_ids, unique_inverse
+from traceview.base.ids import is_in, sorted_unique, unique_ids
 from traceview.base.intervals import (
     NEVER,
     BoolArray,
@@ -72,11 +81,10 @@ from traceview.base.intervals import (
     nesting,
     union,
 )
-from traceview.base.sweeping import SWEEPS, made_of_each
+from traceview.base.sweeping import made_of_each
 from traceview.base.timing import stage
 from traceview.base.units import PS_PER_US
 from traceview.ledger.build import (
-    Segments,
     build_segments,
     cut_at,
     is_among,
@@ -85,7 +93,7 @@ from traceview.ledger.build import (
 )
 from traceview.ledger.columns import IDLE, By, Columns
 from traceview.ledger.states import OF_CAUSE, State
-from traceview.ledger.table import Ledger, clocks_agree
+from traceview.ledger.table import Ledger
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import side_work_of
 from traceview.trace.host.host_events import LONG_AGO_PS, last_begun
@@ -143,25 +151,6 @@ _LOCKED: Final = frozenset(OF_CAUSE[cause] for cause in LOCKED)
 _DISPATCH: Final = (State.HOST_OPS, State.LAUNCH, State.PYTHON, State.UNKNOWN)
 """States in which a thread of the model has work, or may have, and records no op."""
 
-_NOT_ITS_TURN: Final = (
-    State.DEVICE_WAIT,
-    State.HOST_OPS,
-    State.LAUNCH,
-    State.PYTHON,
-    State.SYNC,
-    State.DEPENDENCY,
-    State.LATENCY,
-    State.UNKNOWN,
-    State.BETWEEN,
-)
-"""What a device that runs by turns is idle for while another one computes."""
-
-_EVERY: Final = frozenset(State) - {State.NO_WORK}
-_IDLE: Final = _EVERY - {State.COMPUTE, State.COMMUNICATION, State.EVALUATION}
-_FEWEST_BESIDE: Final = 2
-_WITH_LITTLE_TO_DO: Final = _IDLE - {State.DEVICE_WAIT}
-"""What a device is idle for that computes little; in a collective it waits for a device, whatever it computes."""
-
 
 def ledger_of(context: Run) -> Ledger:
     """The ledger of the devices in the windows of a context."""
@@ -188,7 +177,7 @@ def ledger_of(context: Run) -> Ledger:
         for draft in drafts:
             _share_with_side_work(draft)
             evaluates, saves = between[draft.host]
-            draft.recast(evaluates, _EVERY, State.EVALUATION)
+            draft.recast(evaluates, EVERY, State.EVALUATION)
             draft.recast(saves, (State.BETWEEN,), State.CHECKPOINT)
             _recast_python(draft)
             recast_dispatch(draft)
@@ -201,11 +190,12 @@ def ledger_of(context: Run) -> Ledger:
                 draft.recast(spans, among, State.GARBAGE_COLLECTION, NOBODY)
             _recast_held_by_threads(draft)
             _recast_taken_by_pipeline(draft)
-        _recast_by_turns(context, segments, drafts)
-        _recast_without_work(context, drafts)
-        met = _lengths_of_meeting(context, segments)
+            recast_in_flight(draft)
+        recast_by_turns(context, segments, drafts)
+        recast_without_work(context, drafts)
+        met = lengths_of_meeting(context, segments)
         meeting = [draft for draft in drafts if draft.device in met]
-        made_of_each(lambda draft: _recast_meeting(draft, met[draft.device]), meeting, threads)
+        made_of_each(lambda draft: recast_meeting(draft, met[draft.device]), meeting, threads)
         for draft in drafts:
             _recast_lines(draft)
             _enter_lines(draft)
@@ -223,7 +213,11 @@ def _share_with_side_work(draft: Draft) -> None:
     The model could use the core that side work has. Of n ops that run on n cores or fewer each counts for an nth of the time,
     that of the side work last.
     """
-    trace, events, cores = draft.trace, draft.trace.device_columns, _cores(draft.trace, draft.host)
+    trace, events, cores = (
+        draft.trace,
+        draft.trace.device_columns,
+        cores_of(draft.trace, draft.host),
+    )
     if draft.kind != "replica" or not cores:
         return
     side = np.flatnonzero(is_side_work(trace, draft.device)) + events.rows_of(draft.device).start
@@ -251,12 +245,6 @@ def _share_with_side_work(draft: Draft) -> None:
         event=np.where(of_side, event, shared_rows.event),
         by=np.where(of_side, events.op[event], shared_rows.by),
     )
-
-
-def _cores(trace: Trace, host: int) -> int | None:
-    """The cores that the process of a host may use."""
-    sidecar = trace.hosts[host].sidecar
-    return sidecar.environment.cores.usable_count if sidecar else None
 
 
 # Threads of Python beside the step
@@ -318,10 +306,6 @@ _CALLED: Final = (State.HOST_OPS, State.LAUNCH, State.SYNC, State.H2D, State.PYT
 """What Python does in a call, and what a device is idle for meanwhile."""
 
 
-_IN_A_GRAPH: Final = (State.HOST_OPS, State.LAUNCH, State.INPUT, State.DEPENDENCY, State.LATENCY)
-"""What a device is idle for while nothing but an asynchronous op of a graph is open."""
-
-
 def _recast_held_by_threads(draft: Draft) -> None:
     """Waits for the lock that a thread of the script keeps, and for what one makes."""
     if draft.python is None:
@@ -338,7 +322,7 @@ def _recast_held_by_threads(draft: Draft) -> None:
     for thread in threads_at_work(context, draft.host):
         by = draft.by_line(thread.python.line)
         draft.recast(thread.awaited, (State.PYTHON, State.BETWEEN, State.UNKNOWN), state, by)
-        draft.recast(thread.given, _IN_A_GRAPH, state, by)
+        draft.recast(thread.given, IN_A_GRAPH, state, by)
         if covered_ps(intersection(waits, thread.kept), draft.window) >= least_ps:
             draft.recast(thread.kept, (*_LOCKED, State.BETWEEN), state, by)
         if thread.guests.size:
@@ -346,10 +330,10 @@ def _recast_held_by_threads(draft: Draft) -> None:
             draft.recast_rows(guests, state, by)
         if cores is not None and thread.number in cores.python:
             ran = cores.ran_by((cores.python[thread.number],))
-            _recast_without_cores(draft, cores, ran, state, by)
+            _recast_withoutcores_of(draft, cores, ran, state, by)
 
 
-def _recast_without_cores(
+def _recast_withoutcores_of(
     draft: Draft,
     waits: CoreWaits,
     ran: Floats,
@@ -371,6 +355,8 @@ def _recast_without_cores(
         launch = trace.device_columns.launch[columns.event]
         is_launched = is_compute(columns) & (launch != NONE)
         line = np.where(is_launched, trace.host_columns.line[launch], NONE)
+        # On threads of the pipeline runs what a loop over a data set calls.
+        line = np.where(trace.runs_model[line], line, NONE)
         draft.recast_ends(_lost(columns, line, waits, ran, are_ops=True), state, by)
     if with_dispatch:
         columns = draft.columns
@@ -510,159 +496,5 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
     cores = core_waits(context, host)
     if cores is not None:
         ran = cores.ran_by(cores.pipeline)
-        _recast_without_cores(draft, cores, ran, State.INPUT, with_dispatch=not locked)
-        _recast_without_cores(draft, cores, cores.ran_by_processes, State.NO_CORE)
-
-
-# Devices beside each other
-
-
-def _recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) -> None:
-    """Devices that run one after another: each waits for its turn while another one computes.
-
-    Beside each other they would take as long as the one that computes longest: that saves what this one waits in a step.
-    """
-    if not context.once(concurrency).is_serial or _waits_for_sends(context, drafts):
-        return
-    computing = {device: context.activities[device].compute for device in devices_in_use(context)}
-    taking_turns = [draft for draft in drafts if draft.device in computing]
-    every = np.array([step.number for step in segments.steps], dtype=np.int64)
-    numbers, number = unique_inverse(every)
-    # The last is outside of steps.
-    number, count = np.append(number, numbers.size), numbers.size + 1
-    waited_ps = np.zeros((len(taking_turns), count), dtype=np.int64)
-    turns: list[Int64Array] = []
-    for place, draft in enumerate(taking_turns):
-        for other, spans in computing.items():
-            if other != draft.device:
-                draft.recast(spans, _NOT_ITS_TURN, State.TURN, (By.DEVICE, other))
-        columns = draft.columns
-        turns.append(np.flatnonzero(is_among(columns, (State.TURN,))))
-        of_step, duration = number[columns.step[turns[-1]]], columns.duration_ps[turns[-1]]
-        waited_ps[place] = SWEEPS.totals(of_step, duration, count)
-    if 2 * np.count_nonzero(waited_ps[:, :-1].min(axis=0)) < numbers.size:
-        # Each has steps of its own.
-        number[:], waited_ps[:, :1] = 0, waited_ps.sum(axis=1, keepdims=True)
-    left = 1 - waited_ps.min(axis=0) / np.maximum(waited_ps, 1)
-    for draft, rows, of_device in zip(taking_turns, turns, left, strict=True):
-        columns = draft.columns
-        length_ps = np.zeros(columns.count, dtype=np.int64)
-        length_ps[rows] = columns.duration_ps[rows] * of_device[number[columns.step[rows]]]
-        draft.recast_ends(length_ps, State.DEVICE_WAIT)
-
-
-def _waits_for_sends(context: Run, drafts: Sequence[Draft]) -> bool:
-    """Whether devices wait in collectives for what another one sends, most of all: no turn lets them go on before that."""
-    rest_ps = 0
-    for columns in (draft.columns for draft in drafts):
-        waits = is_among(columns, (State.DEVICE_WAIT,)) & (columns.activity != IDLE)
-        is_sent = is_in(columns.event[waits], context.collectives.sends)
-        rest_ps += int((columns.duration_ps[waits] * np.where(is_sent, -1, 1)).sum())
-    return rest_ps < 0
-
-
-def _recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
-    """Devices that only copy, or compute far less than others, have no work while those compute.
-
-    Where no other device has the same clock it is not known when, and all that they idle counts.
-    """
-    trace, activities = context.trace, context.activities
-    status = statuses(context)
-    at_work: dict[int, IntervalSet | None] = {}
-    for draft in drafts:
-        if status[draft.device] == "copy_only":
-            draft.recast(draft.everywhen, _IDLE, State.NO_WORK)
-        elif status[draft.device] == "marginal":
-            clock = trace.hosts[draft.host].clock
-            # With an aligned clock all others agree.
-            key = NONE if clock is not None and clock.residual_ps is not None else draft.host
-            if key not in at_work:
-                agreeing = [
-                    activities[other.device].compute
-                    for other in drafts
-                    if clocks_agree(trace, (draft.device, other.device))
-                ]
-                at_work[key] = joined_spans(agreeing) if len(agreeing) >= _FEWEST_BESIDE else None
-            others = at_work[key]
-            spans = (
-                draft.everywhen
-                if others is None
-                else difference(others, activities[draft.device].compute)
-            )
-            draft.recast(spans, _WITH_LITTLE_TO_DO, State.NO_WORK)
-
-
-def _lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Array]:
-    """By device how much of the end of each of its segments is communication: what it waits because devices meet repeatedly.
-
-    That is what all devices wait in collectives of one step: if they met once, the slowest device of the step would not wait. Not
-    in permutations: what a device computes with waits for what another one sends.
-    """
-    every = np.array([step.number for step in segments.steps], dtype=np.int64)
-    numbers, number = unique_inverse(every)
-    shape = len(context.trace.device_list), numbers.size
-    takes_part, waited_ps = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
-    # A device that the ledger does not have is the last of them all in each of its collectives.
-    is_known = np.zeros(shape[0] + 1, dtype=np.bool_)
-    is_known[list(segments.of_device)] = True
-    waiting: dict[int, tuple[Int64Array, Int64Array]] = {}
-    sends = context.collectives.sends
-    for device, columns in segments.of_device.items():
-        rows = np.flatnonzero(columns.activity == ActivityClass.COLLECTIVE)
-        rows = rows[(columns.step[rows] != NONE) & ~is_in(columns.event[rows], sends)]
-        takes_part[device, number[columns.step[rows]]] = True
-        rows = rows[
-            (columns.state[rows] == State.DEVICE_WAIT) & (columns.by_kind[rows] == By.DEVICE)
-        ]
-        rows = rows[is_known[columns.by[rows]]]
-        if rows.size:
-            waiting[device] = rows, number[columns.step[rows]]
-    if not waiting:
-        return {}
-    busy, own_ps = _without_a_core(context, segments), dict[int, Int64Array]()
-    for device, (rows, place) in waiting.items():
-        columns, host = segments.of_device[device], context.trace.device_list[device].host
-        own_ps[device] = columns.duration_ps[rows]
-        if host in busy:
-            start = columns.start_ps[rows]
-            own_ps[device] = own_ps[device] - busy[host].within(start, start + own_ps[device])
-        waited_ps[device] = SWEEPS.totals(place, own_ps[device], numbers.size)
-    least_ps = np.where(takes_part, waited_ps, np.iinfo(np.int64).max).min(axis=0)
-    least_ps[takes_part.sum(axis=0) < _FEWEST_BESIDE] = 0
-    share = least_ps / np.maximum(waited_ps, 1)
-    met = {}
-    for device, (rows, place) in waiting.items():
-        met[device] = np.zeros(segments.of_device[device].count, dtype=np.int64)
-        met[device][rows] = (own_ps[device] * share[device, place]).astype(np.int64)
-    return met
-
-
-def _recast_meeting(draft: Draft, length_ps: Int64Array) -> None:
-    draft.recast_ends(length_ps, State.COMMUNICATION, (By.OP, NONE))
-    columns = draft.columns
-    unnamed = np.flatnonzero((columns.by_kind == By.OP) & (columns.by == NONE))
-    by = columns.by.copy()
-    by[unnamed] = draft.trace.device_columns.op[columns.event[unnamed]]
-    draft.columns = replace(columns, by=by)
-
-
-def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:
-    """By host when another replica would have no core to go on: as many compute as there are cores."""
-    trace, found = context.trace, dict[int, IntervalSet]()
-    for host in context.selection.windows:
-        cores = _cores(trace, host)
-        own = [
-            segments.of_device[device]
-            for device in trace.devices_of_host[host]
-            if device in segments.of_device and trace.device_list[device].kind == "replica"
-        ]
-        if own and cores:
-            computes = [of.chosen(of.activity == ActivityClass.COMPUTE) for of in own]
-            moments = np.concatenate(
-                [of.start_ps for of in computes] + [of.end_ps for of in computes]
-            )
-            order = np.argsort(moments, kind="stable")
-            running = np.cumsum(np.repeat((1, -1), moments.size // 2)[order])
-            place = np.flatnonzero(running[:-1] >= cores)
-            found[host] = union(moments[order][place], moments[order][place + 1])
-    return found
+        _recast_withoutcores_of(draft, cores, ran, State.INPUT, with_dispatch=not locked)
+        _recast_withoutcores_of(draft, cores, cores.ran_by_processes, State.NO_CORE)

@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceview.analysis.facts.async_ops import async_ops
 from traceview.analysis.facts.python import HostPython, PythonShare, shared
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import covered_ps
@@ -168,35 +169,19 @@ def _that_call_tensorflow(context: Run, host: int, python: HostPython) -> set[in
     return {python.lines.thread_of(line) for line in lines}
 
 
-_ENDED: Final = b"ExecutorState::ProcessAsync::Done"
-"""What the thread records that ends an asynchronous op, such as `QueueDequeueV2`; its producer is where that began (TensorFlow 2.21)."""
-
-
 def _given(context: Run, host: int, python: HostPython) -> dict[int, IntervalSet]:
     """When a graph of the step waited in an asynchronous op that a thread of Python ended, by the number of that thread.
 
     An executor goes on meanwhile with what does not need the op. What ends on a thread of TensorFlow waits for no Python.
     """
-    trace, states = context.trace, context.idle.states[host]
-    ended = trace.named_on(host, _is_end)
-    if not ended.size:
-        return {}
-    begun = states.links.producer_of(ended)
-    ended, begun = ended[begun != NONE], begun[begun != NONE]
-    columns = trace.host_columns
-    thread = states.thread[columns.line[ended]]
+    states, ops = context.idle.states[host], context.once(async_ops)[host]
+    thread = states.thread[context.trace.host_columns.line[ops.ended]]
     found: dict[int, IntervalSet] = {}
     for each in unique_ids(thread).tolist():
         number = python.lines.thread_of(each)
         if each != states.caller and number != NONE and states.runs_python(each):
-            own = thread == each
-            spans = union(columns.start_ps[begun[own]], columns.start_ps[ended[own]])
-            found[number] = intersection(spans, states.calls)
+            found[number] = intersection(ops.spans(context.trace, thread == each), states.calls)
     return found
-
-
-def _is_end(name: bytes) -> bool:
-    return name == _ENDED
 
 
 # Cores

@@ -23,10 +23,14 @@ from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
 from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Part
+from traceview.base.ids import unique_inverse
+from traceview.base.intervals import BoolArray
 from traceview.base.text import lazy_pattern
 from traceview.base.units import PS_PER_US
-from traceview.ledger.columns import IDLE
+from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
+from traceview.ledger.table import totals
+from traceview.trace.device.op_names import graph_lines
 from traceview.trace.host.pipeline import InputStage, kind_of
 
 _MAIN_STAGE_RATIO: Final = 0.50
@@ -68,6 +72,8 @@ _SMALL: Final = "small_elements"
 _PARTS: Final = "parts"
 """A parallel map makes many elements per step, each quickly."""
 _ITERATOR: Final = "iterator"
+_MADE: Final = "made"
+"""The step makes the data set, in its graph."""
 _FEWEST_ITERATORS: Final = 2
 _MANY_ELEMENTS: Final = 16
 _QUICK_ELEMENT_PS: Final = 250 * PS_PER_US
@@ -221,6 +227,10 @@ _ACTIONS: Final = {
         "Replace Python of the pipeline, a generator or `tf.py_function`, by ops of TensorFlow.",
         "Work that has to stay in Python needs processes of its own: they do not share the lock with the step.",
     ),
+    _MADE: (
+        "Loop over tensors in the step, with `tf.random.shuffle`, `tf.reshape` and `tf.gather`, or make the data set before the loop.",
+        "A data set takes milliseconds to make: TensorFlow rewrites its graph and starts threads for it.",
+    ),
     "jax": (
         "Prepare batches in another thread or process.",
         (
@@ -238,6 +248,7 @@ INPUT_BOUND: Final = Rule(
         _CORES: "{who:loses/lose} {loss} to the cores that the input pipeline takes[: {stage}]",
         _DROPPED: "{who:waits/wait} {loss} for input: {made} are made for {kept} that {drops} hands on",
         "host": "{who:waits/wait} {loss} for input[: {stage} is too slow]",
+        _MADE: "{who:waits/wait} {loss} for a data set that each step makes[, {line}]",
     },
     meaning="The input pipeline keeps the devices from their work.",
     notes={
@@ -297,6 +308,9 @@ def waits_of_devices(context: Context) -> Finding | None:
     ledger = context.ledger
     rows = ledger.rows(states=(State.INPUT,))
     waited_ps = ledger.by_device(rows)
+    made = rows & (ledger.columns.by_kind == By.OP)
+    if 2 * sum(ledger.by_device(made).values()) > sum(waited_ps.values()):
+        return _data_sets_of_steps(context, rows, made)
     worst = max(waited_ps, key=lambda device: waited_ps[device])
     host = context.trace.device_list[worst].host
     supply = supply_of(context, host)
@@ -324,6 +338,24 @@ def waits_of_devices(context: Context) -> Finding | None:
         notes=sentences.notes,
         keeps_waiting=True,
         takes_cores=sentences.title == _CORES,
+    )
+
+
+def _data_sets_of_steps(context: Context, rows: BoolArray, made: BoolArray) -> Finding | None:
+    """Waits most of which are for data sets that graphs of the step make, and the line of the one that takes longest."""
+    columns = context.ledger.columns
+    ops, place = unique_inverse(columns.by[made])
+    longest = ops[totals(place, columns.duration_ps[made], ops.size).argmax()]
+    name = context.trace.names.text(longest) or ""
+    line = context.trace.once(graph_lines).of(name)
+    return INPUT_BOUND.of_rows(
+        context,
+        rows,
+        arguments={"line": Line(line)} if line else {},
+        evidence=[Evidence("op", name, None, "", value_is="op")],
+        title=_MADE,
+        action=_MADE,
+        keeps_waiting=True,
     )
 
 

@@ -191,7 +191,7 @@ class _PartReader:
         )
         replicas = Replicas()
         if not (self.devices or host.gpus_expected):
-            replicas = find_replicas(self.lines, self.names, host_columns)
+            replicas = find_replicas(self.lines, self.names, host_columns, host.captured)
             if not replicas.devices:
                 replicas = find_xla_devices(self.names, host_columns, self.numbers)
             device_columns = replicas.columns or device_columns

@@ -15,13 +15,13 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceview.base.ids import is_in, labels, unique_ids, unique_inverse
+from traceview.base.ids import labels, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int64Array, union
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE, UNKNOWN_BYTES, DeviceColumns, HostColumns, Names
 from traceview.trace.device.classify import InstructionNumbers, with_ops_inside
-from traceview.trace.device.correlation import EventsAround, innermost_value, linked_events
+from traceview.trace.device.correlation import EventsAround, linked_events
 from traceview.trace.device.op_names import (
     KEPT_NAMES,
     LONGEST_NAME,
@@ -32,6 +32,15 @@ from traceview.trace.device.op_names import (
     uses_variable,
 )
 from traceview.trace.model import MOST_DEVICES, Device, Host, LineInfo, Recording
+from traceview.trace.sidecar.sidecar import Sidecar
+from traceview.trace.strategy.components import (
+    MOST_LOGICAL,
+    component_of_rows,
+    logical_cpus,
+    logical_device_of_rows,
+    most_frequent,
+    ops_of_loops,
+)
 from traceview.xplane.planes import (
     ActivityClass,
     HostMemory,
@@ -77,12 +86,27 @@ class Replicas(Struct, frozen=True, eq=False):
     shared_rows: Int64Array = np.empty(0, dtype=np.int64)
 
 
-def find_replicas(lines: Sequence[LineInfo], names: Names, columns: HostColumns) -> Replicas:
-    """The replicas of a host that runs on CPUs only."""
+def find_replicas(
+    lines: Sequence[LineInfo], names: Names, columns: HostColumns, captured: Sidecar
+) -> Replicas:
+    """The replicas of a host that runs on CPUs only; where names show a single one, the logical CPU devices that it asks for."""
     facts = _name_facts(names, int(highest_replicas(names, [unique_ids(columns.name)])[0]))
     runs_model = np.array([line.runs_model for line in lines], dtype=np.bool_)
-    rows = np.flatnonzero(facts.work[columns.name] & runs_model[columns.line])
+    is_work = facts.work[columns.name]
+    rows = np.flatnonzero(is_work & runs_model[columns.line])
     replica = _replica_of_rows(names, columns, runs_model, rows, facts)
+    inside = ops_of_loops(names, columns, runs_model, is_work)
+    if inside.size:
+        # Nothing says who runs a data set; where there is one replica it does.
+        named = facts.replica[columns.name[inside]]
+        nobody = 0 if replica.max(initial=0) <= 0 else _SHARED
+        replica = np.append(replica, np.where(named != NONE, named, nobody))
+        rows = np.append(rows, inside)
+    logical = logical_cpus(captured)
+    is_placed = 1 < len(logical) <= MOST_LOGICAL and replica.max(initial=0) <= 0
+    if is_placed:
+        placed = logical_device_of_rows(names, columns, runs_model, rows, logical)
+        replica = np.where(placed != NONE, placed, replica)
     is_owned = replica >= 0
     numbers, device = unique_inverse(replica[is_owned])
     if not numbers.size:
@@ -90,7 +114,8 @@ def find_replicas(lines: Sequence[LineInfo], names: Names, columns: HostColumns)
     own = rows[is_owned]
     is_collective = facts.collective[columns.name[own]]
     found = columns_of_ops(columns, own, device, columns.end_ps[own], is_collective)
-    devices = (Device(0, f"replica:{n}", "replica", n, None, {}) for n in numbers.tolist())
+    kind, model = (CPU, CPU) if is_placed else ("replica", None)
+    devices = (Device(0, f"{kind}:{n}", "replica", n, model, {}) for n in numbers.tolist())
     return Replicas(tuple(devices), found, rows[~is_owned])
 
 
@@ -116,7 +141,7 @@ def _replica_of_rows(
     names: Names, host: HostColumns, runs_model: BoolArray, rows: Int64Array, facts: _NameFacts
 ) -> Int64Array:
     """Replica of each op row, `_SHARED` where nothing assigns it."""
-    component = _component_of_rows(names, host, runs_model, rows)
+    component = component_of_rows(names, host, runs_model, rows)
     name = host.name[rows]
     named = facts.replica[name]
     result = np.where(named != NONE, named, _SHARED)
@@ -129,7 +154,7 @@ def _replica_of_rows(
         does_more = np.zeros(int(component.max()) + 1, dtype=np.bool_)
         does_more[component[in_component & ~uses]] = True
         decides = np.flatnonzero(in_component & ~(uses & does_more[component]))
-        replica_of_component = _most_frequent(
+        replica_of_component = most_frequent(
             component[decides], np.maximum(named[decides], 0), does_more.size
         )
         # Ops outside of all scopes have no number in any component, so a quarter with one says more than the rest.
@@ -138,7 +163,7 @@ def _replica_of_rows(
             np.bincount(component[rows_], minlength=does_more.size) for rows_ in (decides, known)
         )
         is_known = (of_known >= _KNOWN_RATIO * count) & (of_known >= _KNOWN_COUNT)
-        named_of_component = _most_frequent(component[known], named[known], does_more.size)
+        named_of_component = most_frequent(component[known], named[known], does_more.size)
         replica_of_component = np.where(is_known, named_of_component, replica_of_component)
         result[in_component] = replica_of_component[component[in_component]]
     collective = np.flatnonzero(facts.collective[name] & ~in_component & (named == NONE))
@@ -146,31 +171,6 @@ def _replica_of_rows(
         replicas = int(result.max(initial=0)) + 1
         result[collective] = _deal_out(names, host, rows[collective], replicas)
     return result
-
-
-def _most_frequent(group: Int64Array, value: Int64Array, group_count: int) -> Int64Array:
-    """The most frequent value of each group, int64 `[group_count]`; of several the largest, 0 in an empty group."""
-    pair = labels(group, value)
-    count = np.bincount(pair)
-    # Of equal indices the last one is kept: that of the most frequent pair, of several the largest.
-    order = np.lexsort((value, count[pair], group))
-    result = np.zeros(group_count, dtype=np.int64)
-    result[group[order]] = value[order]
-    return result
-
-
-def _component_of_rows(
-    names: Names, host: HostColumns, runs_model: BoolArray, rows: Int64Array
-) -> Int64Array:
-    """The component that each op row runs in, if a call of a step function produced it; else `NONE`."""
-    producers, producer_key, consumers, consumer_key = linked_events(host)
-    runs = names.matching(host.name[producers], [b"FunctionRun"])
-    calls = runs & runs_model[host.line[producers]]
-    executes = names.matching(host.name[consumers], [b"ExecutorState::Process"])
-    key = consumer_key[executes]
-    component = np.where(is_in(key, producer_key[calls]), key, NONE)
-    lines = np.arange(runs_model.size, dtype=np.int32)
-    return innermost_value(rows, consumers[executes], component, host, lines)
 
 
 def _numbers_of(name: bytes) -> tuple[int, ...]:
