@@ -815,7 +815,7 @@ PROGRAMS: Final = {
         Program(
             "fit_multi_hot_tags",
             "tags become rows of 0 and 1 for a dense layer, not numbers for an embedding",
-            ("costly-ops", "optimizer-bound"),
+            ("batch-free-compute",),
         ),
         Program(
             "fit_annealed_and_unbatched",
@@ -930,7 +930,7 @@ PROGRAMS: Final = {
         Program(
             "loop_normalized_table",
             "a whole table is normalized before rows of it are looked up",
-            ("costly-ops", "optimizer-bound"),
+            ("batch-free-compute",),
         ),
         Program(
             "loop_traced_memory",

@@ -91,6 +91,7 @@ def test_costly_ops_are_a_finding_from_an_eighth_of_the_time_on(
     [
         ("batch_ops", "batch-work-in-step", "preparing the batch inside the step"),
         ("untrained_ops", "untrained-compute", "ops that train nothing"),
+        ("variable_ops", "batch-free-compute", "ops that read variables and not the batch"),
     ],
 )
 def test_ops_that_need_not_be_in_each_step(

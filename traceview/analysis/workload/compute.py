@@ -55,6 +55,7 @@ from traceview.analysis.workload.compute_rules import (
     SECOND_FORWARD,
     SLOW_PRODUCTS,
     UNTRAINED,
+    VARIABLE_WORK,
 )
 from traceview.base.ids import is_in, unique_ids, unique_inverse
 from traceview.base.intervals import BoolArray, Int32Array, Int64Array
@@ -229,6 +230,11 @@ def _constant_labels(context: Context) -> BoolArray:
 def _batch_labels(context: Context) -> BoolArray:
     """Which labels are ops that depend on the batch alone."""
     return _named_in(context, lambda graphs: graphs.batch_ops)
+
+
+def _variable_labels(context: Context) -> BoolArray:
+    """Which labels are ops that depend on variables alone."""
+    return _named_in(context, lambda graphs: graphs.variable_ops)
 
 
 def _untrained_labels(context: Context) -> BoolArray:
@@ -406,6 +412,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _of_ops(context, CONSTANT, constants, shown=shown)
     is_model = context.once(_kind_of_label) == NONE
     yield _of_ops(context, BATCH_WORK, context.once(_batch_labels) & is_model)
+    yield _of_ops(context, VARIABLE_WORK, context.once(_variable_labels) & is_model)
     yield _of_ops(context, UNTRAINED, context.once(_untrained_labels) & is_model)
     yield _repeated(context)
     yield _second_forward(context)
@@ -595,6 +602,7 @@ ANALYSIS: Final = Analysis[Compute](
         SLOW_PRODUCTS,
         CONSTANT,
         BATCH_WORK,
+        VARIABLE_WORK,
         UNTRAINED,
         REPEATED,
         FACTORING,

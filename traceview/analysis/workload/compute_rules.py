@@ -109,6 +109,23 @@ BATCH_WORK: Final = _rule(
     example="Both replicas spend 9.12 of 31.0 ms (29%) on preparing the batch inside the step: ScaleAndTranslate in call, model.py:14",
 )
 
+VARIABLE_WORK: Final = _rule(
+    code="batch-free-compute",
+    title="{who:spends/spend} {loss} on ops that read variables and not the batch[: {ops}][ in {line}]",
+    meaning=(
+        "These ops take as long for any batch. Where a step uses few rows of their result, as of a table that is looked up, most of "
+        "it is computed for nothing, and its gradient with it."
+    ),
+    starts_at=(
+        "{limit} of the GPU time in ops of step functions that read variables, and neither the batch, random numbers nor what "
+        "depends on these, without the optimizer; only of functions that update trained variables"
+    ),
+    limit=COSTLY_RATIO,
+    action="Look up the rows of the batch first, and compute on these: `tf.nn.l2_normalize(tf.gather(table, ids), axis=1)`.",
+    advice="What needs all of a variable: compute it every 100th step into a variable without gradients, and read that.",
+    example="GPU:0 spends 12.0 of 40.1 ms (30%) on ops that read variables and not the batch: Mul in call, train.py:28",
+)
+
 UNTRAINED: Final = _rule(
     code="untrained-compute",
     title="{who:spends/spend} {loss} on ops that train nothing[: {ops}][ in {line}]",

@@ -187,18 +187,24 @@ _NO_WORK: Final = frozenset((
 _IN_64_BITS: Final = frozenset(("float64", "complex128"))
 HANDLES: Final = ("resource", "variant")
 _NEXT: Final = "IteratorGetNext"
+_READS: Final = frozenset(("ReadVariableOp", "ResourceGather", "ResourceGatherNd"))
 
 
 def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dict[str, Any]:
     """The names of ops in float64, of those that read only constants and tensors made before the graph, of those that besides read
-    only the batch, and of those that train nothing; none for names of others.
+    only the batch, or only variables, and of those that train nothing; none for names of others.
 
-    `trained`: ids of the handles of trained variables; without an update of one the last two are not known.
+    `trained`: ids of the handles of trained variables; without an update of one the last three are not known.
     """
     flow = _Flow(calls_of(graphs))
     changing = reached(flow.sources, flow.users)
     by_state = reached((node for node, is_state in flow.sources.items() if is_state), flow.users)
+    by_others = reached(flow.sources.keys() - flow.variables, flow.users)
     needed = flow.needed(trained)
+    forward = [node for node in flow.ops if _GRADIENT_SCOPE not in node[1]]
+    free = [node[1] for node in forward if node in changing and node not in by_others]
+    scopes = {scope for name in free for scope in (name, _scope(name))}
+    scopes -= {"", *(_scope(node[1]) for node in forward if node in by_others)}
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
         if op.type in _NO_WORK:
@@ -212,12 +218,24 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
             own.add("untrained")
         elif needed and node not in by_state and not op.type.startswith(_NEXT):
             own.add("batch")
+        elif needed and (node not in by_others or _is_gradient_in(op, scopes)):
+            own.add("variable")
         for name in node[0].names_of(op):
             kinds[name] = kinds.get(name, own) & own
     return {
         f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
-        for kind in ("float64", "constant", "batch", "untrained")
+        for kind in ("float64", "constant", "batch", "variable", "untrained")
     }
+
+
+def _is_gradient_in(op: Any, scopes: set[str]) -> bool:
+    """Whether an op is of the gradient of one in these scopes."""
+    return _GRADIENT_SCOPE in op.name and _scope(op.name) in scopes
+
+
+def _scope(name: str) -> str:
+    """The scope of an op; of a gradient that of the op that it is of."""
+    return name.rpartition(_GRADIENT_SCOPE)[2].rpartition("/")[0]
 
 
 _Node: TypeAlias = tuple[Call, str]
@@ -238,12 +256,13 @@ def reached(starts: Iterable[_Node], *edges: _Edges) -> set[_Node]:
 
 class _Flow:
     """What ops read and wait for (`reads`), and who reads them (`users`). `sources`: what may differ from step to step, and whether
-    that is any other state than the batch.
+    that is any other state than the batch; `variables`: those that are handles, or only read one.
     """
 
     def __init__(self, calls: Iterable[Call]) -> None:
         self.ops: dict[_Node, Any] = {}
         self.sources: dict[_Node, bool] = {}
+        self.variables: set[_Node] = set()
         self.users: _Edges = {}
         self._reads: _Edges = {}
         self._handles: dict[int, list[_Node]] = {}
@@ -289,6 +308,8 @@ class _Flow:
             is_handle = tensor.dtype.name in HANDLES
             if given is None or is_handle or not hasattr(given, "numpy"):
                 self.sources[node] = given is not None or is_handle
+            if is_handle:
+                self.variables.add(node)
             if given is not None and is_handle:
                 self._handles.setdefault(id(given), []).append(node)
 
@@ -314,6 +335,8 @@ class _Flow:
         reads += ((call, each.name) for each in op.control_inputs)
         if self._is_stateful[op.type]:
             self.sources[own] = True
+        if op.type in _READS:
+            self.variables.add(own)
 
     def _add_call(self, call: Call, op: Any, decide: list[_Node]) -> None:
         inner, is_loop = call.inner[op.name], op.type in _LOOPS

@@ -432,7 +432,8 @@ class GraphValues(Struct, frozen=True):
     """What the graphs of the step functions say of ops, by name.
 
     A thousand of each at most: `float64_ops`: those in float64, `constant_ops`: that compute the same in every step, `batch_ops`:
-    that depend on the batch alone, `untrained_ops`: on which no update of a trained variable depends.
+    that depend on the batch alone, `variable_ops`: on variables alone, `untrained_ops`: on which no update of a trained variable
+    depends.
     `lines`: of the script, each once. `line_of`: which of them made each op, or, where a name ends with a slash, all ops of a
     scope; None where ops of several functions have the name. `flops`: the floating-point operations of each product of
     matrices and each convolution, by the name of the op and of what may be fused with it.
@@ -442,6 +443,7 @@ class GraphValues(Struct, frozen=True):
     constant_ops: tuple[str, ...]
     batch_ops: tuple[str, ...]
     untrained_ops: tuple[str, ...]
+    variable_ops: tuple[str, ...]
     lines: tuple[str, ...]
     line_of: dict[str, RecordedCount | None]
     flops: dict[str, RecordedCount]
