@@ -207,7 +207,10 @@ def forward(x, labels):
     for _ in tf.range(3):
         x = tf.tanh(x, name="in_loop")
     noise = tf.add(x, tf.random.uniform([6]), name="with_noise")
-    outputs = tf.matmul(noise, weight, name="product")
+    with tf.name_scope("normal"):
+        length = tf.reduce_sum(tf.multiply(weight, weight, name="squares"), name="length")
+        unit = tf.multiply(weight, tf.math.rsqrt(length, name="inverse"), name="unit")
+    outputs = tf.matmul(noise, unit, name="product")
     hot = tf.one_hot(labels, 8, name="hot")
     return outputs, tf.reduce_mean(tf.square(outputs - hot, name="squared"))
 
@@ -277,18 +280,22 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 OF_BATCH = {"as_float", "in_branch", "in_loop", "hot"}
 OF_REPORTS = {"sorted/TopKV2", "exponential", "of_labels/TopKV2", "alike", "kept"}
+OF_VARIABLES = {"normal/squares", "normal/length", "normal/inverse", "normal/unit"}
 OTHERS = ("with_noise", "product", "squared", "decayed", "scaled")
 
 
 def test_what_reads_the_batch_alone_and_what_trains_nothing(training: list[Any]) -> None:
-    names = (*OF_BATCH, *OF_REPORTS, *OTHERS)
+    names = (*OF_BATCH, *OF_REPORTS, *OF_VARIABLES, *OTHERS)
     assert of_names(training[0]["batch_ops"], *names) == OF_BATCH
     assert of_names(training[0]["untrained_ops"], *names) == OF_REPORTS
+    of_variables = training[0]["variable_ops"]
+    assert of_names(of_variables, *names) == OF_VARIABLES
+    assert any(name.startswith("gradient_tape/normal/") for name in of_variables)
 
 
 def test_without_an_update_by_gradients_neither_is_known(training: list[Any]) -> None:
     for values in training[1:3]:
-        assert values["batch_ops"] == values["untrained_ops"] == []
+        assert values["batch_ops"] == values["untrained_ops"] == values["variable_ops"] == []
 
 
 def test_a_function_that_cannot_be_read_hides_no_gradients(training: list[Any]) -> None:
