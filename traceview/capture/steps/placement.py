@@ -86,7 +86,7 @@ def describe_steps(
         # The script has a strategy, but these functions do not use it: their batch is not divided.
         strategy = None
     batch = describe_batch(steps.inputs, strategy)
-    trained = {id(use.variable.handle) for use in uses.values() if use.is_trained}
+    trained = {id(getattr(use.variable, "handle", None)) for use in uses.values() if use.is_trained}
     was_enabled = gc.isenabled()
     # What is made here is kept, and each collection would walk all ops, for half of the time.
     gc.disable()
