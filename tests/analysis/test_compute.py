@@ -194,7 +194,7 @@ BATCH, WEIGHTS = (32, 8), (8, 8)
 def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
     device: int, gives: tuple[int, ...], is_second: bool, tmp_path: Path
 ) -> None:
-    """10 of 50 ms in a function that runs the code of the one that trains; each takes weights, which the other gives back."""
+    """10 of 50 ms in a function that runs the code of the one that trains; and of which it gives weights back."""
     programs = {}
     for number, (scopes, result) in enumerate(
         (
@@ -208,7 +208,7 @@ def test_a_second_forward_pass_is_on_the_device_of_the_first_and_makes_no_batch(
         frames.function_names.append(b"logits")
         frames.file_locations.add(file_name_id=1, function_name_id=1, line=7)
         frames.stack_frames.add(file_location_id=1)
-        root = module.add("w", "parameter", shape=WEIGHTS)
+        root = module.add("w", "parameter", shape=(5,) if number else WEIGHTS)
         read = [root]
         if not number:
             read.append(module.add("x", "parameter", shape=BATCH))
