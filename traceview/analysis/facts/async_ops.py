@@ -11,16 +11,18 @@ thread. An executor with nothing else to run waits for it. Of most kinds other t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from traceview.analysis.facts.run import Run
-from traceview.base.ids import labels, unique_ids
+from traceview.base.ids import labels, unique_inverse
 from traceview.base.intervals import NEVER, BoolArray, Int64Array, IntervalSet, union
+from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
 from traceview.trace.device.op_names import LONGEST_NAME
@@ -37,7 +39,6 @@ _SHOWN_ELSEWHERE: Final = lazy_pattern(
     rb"|(?:MultiDevice)?IteratorGetNext.*"
 )
 """Types of ops that wait for what other threads or devices record."""
-
 
 _DATA_SET: Final = lazy_pattern(
     rb":(?:(?:Reduce|Save)Dataset(?:V\d+)?|DatasetToSingleElement|MakeIterator)$"
@@ -70,7 +71,8 @@ def async_ops(run: Run) -> Mapping[int, AsyncOps]:
         ended = ended[~trace.names.where(types.at(ended, NONE), _SHOWN_ELSEWHERE.fullmatch)]
         ended = ended[np.argsort(columns.start_ps[ended], kind="stable")]
         begun = states.links.producer_of(ended)
-        begun, ended = begun[begun != NONE], ended[begun != NONE]
+        is_known = (begun != NONE) & (columns.start_ps[begun] <= columns.start_ps[ended])
+        begun, ended = begun[is_known], ended[is_known]
         name, type_ = names.at(begun, NONE), types.at(begun, NONE)
         pairs, first, place = np.unique(labels(name, type_), return_index=True, return_inverse=True)
         named = (name[first] != NONE) & (type_[first] != NONE)
@@ -87,6 +89,9 @@ def _is_end(name: bytes) -> bool:
 
 # Critical sections
 
+_MOST_PAIRS: Final = 4096
+"""Of the replicas of a host; of more nothing is said."""
+
 
 def section_waits(run: Run) -> tuple[tuple[int, int, IntervalSet], ...]:
     """When a device waits in critical sections of `tf.CriticalSection` that another one has entered, and both of them.
@@ -101,8 +106,10 @@ def section_waits(run: Run) -> tuple[tuple[int, int, IntervalSet], ...]:
         number = np.array(trace.names.read(ops.op[own], _replica_of), dtype=np.int64)
         begun, given = start[ops.begun[own]], start[ops.ended[own]]
         until = np.append(given[1:], given[-1:])
-        devices = trace.devices_of_host[host] if own.any() else ()
-        for device, holder in permutations(devices, 2):
+        asking = {*number.tolist()}
+        every = trace.devices_of_host[host]
+        devices = [each for each in every if trace.device_list[each].ordinal in asking]
+        for device, holder in islice(permutations(devices, 2), _MOST_PAIRS):
             asks, holds = (number == trace.device_list[each].ordinal for each in (device, holder))
             waits, held = union(begun[asks], given[asks]), union(given[holds], until[holds])
             found.append((device, holder, intersection(waits, held)))
@@ -111,11 +118,14 @@ def section_waits(run: Run) -> tuple[tuple[int, int, IntervalSet], ...]:
 
 def longest_section(run: Run) -> str:
     """The op, as `scope/name:Type`, that locked the section that devices waited for longest; "" without any."""
-    names, length = run.trace.names, dict[int, int]()
+    names, start = run.trace.names, run.trace.host_columns.start_ps
+    waited = Counter[int]()
     for ops in run.once(async_ops).values():
-        for op in unique_ids(ops.op[names.where(ops.op, _is_lock)]).tolist():
-            length[op] = length.get(op, 0) + ops.spans(run.trace, ops.op == op).length
-    return names.text(max(length, key=length.__getitem__, default=NONE)) or ""
+        own = names.where(ops.op, _is_lock)
+        locks, place = unique_inverse(ops.op[own])
+        took = SWEEPS.totals(place, start[ops.ended[own]] - start[ops.begun[own]], locks.size)
+        waited.update(dict(zip(locks.tolist(), took.tolist(), strict=True)))
+    return names.text(max(waited, key=waited.__getitem__, default=NONE)) or ""
 
 
 def _is_lock(name: bytes) -> bool:
@@ -129,16 +139,15 @@ def _replica_of(name: bytes) -> int:
 # Data sets
 
 
-def data_sets(run: Run, host: int) -> tuple[Mapping[int, IntervalSet], IntervalSet]:
-    """When ops of graphs ran data sets that the graph made, by their name, and when these called the body of a loop."""
-    trace, ops, columns = run.trace, run.once(async_ops)[host], run.trace.host_columns
-    runs = unique_ids(ops.op[trace.names.where(ops.op, _DATA_SET.search)]).tolist()
-    if not runs:
-        return {}, NEVER
+def data_sets(run: Run, host: int) -> tuple[BoolArray, IntervalSet]:
+    """Which asynchronous ops of a host run data sets that their graphs made, and when these call the body of a loop."""
+    columns, ops = run.trace.host_columns, run.once(async_ops)[host]
+    runs = run.trace.names.where(ops.op, _DATA_SET.search)
+    if not runs.any():
+        return runs, NEVER
     calls = run.once(_bodies)
     calls = calls[columns.host[calls] == host]
-    spans = {op: ops.spans(trace, ops.op == op) for op in runs}
-    return spans, union(columns.start_ps[calls], columns.end_ps[calls])
+    return runs, union(columns.start_ps[calls], columns.end_ps[calls])
 
 
 def _bodies(run: Run) -> Int64Array:

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from traceview.analysis.facts.async_ops import async_ops, data_sets
+from traceview.analysis.facts.async_ops import AsyncOps, async_ops, data_sets
 from traceview.analysis.facts.run import Run
 from traceview.analysis.facts.selection import step_bounds
 from traceview.base.ids import groups_of, is_in, sorted_unique, unique_ids, unique_inverse
@@ -445,23 +445,37 @@ IN_A_GRAPH: Final = (State.HOST_OPS, State.LAUNCH, State.INPUT, State.DEPENDENCY
 
 def recast_in_flight(draft: Draft) -> None:
     """What a device is idle for while its graph runs a data set, or waits in another asynchronous op that nothing explains."""
-    context, columns = draft.context, draft.trace.host_columns
-    runs, bodies = data_sets(context, draft.host)
-    for op, spans in runs.items():
-        draft.recast(
-            difference(spans, bodies), (*IN_A_GRAPH, State.UNKNOWN), State.INPUT, (By.OP, op)
-        )
-        # The body of a loop is the step's own.
-        draft.recast(intersection(spans, bodies), (State.UNKNOWN,), State.HOST_OPS, NOBODY)
-    ops, unknown = context.once(async_ops)[draft.host], draft.idle_in((State.UNKNOWN,))
-    start, end = columns.start_ps[ops.begun], columns.start_ps[ops.ended]
-    if unknown.any() and start.size:
-        cut, place, _ = cut_at(draft.columns, sorted_unique(np.concatenate((start, end))), unknown)
-        running = np.append(ops.op, NONE)[nesting(start, end).innermost(cut.start_ps)]
-        is_named = unknown[place] & (running != NONE)
-        draft.columns = replace(
-            cut,
-            state=np.where(is_named, np.uint8(State.HOST_OPS), cut.state),
-            by_kind=np.where(is_named, np.uint8(By.OP), cut.by_kind),
-            by=np.where(is_named, running.astype(np.int32), cut.by),
-        )
+    ops = draft.context.once(async_ops)[draft.host]
+    runs, bodies = data_sets(draft.context, draft.host)
+    _recast_by_op(draft, ops, runs, (*IN_A_GRAPH, State.UNKNOWN), State.INPUT, bodies)
+    # The body of a loop is the step's own.
+    inside = intersection(ops.spans(draft.trace, runs), bodies)
+    draft.recast(inside, (State.UNKNOWN,), State.HOST_OPS, NOBODY)
+    _recast_by_op(draft, ops, ops.op != NONE, (State.UNKNOWN,), State.HOST_OPS)
+
+
+def _recast_by_op(
+    draft: Draft,
+    ops: AsyncOps,
+    chosen: BoolArray,
+    among: Collection[State],
+    state: State,
+    without: IntervalSet = NEVER,
+) -> None:
+    """Give idle time another state while some of the ops are in flight, by the one that began last."""
+    rows = draft.idle_in(among)
+    if not (chosen.any() and rows.any()):
+        return
+    begun = draft.trace.host_columns.start_ps
+    start, end = begun[ops.begun[chosen]], begun[ops.ended[chosen]]
+    bounds = np.concatenate((start, end, without.start, without.end))
+    cut, place, _ = cut_at(draft.columns, sorted_unique(bounds), rows)
+    op = np.append(ops.op[chosen], NONE)[nesting(start, end).innermost(cut.start_ps)]
+    is_open = rows[place] & (op != NONE)
+    is_open &= without.within(cut.start_ps, cut.start_ps + 1) == 0
+    draft.columns = replace(
+        cut,
+        state=np.where(is_open, np.uint8(state), cut.state),
+        by_kind=np.where(is_open, np.uint8(By.OP), cut.by_kind),
+        by=np.where(is_open, op.astype(np.int32), cut.by),
+    )
