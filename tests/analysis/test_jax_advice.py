@@ -154,18 +154,19 @@ def test_two_functions_that_compile_in_two_steps_have_fields_that_change(tmp_pat
     assert finding.action.startswith("Leave fields that change")
 
 
-@pytest.mark.parametrize("is_changed", [False, True])
-def test_the_line_that_drops_what_jax_has_compiled(is_changed: bool, tmp_path: Path) -> None:
-    """A change of an argument is reason enough."""
+@pytest.mark.parametrize("change", ["", "argument", "function"])
+def test_the_line_that_drops_what_jax_has_compiled(change: str, tmp_path: Path) -> None:
+    """A change of an argument, or a new function, is reason enough."""
     line: Line = ("train.py", "train", 9, True)
     stack: tuple[Line, ...] = (("jax/_src/api.py", "clear_caches", 2600, False), line)
     rounds = [(PROFILE_START_NS + at * 1_000_000, 0, stack) for at in (280, 281)]
     samples = python_group(rounds, [MAIN])
-    change = [("batch", A, B)] if is_changed else []
-    finding = compiled_again(tmp_path, ("update", [again(3, *change)]), python=samples)
+    changes = [("batch", A, B)] if change == "argument" else []
+    call = again(3, *changes, is_new=change == "function")
+    finding = compiled_again(tmp_path, ("update", [call]), python=samples)
     title = "update compiled again 1 time after jax.clear_caches() in train, train.py:9: "
-    assert finding.title.startswith(title) is not is_changed
-    assert finding.action.startswith("Do not call jax.clear_caches()") is not is_changed
+    assert finding.title.startswith(title) is not bool(change)
+    assert finding.action.startswith("Do not call jax.clear_caches()") is not bool(change)
 
 
 def test_what_was_compiled_beside_the_used_steps_explains_nothing(tmp_path: Path) -> None:

@@ -65,7 +65,6 @@ _EACH = lazy_pattern(
     r"(?:Parallel)?Map(?:V\d+)?|Prefetch|(?:Memory)?Cache(?:V\d+)?|(?:Finite|Forever)?(?:Repeat|Skip|Take)"
 )
 """Stages that make an element of each that they are given."""
-_UNBATCHES = lazy_pattern(r"Unbatch(?:V\d+)?")
 _PASS = lazy_pattern(r"(.*Repeat)\[\d+\]", re.DOTALL)
 _FILLING_FACTOR: Final = 2
 _DROPPED_FACTOR: Final = 2
@@ -279,7 +278,7 @@ def _dropped(stage: InputStage, stages: Sequence[InputStage]) -> Dropped | None:
             calls[other.name] += other.calls
     parts, made = stage.name.split("::"), 0
     place = max((n for n, kind in enumerate(parts[:-1], 1) if _DROPS.fullmatch(kind)), default=0)
-    if not place or any(map(_UNBATCHES.fullmatch, parts[place:])):
+    if not place:
         return None
     for path in accumulate(parts, "{}::{}".format):
         if path.count("::") >= place:
