@@ -201,8 +201,14 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
     by_state = reached((node for node, is_state in flow.sources.items() if is_state), flow.users)
     by_others = reached(flow.sources.keys() - flow.variables, flow.users)
     needed = flow.needed(trained)
+    # Where the only data are a tensor made before the graph, all that reads it reads no batch.
+    has_batch = bool(needed) and not all(flow.sources.values())
     forward = [node for node in flow.ops if _GRADIENT_SCOPE not in node[1]]
-    free = [node[1] for node in forward if node in changing and node not in by_others]
+    free = [
+        node[1]
+        for node in forward
+        if flow.ops[node].type not in _NO_WORK and node in changing and node not in by_others
+    ]
     scopes = {scope for name in free for scope in (name, _scope(name))}
     scopes -= {"", *(_scope(node[1]) for node in forward if node in by_others)}
     kinds: dict[str, set[str]] = {}
@@ -218,7 +224,7 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
             own.add("untrained")
         elif needed and node not in by_state and not op.type.startswith(_NEXT):
             own.add("batch")
-        elif needed and (node not in by_others or _is_gradient_in(op, scopes)):
+        elif has_batch and (node not in by_others or _is_gradient_in(op, scopes)):
             own.add("variable")
         for name in node[0].names_of(op):
             kinds[name] = kinds.get(name, own) & own
