@@ -210,7 +210,7 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
             own.add("constant")
         elif needed and node not in needed and not flow.is_of_loss(op):
             own.add("untrained")
-        elif needed and node not in by_state and not op.type.startswith(_NEXT):
+        elif needed and node not in by_state and not (op.type.startswith(_NEXT) or _widens(op)):
             own.add("batch")
         for name in node[0].names_of(op):
             kinds[name] = kinds.get(name, own) & own
@@ -218,6 +218,11 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
         f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
         for kind in ("float64", "constant", "batch", "untrained")
     }
+
+
+def _widens(op: Any) -> bool:
+    """Whether an op casts to a larger type: what the step is given before is less to hand over, and to copy to a GPU."""
+    return op.type == "Cast" and bool(op.outputs[0].dtype.size > op.inputs[0].dtype.size)
 
 
 _Node: TypeAlias = tuple[Call, str]
