@@ -23,8 +23,8 @@ class Program(Struct, frozen=True):
         advice: How the advice begins that the blocks with `StepClock.is_advised` follow; empty if none of them does.
         present: By code of a finding what healthy steps spend on that, too, as a share of a step: how much shorter they were
             without it, in turns with it in one process on two idle cores. Without `pmean`, or by `shard_map` without a sum;
-            with a batch made before the loop, or a dataset of it, or cast in the pipeline; without setting the rate, asking for
-            predictions, the loss of all tasks, casts or averages.
+            with a batch made before the loop, or a dataset of it; without setting the rate, asking for predictions,
+            the loss of all tasks, casts or averages.
     """
 
     name: str
@@ -78,7 +78,7 @@ PROGRAMS: Final = {
             "each epoch unpacks a compressed file",
             _INPUT,
             advice=_CACHE,
-            present={"casts": 0.066, "batch-work-in-step": 0.09},
+            present={"casts": 0.066},
         ),
         Program("fit_shuffle", "each pass over the data fills a shuffle buffer", _INPUT, "mean"),
         Program(

@@ -222,7 +222,7 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
             own.add("constant")
         elif needed and node not in needed and not flow.is_of_loss(op):
             own.add("untrained")
-        elif needed and node not in by_state and not op.type.startswith(_NEXT):
+        elif needed and node not in by_state and not (op.type.startswith(_NEXT) or _widens(op)):
             own.add("batch")
         elif has_batch and (node not in by_others or _is_gradient_in(op, scopes)):
             own.add("variable")
@@ -232,6 +232,11 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
         f"{kind}_ops": [name for name, own in kinds.items() if kind in own][:1_000]
         for kind in ("float64", "constant", "batch", "variable", "untrained")
     }
+
+
+def _widens(op: Any) -> bool:
+    """Whether an op casts to a larger type: what the step is given before is less to hand over, and to copy to a GPU."""
+    return op.type == "Cast" and bool(op.outputs[0].dtype.size > op.inputs[0].dtype.size)
 
 
 def _is_gradient_in(op: Any, scopes: set[str]) -> bool:
