@@ -226,6 +226,8 @@ def test_the_fields_are_those_of_xla(name: str) -> None:
         hlo.LogicalBufferProto,
         hlo.BufferAllocationProto,
         hlo.HeapSimulatorTrace,
+        hlo.HloInputOutputAliasProto,
+        hlo.HloBufferDonorProto,
         data.DeviceAssignmentProto,
         data.MeshProto,
         data.AxisRefProto,
