@@ -276,7 +276,7 @@ def times(unprofiled: list[float], profiled: list[float], wait: float = 0) -> St
     after = calls(*((ms + 3 * wait, 3 * wait) for ms in profiled))
     # The first recorded call ends the last one before.
     after = [RecordedCall(0, 1, "f", first.begun_ns, 0, 0, is_traced=True), *after]
-    return StepTimes.of(before, after)
+    return StepTimes(before, after)
 
 
 @pytest.mark.parametrize("wait", [0, 10])
@@ -292,8 +292,8 @@ def test_an_overhead_beyond_the_spread_is_that_of_all_but_the_wait_for_input(wai
 def test_a_call_whose_beginning_was_not_seen_says_no_time() -> None:
     before = calls(*[(10, 0)] * 9)
     before[4].begun_ns = 0
-    assert StepTimes.of(before, []).unprofiled == [10 * MS] * 7
-    assert StepTimes.of(before, []).step_ns == 10 * MS
+    assert StepTimes(before, []).unprofiled == [10 * MS] * 7
+    assert StepTimes(before, []).step_ns == 10 * MS
 
 
 def test_an_overhead_that_may_be_chance() -> None:

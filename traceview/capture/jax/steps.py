@@ -425,9 +425,8 @@ def measured(jaxpr: Any) -> tuple[int, bool]:
             waiting += [(part, times * rounds) for part in parts]
             work += 0 if parts else times * _operations(equation)
             # A script may name a scope like that.
-            around = {
-                (type(part).__name__, part.name) for part in equation.source_info.name_stack.stack
-            }
+            scopes = equation.source_info.name_stack.stack
+            around = {(type(scope).__name__, scope.name) for scope in scopes}
             has_backward |= ("Transform", _BACKWARD) in around
     return work, has_backward
 

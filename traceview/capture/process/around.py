@@ -106,7 +106,7 @@ class Endings:
     def install(self) -> None:
         """The profile is about to start."""
         for name in _CALLS:
-            self._patches.put(os, name, self._saving(getattr(os, name)))
+            self._patches.put(os, name, around(getattr(os, name), self._ends, lambda *_: None))
         if hasattr(NATIVE, "catch"):
             self._is_catching = True
             NATIVE.catch(*(int(getattr(signal, name)) for name in ENDINGS))
@@ -120,15 +120,10 @@ class Endings:
             self._is_catching = False
             NATIVE.release()
 
-    def _saving(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def ends(*args: Any, **kwargs: Any) -> Any:
-            if os.getpid() == self._process:
-                self._patches.undo()
-                self._save(None)
-            return original(*args, **kwargs)
-
-        return ends
+    def _ends(self, *_args: Any, **_kwargs: Any) -> None:
+        if os.getpid() == self._process:
+            self._patches.undo()
+            self._save(None)
 
     def _await_signal(self) -> None:
         number = NATIVE.wait()

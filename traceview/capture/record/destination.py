@@ -21,8 +21,7 @@ from uuid import uuid4
 
 from traceview.base.errors import CaptureError, UsageError
 from traceview.capture.sidecar.environment import ROLE, Place, Task, own_place, rank_of
-from traceview.capture.sidecar.file import SUFFIX as SIDECAR_SUFFIX
-from traceview.capture.sidecar.file import is_running, stat_fields
+from traceview.capture.sidecar.file import SIDECAR_SUFFIX, is_running, stat_fields
 from traceview.capture.window.step_window import StepRange
 
 DEFAULT_OUT: Final = Path("logs")

@@ -127,7 +127,6 @@ class _Gpu:
             })  # fmt: skip
 
     def take(self) -> None:
-        """Add one sample."""
         if self.handle is None:
             return
         self._columns["t_ns"].append(time_ns())
@@ -169,10 +168,9 @@ class _Gpu:
             if started_ns <= use.timeStamp * 1000 <= stopped_ns and use.smUtil <= 100:
                 percents.setdefault(int(use.pid), []).append(use.smUtil)
         others = [pid for pid in sorted(listed) if not is_own(pid)][:64]
-        memory = {pid: None if (used := listed[pid]) is None else int(used) for pid in others}
         busy = {pid: round(fmean(percents[pid]) / 100, 4) for pid in others if percents[pid]}
         return [
-            {"pid": pid, "memory_bytes": memory[pid], "utilization_ratio": busy.get(pid)}
+            {"pid": pid, "memory_bytes": listed[pid], "utilization_ratio": busy.get(pid)}
             for pid in others
         ]
 
@@ -187,9 +185,7 @@ def _handle(nvml: Any, bus_id: str) -> Any:
 
 def is_own(pid: int) -> bool:
     """Whether it is this process, or one that it started."""
-    visited = set()
-    while pid > 1 and pid not in visited and pid != os.getpid():
-        visited.add(pid)
+    while pid > 1 and pid != os.getpid():
         try:
             pid = int(stat_fields(Path("/proc") / str(pid))[1])
         except (OSError, ValueError, IndexError):

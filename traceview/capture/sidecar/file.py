@@ -11,7 +11,7 @@ from time import time_ns
 from typing import Any, Final, Literal
 
 SCHEMA_VERSION: Final = 1
-SUFFIX: Final = ".traceview.json"
+SIDECAR_SUFFIX: Final = ".traceview.json"
 State = Literal["waiting", "recording", "saved", "failed"]
 
 
@@ -30,8 +30,7 @@ class Sidecar:
     @property
     def stopped_ns(self) -> int:
         """When the profile was asked to stop, or now, in Unix nanoseconds."""
-        stopped: int = self.groups.get("clock", {}).get("stopped", {}).get("wall_ns", time_ns())
-        return stopped
+        return int(self.groups.get("clock", {}).get("stopped", {}).get("wall_ns", time_ns()))
 
     def add(self, group: str, values: Mapping[str, Any]) -> None:
         """Set fields of a group, replacing only those of the same name."""

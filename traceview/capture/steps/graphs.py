@@ -93,13 +93,13 @@ def training_loop(graph: Any) -> str | None:
     """The type of the op that repeats whole training steps inside a graph: a gradient and an update of a variable; None without one."""
     loops = ((op, outer) for op, outer in ops_within(graph) if op.type in _LOOPS)
     bodies = ((op.type, inner) for op, outer in loops for _, inner in inner_graphs(op, outer))
-    return next((str(kind) for kind, body in bodies if len(_training_parts(body)) > 1), None)
+    return next((str(kind) for kind, body in bodies if len({*_training_parts(body)}) > 1), None)
 
 
 def computes_gradients(function: Any) -> bool:
     """Whether the graph of a concrete function computes gradients; False where it cannot be read."""
     with suppress(Exception):  # private parts of TensorFlow
-        return any(_GRADIENT_SCOPE in op.name for op, _ in ops_within(function.graph))
+        return "gradient" in _training_parts(function.graph)
     return False
 
 
@@ -108,18 +108,17 @@ def updates_alone(function: Any) -> bool:
     with suppress(Exception):  # private parts of TensorFlow
         is_given_data = len(function.inputs) > len(function.captured_inputs)
         is_of_model = any(variable.trainable for variable in function.graph.variables)
-        return is_of_model and not is_given_data and _training_parts(function.graph) == {"update"}
+        is_alone = is_of_model and not is_given_data
+        return is_alone and {*_training_parts(function.graph)} == {"update"}
     return False
 
 
-def _training_parts(graph: Any) -> set[str]:
-    parts = set()
+def _training_parts(graph: Any) -> Iterator[str]:
     for op, _ in ops_within(graph):
         if _GRADIENT_SCOPE in op.name:
-            parts.add("gradient")
+            yield "gradient"
         if op.type.startswith(_UPDATES):
-            parts.add("update")
-    return parts
+            yield "update"
 
 
 _MOST_VISITED: Final = 100_000
@@ -137,8 +136,7 @@ class Call:
     inner: dict[str, list[Call]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        outer = self.outer
-        self.path: tuple[str, ...] = () if outer is None else (*outer.path, self.op.name)
+        self.path: tuple[str, ...] = (*self.outer.path, self.op.name) if self.outer else ()
 
     def arguments(self) -> list[tuple[Any, Any]]:
         """The arguments of the graph, and what is given for them; a branch gets less than its condition."""
@@ -158,7 +156,7 @@ def calls_of(
     """The graphs of steps and all calls in them, an outer one first; each knows the calls in it.
 
     `is_seen`: whether an op is one of `ops`, and its calls are followed. Raises `NoAnswerError` where calls lead to more than
-    `most` ops: what is left of these might have the same names.
+    `_MOST_VISITED` ops: what is left of these might have the same names.
     """
     ops_of: dict[int, list[Any]] = {}
 
@@ -280,7 +278,6 @@ class _Flow:
         """By the id of a handle that graphs have captured its nodes."""
         self._carriers: set[_Node] = set()
         """Nodes that may be handles."""
-        self._is_stateful: dict[str, bool] = {}
         self._differentiated: set[str] = set()
         for call in list(calls):
             if call.outer is None:
@@ -326,8 +323,6 @@ class _Flow:
 
     def _add(self, call: Call, op: Any) -> None:
         own = call, op.name
-        if op.type not in self._is_stateful:
-            self._is_stateful[op.type] = op.op_def is None or op.op_def.is_stateful
         if any(tensor.dtype.name in HANDLES for tensor in op.outputs):
             self._carriers.update(_node(call, tensor) for tensor in op.outputs)
         if _GRADIENT_SCOPE in op.name:
@@ -344,7 +339,7 @@ class _Flow:
             return
         reads += (_node(call, tensor) for tensor in op.inputs)
         reads += ((call, each.name) for each in op.control_inputs)
-        if self._is_stateful[op.type]:
+        if op._is_stateful:
             self.sources[own] = True
         if op.type in _READS:
             self.variables.add(own)
@@ -492,12 +487,11 @@ def _matrices(op: Any, shape: _Shape) -> int:
     """`MatMul` and its batched kin: the elements of the result, times what each sums over."""
     left, right = (shape(tensor) or [] for tensor in op.inputs[:2])
     rows, summed = left[-2:]
-    of_left, of_right = (
-        ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
-    )
-    if op.get_attr(of_left):
+    names = ("transpose_a", "transpose_b") if op.type == "MatMul" else ("adj_x", "adj_y")
+    is_left_turned, is_right_turned = map(op.get_attr, names)
+    if is_left_turned:
         rows, summed = summed, rows
-    columns = right[-2 if op.get_attr(of_right) else -1]
+    columns = right[-2 if is_right_turned else -1]
     # The innermost dimensions of the batches belong together; one of 1, or none, is the same for each of the other's.
     batches = zip_longest(reversed(left[:-2]), reversed(right[:-2]), fillvalue=1)
     return 2 * prod(map(max, batches)) * rows * summed * columns
@@ -518,31 +512,21 @@ def _einsum(op: Any, shape: _Shape) -> int:
     return 2 * prod(sizes.values())
 
 
-def _convolution(kernel: str, result: str) -> _Count:
-    """Both gradients take as many products as the forward pass. `kernel`, `result`: which tensors have these shapes: `input 1`."""
-
-    def count(op: Any, shape: _Shape) -> int:
-        words = (place.split() for place in (kernel, result))
-        sizes, places = (shape(getattr(op, f"{kind}s")[int(n)]) or [] for kind, n in words)
-        summed = prod(sizes[:-2] if op.type.startswith("Depthwise") else sizes[:-1])
-        return 2 * prod(places) * summed if sizes and places else 0
-
-    return count
+def _convolution(op: Any, shape: _Shape) -> int:
+    """Both gradients take as many products as the forward pass: they are given that of the result, and make those of the others."""
+    kernel = op.outputs[0] if "BackpropFilter" in op.type else op.inputs[1]
+    result = op.inputs[2] if "Backprop" in op.type else op.outputs[0]
+    sizes, places = shape(kernel) or [], shape(result) or []
+    summed = prod(sizes[:-2] if op.type.startswith("Depthwise") else sizes[:-1])
+    return 2 * prod(places) * summed if sizes and places else 0
 
 
-_FORWARD: Final = _convolution("input 1", "output 0")
-_OF_INPUT: Final = _convolution("input 1", "input 2")
-_OF_KERNEL: Final = _convolution("output 0", "input 2")
 _FLOPS_OF: Final[dict[str, _Count]] = {
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matrices),
     "Einsum": _einsum,
-    "Conv2D": _FORWARD,
-    "Conv2DBackpropInput": _OF_INPUT,
-    "Conv2DBackpropFilter": _OF_KERNEL,
-    "Conv3D": _FORWARD,
-    "Conv3DBackpropInputV2": _OF_INPUT,
-    "Conv3DBackpropFilterV2": _OF_KERNEL,
-    "DepthwiseConv2dNative": _FORWARD,
-    "DepthwiseConv2dNativeBackpropInput": _OF_INPUT,
-    "DepthwiseConv2dNativeBackpropFilter": _OF_KERNEL,
-}
+    **dict.fromkeys((
+        "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter",
+        "Conv3D", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2",
+        "DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter",
+    ), _convolution),
+}  # fmt: skip

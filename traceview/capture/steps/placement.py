@@ -1,8 +1,6 @@
 """Describes how the training is distributed, which device the graph of each step function requests, what it trains, and which line
 of the script made each op: the innermost frame of the user's code, where there is one.
 
-Groups `strategy`, `batch`, `training`, `placement` and `graphs`.
-
 What calls a function so that it is traced, as a line with `fit` does, made all of its ops alike and is the line of none. Left out,
 for stacks take time to read, are constants, and ops whose name says more: what is inside of another op, gradients, which belong to
 the op that they are the gradient of, and updates of variables.
@@ -14,6 +12,7 @@ import gc
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -256,16 +255,13 @@ def describe_batch(inputs: StepInputs, strategy: Any) -> dict[str, Any]:
     facts = Facts()
 
     def sizes() -> Sizes:
-        # Replicas of the job, and those that this process runs.
         if strategy is None:
             return inputs.sizes(1, 1)
         local = len(strategy.extended.worker_devices)
         return inputs.sizes(int(strategy.num_replicas_in_sync), local)
 
-    found = facts.find("global", sizes)
-    if found is not None:
-        found_by, total, each = found
-        facts.values.update({"global": total, "found_by": found_by, "per_replica": each})
+    if found := facts.find("global", sizes):
+        facts.values = dict(zip(("found_by", "global", "per_replica"), found, strict=True))
     return facts.as_group()
 
 
@@ -317,10 +313,9 @@ class _Found:
         self._of_stack: dict[Any, str | None] = {}
         self._latest: dict[str, tuple[Any, str | None]] = {}
         self._code = CodePlaces()
-        self._parts: dict[str, int] = {}
+        self._part = cache(self._part_of)
 
     def add(self, call: Call) -> None:
-        """Add the ops of a call."""
         graph = id(call.graph)
         if graph not in self._of_graph:
             self._of_graph[graph] = self._lines_of(call.ops)
@@ -345,9 +340,7 @@ class _Found:
     def by_name_or_scope(self) -> dict[str, str | None]:
         """The lines, of a scope where all its ops have one; `_SEVERAL` for a name that has several, None for none."""
         each = {name: set(lines.values()) for name, lines in self._lines.items()}
-        of_name = {
-            name: lines.pop() if len(lines) == 1 else _SEVERAL for name, lines in each.items()
-        }
+        of_name = {name: own.pop() if len(own) == 1 else _SEVERAL for name, own in each.items()}
         of_scope: dict[str, str | None] = {}
         for name, line in of_name.items():
             for scope in _scopes(name):
@@ -398,13 +391,11 @@ class _Found:
             return None
         return f"{self._code.shown(found.filename)}:{found.lineno} in {found.name}"
 
-    def _part(self, file: str) -> int:
-        if file not in self._parts:
-            path = file.replace("\\", "/")
-            of_tensorflow = (part for piece, part in _PARTS.items() if piece in path)
-            usual = _USER if self._code.is_user(file) else _LIBRARY
-            self._parts[file] = next(of_tensorflow, usual)
-        return self._parts[file]
+    def _part_of(self, file: str) -> int:
+        path = file.replace("\\", "/")
+        of_tensorflow = (part for piece, part in _PARTS.items() if piece in path)
+        usual = _USER if self._code.is_user(file) else _LIBRARY
+        return next(of_tensorflow, usual)
 
 
 def _scopes(name: str) -> Iterator[str]:

@@ -106,22 +106,19 @@ class Evaluation:
     ended_ns: int
 
 
-@dataclass(frozen=True)
 class StepTimes:
-    """Nanoseconds per step without and with the profiler, waits for input left out. `step_ns`: median of a whole step without it."""
+    """Nanoseconds per step without and with the profiler, waits for input left out. `step_ns`: median of a whole step without it.
 
-    step_ns: float | None
-    unprofiled: Sequence[float]
-    profiled: Sequence[float]
+    With it are the `calls` but the first, in which it starts; those that traced are left out.
+    """
 
-    @classmethod
-    def of(cls, before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> StepTimes:
-        """Those of calls without the profile, and of those in it but the first, in which it starts; without those that traced."""
-        unprofiled, profiled = _followed([*before, *calls[:1]]), _followed(calls[1:])
-        whole = [ns / call.count for call, ns in unprofiled]
-        both = unprofiled, profiled
-        each = ([(ns - call.input_ns) / call.count for call, ns in calls] for calls in both)
-        return cls(median(whole) if whole else None, *each)
+    def __init__(self, before: Sequence[RecordedCall], calls: Sequence[RecordedCall]) -> None:
+        both = _followed([*before, *calls[:1]]), _followed(calls[1:])
+        whole = [ns / call.count for call, ns in both[0]]
+        self.step_ns = median(whole) if whole else None
+        self.unprofiled, self.profiled = (
+            [(ns - call.input_ns) / call.count for call, ns in followed] for followed in both
+        )
 
     @property
     def ratios(self) -> tuple[float, float] | None:
@@ -328,7 +325,7 @@ class StepWindow:
 
     def times(self) -> StepTimes:
         """Step times before and in the window, each from the beginning of one call to that of the next."""
-        return StepTimes.of(self._before, self.calls)
+        return StepTimes(self._before, self.calls)
 
     def as_json(self) -> dict[str, Any]:
         """The group `window` of the sidecar."""
