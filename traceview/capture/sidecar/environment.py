@@ -16,7 +16,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -101,12 +101,11 @@ def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
 def _device(config: Any, device: Any) -> dict[str, Any]:
     details = config.experimental.get_device_details
     configured = config.get_logical_device_configuration
-    questions: dict[str, Callable[[], Any]] = {
-        "logical_devices": lambda: len(configured(device) or [device])
-    }
-    if device.device_type == "GPU":
-        questions["details"] = lambda: {"device_name": details(device)["device_name"]}
-    return {"type": device.device_type, **answers(questions)}
+    return {"type": device.device_type, **answers({
+        "logical_devices": lambda: len(configured(device) or [device]),
+        # Only a GPU has a name.
+        "details": lambda: {"device_name": details(device)["device_name"]},
+    })}  # fmt: skip
 
 
 def _policies(modules: Mapping[str, Any]) -> dict[str, str] | None:
@@ -121,12 +120,10 @@ def _policies(modules: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 MASK: Final = "***"
-_OPTION: Final = re.compile(
-    r"(?P<name>--[A-Za-z][\w.\-]{0,63}|-[A-Za-z])(?:=(?P<value>.*))?", re.DOTALL
-)
-_GLUED: Final = re.compile(r"(?P<name>-[A-Za-z])(?P<value>.+)", re.DOTALL)
+_OPTION: Final = re.compile(r"(?:--[A-Za-z][\w.\-]{0,63}|-[A-Za-z])(?:=(?P<value>.*))?", re.DOTALL)
+_GLUED: Final = re.compile(r"-[A-Za-z](?P<value>.+)", re.DOTALL)
 """A short option and its value in one word, `-j8`; or a long option with one dash, which looks the same."""
-_SETTING: Final = re.compile(r"(?P<name>[+~]{0,2}[A-Za-z_][\w.\-]{0,63})=(?P<value>.*)", re.DOTALL)
+_SETTING: Final = re.compile(r"[+~]{0,2}[A-Za-z_][\w.\-]{0,63}=(?P<value>.*)", re.DOTALL)
 _HARMLESS: Final = re.compile(
     r"|--?|[-+]?[\d.,:_]{1,20}(?:[eE][-+]?\d{1,3})?%?|true|false|yes|no|on|off|none|null"
     r"|[\w./\\\-]+\.(?:pyz?|pyw|sh|bash|ipynb)",
@@ -163,11 +160,8 @@ def _masked_argument(argument: str) -> str:
     if _HARMLESS.fullmatch(argument):
         return argument
     if option is not None:
-        name, value = option["name"], option["value"]
-        if value is None:
-            return name
-        between = "" if argument[len(name)] != "=" else "="
-        return f"{name}{between}{value if _HARMLESS.fullmatch(value) else MASK}"
+        value = option["value"] or ""
+        return argument if _HARMLESS.fullmatch(value) else f"{argument.removesuffix(value)}{MASK}"
     setting = _SETTING.fullmatch(argument)
     # The padding of a word in base64 looks like a setting to nothing.
     is_shown = setting is not None and setting["value"] and _HARMLESS.fullmatch(setting["value"])
