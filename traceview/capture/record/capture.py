@@ -80,7 +80,7 @@ class Capture:
         self._choice = RunChoice(self._destination, settings.run, say)
         is_jax = (framework or framework_in_use()) == "jax"
         # By name: its room knows this one.
-        used = import_module("traceview.capture.jax.steps").JAX if is_jax else TENSORFLOW
+        used: Framework = import_module("traceview.capture.jax.steps").JAX if is_jax else TENSORFLOW
         self._modules = used.modules
         self.profiler = used.profiler(self._note_script)
         self.marker = self.profiler.marker
