@@ -64,12 +64,9 @@ def capture_steps(
     python: bool = True,
     source: bool = True,
 ) -> Iterator[Session]:
-    """Record the steps `steps`, such as `range(10, 15)`, of a training loop into a new run below `logdir`.
-
-    With MirroredStrategy and a custom loop::
+    """Record the steps `steps`, such as `range(10, 15)`, of a training loop into a new run below `logdir`::
 
         with traceview.capture_steps("logs", range(10, 15)) as session:
-            iterator = iter(strategy.experimental_distribute_dataset(dataset))
             for number in range(100):
                 with session.step(number):
                     train_step(next(iterator))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -250,10 +251,8 @@ def _recorded(folder: Path) -> tuple[bool, int]:
     from traceview.xplane.read import read_file
 
     for path in folder.rglob("*.xplane.pb"):
-        try:
+        with suppress(TraceFormatError):
             every = read_file(path).planes
-        except TraceFormatError:
-            continue
-        planes = [each for each in every if any(line.columns.time.size for line in each.lines)]
-        return bool(planes), sum(plane.kind is PlaneKind.GPU for plane in planes)
+            planes = [each for each in every if any(line.columns.time.size for line in each.lines)]
+            return bool(planes), sum(plane.kind is PlaneKind.GPU for plane in planes)
     return False, 0

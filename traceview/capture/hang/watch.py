@@ -1,7 +1,6 @@
-"""Watches in a thread of its own whether steps end, and writes a report where none has for too long.
+"""Watches in a thread of its own whether steps end, and writes a report of each time in which none has for too long.
 
-Each hang has one report, which is completed if the training goes on. It names what threads do: two looks a moment apart, at Python
-stacks and at what `/proc/self/task` (proc(5)) says each thread waits for.
+It names what threads do by two looks at Python stacks and at what `/proc/self/task` (proc(5)) says each thread waits for.
 """
 
 from __future__ import annotations
@@ -37,29 +36,19 @@ from traceview.capture.window.step_window import StepRange
 MOST_FRAMES: Final = 60
 MOST_THREADS: Final = 200
 _COMPUTES: Final = 0.05
-"""Share of a core from which on a thread computes, whatever it waits for while it is looked at: as a look holds Python's
-lock, a thread that runs Python always waits for that."""
+"""Share of a core from which on a thread computes: one that runs Python waits for its lock whenever it is looked at."""
 _SWITCHES_PER_S: Final = 50
 """A thread that is woken more often hands work to others, as a loop of operations does; one that hangs sleeps on."""
-_CALLS: Final[Mapping[str, Mapping[str, tuple[int, ...]]]] = {
-    "x86_64": {
-        "lock": (202,),
-        "sleep": (35, 230),
-        "poll": (7, 23, 232, 270, 271, 281),
-        "read": (0, 17, 19, 45, 47, 43, 288),
-        "write": (1, 18, 20, 44, 46, 74, 75, 162, 306),
-        "child": (61, 247),
-    },
-    "aarch64": {
-        "lock": (98,),
-        "sleep": (101, 115),
-        "poll": (22, 72, 73),
-        "read": (63, 65, 67, 207, 212, 202, 242),
-        "write": (64, 66, 68, 206, 211, 81, 82, 83, 267),
-        "child": (95, 260),
-    },
+_MACHINES: Final = ("x86_64", "aarch64")
+_CALLS: Final = {
+    "lock": ((202,), (98,)),
+    "sleep": ((35, 230), (101, 115)),
+    "poll": ((7, 23, 232, 270, 271, 281), (22, 72, 73)),
+    "read": ((0, 17, 19, 45, 47, 43, 288), (63, 65, 67, 207, 212, 202, 242)),
+    "write": ((1, 18, 20, 44, 46, 74, 75, 162, 306), (64, 66, 68, 206, 211, 81, 82, 83, 267)),
+    "child": ((61, 247), (95, 260)),
 }
-"""Numbers of system calls by what a thread in them does, as in the kernel's tables (`unistd_64.h`, `unistd.h`)."""
+"""Numbers of system calls by what a thread in them does, by machine, as in the kernel's tables (`unistd_64.h`, `unistd.h`)."""
 _STATES: Final = {"R": "computing", "D": "disk", "T": "stopped", "t": "stopped"}
 
 
@@ -125,12 +114,12 @@ def _kernel_threads() -> dict[int, KernelThread]:
 
 
 def _wait(folder: Path) -> str:
-    try:
+    # Another machine has no place, and not every kernel shows the call.
+    with suppress(OSError, StopIteration, ValueError):
         first = (folder / "syscall").read_text("ascii", "replace").partition(" ")[0]
-    except OSError:
-        return "other"
-    calls = _CALLS.get(platform.machine(), {}).items()
-    return next((wait for wait, numbers in calls if first in map(str, numbers)), "other")
+        place = _MACHINES.index(platform.machine())
+        return next(wait for wait, calls in _CALLS.items() if first in map(str, calls[place]))
+    return "other"
 
 
 def described(first: Look, second: Look, *, without: int | None = None) -> dict[str, Any]:
@@ -175,9 +164,8 @@ def described(first: Look, second: Look, *, without: int | None = None) -> dict[
 class Silence:
     """Notices, from `open` to `close`, where no Python can run because a native call holds Python's lock, while it lasts.
 
-    `faulthandler.dump_traceback_later` has a thread in C that needs no lock. It is armed again and again by the thread that
-    watches, so it writes all stacks, to a file in the output folder, only where that thread does not run. Another thread
-    without the lock, in native code, says so on standard error. A script that uses the timer keeps it.
+    The thread that watches arms `faulthandler.dump_traceback_later` again and again: its thread, in C, needs no lock, and writes
+    all stacks to a file only where the other does not run. Native code says so. A script that uses the timer keeps it.
     """
 
     def __init__(self, folder: Path, after_s: float) -> None:
@@ -268,7 +256,6 @@ class HangWatch:
         self._write_up = write_up
         self._steps = steps
         self._say = say
-        self._pid = os.getpid()
         out = steps.settings.out.absolute()
         interval_s = min(max(after_s / 12, _TICK_S), 5.0)
         self._peers = Peers(out, steps.settings.steps, interval_s)
@@ -291,7 +278,7 @@ class HangWatch:
 
     def stop(self) -> None:
         """The script has ended: complete an open report, and tell the other workers."""
-        if os.getpid() != self._pid or self._is_over:
+        if self._is_over:
             return
         self._is_over = True
         self._ticker.stop(_STOP_TIMEOUT_S)
@@ -449,18 +436,15 @@ class Peers:
         self.place: Place | None = None
         self._out = out
         self._steps = steps
-        self._folder = Path()
 
     def find(self, environment: Mapping[str, str]) -> bool:
         """Whether there are partners; the script may join a cluster at any time before it trains."""
-        place = self.place or own_place(environment)
-        if place is None or not place.partners:
-            return False
-        if self.place is None:
+        place = own_place(environment) if self.place is None else None
+        if place is not None and place.partners:
             self.place, self._folder = place, Rendezvous(self._out, place, self._steps).folder
             with suppress(OSError):
                 self._folder.mkdir(exist_ok=True)
-        return True
+        return self.place is not None
 
     def write(self, fields: Mapping[str, Any]) -> None:
         """Say what this worker does. A folder that cannot be written is noticed by the others, as silence."""

@@ -1,7 +1,4 @@
-"""Becomes the script or the command that is to be captured, or runs it to its end.
-
-All that a capture needs is in the environment: TRACEVIEW_CAPTURE says what to capture in each Python that starts.
-"""
+"""Becomes the script or command to capture, or runs it to its end, with TRACEVIEW_CAPTURE set for each Python that starts."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ def become(command: Sequence[str], settings: Settings) -> NoReturn:
     try:
         os.execvpe(command[0], list(command), environment)
     except OSError as error:
-        raise _no_command(command, error) from error
+        raise UsageError(f"{command[0]}: {error.strerror or error}") from error
 
 
 def become_at_once(words: Sequence[str]) -> None:
@@ -93,7 +90,7 @@ def run(command: Sequence[str], settings: Settings) -> tuple[int, list[Path]]:
     try:
         process = subprocess.Popen(list(command), env=environment)
     except OSError as error:
-        raise _no_command(command, error) from error
+        raise UsageError(f"{command[0]}: {error.strerror or error}") from error
 
     # A terminal sends Ctrl-C to the command as well.
     handlers: dict[int, Any] = {signal.SIGINT: signal.SIG_IGN}
@@ -126,7 +123,12 @@ def _environment(
     command: Sequence[str], settings: Settings, pid: int
 ) -> tuple[str, dict[str, str]]:
     """What all processes below the command have in common, and its environment, after all that can be checked before."""
-    if not any(Path(folder, STARTUP_FILE).is_file() for folder in _site_folders()):
+    # Python reads no `.pth` file on PYTHONPATH, nor in the folder that it is started in.
+    sites = {*site.getsitepackages(), site.getusersitepackages()}
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    others = {Path(folder).resolve() for folder in (*given, "")}
+    folders = (path for path in sys.path if path in sites or Path(path).resolve() not in others)
+    if not any(Path(folder, STARTUP_FILE).is_file() for folder in folders):
         raise CaptureError(
             f"traceview is not installed for {sys.executable}: no site folder has {STARTUP_FILE}, by which each Python captures itself",
             hint=f"{sys.executable} -m pip install traceview; a folder on PYTHONPATH, as of pip install --target, is no site folder",
@@ -143,15 +145,3 @@ def _environment(
     destination.clean()
     launch = f"{pid}-{os.urandom(6).hex()}"
     return launch, {**os.environ, VARIABLE: replace(settings, launch=launch).written()}
-
-
-def _site_folders() -> list[str]:
-    """Where Python reads `.pth` files as it starts: not on PYTHONPATH, and not in the folder that it is started in."""
-    sites = {*site.getsitepackages(), site.getusersitepackages()}
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    others = {Path(folder).resolve() for folder in (*given, "")}
-    return [path for path in sys.path if path in sites or Path(path).resolve() not in others]
-
-
-def _no_command(command: Sequence[str], error: OSError) -> UsageError:
-    return UsageError(f"{command[0]}: {error.strerror or error}")

@@ -37,12 +37,6 @@ def arm() -> None:
         atexit.register(_end_first, text, time.time())
 
 
-def disarm() -> None:
-    """Leave this process to a capture of its own; the processes that it starts still follow the variable."""
-    if _watch is not None:
-        _watch.remove()
-
-
 def _end_first(text: str, armed_s: float) -> None:
     from traceview.capture.launch.launched_capture import end_first
 
@@ -54,7 +48,8 @@ def _imported(module: ModuleType) -> None:
     try:
         from traceview.capture.launch.launched_capture import begin
 
-        begin(os.environ.get(VARIABLE, ""), module.__name__, disarm)
+        if _watch is not None:
+            begin(os.environ.get(VARIABLE, ""), module.__name__, _watch.remove)
     except Exception as error:
         # Whatever is wrong, the training goes on.
         say(f"nothing is captured: {error!r}")

@@ -1,7 +1,4 @@
-"""Runs the capture of a process, from the import of its framework to the end of the process.
-
-Folders are made only when it first runs something. A child that the process forks has a capture of its own: it may train.
-"""
+"""Runs the capture of a process, from the import of its framework to its end; a child that it forks has one of its own."""
 
 from __future__ import annotations
 
@@ -39,7 +36,6 @@ def begin(text: str, framework: str, wait_no_more: Callable[[], None]) -> None:
         say(f"hint: {sys.executable} -m pip install traceview")
         return
     _captures.append(LaunchedCapture(settings, framework, wait_no_more))
-    _captures[-1].begin()
 
 
 def end_first(text: str, begun_s: float) -> None:
@@ -53,12 +49,13 @@ def end_first(text: str, begun_s: float) -> None:
     if not runs and not _captures:
         say("nothing was captured: no process imported TensorFlow or JAX")
         say("hint: in an environment without traceview or a container nothing is captured")
-    elif not runs and not _captures[-1].is_prepared:
-        say_problem(_captures[-1].why_nothing())
+    elif not runs and not _captures[-1].capture.is_prepared:
+        capture = _captures[-1].capture
+        say_problem(nothing_captured(capture.window, capture.observer, _end()))
 
 
 class LaunchedCapture(WindowListener):
-    """The capture of this process. `is_child`: it was forked from one that has a capture."""
+    """The capture of this process; it makes folders as that first runs something. `is_child`: of a fork of one with a capture."""
 
     def __init__(
         self,
@@ -68,8 +65,6 @@ class LaunchedCapture(WindowListener):
         *,
         is_child: bool = False,
     ) -> None:
-        self.is_prepared = False
-        self._settings = settings
         self._framework = framework
         self._wait_no_more = wait_no_more
         self._is_child = is_child
@@ -77,7 +72,7 @@ class LaunchedCapture(WindowListener):
         self._is_over = self._is_reported = False
         self._ending = Lock()
         self._endings = Endings(self._end_early)
-        self._capture = capture = Capture(settings, say, [self], framework=framework)
+        self.capture = capture = Capture(settings, say, [self], framework=framework)
         if settings.on_hang_s is not None:
             # Not at the top: most captures watch for no hang.
             from traceview.capture.hang.watch import HangWatch
@@ -89,24 +84,17 @@ class LaunchedCapture(WindowListener):
             except ImportError as error:
                 say(f"note: --on-hang is off in this process: {error}")
         capture.observer.on_begin.append(self._prepare)
-
-    def begin(self) -> None:
-        """Hook the framework and wait for it to run something."""
-        self._capture.hooks.install()
+        capture.hooks.install()
         atexit.register(self._finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_again)
 
-    def why_nothing(self) -> CaptureError:
-        """Why there is no trace."""
-        return nothing_captured(self._capture.window, self._capture.observer, _end())
-
     def give_way(self) -> bool:
         """Let the capture of another framework go on alone, which runs something; False if this one has counted steps."""
-        if self._capture.window.next_number:
+        if self.capture.window.next_number:
             return False
         self._is_over = True
-        self._capture.finish("ended")
+        self.capture.finish("ended")
         _captures.remove(self)
         return True
 
@@ -120,7 +108,7 @@ class LaunchedCapture(WindowListener):
         """The process ends again as it did; what was recorded is named now, and no further framework is waited for."""
         self._wait_no_more()
         self._endings.remove()
-        if self._capture.run is not None and not self._is_over:
+        if self.capture.run is not None and not self._is_over:
             self._report(None)
 
     def _prepare(self) -> None:
@@ -130,14 +118,13 @@ class LaunchedCapture(WindowListener):
             self.give_way()
             return
         try:
-            self._capture.prepare()
+            self.capture.prepare()
         except CaptureError as error:
             self._is_over = True
-            self._capture.remove()
+            self.capture.remove()
             say_problem(CaptureError(f"nothing is captured: {error.message}", hint=error.hint))
             return
-        self.is_prepared = True
-        self._capture.start_clocks()
+        self.capture.start_clocks()
         if self._is_child and _UTIL in sys.modules:
             # What `multiprocessing` forks ends without coming to the functions of `atexit`. Its own finalizers have 15 at most.
             sys.modules[_UTIL].Finalize(None, self._finish, exitpriority=1000)
@@ -149,13 +136,12 @@ class LaunchedCapture(WindowListener):
         if self._is_over:
             return
         self._is_over = True
-        self._capture.hooks.remove()
+        self.capture.hooks.remove()
         self._endings.remove()
         # A copy of a profile that runs is of no use, and cannot be stopped.
-        if not self._capture.profiler.is_running:
-            given = self._settings, self._framework, self._wait_no_more
-            own = _captures[_captures.index(self)] = LaunchedCapture(*given, is_child=True)
-            own.begin()
+        if not self.capture.profiler.is_running:
+            given = self.capture.settings, self._framework, self._wait_no_more
+            _captures[_captures.index(self)] = LaunchedCapture(*given, is_child=True)
 
     def _finish(self) -> None:
         with self._ending:
@@ -166,8 +152,8 @@ class LaunchedCapture(WindowListener):
         has_lock = self._ending.acquire(timeout=5.0)
         self._end("interrupted" if number else "ended")
         if number:
-            if self._capture.run is not None and is_first(os.environ.get(VARIABLE, "")):
-                name_runs([self._capture.run])
+            if self.capture.run is not None and is_first(os.environ.get(VARIABLE, "")):
+                name_runs([self.capture.run])
             NATIVE.end_by(number)
         if has_lock:
             self._ending.release()
@@ -177,12 +163,12 @@ class LaunchedCapture(WindowListener):
             return
         self._is_over = True
         try:
-            self._capture.finish(end)
-            if self.is_prepared:
+            self.capture.finish(end)
+            if self.capture.is_prepared:
                 self._report(end)
-            elif self._settings.launch is None and _captures[-1:] == [self]:
+            elif self.capture.settings.launch is None and _captures[-1:] == [self]:
                 # Nobody else says so.
-                say(self.why_nothing().message)
+                say(nothing_captured(self.capture.window, self.capture.observer, end).message)
         except Exception as error:
             say(f"the capture failed: {error!r}")
 
@@ -191,11 +177,11 @@ class LaunchedCapture(WindowListener):
         if self._is_reported:
             return
         self._is_reported = True
-        problem = self._capture.outcome(end or "ended")
+        problem = self.capture.outcome(end or "ended")
         if problem is not None:
             say_problem(problem)
         else:
-            say(f"the trace is in {self._capture.run}{'' if end else '; the script goes on'}")
+            say(f"the trace is in {self.capture.run}{'' if end else '; the script goes on'}")
 
 
 def _end() -> End:

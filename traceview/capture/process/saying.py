@@ -1,7 +1,4 @@
-"""Names the variable of a capture, and writes lines for the user from the process that trains.
-
-Every start of Python where the variable is set imports this module, so it imports nothing itself.
-"""
+"""Names the variable of a capture, and writes lines for the user; each start of Python with it imports this, which imports nothing."""
 
 from __future__ import annotations
 

@@ -75,13 +75,12 @@ class Capture:
         self.sidecar = Sidecar()
         self.kept: Path | None = None
         self._say = say
-        self._is_prepared = False
+        self.is_prepared = False
         self._destination = Destination(settings.out)
         self._choice = RunChoice(self._destination, settings.run, say)
-        used = TENSORFLOW
-        if (framework or framework_in_use()) == "jax":
-            # By name: its room knows this one.
-            used = import_module("traceview.capture.jax.steps").JAX
+        is_jax = (framework or framework_in_use()) == "jax"
+        # By name: its room knows this one.
+        used: Framework = import_module("traceview.capture.jax.steps").JAX if is_jax else TENSORFLOW
         self._modules = used.modules
         self.profiler = used.profiler(self._note_script)
         self.marker = self.profiler.marker
@@ -105,7 +104,7 @@ class Capture:
 
     def prepare(self) -> None:
         """Check all that can be checked before the run, once, at the latest when the window opens; raises `CaptureError`."""
-        if self._is_prepared:
+        if self.is_prepared:
             return
         self._choice.check()
         self._destination.prepare()
@@ -120,7 +119,7 @@ class Capture:
                 self._say(f"note: {folder} was left by a capture that was killed")
             else:
                 shutil.rmtree(folder, ignore_errors=True)
-        self._is_prepared = True
+        self.is_prepared = True
 
     def start_clocks(self) -> None:
         """Count the time without a step from now."""
@@ -179,11 +178,11 @@ class Capture:
         self._notify("opening", self.sidecar)
         self.profiler.warm_up()
         self.synchronise()
-        starting = _clock()
+        starting = {"wall_ns": time.time_ns()}
         self.profiler.start(self._destination.private / "profile")
         self.sidecar.state = "recording"
         # TensorFlow 2.15 writes no times of the profile. Newer ones read the first before they start any tracer.
-        self.sidecar.add("clock", {"starting": starting, "started": _clock()})
+        self.sidecar.add("clock", {"starting": starting, "started": {"wall_ns": time.time_ns()}})
         # Of what the script has imported; an installed package need not be the one that runs.
         imported = [name for name in self._modules if name in sys.modules]
         versions = {name: getattr(sys.modules[name], "__version__", None) for name in imported}
@@ -201,7 +200,7 @@ class Capture:
     def close(self) -> None:
         """Stop the profile and move it to its place; Ctrl-C waits until that is done."""
         with interrupts_held():
-            self.sidecar.add("clock", {"stopped": _clock()})
+            self.sidecar.add("clock", {"stopped": {"wall_ns": time.time_ns()}})
             try:
                 self.profiler.stop()
                 self._keep()
@@ -259,7 +258,3 @@ class Capture:
             self.sidecar.write(self._destination.sidecar)
         except OSError as error:
             raise self._destination.error(error) from error
-
-
-def _clock() -> dict[str, int]:
-    return {"wall_ns": time.time_ns()}

@@ -1,8 +1,7 @@
 """Starts and stops the profiler of TensorFlow or JAX, of which one profile can run per process.
 
-The session object is made here: after a `tf.profiler.experimental.start` that failed because of a remote request, that module
-believes forever that its own profile is running (TensorFlow 2.21). While ours runs, a profile that the script starts is accepted
-but not recorded, because the real one would end the script with `AlreadyExistsError`.
+The session object is made here: after a `tf.profiler.experimental.start` that failed, that module believes forever that its own
+profile runs (TensorFlow 2.21). While ours runs, one of the script records nothing, where an `AlreadyExistsError` would end it.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from traceview.capture.process.around import Patches
 
 _TRACE: Final = "tensorflow.python.profiler.trace"
 _CONCURRENT_KERNELS: Final = "TF_GPU_CUPTI_FORCE_CONCURRENT_KERNEL"
+_OTHER: Final = "another profile is running in this process: a remote request, or another tool"
 SCRIPT_PROFILES: Final = "the script's own profile is running"
 SCRIPT_UNRECORDED: Final = "the script's own profile was not recorded: it began inside the window"
 MARKER: Final = "train"
@@ -79,11 +79,8 @@ class Profiler:
             self._session = self._begin(native, str(directory))
         except Exception as error:
             self._patches.undo()
-            reason = f"the profiler did not start: {error}"
-            if type(error).__name__ == "AlreadyExistsError":
-                reason = (
-                    "another profile is running in this process: a remote request, or another tool"
-                )
+            is_other = type(error).__name__ == "AlreadyExistsError"
+            reason = _OTHER if is_other else f"the profiler did not start: {error}"
             raise CaptureError(reason) from error
         self._replace(module, _StandIn(native, lambda: _UnrecordedProfile(module, self._say)))
 

@@ -1,7 +1,4 @@
-"""Defines what a capture is asked to record, and reads and writes it as the value of the variable TRACEVIEW_CAPTURE.
-
-The value is read in the process that trains, which may lack the libraries of the command line.
-"""
+"""Defines what a capture records, as TRACEVIEW_CAPTURE tells it to a process that may lack the libraries of the command line."""
 
 from __future__ import annotations
 

@@ -1,15 +1,12 @@
 """Adds to the sidecar how busy the cores of the machine were in the window, and how long each thread ran and waited for one (Linux).
 
-`/proc/stat` counts the time of all processes since boot, in ticks of 10 ms on most systems (proc(5)); `thread_clocks.c` asks
-the kernel for that of threads.
+`/proc/stat` counts that of all processes since boot, in ticks (proc(5)); `thread_clocks.c` asks the kernel for that of threads.
 """
 
 from __future__ import annotations
 
 import os
 import time
-import zlib
-from base64 import b64encode
 from contextlib import suppress
 from importlib import import_module
 from itertools import pairwise
@@ -18,6 +15,7 @@ from struct import iter_unpack, pack
 from types import ModuleType
 from typing import Final
 
+from traceview.capture.sampling.python_sampling import compressed
 from traceview.capture.sidecar.file import Sidecar, WindowListener
 
 INTERVAL_NS: Final = 4_000_000
@@ -59,8 +57,7 @@ class ProcessorTimesListener(WindowListener):
             noted = sorted(iter_unpack("=qqqqq", rows), key=lambda row: (row[1], row[0]))
             # As differences, which compress better.
             pairs = (pair for column in zip(*noted, strict=True) for pair in pairwise((0, *column)))
-            packed = b"".join(pack("<q", value - before) for before, value in pairs)
-            sidecar.add("threads", {"rows": b64encode(zlib.compress(packed)).decode("ascii")})
+            sidecar.add("threads", {"rows": compressed(*(pack("<q", b - a) for a, b in pairs))})
 
     def finished(self) -> None:
         """Stop where the profile failed."""

@@ -1,11 +1,9 @@
 """Adds to the sidecar samples of the Python stacks of all threads, taken about every millisecond in a thread of its own.
 
-A sample is taken with the GIL held, so that no stack changes meanwhile; it costs tens of microseconds. A thread that runs
-Python keeps the GIL for 5 ms where others want it, and lets go of it before where it calls TensorFlow: most samples would lie
-at such calls, however short they are. So while no thread but the main one was seen to run Python, or to wait in code of the
-script, the sampling thread gets the GIL sooner (`SOON_SECONDS`). Where several threads share the GIL, that would change who
-waits for whom. Code that TensorFlow generates for the CPU does not stand signals: with a timer of 1 ms, five of six runs
-without a graph died of a broken heap (TensorFlow 2.21).
+A sample costs tens of microseconds with the GIL held. A thread that runs Python keeps the GIL for 5 ms, and lets go of it
+before where it calls TensorFlow, where most samples would lie. So while only the main thread was seen to run Python, or to wait
+in code of the script, the sampling thread gets the GIL sooner; with several that would change who waits for whom. No signals:
+with a timer of 1 ms, five of six runs without a graph died of a broken heap (TensorFlow 2.21).
 """
 
 from __future__ import annotations
@@ -61,10 +59,9 @@ class Stacks:
 
     def learn(self, code: CodeType) -> tuple[CodeType, Origin]:
         """Know code before, which takes longer than a sample."""
-        known = self._known.get(id(code))
-        if known is None:
-            known = self._known[id(code)] = code, self._places.origin_of(code)
-        return known
+        if id(code) not in self._known:
+            self._known[id(code)] = code, self._places.origin_of(code)
+        return self._known[id(code)]
 
     def number_of(self, frame: FrameType | None) -> int:
         """The number of a stack; `NOT_KEPT` if there are too many, or all of it is in the standard library: it waits for work."""
@@ -77,7 +74,7 @@ class Stacks:
             is_all_standard &= kind == "standard"
             key += (id(code), frame.f_lasti)
             frame = frame.f_back
-        if not key or (is_all_standard and not is_user):
+        if is_all_standard:
             return NOT_KEPT
         number = self.keys.get(tuple(key))
         if number is None:
@@ -124,10 +121,7 @@ _DISABLE: Final = gc.disable
 
 
 class Collections:
-    """The garbage collections from `start` to `stop`, which keep the lock, and are kept out of the thread that samples.
-
-    Finalizers of the script, which run where an object too many is made, may wait for other threads.
-    """
+    """The garbage collections from `start` to `stop`; none begins in the thread that samples, as finalizers may wait for others."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[int, int, int]] = []
@@ -190,13 +184,11 @@ class PythonListener(WindowListener):
 
     def __init__(self) -> None:
         self._thread: Thread | None = None
-        # Of each sample: Unix nanoseconds, number of the thread, number of the stack; microseconds of processor time that the
-        # thread has taken so far, negative where that is not known; and microseconds by which the round came late, because
-        # something else had the GIL, or the core.
+        # Of each sample: Unix time, numbers of thread and stack, processor time that the thread has taken so far (negative
+        # where not known), and by how much the round came late, because something else had the GIL, or the core.
         types = {"t_ns": "q", "thread": "i", "stack": "i", "cpu_us": "q", "late_us": "i"}
         self._columns: dict[str, array[int]] = {name: array(code) for name, code in types.items()}
-        # By the identifier of a thread, which is the address that pthread_self returns: its number; and its name and native
-        # identifier, where Python itself started it.
+        # By what pthread_self returns in a thread: its number; and its name and native identifier, where Python started it.
         self._threads: dict[int, int] = {}
         self._names: dict[int, tuple[str, int | None]] = {}
         self._interval_ns = INTERVAL_NS
@@ -278,10 +270,10 @@ class PythonListener(WindowListener):
                 {"ident": ident, "name": name and masked_thread(name), "native_id": native_id}
                 for ident, name, native_id in names
             ],
-            "stacks": _compressed(json.dumps(self._stacks.described()).encode()),
-            "samples": _compressed(distances.tobytes(), thread.tobytes(), stack.tobytes()),
-            "cpu": _compressed(cpu_us.tobytes()),
-            "late": _compressed(late_us.tobytes()),
+            "stacks": compressed(json.dumps(self._stacks.described()).encode()),
+            "samples": compressed(distances.tobytes(), thread.tobytes(), stack.tobytes()),
+            "cpu": compressed(cpu_us.tobytes()),
+            "late": compressed(late_us.tobytes()),
             "collections": self._garbage.spans,
         }
 
@@ -380,9 +372,8 @@ UNKNOWN: Final = -1
 class ThreadClocks:
     """The clocks of threads by identifier, each asked for once.
 
-    Python gives the clock of a thread by the address that pthread_self returns, and reads memory there: of a thread that has
-    ended it may be gone. A thread with a Python frame cannot end while another one holds the GIL. So the frames are listed and
-    the clocks asked for in one call of native code, in which the GIL stays where it is.
+    Python reads memory at the address that pthread_self returns, which may be gone once the thread has ended. None with a Python
+    frame ends while another holds the GIL: frames are listed and clocks asked for in one call of native code, which keeps it.
     """
 
     def __init__(self) -> None:
@@ -411,5 +402,6 @@ def _clocks_now() -> dict[int, int]:
     return dict(zip(idents, map(time.pthread_getcpuclockid, same_idents), strict=False))
 
 
-def _compressed(*contents: bytes) -> str:
+def compressed(*contents: bytes) -> str:
+    """Bytes as a text for the sidecar."""
     return b64encode(zlib.compress(b"".join(contents))).decode("ascii")

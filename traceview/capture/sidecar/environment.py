@@ -2,10 +2,6 @@
 
 The process is asked when the window opens, so that what the script itself has set counts. Nothing is loaded that is not loaded
 already, except NVML, because loading a library changes the process.
-
-Of command lines, variables and names of threads the sidecar has what can be no credential: of a command line names of options,
-numbers, booleans and names of scripts; every other value is masked. Messages of exceptions may hold anything, so it has their
-class alone (`file.reason_of`).
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -101,12 +97,11 @@ def listed_variables(environment: Mapping[str, str]) -> dict[str, str]:
 def _device(config: Any, device: Any) -> dict[str, Any]:
     details = config.experimental.get_device_details
     configured = config.get_logical_device_configuration
-    questions: dict[str, Callable[[], Any]] = {
-        "logical_devices": lambda: len(configured(device) or [device])
-    }
-    if device.device_type == "GPU":
-        questions["details"] = lambda: {"device_name": details(device)["device_name"]}
-    return {"type": device.device_type, **answers(questions)}
+    return {"type": device.device_type, **answers({
+        "logical_devices": lambda: len(configured(device) or [device]),
+        # Only a GPU has a name.
+        "details": lambda: {"device_name": details(device)["device_name"]},
+    })}  # fmt: skip
 
 
 def _policies(modules: Mapping[str, Any]) -> dict[str, str] | None:
@@ -121,12 +116,10 @@ def _policies(modules: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 MASK: Final = "***"
-_OPTION: Final = re.compile(
-    r"(?P<name>--[A-Za-z][\w.\-]{0,63}|-[A-Za-z])(?:=(?P<value>.*))?", re.DOTALL
-)
-_GLUED: Final = re.compile(r"(?P<name>-[A-Za-z])(?P<value>.+)", re.DOTALL)
+_OPTION: Final = re.compile(r"(?:--[A-Za-z][\w.\-]{0,63}|-[A-Za-z])(?:=(?P<value>.*))?", re.DOTALL)
+_GLUED: Final = re.compile(r"-[A-Za-z](?P<value>.+)", re.DOTALL)
 """A short option and its value in one word, `-j8`; or a long option with one dash, which looks the same."""
-_SETTING: Final = re.compile(r"(?P<name>[+~]{0,2}[A-Za-z_][\w.\-]{0,63})=(?P<value>.*)", re.DOTALL)
+_SETTING: Final = re.compile(r"[+~]{0,2}[A-Za-z_][\w.\-]{0,63}=(?P<value>.*)", re.DOTALL)
 _HARMLESS: Final = re.compile(
     r"|--?|[-+]?[\d.,:_]{1,20}(?:[eE][-+]?\d{1,3})?%?|true|false|yes|no|on|off|none|null"
     r"|[\w./\\\-]+\.(?:pyz?|pyw|sh|bash|ipynb)",
@@ -163,21 +156,15 @@ def _masked_argument(argument: str) -> str:
     if _HARMLESS.fullmatch(argument):
         return argument
     if option is not None:
-        name, value = option["name"], option["value"]
-        if value is None:
-            return name
-        between = "" if argument[len(name)] != "=" else "="
-        return f"{name}{between}{value if _HARMLESS.fullmatch(value) else MASK}"
+        value = option["value"] or ""
+        return argument if _HARMLESS.fullmatch(value) else f"{argument.removesuffix(value)}{MASK}"
     setting = _SETTING.fullmatch(argument)
     # The padding of a word in base64 looks like a setting to nothing.
     is_shown = setting is not None and setting["value"] and _HARMLESS.fullmatch(setting["value"])
     return argument if is_shown else MASK
 
 
-_MAPS: Final = Path("/proc/self/maps")
 _LOADED_ONLY: Final = getattr(os, "RTLD_NOLOAD", 0) | getattr(os, "RTLD_LAZY", 0)
-_BUS_ID_BYTES: Final = 32
-"""Room for `domain:bus:device.function`, which takes 13; cuda.h, cuDeviceGetPCIBusId."""
 
 
 def handles(nvml: Any) -> list[Any]:
@@ -190,10 +177,9 @@ def opened_nvml() -> Iterator[Any]:
     """NVML, through nvidia-ml-py (the `capture` extra); raises `NoAnswerError` where it is missing or does not start."""
     try:
         nvml = import_module("pynvml")
+        nvml.nvmlInit()
     except ImportError as error:
         raise NoAnswerError("nvidia-ml-py is not installed") from error
-    try:
-        nvml.nvmlInit()
     except Exception as error:
         raise NoAnswerError(f"NVML does not start: {reason_of(error)}") from error
     try:
@@ -218,14 +204,15 @@ def bus_ids() -> list[str]:
     call("cuDeviceGetCount", ctypes.byref(count))
     found = []
     for ordinal in range(count.value):
-        device, text = ctypes.c_int(0), ctypes.create_string_buffer(_BUS_ID_BYTES)
+        # Room for `domain:bus:device.function`, which takes 13; cuda.h, cuDeviceGetPCIBusId.
+        device, text = ctypes.c_int(0), ctypes.create_string_buffer(32)
         call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
-        call("cuDeviceGetPCIBusId", text, ctypes.c_int(_BUS_ID_BYTES), device)
+        call("cuDeviceGetPCIBusId", text, ctypes.c_int(len(text)), device)
         found.append(text.value.decode("ascii", "replace"))
     return found
 
 
-def loaded_versions(maps: Path = _MAPS) -> dict[str, Any]:
+def loaded_versions(maps: Path = Path("/proc/self/maps")) -> dict[str, Any]:
     """Versions of the CUDA libraries that this process has loaded, as they report them."""
 
     def reported(stem: str, name: str) -> int:
@@ -272,18 +259,12 @@ def describe_links(nvml: Any) -> dict[str, Any]:
     return answers({"gpus": lambda: [described(handle) for handle in handles(nvml)]})
 
 
-_EVALUATOR: Final = "evaluator"
-"""Evaluates checkpoints by itself, at steps of its own."""
-_SERVER: Final = "ps"
-"""Where there are parameter servers, only the chief runs steps; workers do what it sends them."""
 _SHORT: Final = {"worker": "w", "rank": "r", "process": "p"}
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9]")
 STOP_RISK: Final = (
     "TensorFlow can crash a worker when its profile ends (seen with 2.19 to 2.21, see docs/capture.md): save a "
     "checkpoint before the window, or preload jemalloc"
 )
-"""`TraceMeRecorder::Consume` frees what an activity that ends in another thread than it began in, such as `CollectiveExecutor::CompleteParams`,
-has left in a `std::vector` that has grown since. With jemalloc the freed memory still holds what it did."""
+"""`TraceMeRecorder::Consume` reads what an activity that changed threads left in a `std::vector` that has grown since; jemalloc keeps it."""
 
 
 @dataclass(frozen=True)
@@ -299,7 +280,7 @@ class Task:
     @property
     def label(self) -> str:
         """Distinguishes its files from those of the other tasks: `w1` for worker 1, `r1` for rank 1, `chief0`."""
-        role = _SHORT.get(self.role) or _NOT_IN_NAMES.sub("-", self.role[:40])
+        role = _SHORT.get(self.role) or re.sub(r"[^A-Za-z0-9]", "-", self.role[:40])
         return f"{role}{self.index}"
 
 
@@ -334,8 +315,9 @@ def place_of(environment: Mapping[str, str]) -> Place | None:
     tasks = [Task(role, index) for role, numbers in indices.items() for index in numbers]
     if own.index < 0 or not {own, *tasks} - {own}:
         return None
-    partners = tuple(task for task in tasks if task.role != _EVALUATOR)
-    is_alone = own not in partners or len(partners) < 2 or _SERVER in cluster
+    # An evaluator is at steps of its own. With parameter servers workers do what the chief sends them, which runs the steps.
+    partners = tuple(task for task in tasks if task.role != "evaluator")
+    is_alone = own not in partners or len(partners) < 2 or "ps" in cluster
     sizes = {role: len(numbers) for role, numbers in indices.items()}
     return Place(own, json.dumps(cluster, sort_keys=True), () if is_alone else partners, sizes)
 
