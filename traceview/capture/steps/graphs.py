@@ -201,14 +201,10 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
     needed = flow.needed(trained)
     # Where the only data are a tensor made before the graph, all that reads it reads no batch.
     has_batch = bool(needed) and not all(flow.sources.values())
-    forward = [node for node in flow.ops if _GRADIENT_SCOPE not in node[1]]
-    free = [
-        node[1]
-        for node in forward
-        if flow.ops[node].type not in _NO_WORK and node in changing and node not in by_others
-    ]
-    scopes = {scope for name in free for scope in (name, _scope(name))}
-    scopes -= {"", *(_scope(node[1]) for node in forward if node in by_others)}
+    forward = {node for node, op in flow.ops.items() if _GRADIENT_SCOPE not in op.name}
+    works = {node for node in forward if flow.ops[node].type not in _NO_WORK}
+    free = {name for _, name in works & changing - by_others}
+    scopes = {*free, *map(_scope, free)} - {"", *(_scope(name) for _, name in forward & by_others)}
     kinds: dict[str, set[str]] = {}
     for node, op in flow.ops.items():
         if op.type in _NO_WORK:
@@ -222,7 +218,7 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
             own.add("untrained")
         elif needed and node not in by_state and not (op.type.startswith(_NEXT) or _widens(op)):
             own.add("batch")
-        elif has_batch and (node not in by_others or _is_gradient_in(op, scopes)):
+        elif has_batch and (node not in by_others or _scope(op.name) in scopes):
             own.add("variable")
         for name in node[0].names_of(op):
             kinds[name] = kinds.get(name, own) & own
@@ -235,11 +231,6 @@ def describe_values(graphs: Iterable[Any], trained: Collection[int] = ()) -> dic
 def _widens(op: Any) -> bool:
     """Whether an op casts to a larger type: what the step is given before is less to hand over, and to copy to a GPU."""
     return op.type == "Cast" and bool(op.outputs[0].dtype.size > op.inputs[0].dtype.size)
-
-
-def _is_gradient_in(op: Any, scopes: set[str]) -> bool:
-    """Whether an op is of the gradient of one in these scopes."""
-    return _GRADIENT_SCOPE in op.name and _scope(op.name) in scopes
 
 
 def _scope(name: str) -> str:
