@@ -350,18 +350,21 @@ class PythonLines:
         return lines
 
     def _line(self, rows: list[int], times: list[int]) -> PythonLine:
-        """The place with most time in the function with most time."""
+        """What was mostly done at the line with most time in the function with most time."""
         of_function: Counter[tuple[str, str]] = Counter()
+        of_line: Counter[PythonFrame] = Counter()
         of_place: Counter[tuple[PythonFrame, PythonFrame, PythonState]] = Counter()
         for row, stack, time in zip(rows, self._samples.stack[rows].tolist(), times, strict=True):
             frame, inner = self._line_of(stack), self._frame(self._samples.stacks[stack][0])
             of_function[frame.file, frame.function] += time
+            of_line[frame] += time
             of_place[frame, inner, self._state(row)] += time
         function, inside_ps = of_function.most_common(1)[0]
-        line, inner, state = next(
-            (frame, inner, state)
-            for (frame, inner, state), _ in of_place.most_common()
-            if (frame.file, frame.function) == function
+        line = next(
+            frame for frame, _ in of_line.most_common() if (frame.file, frame.function) == function
+        )
+        inner, state = next(
+            (inner, state) for (frame, inner, state), _ in of_place.most_common() if frame == line
         )
         return PythonLine(line, None if inner == line else inner, state, inside_ps, sum(times))
 
