@@ -181,10 +181,7 @@ _ACTIONS: Final = {
         "Parse in parallel: `dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)`.",
         "Use `tf.io.parse_example` on batches.",
     ),
-    "filter": (
-        "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
-        "",
-    ),
+    "filter": "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
     "rows": (
         "Work on whole batches instead of `unbatch`: a `dataset.map` with `tf.boolean_mask` keeps what the filter does.",
         "A function for each row costs tens of microseconds, however little it does.",

@@ -200,10 +200,7 @@ FIRST_CALL: Final = Rule(
     ),
     action="Capture later, after the first steps, with `--steps 100:110`.",
     actions={
-        "jax": (
-            "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
-            "",
-        )
+        "jax": "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them."
     },
     explains=("unused-gpu", "few-steps"),
     reasons={"constants": "only the preparation of a graph copies its constants"},
