@@ -6,7 +6,7 @@ from typing import Final
 
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_KERNEL_PS
-from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.rule import Advised, Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
@@ -43,7 +43,7 @@ _TRACED: Final = (
 )
 """Where something is on that notes each allocation, call or line of Python."""
 
-_NO_PYTHON_ACTIONS: Final = {
+_NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
     **_AWAITED_ACTIONS,
     "traced": _TRACED,
     "jax-traced": _TRACED,
@@ -291,8 +291,7 @@ HOST_BOUND: Final = Rule(
         ),
         "host": (
             "Python calls each of them by itself, most often {types}. The loss is the step without its ops, each counted as "
-            "long as in the quickest quarter of the steps. A graph also merges ops and runs independent ops at once, which "
-            "does not show here."
+            "long as in the quickest quarter of the steps. A graph also merges ops, which does not show here."
         ),
     },
     starts_at=(
@@ -354,10 +353,7 @@ CALLBACK_STALL: Final = Rule(
         "unseen": _between_steps(),
         **{key: _between_steps(words) for key, words in _AWAITED_WORDS.items()},
     },
-    meaning=(
-        "The host is between two step markers, in callbacks, logging, metrics or other code of the loop, and no step is in "
-        "flight."
-    ),
+    meaning="The host is between two step markers, in callbacks, logging, metrics or other code of the loop.",
     starts_at=(
         "{limit} of the GPU time idle while the thread of explicit step markers is outside of any of them. "
         "{least_op_count} ops per step or more between steps are named where a graph would save {saved_ratio} of that. It is "
@@ -367,9 +363,7 @@ CALLBACK_STALL: Final = Rule(
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
     action="Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread or in `tf.data`.",
-    advice=(
-        "Keras callbacks have `save_freq` and `update_freq`. A second `tf.function` that each step calls belongs into the first."
-    ),
+    advice="Keras callbacks have `save_freq` and `update_freq`. A second `tf.function` that each step calls belongs into the first.",
     actions={
         **_NO_PYTHON_ACTIONS,
         **_CONVERSIONS,
@@ -463,10 +457,7 @@ PYTHON_STALL: Final = Rule(
         **_NO_PYTHON_ACTIONS,
         "jax": (
             "Write it in `jax.numpy` inside of `jax.jit`, or do it every 100th step only.",
-            (
-                "Or ahead in a process: a thread keeps Python's lock from the step for up to 5 ms at a time, unless most of its work is "
-                "NumPy."
-            ),
+            "Or ahead in a process: a thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
         ),
         "jax-numpy": (
             "Do it ahead in a thread while the devices compute, in `jax.numpy` inside of `jax.jit`, or every 100th step only.",

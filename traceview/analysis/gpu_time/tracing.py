@@ -374,8 +374,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
     begun = columns.start_ps[rows]
     rows = rows[union(*step_bounds(steps)).within(begun, begun + 1) > 0]
     counts = columns.stat("tracing_count").at(rows, -1)
-    sidecar = trace.hosts[host].sidecar
-    functions = sidecar.placement.functions if sidecar is not None else ()
+    functions = trace.hosts[host].captured.placement.functions
     traced_by = {function.name: function.traced_by for function in functions}
     retraced = []
     for name in unique_ids(columns.name[rows]).tolist():

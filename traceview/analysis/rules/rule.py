@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,6 +36,10 @@ LIMIT: Final = 0.05
 
 CRITICAL_LIMIT: Final = 0.20
 """Share of the GPU time from which on a loss is critical."""
+
+
+Advised: TypeAlias = str | tuple[str, str]
+"""An action, alone or with further advice."""
 
 
 class _Selected(Protocol):
@@ -99,7 +103,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     example: str
     advice: str = ""
     titles: Mapping[str, str] = {}
-    actions: Mapping[str, str | tuple[str, str]] = {}
+    actions: Mapping[str, Advised] = {}
     notes: Mapping[str, str] = {}
     reasons: Mapping[str, str] = {}
     metrics: Mapping[str, str] = {}
