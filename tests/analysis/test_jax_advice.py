@@ -35,12 +35,13 @@ def advice(folder: Path, call: str) -> str:
 )
 def test_the_calls_of_the_host_choose_the_advice(call: str, is_jax: bool, tmp_path: Path) -> None:
     rule = RULES[CODE]
-    _, of_jax = rule.actions["jax"]
+    _, of_jax = rule.advised("jax")
     assert advice(tmp_path, call) == (of_jax if is_jax else rule.advice).replace("`", "")
 
 
 def test_advice_for_jax_names_nothing_of_tensorflow() -> None:
-    advised = [text for rule in RULES.values() for text in rule.actions.get("jax", ()) if text]
+    of_jax = [rule for rule in RULES.values() if "jax" in rule.actions]
+    advised = [text for rule in of_jax for text in rule.advised("jax") if text]
     assert advised
     for text in advised:
         assert "tf." not in text

@@ -35,7 +35,7 @@ def test_a_recorded_name_is_no_command() -> None:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
 def test_advice_has_no_placeholder_but_the_log_directory(rule: Rule) -> None:
-    texts = [*rule.actions.values(), (rule.action, rule.advice)]
+    texts = map(rule.advised, (*rule.actions, ""))
     filled = RunCommands("/logs", "run", is_only=True)
     for text in (text for pair in texts for text in pair):
         assert not PLACEHOLDER.search(plain(filled.filled(phrase(text))))

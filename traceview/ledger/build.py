@@ -199,8 +199,8 @@ def _layers(trace: Trace, device: int, states: HostStates) -> npt.NDArray[np.uin
 def is_side_work(trace: Trace, device: int, *, is_shown: bool = False) -> BoolArray:
     """Which events of a CPU device compute nothing of the model: as their names show or, unless that has to be, as graphs do."""
     columns, own = trace.device_columns, trace.device_columns.rows_of(device)
-    sidecar = trace.hosts[trace.device_list[device].host].sidecar
-    known = sidecar.graphs.untrained_ops if sidecar is not None and not is_shown else ()
+    graphs = trace.hosts[trace.device_list[device].host].captured.graphs
+    known = () if is_shown else graphs.untrained_ops
     untrained = frozenset(name.encode("utf-8", "replace") for name in known)
 
     def is_side(name: bytes) -> bool:
@@ -396,17 +396,23 @@ def recast(
     """
     if not spans.start.size:
         return columns
-    is_one = is_among(columns, among)
+    return recast_rows(*cut_at_spans(columns, spans, is_among(columns, among)), state, by)
+
+
+def cut_at_spans(
+    columns: Columns, spans: IntervalSet, is_one: BoolArray
+) -> tuple[Columns, Int64Array]:
+    """The same segments, some of them cut at the bounds of spans, and the numbers of those inside of them."""
     rows = np.flatnonzero(is_one)
     # Up to an instant inside of a span lies an odd number of these.
     bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
     start = columns.start_ps[rows]
     _, _, number, passed = SWEEPS.cut(start, start + columns.duration_ps[rows], bounds)
     if number.size == rows.size:
-        # Few segments are of these states, and mostly none of them is cut.
-        return recast_rows(columns, rows[passed % 2 == 1], state, by)
+        # Few segments are chosen, and mostly none of them is cut.
+        return columns, rows[passed % 2 == 1]
     cut, number, passed = cut_at(columns, bounds, is_one)
-    return recast_rows(cut, is_one[number] & (passed % 2 == 1), state, by)
+    return cut, np.flatnonzero(is_one[number] & (passed % 2 == 1))
 
 
 def recast_ends(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -136,11 +135,9 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _steps_of_host(self) -> dict[int, slice]:
-        found: dict[int, slice] = {}
-        for host, steps in groupby(range(len(self.steps)), lambda place: self.steps[place].host):
-            first, *others = steps
-            found[host] = slice(first, first + 1 + len(others))
-        return found
+        hosts, first = np.unique([step.host for step in self.steps], return_index=True)
+        bounds = [*first.tolist(), len(self.steps)]
+        return dict(zip(hosts.tolist(), map(slice, bounds, bounds[1:]), strict=False))
 
     def keys(self, devices: Iterable[int]) -> tuple[str, ...]:
         """The keys of devices, as sentences name them."""
@@ -180,11 +177,9 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
             wanted[:] = 0
             wanted[[int(state) for state in states]] = 1
         # Of what lies in no step, and of each step.
-        used = (
-            np.append(False, self.is_used)
-            if self.has_steps
-            else np.ones(1 + len(self.steps), np.bool_)
-        )
+        used = np.append(False, self.is_used)
+        if not self.has_steps:
+            used[:] = True
         if steps is not None:
             used &= is_in(np.arange(-1, len(self.steps)), list(steps))
         chosen: BoolArray = STATE_SWEEPS.in_both(
@@ -220,8 +215,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         one that waits, by its own and by such waits. Hosts share the numbers of steps; what lies outside of steps is one more.
         """
         columns, waits = self.columns, self._waits & (self.columns.by_kind == By.DEVICE)
-        numbers = np.array([step.number for step in self.steps], dtype=np.int64)
-        distinct, place = unique_inverse(numbers)
+        distinct, place = numbers_of(self.steps)
         place_of_step = np.append(place, distinct.size)
 
         def by_number(chosen: Int64Array, values: Int64Array) -> Int64Array:
@@ -281,21 +275,17 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
 
     def per_step(self, rows: BoolArray) -> dict[int, int | None]:
         """The sum of some rows of each device per used step of its host, mean, rounded down; None without steps."""
-        sums = self.by_device(rows & self.counts)
-        steps = self.steps_of_device
-        return {
-            device: ps // steps[device] if steps[device] else None for device, ps in sums.items()
-        }
+        sums, steps = self.by_device(rows & self.counts), self.steps_of_device
+        return {each: ps // steps[each] if steps[each] else None for each, ps in sums.items()}
 
     def by_step(self, rows: BoolArray, device: int) -> Int64Array:
         """The sum of some rows of a device in each used step of its host, int64 `[steps]`; without steps one number."""
         total = self._in_steps(rows, device)
         return total[self.is_used[self.steps_of(device)]] if self.has_steps else total
 
-    def by_state(self, device: int, rows: BoolArray | None = None) -> dict[State, int]:
+    def by_state(self, device: int) -> dict[State, int]:
         """The time of a device in each state that occurs, in the order of states; of the rows that take part in sums."""
-        chosen = self.counts if rows is None else self.counts & rows
-        return self._by_state(device, chosen[self.rows_of(device)])
+        return self._by_state(device, self.counts[self.rows_of(device)])
 
     def idle_by_state(self, device: int) -> dict[State, int]:
         """The same of all its idle rows."""
@@ -303,9 +293,7 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
 
     def _by_state(self, device: int, chosen: BoolArray) -> dict[State, int]:
         own, columns = self.rows_of(device), self.columns
-        total = SWEEPS.totals(
-            columns.state[own], columns.duration_ps[own], len(State), chosen.view(np.uint8)
-        )
+        total = totals(columns.state[own], columns.duration_ps[own] * chosen, len(State))
         return {State(i): ps for i, ps in enumerate(total.tolist()) if ps}
 
     def states_of_steps(self, device: int) -> Int64Array:
@@ -313,9 +301,8 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         own, count = self.rows_of(device), self._step_count(device)
         # Outside of steps it is below 0.
         place = self._steps_of_rows(device) * np.int32(len(State)) + self.columns.state[own]
-        flat: Int64Array = SWEEPS.totals(place, self.columns.duration_ps[own], len(State) * count)
-        result: Int64Array = flat.reshape(count, len(State)).T
-        return result
+        flat = totals(place, self.columns.duration_ps[own], len(State) * count)
+        return flat.reshape(count, len(State)).T
 
     def _step_count(self, device: int) -> int:
         steps = self.steps_of(device)
@@ -432,11 +419,15 @@ class Ledger(Struct, frozen=True, eq=False, dict=True):
         return category("by", codes, labels)
 
 
-def by_size(picoseconds: Int64Array) -> dict[str, int]:
+def by_size(picoseconds: Mapping[str, int]) -> dict[str, int]:
     """Picoseconds by key of the state, largest first; states that do not occur are left out."""
-    values = picoseconds.tolist()
-    order = sorted((i for i, value in enumerate(values) if value), key=lambda i: -values[i])
-    return {KEYS[i]: values[i] for i in order}
+    known = [(key, ps) for key, ps in picoseconds.items() if ps]
+    return dict(sorted(known, key=lambda item: -item[1]))
+
+
+def numbers_of(steps: Sequence[Step]) -> tuple[Int64Array, Int64Array]:
+    """The numbers of steps, ascending, and which of these each step has; hosts share them."""
+    return unique_inverse(np.array([step.number for step in steps], dtype=np.int64))
 
 
 def totals(places: npt.NDArray[np.integer], values: Int64Array, length: int) -> Int64Array:
@@ -520,9 +511,8 @@ class PathRows(Struct, frozen=True, eq=False):
 
 def clocks_agree(trace: Trace, devices: Sequence[int]) -> bool:
     """Whether collectives show that a moment on one of the devices is the same on another."""
-    clocks = [
-        trace.hosts[host].clock for host in {trace.device_list[device].host for device in devices}
-    ]
+    hosts = {trace.device_list[device].host for device in devices}
+    clocks = [trace.hosts[host].clock for host in hosts]
     # The host that the others are aligned to has no residual itself.
     unaligned = sum(clock is None or clock.residual_ps is None for clock in clocks)
     return len(clocks) == 1 or unaligned <= 1
@@ -544,13 +534,9 @@ def path_of(ledger: Ledger) -> PathRows:
     columns, first = ledger.columns, np.array(ledger.first, dtype=np.int64)
     is_active = columns.activity != IDLE
     # A device that was given no work holds nobody up.
-    places = [
-        place
-        for place, device in enumerate(ledger.devices)
-        if is_active[ledger.rows_of(device)].any()
-    ]
-    takes_part = np.zeros(len(ledger.devices), dtype=np.uint8)
-    takes_part[places] = 1
+    works = [is_active[ledger.rows_of(device)].any() for device in ledger.devices]
+    takes_part = np.array(works, dtype=np.uint8)
+    places = np.flatnonzero(takes_part).tolist()
     of_list = ledger.trace.device_list
     host = np.array([of_list[device].host for device in ledger.devices], dtype=np.int64)
     step, walk_host, start, end = _walks(ledger, host, places)
@@ -582,19 +568,15 @@ def _walks(
     }
     walks = [(NONE, of, *bounds[of]) for of in sorted(bounds)]
     if ledger.has_steps:
-        walks = [
-            (
-                number,
-                step.host,
-                max(step.start_ps, bounds[step.host][0]),
-                min(step.end_ps, bounds[step.host][1]),
-            )
-            for number, step in enumerate(ledger.steps)
-            if step.excluded is None and step.host in bounds
-        ]
+        walks = []
+        for number, step in enumerate(ledger.steps):
+            if step.excluded is None and step.host in bounds:
+                begin, until = bounds[step.host]
+                begin, until = max(step.start_ps, begin), min(step.end_ps, until)
+                walks.append((number, step.host, begin, until))
     kept = np.array([walk for walk in walks if walk[2] < walk[3]], dtype=np.int64).reshape(-1, 4)
-    step, of_host, start, end_ps = kept.T.copy()
-    return step.astype(np.int32), of_host, start, end_ps
+    place_of_step, of_host, start, end = kept.T.copy()
+    return place_of_step.astype(np.int32), of_host, start, end
 
 
 def _waits_for(ledger: Ledger) -> Int32Array:

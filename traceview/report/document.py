@@ -89,8 +89,8 @@ def entry(rule: Rule) -> Iterator[tuple[str, Phrase]]:
     if rule.metrics:
         yield "Evidence", pieces(numbers.listed(tuple(rule.metrics.values()), len(rule.metrics)))
     yield "Advice", _joined((rule.action, rule.advice))
-    for key, advice in rule.actions.items():
-        yield "Advice for JAX" if key == "jax" else "Other advice", _joined(advice)
+    for key in rule.actions:
+        yield "Advice for JAX" if key == "jax" else "Other advice", _joined(rule.advised(key))
     yield "Example", pieces(rule.example)
     if rule.explains:
         yield EXPLAINED, pieces(", ".join(code.partition("/")[0] for code in rule.explains))

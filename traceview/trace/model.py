@@ -108,10 +108,9 @@ class HostClock(Record, frozen=True):
 class Host(Struct, frozen=True):
     """One profiled process. `profile_start_ns`, `profile_stop_ns`: Unix nanoseconds, None if not recorded.
 
-    `start_ps`, `stop_ps`: the same relative to the origin of the run; 0 and None if not recorded.
-    `sidecar`: what `traceview capture` wrote beside the trace. `gpus_expected`: TensorFlow named threads after GPUs, so that a
-    missing GPU plane means a failed GPU trace. `clock`: how the host was aligned with others, None in a run of
-    one host.
+    `start_ps`, `stop_ps`: the same relative to the origin of the run; 0 and None if not recorded. `sidecar`: what
+    `traceview capture` wrote beside the trace. `gpus_expected`: TensorFlow named threads after GPUs, so that a missing GPU plane
+    means a failed GPU trace. `clock`: how the host was aligned with others, None in a run of one host.
     """
 
     name: str
@@ -132,6 +131,11 @@ class Host(Struct, frozen=True):
         """What `traceview capture` recorded; nothing without a sidecar."""
         return self.sidecar or NOTHING_RECORDED
 
+    @property
+    def usable_cores(self) -> int | None:
+        """The cores that the process may use; None where not recorded."""
+        return self.captured.environment.cores.usable_count
+
 
 MOST_DEVICES: Final = 1 << 15
 """Columns hold the number of a device in 16 bits, with a sign."""
@@ -142,8 +146,7 @@ TOO_MANY_DEVICES: Final = f"the run has more than {MOST_DEVICES:,} devices"
 class Device(Struct, frozen=True):
     """One device of a host. `kind`: gpu, tpu, replica or other.
 
-    `ordinal` is the number in the plane's name, which is the visible index of the process, or the number
-    of the replica.
+    `ordinal`: the number in the plane's name, which is the visible index of the process, or the number of the replica.
     """
 
     host: int
@@ -384,8 +387,8 @@ class Role(Struct, frozen=True):
 
 def role_of(host: Host) -> Role | None:
     """The role in the sidecar, else the one in the name of the file; None if neither holds it."""
-    task = None if host.sidecar is None else host.sidecar.environment.cluster
-    if task is not None and task.role is not None:
+    task = host.captured.environment.cluster
+    if task.role is not None:
         return Role(task.role, task.index)
     label = _LABEL.fullmatch(host.name)
     if label is None or label[1] == _PROCESS:
@@ -407,19 +410,15 @@ def part_in_training(host: Host) -> str:
 
 def step_groups(hosts: Sequence[Host]) -> tuple[tuple[int, ...], ...]:
     """The hosts (by index) in groups that make their steps together; a host that works alone is its own group."""
-    names = [None if role is None else role.name for role in map(role_of, hosts)]
-    if _SERVER in names or _SERVER in _sizes(hosts):
-        return tuple((index,) for index in range(len(hosts)))
-    together = tuple(index for index, name in enumerate(names) if name != _OUTSIDE)
-    alone = tuple((index,) for index, name in enumerate(names) if name == _OUTSIDE)
-    return ((together,) if together else ()) + alone
+    parts = list(map(part_in_training, hosts))
+    is_alone = _SERVER in parts or _SERVER in _sizes(hosts)
+    alone = [index for index, part in enumerate(parts) if is_alone or part == _OUTSIDE]
+    together = tuple(index for index in range(len(hosts)) if index not in alone)
+    return (*((together,) if together else ()), *((index,) for index in alone))
 
 
 def missing_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
-    """Tasks that make steps together with recorded tasks, but were not recorded themselves.
-
-    The sidecars hold the sizes of the cluster; empty if none does.
-    """
+    """Tasks that make steps together with recorded ones, but were not recorded; none if no sidecar holds the size of the cluster."""
     if _SERVER in _sizes(hosts):
         return ()
     return tuple(role for role in unrecorded_tasks(hosts) if role.name != _OUTSIDE)
@@ -427,12 +426,9 @@ def missing_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
 
 def unrecorded_tasks(hosts: Sequence[Host]) -> tuple[Role, ...]:
     """All tasks of the cluster that were not recorded, including parameter servers and evaluators."""
-    recorded = {role for role in map(role_of, hosts) if role is not None}
-    tasks = [
-        Role(name, index)
-        for name, count in sorted(_sizes(hosts).items())
-        for index in range(min(count, _MOST_TASKS))
-    ]
+    recorded = set(map(role_of, hosts))
+    sizes = sorted((name, min(count, _MOST_TASKS)) for name, count in _sizes(hosts).items())
+    tasks = (Role(name, index) for name, count in sizes for index in range(count))
     return tuple(role for role in tasks if role not in recorded)
 
 
@@ -440,30 +436,24 @@ def _sizes(hosts: Sequence[Host]) -> dict[str, int]:
     """The number of tasks by role, from the sidecars."""
     sizes: dict[str, int] = {}
     for host in hosts:
-        cluster = host.sidecar.environment.cluster if host.sidecar else None
-        for name, count in ((cluster.sizes if cluster else None) or {}).items():
+        for name, count in (host.captured.environment.cluster.sizes or {}).items():
             sizes[name] = max(sizes.get(name, 0), count)
     return sizes
 
 
 def missing_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:
-    """For each host the recorded step numbers that other hosts of its group have and it lacks, sorted.
-
-    Empty for a host whose steps have no recorded numbers, because they cannot be compared.
-    """
+    """For each host the recorded step numbers that other hosts of its group have and it lacks, sorted; none of steps without."""
     missing: list[tuple[int, ...]] = [()] * len(trace.hosts)
     for group in step_groups(trace.hosts):
-        numbers = {host: _recorded_numbers(trace.steps_by_host[host]) for host in group}
-        every = set().union(*(known for known in numbers.values() if known is not None))
+        numbers = dict[int, set[int]]()
+        for host in group:
+            recorded = [step.recorded_number for step in trace.steps_by_host[host].steps]
+            if None not in recorded:
+                numbers[host] = {number for number in recorded if number is not None}
+        every = set[int]().union(*numbers.values())
         for host, known in numbers.items():
-            if known is not None:
-                missing[host] = tuple(sorted(every - known))
+            missing[host] = tuple(sorted(every - known))
     return tuple(missing)
-
-
-def _recorded_numbers(host_steps: HostSteps) -> set[int] | None:
-    numbers = {step.recorded_number for step in host_steps.steps}
-    return None if None in numbers else {number for number in numbers if number is not None}
 
 
 WindowKind: TypeAlias = Literal["auto", "steps", "devices", "trace"]
@@ -559,10 +549,8 @@ def windows_of(
     windows = {host: window for host, window in every.items() if window is not None}
     if steps is not None and not windows:
         numbers = [step.number for host in trace.steps_by_host for step in host.steps]
-        available = (
-            f"it has steps {min(numbers)} to {max(numbers)}" if numbers else "it has no steps"
-        )
-        raise UsageError(f"--steps {steps}: the trace has none of them; {available}")
+        available = f"steps {min(numbers)} to {max(numbers)}" if numbers else "no steps"
+        raise UsageError(f"--steps {steps}: the trace has none of them; it has {available}")
     if kind != "auto" and not windows:
         missing = {"steps": "steps", "devices": "device events"}.get(kind, "events")
         raise UsageError(f"--window {kind}: the trace has no {missing}", hint="try --window auto")
@@ -571,17 +559,15 @@ def windows_of(
 
 def _window(trace: Trace, host: int, kind: WindowKind, steps: StepRange | None) -> Window | None:
     chosen = chosen_steps(trace.steps_by_host[host], steps)
-    bounds = (
-        min((s.start_ps for s in chosen), default=0),
-        max((s.end_ps for s in chosen), default=0),
-    )
-    by_steps = Window(host, "steps", *bounds) if chosen else None
+    begin = min((step.start_ps for step in chosen), default=0)
+    until = max((step.end_ps for step in chosen), default=0)
+    by_steps = Window(host, "steps", begin, until) if chosen else None
     if kind in ("auto", "steps") and (by_steps or kind == "steps" or steps is not None):
         return by_steps
     window = _recorded(trace, host, kind)
     if window is None or steps is None:
         return window
-    start, end = max(window.start_ps, bounds[0]), min(window.end_ps, bounds[1])
+    start, end = max(window.start_ps, begin), min(window.end_ps, until)
     return Window(host, window.kind, start, end) if start < end else None
 
 

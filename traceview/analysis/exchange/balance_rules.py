@@ -33,10 +33,7 @@ STRAGGLER: Final = Rule(
             "Compare model, clocks and other jobs: `nvidia-smi -q -d CLOCK,PERFORMANCE,TEMPERATURE`.",
             "`traceview capture` samples them. If it stays slow, leave it out with `CUDA_VISIBLE_DEVICES`.",
         ),
-        "jax-work": (
-            "Give all devices equal work: shards of one size, and no branch or loop that takes longer on one of them.",
-            "",
-        ),
+        "jax-work": "Give all devices equal work: shards of one size, and no branch or loop that takes longer on one of them.",
         "work": (
             "Give all replicas equal work: batches of one size and one length, and no ops that only one of them runs.",
             "Share such ops among all, or run them outside the step. `dataset.batch(n, drop_remainder=True)` makes equal batches.",
@@ -138,10 +135,7 @@ SERIAL: Final = Rule(
             "Hand each device its work before you wait for another: move `block_until_ready` and reads of results behind the last call.",
             "Calls of jitted functions return at once, so devices work beside each other until Python waits for a result.",
         ),
-        "section": (
-            "Keep out of `tf.CriticalSection.execute` what touches no shared state: compute it before or after.",
-            "",
-        ),
+        "section": "Keep out of `tf.CriticalSection.execute` what touches no shared state: compute it before or after.",
         "placed": (
             "Let no part of the step wait for one on another device that it does not need: no `tf.control_dependencies` between them.",
             "Where one device needs what another one computes, split the batch into micro-batches, so that both overlap.",

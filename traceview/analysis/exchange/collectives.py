@@ -86,14 +86,8 @@ EXPOSED: Final = Rule(
             _MORE,
         ),
         "packed": (_CHEAPER, _OTHER_CALLS),
-        "loop": (
-            "If the loop only adds up gradients, exchange their sum once behind it.",
-            "",
-        ),
-        "jax-loop": (
-            "If the loop only adds up gradients, exchange their sum once behind it: `jax.lax.pmean` after the `scan`.",
-            "",
-        ),
+        "loop": "If the loop only adds up gradients, exchange their sum once behind it.",
+        "jax-loop": "If the loop only adds up gradients, exchange their sum once behind it: `jax.lax.pmean` after the `scan`.",
         "jax": (
             "Exchange less often: a larger batch per device.",
             "Check the shardings: an array that two ops want in different shardings is exchanged between them.",
@@ -155,10 +149,7 @@ SMALL: Final = Rule(
                 "each one costs as much as the next. A larger batch per replica spreads the same collectives over more examples."
             ),
         ),
-        "jax": (
-            "Exchange in one call those that do not wait for each other: put them together with `jnp.stack`, and sum that.",
-            "",
-        ),
+        "jax": "Exchange in one call those that do not wait for each other: put them together with `jnp.stack`, and sum that.",
     },
     reasons={
         "": "the names of the ops show it",

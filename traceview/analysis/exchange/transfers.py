@@ -298,10 +298,7 @@ D2D_COPIES: Final = Rule(
             "Where they carry gradients let NCCL sum: `tf.distribute.MirroredStrategy()` without `cross_device_ops`, a GPU per replica.",
             "Copies to one GPU, and from there to all, go over its links alone. Else keep what an op reads on the GPU of the op.",
         ),
-        "jax-peers": (
-            "Check the shardings: an array that two ops want in different shardings is copied between them.",
-            "",
-        ),
+        "jax-peers": "Check the shardings: an array that two ops want in different shardings is copied between them.",
     },
     reasons={"": "the copies are recorded with their times"},
     metrics={"copy_count": "copies within the device"},

@@ -16,22 +16,15 @@ from traceview.analysis.facts.async_ops import section_waits
 from traceview.analysis.facts.devices import concurrency, devices_in_use, statuses
 from traceview.analysis.facts.dispatch import Draft
 from traceview.analysis.facts.run import Run
-from traceview.base.ids import is_in, unique_inverse
-from traceview.base.intervals import (
-    NEVER,
-    Int64Array,
-    IntervalSet,
-    difference,
-    union,
-)
+from traceview.base.ids import is_in
+from traceview.base.intervals import NEVER, Int64Array, IntervalSet, difference, union
 from traceview.base.sweeping import SWEEPS
 from traceview.ledger.build import Segments, is_among
 from traceview.ledger.columns import IDLE, By
 from traceview.ledger.states import State
-from traceview.ledger.table import clocks_agree
+from traceview.ledger.table import clocks_agree, numbers_of
 from traceview.trace.columns import NONE
 from traceview.trace.host.state_timeline import intersection, joined_spans
-from traceview.trace.model import Trace
 from traceview.xplane.planes import ActivityClass
 
 _NOT_ITS_TURN: Final = (
@@ -54,12 +47,6 @@ _WITH_LITTLE_TO_DO: Final = _IDLE - {State.DEVICE_WAIT}
 """What a device is idle for that computes little; in a collective it waits for a device, whatever it computes."""
 
 
-def cores_of(trace: Trace, host: int) -> int | None:
-    """The cores that the process of a host may use."""
-    sidecar = trace.hosts[host].sidecar
-    return sidecar.environment.cores.usable_count if sidecar else None
-
-
 def recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) -> None:
     """Devices that run one after another, and replicas in critical sections: each waits for its turn while another one has it."""
     computing = {device: context.activities[device].compute for device in devices_in_use(context)}
@@ -69,7 +56,7 @@ def recast_by_turns(context: Run, segments: Segments, drafts: Sequence[Draft]) -
     for draft in drafts if is_serial or sections else ():
         if draft.kind == "replica" and draft.host not in full:
             events, rows = draft.trace.device_columns, draft.trace.device_rows(draft.host)
-            cores = cores_of(draft.trace, draft.host)
+            cores = draft.trace.hosts[draft.host].usable_cores
             full[draft.host] = _while_as_many(cores, events.start_ps[rows], events.end_ps[rows])
     if is_serial:
         taking_turns = [draft for draft in drafts if draft.device in computing]
@@ -95,8 +82,7 @@ def _recast_turn(
 
 def _keep_shortest_turns(segments: Segments, taking_turns: Sequence[Draft]) -> None:
     """Beside each other devices would take as long as the one that computes longest: that saves what this one waits in a step."""
-    every = np.array([step.number for step in segments.steps], dtype=np.int64)
-    numbers, number = unique_inverse(every)
+    numbers, number = numbers_of(segments.steps)
     # The last is outside of steps.
     number, count = np.append(number, numbers.size), numbers.size + 1
     waited_ps = np.zeros((len(taking_turns), count), dtype=np.int64)
@@ -175,8 +161,7 @@ def lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Array
     That is what all devices wait in collectives of one step: if they met once, the slowest device of the step would not wait. Not
     in permutations: what a device computes with waits for what another one sends.
     """
-    every = np.array([step.number for step in segments.steps], dtype=np.int64)
-    numbers, number = unique_inverse(every)
+    numbers, number = numbers_of(segments.steps)
     shape = len(context.trace.device_list), numbers.size
     takes_part, waited_ps = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.int64)
     # A device that the ledger does not have is the last of them all in each of its collectives.
@@ -235,9 +220,7 @@ def _without_a_core(context: Run, segments: Segments) -> dict[int, IntervalSet]:
         ]
         if own:
             computes = [of.chosen(of.activity == ActivityClass.COMPUTE) for of in own]
-            start, end = (
-                np.concatenate([getattr(of, bound) for of in computes])
-                for bound in ("start_ps", "end_ps")
-            )
-            found[host] = _while_as_many(cores_of(trace, host), start, end)
+            start = np.concatenate([of.start_ps for of in computes])
+            end = np.concatenate([of.end_ps for of in computes])
+            found[host] = _while_as_many(trace.hosts[host].usable_cores, start, end)
     return found

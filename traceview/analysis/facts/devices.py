@@ -163,8 +163,7 @@ def concurrency(run: Run) -> Concurrency:
 def _has_one_core(trace: Trace, device: int) -> bool:
     """Whether a device is a CPU replica of a host on which other processes leave too few cores for two."""
     entry = trace.device_list[device]
-    sidecar = trace.hosts[entry.host].sidecar
-    free = sidecar.load.free_cores if sidecar is not None else None
+    free = trace.hosts[entry.host].captured.load.free_cores
     return entry.kind == "replica" and free is not None and free < _FOR_TWO
 
 

@@ -33,6 +33,7 @@ from traceview.base.units import PS_PER_MS, PS_PER_US
 from traceview.ledger.build import (
     Segments,
     cut_at,
+    cut_at_spans,
     is_among,
     is_side_work,
     recast,
@@ -104,7 +105,9 @@ class Draft:
         """Give the time in states `among` inside of `spans` another state, and cause if that changes as well."""
         self.columns = recast(self.columns, spans, among, state, by)
 
-    def recast_rows(self, rows: BoolArray, state: State, by: Causer | None = None) -> None:
+    def recast_rows(
+        self, rows: BoolArray | Int64Array, state: State, by: Causer | None = None
+    ) -> None:
         """Give some whole segments another state."""
         self.columns = recast_rows(self.columns, rows, state, by)
 
@@ -372,11 +375,8 @@ _CONVERTING: Final = (State.HOST_OPS, State.LAUNCH, State.H2D, State.PYTHON, Sta
 def recast_keys(draft: Draft) -> None:
     """Dispatch in which the caller of a host makes keys has the first collective of the host as its cause."""
     spans, op = draft.context.once(keys_of_hosts).get(draft.host, (NEVER, NONE))
-    rows = draft.idle_in(_CONVERTING)
-    bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
-    # Up to an instant inside of a span lies an odd number of these.
-    draft.columns, number, passed = cut_at(draft.columns, bounds, rows)
-    draft.recast_rows(rows[number] & (passed % 2 == 1), State.HOST_OPS, (By.OP, op))
+    draft.columns, rows = cut_at_spans(draft.columns, spans, draft.idle_in(_CONVERTING))
+    draft.recast_rows(rows, State.HOST_OPS, (By.OP, op))
 
 
 def rows_of_keys(context: Run, ledger: Ledger) -> BoolArray:

@@ -34,7 +34,6 @@ from msgspec.structs import replace
 
 from traceview.analysis.facts.beside import (
     EVERY,
-    cores_of,
     lengths_of_meeting,
     recast_by_turns,
     recast_meeting,
@@ -87,6 +86,7 @@ from traceview.base.units import PS_PER_US
 from traceview.ledger.build import (
     build_segments,
     cut_at,
+    cut_at_spans,
     is_among,
     is_side_work,
     recast_rows,
@@ -213,11 +213,8 @@ def _share_with_side_work(draft: Draft) -> None:
     The model could use the core that side work has. Of n ops that run on n cores or fewer each counts for an nth of the time,
     that of the side work last.
     """
-    trace, events, cores = (
-        draft.trace,
-        draft.trace.device_columns,
-        cores_of(draft.trace, draft.host),
-    )
+    trace, events = draft.trace, draft.trace.device_columns
+    cores = trace.hosts[draft.host].usable_cores
     if draft.kind != "replica" or not cores:
         return
     side = np.flatnonzero(is_side_work(trace, draft.device)) + events.rows_of(draft.device).start
@@ -312,12 +309,8 @@ def _recast_held_by_threads(draft: Draft) -> None:
         return
     context, state = draft.context, State.PYTHON_THREAD
     least_ps = LOCK_WAIT_RATIO * draft.window.length_ps
-    waits = joined_spans(
-        (
-            lock_waits(context, draft.device),
-            off_core_waits(context, draft.device, draft.python),
-        )
-    )
+    off_core = off_core_waits(context, draft.device, draft.python)
+    waits = joined_spans((lock_waits(context, draft.device), off_core))
     cores = core_waits(context, draft.host)
     for thread in threads_at_work(context, draft.host):
         by = draft.by_line(thread.python.line)
@@ -330,10 +323,10 @@ def _recast_held_by_threads(draft: Draft) -> None:
             draft.recast_rows(guests, state, by)
         if cores is not None and thread.number in cores.python:
             ran = cores.ran_by((cores.python[thread.number],))
-            _recast_withoutcores_of(draft, cores, ran, state, by)
+            _recast_without_cores(draft, cores, ran, state, by)
 
 
-def _recast_withoutcores_of(
+def _recast_without_cores(
     draft: Draft,
     waits: CoreWaits,
     ran: Floats,
@@ -421,10 +414,7 @@ def _recast_lines(draft: Draft) -> None:
         at_line = draft.idle_in(_AT_A_LINE)
         # What follows a wait has the line of the wait.
         at_line &= (columns.state != State.SYNC) | (columns.by_kind != By.PYTHON)
-        bounds = np.stack((spans.start, spans.end), axis=1).reshape(-1)
-        # Up to an instant inside of a span lies an odd number of these.
-        cut, number, passed = cut_at(columns, bounds, at_line)
-        rows = np.flatnonzero(at_line[number] & (passed % 2 == 1))
+        cut, rows = cut_at_spans(columns, spans, at_line)
         of_state = np.bincount(cut.state[rows], cut.duration_ps[rows], len(State))
         main = State(int(of_state.argmax()))
         ratio = _MOSTLY_BETWEEN_RATIO if main == State.BETWEEN else _MOSTLY_RATIO
@@ -496,5 +486,5 @@ def _recast_taken_by_pipeline(draft: Draft) -> None:
     cores = core_waits(context, host)
     if cores is not None:
         ran = cores.ran_by(cores.pipeline)
-        _recast_withoutcores_of(draft, cores, ran, State.INPUT, with_dispatch=not locked)
-        _recast_withoutcores_of(draft, cores, cores.ran_by_processes, State.NO_CORE)
+        _recast_without_cores(draft, cores, ran, State.INPUT, with_dispatch=not locked)
+        _recast_without_cores(draft, cores, cores.ran_by_processes, State.NO_CORE)

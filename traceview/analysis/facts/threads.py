@@ -129,13 +129,9 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
     python, window = context.idle.python[host], context.selection.windows[host]
     waits = python.lines.at_rest(python.caller, in_native=False)
     calling, given_by = _that_call_tensorflow(context, host, python), _given(context, host, python)
-    found, guests_of = (
-        [],
-        {
-            python.lines.thread_of(line): rows
-            for line, rows in context.idle.states[host].guests.items()
-        },
-    )
+    guests_by_line = context.idle.states[host].guests.items()
+    guests_of = {python.lines.thread_of(line): rows for line, rows in guests_by_line}
+    found = []
     # What calls ops for the step may keep the lock because of that.
     others = [number for number, _ in python.lines.started_by_python if number != python.caller]
     kept_by = python.lines.locks_kept({*others} - calling)
@@ -230,18 +226,11 @@ class CoreWaits(Struct, frozen=True, eq=False, dict=True):
         # A thread that sleeps in what it does waits for no core.
         of = np.maximum(at_work, opened)
         part = np.divide(waited, of, out=np.zeros_like(waited), where=of > 0)
-        lost = (
-            np.clip(np.minimum(part * self._owed_to_others, part - self._alone), 0.0, 1.0) * share
-        )
-        lost = (
-            np.minimum(lost, ran / np.maximum(self.cores * self._around(self._span), 1.0))
-            * self._span
-        )
+        owed = np.minimum(part * self._owed_to_others, part - self._alone)
+        most = ran / np.maximum(self.cores * self._around(self._span), 1.0)
+        lost = np.minimum(np.clip(owed, 0.0, 1.0) * share, most) * self._span
         until = np.append(0, np.cumsum(lost.astype(np.int64)))
-        before, after = (
-            np.interp(moments, self.clocks.time_ps, until).astype(np.int64)
-            for moments in (start, end)
-        )
+        before, after = np.interp((start, end), self.clocks.time_ps, until).astype(np.int64)
         result: Int64Array = after - before
         return result
 
@@ -347,8 +336,7 @@ def _of_hosts(context: Run) -> dict[int, CoreWaits]:
 
 def _of_host(context: Run, host: int) -> CoreWaits | None:
     trace, states = context.trace, context.idle.states[host]
-    clocks, sidecar = thread_clocks(trace, host), trace.hosts[host].sidecar
-    cores = sidecar.environment.cores.usable_count if sidecar is not None else None
+    clocks, cores = thread_clocks(trace, host), trace.hosts[host].usable_cores
     if clocks is None or not cores:
         return None
     columns, rows = trace.device_columns, trace.device_rows(host)
@@ -357,10 +345,8 @@ def _of_host(context: Run, host: int) -> CoreWaits | None:
     launched = columns.launch[rows]
     ops = states.spans_by_thread(unique_ids(launched[launched != NONE]))
     compute = {*map(clocks.of_line, ops)}
-    pipeline = {*map(clocks.of_line, states.spans_by_thread(states.pipeline_work))} - {
-        *compute,
-        NONE,
-    }
+    pipeline = {*map(clocks.of_line, states.spans_by_thread(states.pipeline_work))}
+    pipeline -= {*compute, NONE}
     lines = {*unique_ids(trace.host_columns.line[states.rows_of_model]).tolist()} - {*states.guests}
     of_model = {*compute, *map(clocks.of_line, lines)} - {*pipeline, NONE}
     return CoreWaits(
@@ -381,22 +367,15 @@ def _of_python(
     python = context.idle.python.get(host)
     if python is None or not python.is_sampled:
         return {}
-    places = {
-        number: clocks.of_python(python.lines.threads[number])
-        for number, _ in python.lines.started_by_python
-        if number != python.caller
-    }
-    return {
-        number: place
-        for number, place in places.items()
-        if place != NONE and place not in not_among
-    }
+    others = [number for number, _ in python.lines.started_by_python if number != python.caller]
+    places = {each: clocks.of_python(python.lines.threads[each]) for each in others}
+    without = {*not_among, NONE}
+    return {number: place for number, place in places.items() if place not in without}
 
 
 def _cores_beside(context: Run, host: int) -> float:
     """How many cores other processes took while the load was recorded."""
-    sidecar = context.trace.hosts[host].sidecar
-    load = sidecar.load if sidecar is not None else None
-    if load is None or load.busy_ns is None or load.own_ns is None or not load.elapsed_ns:
+    load = context.trace.hosts[host].captured.load
+    if load.busy_ns is None or load.own_ns is None or not load.elapsed_ns:
         return 0.0
     return max(load.busy_ns - load.own_ns, 0) / load.elapsed_ns

@@ -63,7 +63,8 @@ def compute(context: Context) -> LedgerSums | Skipped:
     if not whole:
         return Skipped("the window holds no time of a device")
     counted = np.where(ledger.counts, ledger.columns.duration_ps, 0)
-    by_state = by_size(totals(ledger.columns.state, counted, len(State)))
+    sums = totals(ledger.columns.state, counted, len(State)).tolist()
+    by_state = by_size(dict(zip(KEYS, sums, strict=True)))
     return LedgerSums(
         gpu_time_ps=whole,
         by_state=by_state,

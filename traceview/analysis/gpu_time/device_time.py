@@ -101,9 +101,7 @@ MARGINAL_GPU: Final = Rule(
     meaning="It computes far less than the busiest one. Replicas of a mirrored step should do equal work.",
     action="Check that the global batch divides into all replicas, and that the step runs in `strategy.run`.",
     advice="A `tf.device` scope that pins the model to one GPU has the same effect.",
-    actions={
-        "jax": ("Check that the shardings divide the batch over all devices of the mesh.", "")
-    },
+    actions={"jax": "Check that the shardings divide the batch over all devices of the mesh."},
     reasons={"": "judged over the whole recording"},
     metrics={"compute_ps": "compute", "compute_ratio_to_busiest": "compute of the busiest GPU"},
     limit=0.0,

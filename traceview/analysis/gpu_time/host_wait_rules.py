@@ -6,7 +6,7 @@ from typing import Final
 
 from traceview.analysis.facts.detours import WAITS_FOR_RESULTS
 from traceview.analysis.facts.dispatch import MANY_KERNELS, SMALL_KERNEL_PS
-from traceview.analysis.rules.rule import Rule
+from traceview.analysis.rules.rule import Advised, Rule
 from traceview.document import numbers
 from traceview.ledger.states import State
 from traceview.trace.host.host_states import BACK_TO_BACK_PS, SCHEDULING_OP_PS
@@ -21,9 +21,7 @@ SOME_STEPS: Final = {"some": "It occurs in {affected} of {used}, {each} each."}
 """Where most steps have none of it."""
 
 _NO_PYTHON: Final = {
-    "waits": (
-        "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer."
-    ),
+    "waits": "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer.",
     "queue": "That line waits most of the time for what another thread or process makes.",
     "iterator": "That line makes an iterator of a data set most of the time: it opens all inputs anew.",
     "network": "That line waits for the network most of the time.",
@@ -35,14 +33,8 @@ _NO_PYTHON: Final = {
 """Where samples show that what devices wait for is not Python that runs."""
 
 _AWAITED_ACTIONS: Final = {
-    "queue": (
-        "Give that more threads or processes, or less work: what the line asks for is not there yet.",
-        "",
-    ),
-    "network": (
-        "Do it in a thread of its own, or in every 100th step only.",
-        "",
-    ),
+    "queue": "Give that more threads or processes, or less work: what the line asks for is not there yet.",
+    "network": "Do it in a thread of its own, or in every 100th step only.",
 }
 _ON: Final = "[, with {hooks} on]"
 _TRACED: Final = (
@@ -51,7 +43,7 @@ _TRACED: Final = (
 )
 """Where something is on that notes each allocation, call or line of Python."""
 
-_NO_PYTHON_ACTIONS: Final = {
+_NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
     **_AWAITED_ACTIONS,
     "traced": _TRACED,
     "jax-traced": _TRACED,
@@ -63,15 +55,9 @@ _NO_PYTHON_ACTIONS: Final = {
     **{f"jax-{key}": texts for key, texts in _AWAITED_ACTIONS.items()},
     "waits": (
         "Wait less often, or in a thread of its own.",
-        (
-            "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of "
-            "them."
-        ),
+        "Or let what it waits for come earlier: fill the queue ahead, or schedule further steps before waiting for all of them.",
     ),
-    "native": (
-        "Fetch values and run such ops less often, and not between steps: `if step % 100 == 0: log(...)`.",
-        "",
-    ),
+    "native": "Fetch values and run such ops less often, and not between steps: `if step % 100 == 0: log(...)`.",
 }
 
 _CONVERSIONS: Final = {
@@ -122,7 +108,7 @@ D2H_SYNC: Final = Rule(
     states=(State.SYNC,),
     title="{who:waits/wait} {loss} while the host reads a value[ in {line}]",
     titles={
-        "late": "{who:waits/wait} {loss}: the host stays blocked after they are done[, {line}]",
+        "late": "{who:waits/wait} {loss}: the host stays blocked after they are done[, {line}]"
     },
     meaning=(
         "The host blocks until the device has finished or a value is copied back. Meanwhile nothing is queued, so the "
@@ -190,26 +176,17 @@ LAUNCH_BOUND: Final = Rule(
         "`TF_GPU_THREAD_MODE=gpu_private` if executor threads compete."
     ),
     actions={
-        "kernels": (
-            "Compute on whole batches: one op instead of a loop over rows, times or variables, or `jit_compile=True`.",
-            "",
-        ),
+        "kernels": "Compute on whole batches: one op instead of a loop over rows, times or variables, or `jit_compile=True`.",
         "jax-loop": (
             "Run fewer iterations, or do more in each: every one launches its kernels anew.",
             "A fixed number does not help: `fori_loop` and an unrolled `scan` took as long as `while_loop` (H200).",
         ),
-        "eager": (
-            "Put the step into a graph: `@tf.function` on the function that runs the step.",
-            "",
-        ),
+        "eager": "Put the step into a graph: `@tf.function` on the function that runs the step.",
         "jax-eager": (
             "Put all that a step computes into one `jax.jit`; put batches together with NumPy and copy them once.",
             "Each op outside of it takes tens of microseconds on the calling thread, whatever it computes.",
         ),
-        "jax-kernels": (
-            "Compute on whole batches: one op instead of a `jax.lax.scan` or `fori_loop` over rows or variables.",
-            "",
-        ),
+        "jax-kernels": "Compute on whole batches: one op instead of a `jax.lax.scan` or `fori_loop` over rows or variables.",
         "jax": (
             "Launch fewer and larger kernels: one `jax.jit` around the whole step, or a larger batch per device.",
             "`jax.lax.scan` runs several steps in one call.",
@@ -232,10 +209,7 @@ LAUNCH_BOUND: Final = Rule(
     example="GPU:0 waits 30.0 of 61.3 ms (49%) for kernel launches",
 )
 
-_WHERE_EVENT: Final = (
-    "See which steps have it, and what runs around it: `traceview show gaps LOGDIR --state host_ops`.",
-    "",
-)
+_WHERE_EVENT: Final = "See which steps have it, and what runs around it: `traceview show gaps LOGDIR --state host_ops`."
 
 CPU_HEAVY_OP: Final = Rule(
     code="cpu-heavy-op",
@@ -258,10 +232,7 @@ CPU_HEAVY_OP: Final = Rule(
         "`traceview show gaps LOGDIR --state host_ops` shows when it ran."
     ),
     actions={
-        "jax": (
-            "Take work on the CPU out of the step: `jax.pure_callback`, `jax.debug.print`, and NumPy between calls.",
-            "",
-        ),
+        "jax": "Take work on the CPU out of the step: `jax.pure_callback`, `jax.debug.print`, and NumPy between calls.",
         "copies": (
             "Run them on the GPU: without `tf.device('/CPU:0')` around them, or around the variables that they read.",
             (
@@ -320,8 +291,7 @@ HOST_BOUND: Final = Rule(
         ),
         "host": (
             "Python calls each of them by itself, most often {types}. The loss is the step without its ops, each counted as "
-            "long as in the quickest quarter of the steps. A graph also merges ops and runs independent ops at once, which "
-            "does not show here."
+            "long as in the quickest quarter of the steps. A graph also merges ops, which does not show here."
         ),
     },
     starts_at=(
@@ -344,19 +314,13 @@ HOST_BOUND: Final = Rule(
     action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={
-        "small": (
-            "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
-            "",
-        ),
+        "small": "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
         **_CONVERSIONS,
         "jax-puts": (
             "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",
             "Each `jax.device_put` of an array, also of one in a tree, takes tens of microseconds and more on the calling thread.",
         ),
-        "eager": (
-            "Put the step into a graph: `run_eagerly=False` in Keras, or `@tf.function` on the function that runs the step.",
-            "",
-        ),
+        "eager": "Put the step into a graph: `run_eagerly=False` in Keras, or `@tf.function` on the function that runs the step.",
         "replica": (
             "Run fewer and larger ops: on whole arrays instead of `tf.map_fn` and loops, one variable instead of many small ones.",
             "A larger batch needs fewer steps. Convert large constants once, with `tf.constant` before the loop.",
@@ -389,10 +353,7 @@ CALLBACK_STALL: Final = Rule(
         "unseen": _between_steps(),
         **{key: _between_steps(words) for key, words in _AWAITED_WORDS.items()},
     },
-    meaning=(
-        "The host is between two step markers, in callbacks, logging, metrics or other code of the loop, and no step is in "
-        "flight."
-    ),
+    meaning="The host is between two step markers, in callbacks, logging, metrics or other code of the loop.",
     starts_at=(
         "{limit} of the GPU time idle while the thread of explicit step markers is outside of any of them. "
         "{least_op_count} ops per step or more between steps are named where a graph would save {saved_ratio} of that. It is "
@@ -402,18 +363,13 @@ CALLBACK_STALL: Final = Rule(
     limits={"least_op_count": 20, "saved_ratio": 0.5, "short_ps": 200_000_000},
     reasons={"short": "any loop takes so long between two steps"},
     action="Do it less often, `if step % 100 == 0: log(...)`; what makes batches, ahead in a thread or in `tf.data`.",
-    advice=(
-        "Keras callbacks have `save_freq` and `update_freq`. A second `tf.function` that each step calls belongs into the first."
-    ),
+    advice="Keras callbacks have `save_freq` and `update_freq`. A second `tf.function` that each step calls belongs into the first.",
     actions={
         **_NO_PYTHON_ACTIONS,
         **_CONVERSIONS,
         "ops": (
             "Put the ops between steps into a graph: `@tf.function` on the function that runs them.",
-            (
-                "That leaves little more than the time of the ops themselves. Or run them less often: "
-                "`if step % 100 == 0: ...`"
-            ),
+            "That leaves little more than the time of the ops themselves. Or run them less often: `if step % 100 == 0: ...`",
         ),
         "indices": (
             "Fetch the tensor once, `values = tensor.numpy()`, and index the array: each index of a tensor runs ops.",
@@ -452,10 +408,7 @@ CHECKPOINT_STALL: Final = Rule(
         "models of Keras 3 it fails in TensorFlow 2.21."
     ),
     actions={
-        "jax": (
-            "Save less often, or in the background: `orbax.checkpoint.AsyncCheckpointer`.",
-            "",
-        ),
+        "jax": "Save less often, or in the background: `orbax.checkpoint.AsyncCheckpointer`.",
         "restored": (
             "Restore less often, or keep in memory what the loop goes back to: `variable.assign(copy)`, in one `tf.function` for all.",
             "A checkpoint is read from files again each time, one op per variable.",
@@ -504,10 +457,7 @@ PYTHON_STALL: Final = Rule(
         **_NO_PYTHON_ACTIONS,
         "jax": (
             "Write it in `jax.numpy` inside of `jax.jit`, or do it every 100th step only.",
-            (
-                "Or ahead in a process: a thread keeps Python's lock from the step for up to 5 ms at a time, unless most of its work is "
-                "NumPy."
-            ),
+            "Or ahead in a process: a thread keeps Python's lock for up to 5 ms at a time, unless most of its work is NumPy.",
         ),
         "jax-numpy": (
             "Do it ahead in a thread while the devices compute, in `jax.numpy` inside of `jax.jit`, or every 100th step only.",

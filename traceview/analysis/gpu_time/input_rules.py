@@ -21,7 +21,7 @@ from traceview.analysis.facts.selection import covered_ps
 from traceview.analysis.facts.threads import core_waits
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Evidence, Finding
-from traceview.analysis.rules.rule import FEW_STEPS, Rule, loss_of_host, lost_argument
+from traceview.analysis.rules.rule import FEW_STEPS, Advised, Rule, loss_of_host, lost_argument
 from traceview.analysis.rules.words import Argument, Line, Names, Number, Part
 from traceview.base.ids import unique_inverse
 from traceview.base.intervals import BoolArray
@@ -96,7 +96,7 @@ _KINDS: Final = (
 )
 """What the name of a stage looks like, and the action that makes it faster."""
 
-_ACTIONS: Final = {
+_ACTIONS: Final[dict[str, Advised]] = {
     "map": (
         "Map in parallel: `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
         (
@@ -181,10 +181,7 @@ _ACTIONS: Final = {
         "Parse in parallel: `dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)`.",
         "Use `tf.io.parse_example` on batches.",
     ),
-    "filter": (
-        "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
-        "",
-    ),
+    "filter": "Filter before expensive stages: `dataset.filter(predicate)` ahead of `dataset.map` and `dataset.batch`.",
     "rows": (
         "Work on whole batches instead of `unbatch`: a `dataset.map` with `tf.boolean_mask` keeps what the filter does.",
         "A function for each row costs tens of microseconds, however little it does.",

@@ -200,10 +200,7 @@ FIRST_CALL: Final = Rule(
     ),
     action="Capture later, after the first steps, with `--steps 100:110`.",
     actions={
-        "jax": (
-            "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them.",
-            "",
-        )
+        "jax": "Record steps after the warm-up: `jax.profiler.start_trace('logs')` before them, `stop_trace()` after them."
     },
     explains=("unused-gpu", "few-steps"),
     reasons={"constants": "only the preparation of a graph copies its constants"},
@@ -377,8 +374,7 @@ def retraced_calls(trace: Trace, selection: Selection, host: int) -> tuple[Retra
     begun = columns.start_ps[rows]
     rows = rows[union(*step_bounds(steps)).within(begun, begun + 1) > 0]
     counts = columns.stat("tracing_count").at(rows, -1)
-    sidecar = trace.hosts[host].sidecar
-    functions = sidecar.placement.functions if sidecar is not None else ()
+    functions = trace.hosts[host].captured.placement.functions
     traced_by = {function.name: function.traced_by for function in functions}
     retraced = []
     for name in unique_ids(columns.name[rows]).tolist():

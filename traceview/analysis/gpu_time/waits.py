@@ -52,10 +52,9 @@ FEWEST_TO_COMPARE: Final = 3
 
 def profiler_ratio(context: Context, host: int) -> float:
     """By how much of a step the profiler makes it longer, as the sidecar measured it; 0 where that is not known, or noise."""
-    sidecar = context.trace.hosts[host].sidecar
-    overhead = sidecar.environment.overhead if sidecar else None
-    ratio = (overhead.ratio or 0.0) if overhead else 0.0
-    return ratio if overhead and ratio > (overhead.spread_ratio or 0.0) else 0.0
+    overhead = context.trace.hosts[host].captured.environment.overhead
+    ratio = overhead.ratio or 0.0
+    return ratio if ratio > (overhead.spread_ratio or 0.0) else 0.0
 
 
 class Waits(Struct, frozen=True, eq=False, dict=True):
@@ -118,8 +117,7 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
     @property
     def tracing(self) -> dict[str, Argument]:
         """What slows down all Python of the host, where something does."""
-        sidecar = self.context.trace.hosts[self.host].sidecar
-        hooks = sidecar.environment.tracing.hooks if sidecar else ()
+        hooks = self.context.trace.hosts[self.host].captured.environment.tracing.hooks
         return {"hooks": Names(hooks, "setting")} if hooks else {}
 
     def python(self, state: State) -> PythonShare | None:

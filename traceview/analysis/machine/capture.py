@@ -261,11 +261,8 @@ NO_GPU_PLANE: Final = Rule(
                 "LD_LIBRARY_PATH=/usr/local/cuda/extras/CUPTI/lib64:$LD_LIBRARY_PATH`. `traceview capture --check` checks it."
             ),
         ),
-        "cpu": (
-            "If this job should run on GPUs, check `tf.config.list_physical_devices('GPU')`.",
-            "",
-        ),
-        "jax-cpu": ("If this job should run on GPUs, check `jax.devices()`.", ""),
+        "cpu": "If this job should run on GPUs, check `tf.config.list_physical_devices('GPU')`.",
+        "jax-cpu": "If this job should run on GPUs, check `jax.devices()`.",
     },
     metrics={
         "device_plane_count": "GPU planes in the file",

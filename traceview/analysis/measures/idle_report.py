@@ -5,7 +5,7 @@ A gap is a maximal span without activity. The table of gaps has all that is know
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, Final
@@ -33,7 +33,7 @@ from traceview.base.record import (
 from traceview.base.units import PS_PER_US
 from traceview.document import model as doc
 from traceview.ledger.states import BY_KEY, IDLE_STATES, KEYS, OF_CAUSE, State
-from traceview.ledger.table import GapStates, Ledger, gap_states
+from traceview.ledger.table import GapStates, Ledger, by_size, gap_states
 from traceview.trace.columns import NONE
 from traceview.trace.device.table import Column, Table, category, table, whole
 from traceview.trace.host.cause import Cause
@@ -118,7 +118,7 @@ def _row(context: Context, device: int) -> IdleRow:
         idle_ps=int(gaps.duration_ps.sum()),
         gap_count=gaps.number.size,
         longest_gap_ps=int(gaps.duration_ps.max(initial=0)),
-        states=_by_size({s.key: ps for s, ps in context.ledger.idle_by_state(device).items()}),
+        states=by_size({s.key: ps for s, ps in context.ledger.idle_by_state(device).items()}),
         gaps=_longest(context, gaps) if context.options.gaps else (),
     )
 
@@ -127,12 +127,6 @@ def _longest(context: Context, gaps: ChosenGaps) -> tuple[Gap, ...]:
     longest = longest_first(gaps.duration_ps, context.options.gaps)
     kept = np.sort(longest)
     return gap_rows(_table(context, [gaps.at(kept)], np.searchsorted(kept, longest)))
-
-
-def _by_size(picoseconds: Mapping[str, int]) -> dict[str, int]:
-    """The states that occur, largest first."""
-    known = [(key, ps) for key, ps in picoseconds.items() if ps]
-    return dict(sorted(known, key=lambda item: -item[1]))
 
 
 def longest_first(length: Int64Array, top: int | None) -> Int64Array:
@@ -152,7 +146,7 @@ def gap_rows(rows: Table) -> tuple[Gap, ...]:
     return tuple(
         Gap(
             **{field: row[field] for field in of_table},
-            states=_by_size({key: row[column] for key, column in _COLUMN_OF_STATE.items()}),
+            states=by_size({key: row[column] for key, column in _COLUMN_OF_STATE.items()}),
         )
         for row in rows.rows()
     )

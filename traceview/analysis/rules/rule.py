@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,6 +36,10 @@ LIMIT: Final = 0.05
 
 CRITICAL_LIMIT: Final = 0.20
 """Share of the GPU time from which on a loss is critical."""
+
+
+Advised: TypeAlias = str | tuple[str, str]
+"""An action, alone or with further advice."""
 
 
 class _Selected(Protocol):
@@ -81,7 +85,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     All texts are templates (`words`). `title`: who, what, how much of what, where in the code, in 20 words;
     `titles`: others, by a key that a finding names. `meaning`: why that costs time. `action`: the one thing to do
     first, in one sentence of at most 140 characters; `advice`: what else helps, and how to see it; `actions`: other
-    actions and advice by key, of which `jax` is for traces that JAX wrote. `notes`: sentences that a finding may add
+    actions, with their advice if there is any, by key, of which `jax` is for traces that JAX wrote. `notes`: sentences that a finding may add
     to the meaning; `reasons`: why it is as sure as it is. `metrics`: words for the metrics of its evidence; `values`: for
     those of its values that are keys of ours.
 
@@ -99,7 +103,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     example: str
     advice: str = ""
     titles: Mapping[str, str] = {}
-    actions: Mapping[str, tuple[str, str]] = {}
+    actions: Mapping[str, Advised] = {}
     notes: Mapping[str, str] = {}
     reasons: Mapping[str, str] = {}
     metrics: Mapping[str, str] = {}
@@ -221,6 +225,11 @@ class Rule(Struct, frozen=True, kw_only=True):
             **words,
         )
 
+    def advised(self, key: str) -> tuple[str, str]:
+        """The action of this key, or that of the rule, and the advice."""
+        texts = self.actions.get(key, (self.action, self.advice))
+        return (texts, "") if isinstance(texts, str) else texts
+
     @property
     def start(self) -> str:
         """When the finding is made, with the numbers."""
@@ -315,7 +324,7 @@ def phrases_of(finding: Finding, rule: Rule) -> dict[str, Phrase]:
     title, action, reason, *notes = (*finding.sentences, "", "", "")[
         : max(3, len(finding.sentences))
     ]
-    first, rest = rule.actions.get(action, (rule.action, rule.advice))
+    first, rest = rule.advised(action)
     reasons = {**_REASONS, **rule.reasons}
     explained = " ".join(
         [rule.meaning, *(rule.notes[note] for note in notes if note in rule.notes)]

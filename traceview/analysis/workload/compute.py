@@ -1,12 +1,10 @@
 """Compute: what the compute of the steps consists of: types of ops, float64, constants, and what is no part of the model.
 
-That a schedule has no problem says nothing of the compute itself. Names show what calls Python, prints, writes summaries,
-checks for NaN, works on text or updates variables; names of kernels show float64; of other ops the capture has looked at the
-graphs of the step functions. Ops that factor matrices are slow on every device.
+Names show what calls Python, prints, writes summaries, checks for NaN, works on text or updates variables; names of kernels show
+float64; of other ops the capture has looked at the graphs of the step functions.
 
-JAX names a program after its function (`jit_loss`), and each op says its program. TensorFlow calls the graph of a `tf.function` in
-an event of its name (`EagerLocalExecute: __inference_loss_42`), in which its kernels are launched, or whose id the threads that
-launch them carry. A function without gradients that runs layers which another one trains is a second forward pass.
+Ops of JAX say their program, named after its function. TensorFlow calls the graph of a `tf.function` in an event of its name
+(`EagerLocalExecute: __inference_loss_42`), in which its kernels are launched, or whose id the threads that launch them carry.
 """
 
 from __future__ import annotations
@@ -75,7 +73,6 @@ from traceview.trace.device.op_names import (
     side_work_of,
 )
 from traceview.trace.model import Recording
-from traceview.trace.sidecar.sidecar import GraphValues
 from traceview.xplane.columns import C128, F64, Instruction
 from traceview.xplane.kernel_names import NumberFormat
 from traceview.xplane.planes import ActivityClass
@@ -175,18 +172,16 @@ def _types_of_labels(context: Context) -> tuple[tuple[str, ...], Int64Array]:
 
 
 _PRIMITIVE: Final = lazy_pattern(r"[a-z][a-z0-9_]{0,40}")
-_PRODUCTS: Final = {"dot": "dot_general", "convolution": "conv_general_dilated"}
+_KNOWN: Final = {"dot": "dot_general", "convolution": "conv_general_dilated", "command_buffer_": ""}
 
 
 def _type_of(instruction: Instruction) -> str:
     """`gather` of `jit(step)/take/gather`; `copy` of `copy.3`; "" of a CUDA graph, which hides its ops."""
     last, name = instruction.scope.rpartition("/")[2], instruction.name.decode("utf-8", "replace")
     own = name.rstrip("0123456789").removesuffix(".") or name
-    if own == "command_buffer_":
-        return ""
-    if own in _PRODUCTS:
+    if own in _KNOWN:
         # Gradients of products end with the transposition of their result.
-        return _PRODUCTS[own]
+        return _KNOWN[own]
     return instruction.op_type or (last if _PRIMITIVE.fullmatch(last) else own)
 
 
@@ -195,8 +190,7 @@ def _type_of(instruction: Instruction) -> str:
 
 def _op_of_label(context: Context) -> Int32Array:
     """By label its op, a name of the trace; `NONE` where none was recorded."""
-    trace = context.trace
-    return trace.device_columns.op[trace.once(op_labels).row]
+    return context.trace.device_columns.op[context.trace.once(op_labels).row]
 
 
 def _kind_of_label(context: Context) -> Int64Array:
@@ -207,8 +201,7 @@ def _kind_of_label(context: Context) -> Int64Array:
     kinds = (NONE if side is None else _KINDS.index(side.value) for side in sides)
     result = np.fromiter(kinds, np.int64, op.size)
     is_update = (trace.once(event_phases)[rows] == Phase.OPTIMIZER) | trace.once(label_updates)
-    is_update &= result == NONE
-    result[is_update] = _KINDS.index(OPTIMIZER)
+    result[is_update & (result == NONE)] = _KINDS.index(OPTIMIZER)
     result[trace.device_columns.class_[rows] != ActivityClass.COMPUTE] = NONE
     return result
 
@@ -220,41 +213,31 @@ def _shown_constants(context: Context) -> BoolArray:
 
 def _constant_labels(context: Context) -> BoolArray:
     """Which labels are ops that compute the same in every step, but for those of gradients, which nobody has written."""
-    of_graphs = _named_in(context, lambda graphs: graphs.constant_ops)
     trace = context.trace
     phase = trace.once(event_phases)[trace.once(op_labels).row]
-    constant: BoolArray = (of_graphs | context.once(_shown_constants)) & (phase != Phase.BACKWARD)
+    named = context.once(_named_in_graphs)["constant_ops"]
+    constant: BoolArray = (named | context.once(_shown_constants)) & (phase != Phase.BACKWARD)
     return constant
-
-
-def _batch_labels(context: Context) -> BoolArray:
-    """Which labels are ops that depend on the batch alone."""
-    return _named_in(context, lambda graphs: graphs.batch_ops)
-
-
-def _variable_labels(context: Context) -> BoolArray:
-    """Which labels are ops that depend on variables alone."""
-    return _named_in(context, lambda graphs: graphs.variable_ops)
-
-
-def _untrained_labels(context: Context) -> BoolArray:
-    """Which labels are ops on which no update of a trained variable depends."""
-    return _named_in(context, lambda graphs: graphs.untrained_ops)
 
 
 def _misplaced_labels(context: Context) -> BoolArray:
     """Which labels are ops that need not be in each step."""
-    constants, untrained = context.once(_constant_labels), context.once(_untrained_labels)
-    return constants | untrained | context.once(_batch_labels)
+    named = context.once(_named_in_graphs)
+    return context.once(_constant_labels) | named["untrained_ops"] | named["batch_ops"]
 
 
-def _named_in(context: Context, names_of: Callable[[GraphValues], Iterable[str]]) -> BoolArray:
-    """Which labels are ops that the graphs of all hosts name whose capture names some; an evaluator runs others."""
+def _named_in_graphs(context: Context) -> dict[str, BoolArray]:
+    """By field of `GraphValues` which labels are ops that the graphs of all hosts name that name some; an evaluator runs others."""
     trace, ops = context.trace, context.once(_op_of_label)
-    named = filter(None, (frozenset(names_of(host.captured.graphs)) for host in trace.hosts))
-    names = frozenset.intersection(*sets) if (sets := list(named)) else frozenset()
-    texts = {op: trace.names.text(op) or "" for op in unique_ids(ops).tolist()} if names else {}
-    return is_in(ops, [op for op, text in texts.items() if text.rpartition(":")[0] in names])
+    texts = {op: trace.names.text(op) or "" for op in unique_ids(ops).tolist()}
+    found = {}
+    for field in ("float64_ops", "constant_ops", "batch_ops", "untrained_ops", "variable_ops"):
+        every = (frozenset(getattr(host.captured.graphs, field)) for host in trace.hosts)
+        named = list(filter(None, every))
+        names = frozenset.intersection(*named) if named else frozenset()
+        chosen = [op for op, text in texts.items() if text.rpartition(":")[0] in names]
+        found[field] = is_in(ops, chosen)
+    return found
 
 
 # Findings
@@ -298,11 +281,9 @@ def _is_copy_of(made_of: str, each: Instruction) -> bool:
     return each.copied == made_of and not each.scope and _COPY.fullmatch(each.name) is not None
 
 
-_RECOMPUTED: Final = "rematted_computation"
-"""The scope of what `jax.checkpoint` computes again (JAX 0.4 to 0.11)."""
-
 _BY_NAME: Final = (
-    _ByName(RECOMPUTED, is_one=lambda each: _RECOMPUTED in each.scope.split("/")),
+    # The scope of what `jax.checkpoint` computes again (JAX 0.4 to 0.11).
+    _ByName(RECOMPUTED, is_one=lambda each: "rematted_computation" in each.scope.split("/")),
     _ByName(
         FACTORING,
         types=lazy_pattern(
@@ -338,10 +319,8 @@ _BY_NAME: Final = (
 def _labels_by_name(context: Context, ops: _ByName) -> BoolArray:
     """Which labels are such ops, without those of which it matters less what they do than when."""
     types, of_label = context.once(_types_of_labels)
-    marks: BoolArray = np.zeros(of_label.size, dtype=np.bool_)
-    if ops.types is not None:
-        is_type = [ops.types.fullmatch(type_) is not None for type_ in types]
-        marks = np.array(is_type, dtype=np.bool_)[of_label]
+    is_type = [ops.types is not None and ops.types.fullmatch(type_) is not None for type_ in types]
+    marks: BoolArray = np.array(is_type, dtype=np.bool_)[of_label]
     if ops.is_one is not None:
         marks |= instructions_that(context.trace, ops.is_one)
     return marks & ~context.once(_misplaced_labels)
@@ -370,14 +349,14 @@ def _float64(context: Context) -> Finding | None:
     kernels = context.trace.once(label_kernels)
     shown = kernels.precision == NumberFormat.FP64
     shown |= instructions_that(context.trace, lambda each: each.element_type in (F64, C128))
-    labels = shown | _named_in(context, lambda graphs: graphs.float64_ops)
+    labels = shown | context.once(_named_in_graphs)["float64_ops"]
     of_products = _saved_ratio(context, NumberFormat.FP64, labels, context.ledger.devices)
-    note, saved = "half", _SAVED_OF_BYTES
-    if of_products is not None:
-        ops = _some_ops(context, labels)
-        share = int(ops.by_label[kernels.is_matrix].sum()) / ops.whole_ps
-        note, saved = "peaks", share * of_products + (1 - share) * _SAVED_OF_BYTES
-    return _of_ops(context, FLOAT64, labels, saved, note, shown)
+    if of_products is None:
+        return _of_ops(context, FLOAT64, labels, _SAVED_OF_BYTES, "half", shown)
+    ops = _some_ops(context, labels)
+    share = int(ops.by_label[kernels.is_matrix].sum()) / ops.whole_ps
+    saved = share * of_products + (1 - share) * _SAVED_OF_BYTES
+    return _of_ops(context, FLOAT64, labels, saved, "peaks", shown)
 
 
 _SAVED_OF_BYTES: Final = 0.5
@@ -390,18 +369,14 @@ def _slow_products(context: Context) -> Finding | None:
     labels = kernels.is_matrix & ~kernels.tensor_core & (kernels.precision == NumberFormat.FP32)
     devices = [d for d in context.ledger.devices if NumberFormat.TF32 in peak_flops(trace, d)]
     saved = _saved_ratio(context, NumberFormat.FP32, labels, devices)
-    if not saved:
-        return None
-    return _of_ops(context, SLOW_PRODUCTS, labels, saved, "peaks", devices=devices)
+    return _of_ops(context, SLOW_PRODUCTS, labels, saved or 0.0, "peaks", devices=devices)
 
 
 def _repeated(context: Context) -> Finding | None:
     """Compute that every device of a program repeats: all but the part that one of them would have."""
-    every = [each.partitions for each in context.trace.instructions if each.is_repeated]
-    if not every:
-        return None
     labels = instructions_that(context.trace, lambda each: each.is_repeated)
-    return _of_ops(context, REPEATED, labels, 1 - 1 / min(every), "part")
+    every = (each.partitions for each in context.trace.instructions if each.is_repeated)
+    return _of_ops(context, REPEATED, labels, 1 - 1 / min(every, default=1), "part")
 
 
 def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
@@ -410,17 +385,17 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _slow_products(context)
     constants, shown = context.once(_constant_labels), context.once(_shown_constants)
     yield _of_ops(context, CONSTANT, constants, shown=shown)
-    is_model = context.once(_kind_of_label) == NONE
-    yield _of_ops(context, BATCH_WORK, context.once(_batch_labels) & is_model)
-    yield _of_ops(context, VARIABLE_WORK, context.once(_variable_labels) & is_model)
-    yield _of_ops(context, UNTRAINED, context.once(_untrained_labels) & is_model)
+    kind_of_label, named = context.once(_kind_of_label), context.once(_named_in_graphs)
+    is_model = kind_of_label == NONE
+    yield _of_ops(context, BATCH_WORK, named["batch_ops"] & is_model)
+    yield _of_ops(context, VARIABLE_WORK, named["variable_ops"] & is_model)
+    yield _of_ops(context, UNTRAINED, named["untrained_ops"] & is_model)
     yield _repeated(context)
     yield _second_forward(context)
     casts = context.trace.once(cast_labels) & ~context.once(_misplaced_labels)
     yield _of_ops(context, CASTS, casts)
     for known in _BY_NAME:
         yield _of_ops(context, known.rule, _labels_by_name(context, known), key=known.key)
-    kind_of_label = context.once(_kind_of_label)
     for number, kind in enumerate(_KINDS):
         ops = _some_ops(context, kind_of_label == number)
         if ops.whole_ps:
@@ -479,26 +454,26 @@ def _side_work(context: Context, kind: str, ops: _SomeOps) -> Finding | None:
     """What some ops that are no part of the model cost."""
     trace, types, title = context.trace, ops.types, kind
     arguments = {"ops": Ops(()), **_named(context, types, ops.by_label)}
-    if not types or is_of_jax(trace):
+    if any(type_ in _ON_EVERY_OP for type_ in types):
+        title = "all_checks"
+    elif not types or is_of_jax(trace):
         names = unique_ids(context.once(_op_of_label)[ops.by_label > 0]).tolist()[:TOP_TYPES]
-        texts = tuple(trace.names.text(name) or "" for name in names)
-        title, arguments["names"] = "callback", Ops(texts)
+        arguments["names"] = Ops(tuple(trace.names.text(name) or "" for name in names))
+        title = "callback"
     elif kind == SideWork.PYTHON.value:
         calls = {_PYTHON_CALLS[type_] for type_ in types if type_ in _PYTHON_CALLS}
         title = calls.pop() if len(calls) == 1 else kind
-        known = (context.python_of_input.get(host.name) for host in trace.hosts)
-        python = next(filter(None, known), None)
-        if python is not None:
+        known = map(context.python_of_input.get, (host.name for host in trace.hosts))
+        if python := next(filter(None, known), None):
             arguments["line"] = Line(python.line)
-    is_bound = any(type_ in _ON_EVERY_OP for type_ in types)
     return HOST_OP.of_rows(
         context,
         ops.rows,
         arguments=arguments,
         evidence=_type_evidence(ops),
-        title="all_checks" if is_bound else title,
+        title=title,
         action=kind,
-        notes=("all_checks",) if is_bound else (),
+        notes=(title,) if title in HOST_OP.notes else (),
         keeps_waiting=True,
     )
 
@@ -577,7 +552,7 @@ def _second_forward(context: Context) -> Finding | None:
     is_second &= ~np.isin(names, makes_batches(trace.instructions, trained))
     seconds = np.flatnonzero(is_second)
     of_seconds = np.zeros(ledger.count, dtype=np.bool_)
-    of_seconds[rows[is_in(function, seconds)]] = True
+    of_seconds[rows[is_second[function]]] = True
     longest = seconds[np.argsort(-whole[seconds], kind="stable")].tolist()
     texts = tuple(names[place] for place in longest)
     return SECOND_FORWARD.of_rows(

@@ -42,10 +42,7 @@ FLOAT64: Final = _rule(
     action="Use float32: cast the input with `tf.cast`, and create variables with dtype `tf.float32`.",
     advice="NumPy makes float64 unless told otherwise: `array.astype(np.float32)` before the dataset is made.",
     actions={
-        "jax": (
-            "Leave `jax_enable_x64` off, or cast what needs no float64 with `astype(jnp.float32)`.",
-            "",
-        )
+        "jax": "Leave `jax_enable_x64` off, or cast what needs no float64 with `astype(jnp.float32)`."
     },
     example="Both replicas lose at least 18.1 of 40.1 ms (45%) to float64, MatMul",
 )
@@ -328,14 +325,8 @@ COSTLY_OPS: Final = _rule(
             "Move it into the input pipeline, `dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)`.",
             "There it runs beside the step. Layers of Keras work there, too: `dataset.map(lambda x, y: (layer(x), y))`.",
         ),
-        "donating": (
-            "Donate what the step replaces: `jax.jit(step, donate_argnums=0)`; else XLA copies it whole to change a part of it.",
-            "",
-        ),
-        "copying": (
-            "In a `while` or `scan` of a program keep large arrays that do not change out of the carry.",
-            "",
-        ),
+        "donating": "Donate what the step replaces: `jax.jit(step, donate_argnums=0)`; else XLA copies it whole to change a part of it.",
+        "copying": "In a `while` or `scan` of a program keep large arrays that do not change out of the carry.",
     },
     example="CPU:0 spends 33.1 of 38.0 ms (87%) on sorting: sort in choose, train.py:17",
 )

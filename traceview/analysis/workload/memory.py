@@ -53,9 +53,6 @@ _KINDS: Final = {b"output": "output", b"temp": "temp", b"persist": "persistent"}
 _NUMBER: Final = lazy_pattern(r"\d+")
 _ID: Final = lazy_pattern(r"\(\d*\)$")
 
-FEWEST_CHANGES: Final = 4
-"""From one used step to the next; of fewer no growth is stated."""
-
 CONFIDENCE: Final = 0.95
 """Share of the intervals of growth that hold what further steps would show."""
 
@@ -202,7 +199,7 @@ def compute(context: Context) -> Memory | Skipped:
     if not rows:
         return Skipped("no allocator of a GPU recorded what it gave out in the window")
     fullest = max(
-        rows, key=lambda device: rows[device].peak_bytes / (rows[device].capacity_bytes or math.inf)
+        rows, key=lambda each: rows[each].peak_bytes / (rows[each].most_bytes or math.inf)
     )
     layers = _joined(
         (row.layer or "", row.kind, row.phase, row.bytes, row.count) for row in held[fullest]
@@ -275,13 +272,11 @@ def held_bytes(context: Context) -> dict[int, list[HeldBytes]]:
     peaks = context.once(_peaks)
     live = {device: _live(trace, of_device[device], event) for device, event in peaks.items()}
     ops = dict.fromkeys(op for of_ops in live.values() for op, *_ in of_ops if op is not None)
-    places = op_places(trace, ops)
-    return {
-        device: _rows(
-            trace.device_key(device), of_device[device].held_at(event), live[device], places
-        )
-        for device, event in peaks.items()
-    }
+    places, found = op_places(trace, ops), {}
+    for device, event in peaks.items():
+        held, key = of_device[device].held_at(event), trace.device_key(device)
+        found[device] = _rows(key, held, live[device], places)
+    return found
 
 
 def _live(trace: Trace, allocator: Allocator, event: int) -> _Live:
@@ -342,12 +337,13 @@ def _device(context: Context, device: int, event: int, held: Sequence[HeldBytes]
 
 def _growth(allocator: Allocator, steps: Sequence[Step]) -> int | None:
     """The mean change from one step to the next, of what each keeps in use throughout; None where it may be no growth."""
-    if len(steps) <= FEWEST_CHANGES:
+    fewest = GROWING.limits["fewest_count"]
+    if len(steps) <= fewest:
         return None
     least = allocator.least_held(*step_bounds(steps))
     number = np.array([step.number for step in steps], dtype=np.int64)
     changes = np.diff(least)[np.diff(number) == 1].astype(np.float64)
-    if changes.size < FEWEST_CHANGES:
+    if changes.size < fewest:
         return None
     variance, degrees = variance_of_mean(changes)
     # Rounded, for the cache.
@@ -366,10 +362,7 @@ NEAR_LIMIT: Final = Rule(
     title="{who:has/have} {free} of {capacity} memory left at the peak",
     meaning="A larger batch may run out of memory, and cuDNN may choose slower algorithms for lack of workspace.",
     action="Look at what fills the memory: `traceview show memory LOGDIR`.",
-    advice=(
-        "A smaller batch, 16-bit activations and recomputing activations in the backward pass (`tf.recompute_grad`, "
-        "`jax.checkpoint`) take less."
-    ),
+    advice="A smaller batch, 16-bit activations and recomputing them (`tf.recompute_grad`, `jax.checkpoint`) take less.",
     metrics={"process_peak_bytes": "peak since the process started"},
     example="GPU:0 has 310 MB of 15.5 GB memory left at the peak",
 )
@@ -383,10 +376,7 @@ GROWING: Final = Rule(
         "zero, and memory for at most {full_after_count} steps"
     ),
     title="Memory of {who:grows/grow} by {growth} each step[: full after {steps}]",
-    meaning=(
-        "On average each step leaves more in use than the one before. Common causes: tensors kept in a list, such as losses, "
-        "and functions traced anew."
-    ),
+    meaning="Each step leaves more in use than the one before: tensors kept in a list, such as losses, or functions traced anew.",
     action="Keep numbers instead of tensors: `float(loss)`; and look whether functions are traced in every step.",
     advice=(
         "`traceview show memory LOGDIR` names the ops whose results are in use at the peak. A cache that fills up stops growing: "
@@ -414,8 +404,8 @@ HEADROOM: Final = Rule(
     ),
     title="Twice the batch fits: {free} free at the peak, {allocated} allocated in steps",
     meaning=(
-        "What was in use before the capture, such as variables, does not grow with the batch. This is a bound: it holds if nothing "
-        "that steps allocate grows faster than the batch, and if free memory is in pieces that are large enough."
+        "What was in use before the capture, such as variables, does not grow with the batch. It fits if nothing that steps "
+        "allocate grows faster than the batch, and if free memory is in pieces that are large enough."
     ),
     action="Try a batch twice as large if steps wait for the host, and see whether examples per second rise.",
     advice="The learning rate may have to change with the batch.",
@@ -438,33 +428,21 @@ def diagnose(context: Context, result: Memory) -> Iterator[Finding | None]:
 def _near_limit(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
     least = {row.device: int(NEAR_LIMIT.limits["full_ratio"] * row.most_bytes) for row in devices}
     rows = [row for row in devices if row.process_peak_bytes >= least[row.device]]
-    fullest = min(rows, key=lambda row: row.free_bytes, default=None)
-    if fullest is None:
+    if not rows:
         return None
-    return NEAR_LIMIT.about(
-        context,
-        rows,
-        {"free": Size(fullest.free_bytes), "capacity": Size(fullest.most_bytes)},
-        evidence=[
-            Evidence("process_peak_bytes", row.process_peak_bytes, least[row.device], row.device)
-            for row in rows
-        ],
-    )
+    fullest = min(rows, key=lambda row: row.free_bytes)
+    arguments = {"free": Size(fullest.free_bytes), "capacity": Size(fullest.most_bytes)}
+    peaks = ((row.process_peak_bytes, least[row.device], row.device) for row in rows)
+    evidence = [Evidence("process_peak_bytes", *peak) for peak in peaks]
+    return NEAR_LIMIT.about(context, rows, arguments, evidence=evidence)
 
 
 def _growing(context: Context, devices: Sequence[DeviceMemory]) -> Finding | None:
     most_steps = GROWING.limits["full_after_count"]
-    rows = [
-        row
-        for row in devices
-        if row.growth_bytes_per_step
-        and (row.steps_to_full is None or row.steps_to_full <= most_steps)
-    ]
-    if not rows:
-        return None
-    arguments: dict[str, Argument] = {
-        "growth": Size(max(row.growth_bytes_per_step or 0 for row in rows))
-    }
+    growing = [row for row in devices if row.growth_bytes_per_step]
+    rows = [row for row in growing if (row.steps_to_full or 0) <= most_steps]
+    growth = max((row.growth_bytes_per_step or 0 for row in rows), default=0)
+    arguments: dict[str, Argument] = {"growth": Size(growth)}
     left = [row.steps_to_full for row in rows if row.steps_to_full is not None]
     if left:
         arguments["steps"] = Number(min(left), "step")
@@ -483,15 +461,10 @@ def _headroom(context: Context, devices: Sequence[DeviceMemory]) -> Finding | No
     if not is_known or min(step_counts, default=0) < HEADROOM.limits["fewest_count"]:
         return None
     tightest = min(rows, key=lambda row: row.free_bytes / row.allocated_bytes)
-    return HEADROOM.about(
-        context,
-        rows,
-        {"free": Size(tightest.free_bytes), "allocated": Size(tightest.allocated_bytes)},
-        confidence=("medium", ""),
-        evidence=[
-            Evidence("free_bytes", row.free_bytes, row.allocated_bytes, row.device) for row in rows
-        ],
-    )
+    arguments = {"free": Size(tightest.free_bytes), "allocated": Size(tightest.allocated_bytes)}
+    sizes = ((row.free_bytes, row.allocated_bytes, row.device) for row in rows)
+    evidence = [Evidence("free_bytes", *each) for each in sizes]
+    return HEADROOM.about(context, rows, arguments, confidence=("medium", ""), evidence=evidence)
 
 
 def _fits_twice(row: DeviceMemory) -> bool:
@@ -579,6 +552,7 @@ def section(view: View, result: Memory) -> doc.Section:
                 *table("Live at the peak", largest.held, shown, most_rows=view.most_rows),
             ]
     is_joined = any(row.name_count > 1 for row in layers)
+    has_before = any(row.before_bytes for row in result.devices)
     unrecorded = ", ".join(
         f"{row.device} {numbers.size(row.unrecorded_bytes)}"
         for row in result.devices
@@ -586,9 +560,7 @@ def section(view: View, result: Memory) -> doc.Section:
     )
     blocks += doc.remarks(
         "Stars in names stand for the numbers of several layers." if is_joined else None,
-        "What was in use before the capture has no recorded op."
-        if any(row.before_bytes for row in result.devices)
-        else None,
+        "What was in use before the capture has no recorded op." if has_before else None,
         f"Changes without an event: {unrecorded}. They count as in use before the capture."
         if unrecorded
         else None,

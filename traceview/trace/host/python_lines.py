@@ -516,7 +516,7 @@ class PythonLines:
 def python_lines(recording: Recording, host: int) -> PythonLines | None:
     """The samples of a host; None without any, or where the trace does not say when the profile began."""
     info = recording.hosts[host]
-    samples = info.sidecar.python if info.sidecar is not None else None
+    samples = info.captured.python
     if samples is None or info.profile_start_ns is None:
         return None
     return PythonLines(recording, host, samples, info.profile_start_ns)

@@ -60,7 +60,7 @@ class ThreadClocks(Struct, frozen=True, eq=False, dict=True):
 def thread_clocks(recording: Recording, host: int) -> ThreadClocks | None:
     """The clocks of a host; None where they were not recorded, or the trace does not say when the profile began."""
     info = recording.hosts[host]
-    times = info.sidecar.threads if info.sidecar is not None else None
+    times = info.captured.threads
     if times is None or info.profile_start_ns is None:
         return None
     start_ns = info.profile_start_ns
