@@ -221,9 +221,11 @@ def _constant_labels(context: Context) -> BoolArray:
 
 
 def _misplaced_labels(context: Context) -> BoolArray:
-    """Which labels are ops that need not be in each step."""
+    """Which labels are ops that need not be in each step, or not for a whole variable."""
     named = context.once(_named_in_graphs)
-    return context.once(_constant_labels) | named["untrained_ops"] | named["batch_ops"]
+    of_fields = (named[field] for field in ("untrained_ops", "batch_ops", "variable_ops"))
+    misplaced: BoolArray = np.logical_or.reduce([context.once(_constant_labels), *of_fields])
+    return misplaced
 
 
 def _named_in_graphs(context: Context) -> dict[str, BoolArray]:
