@@ -376,7 +376,7 @@ GROWING: Final = Rule(
         "zero, and memory for at most {full_after_count} steps"
     ),
     title="Memory of {who:grows/grow} by {growth} each step[: full after {steps}]",
-    meaning="Each step leaves more in use than the one before: tensors kept in a list, such as losses, or functions traced anew.",
+    meaning="On average each step leaves more in use, such as tensors kept in a list (losses), or functions that are traced anew.",
     action="Keep numbers instead of tensors: `float(loss)`; and look whether functions are traced in every step.",
     advice=(
         "`traceview show memory LOGDIR` names the ops whose results are in use at the peak. A cache that fills up stops growing: "
@@ -404,8 +404,8 @@ HEADROOM: Final = Rule(
     ),
     title="Twice the batch fits: {free} free at the peak, {allocated} allocated in steps",
     meaning=(
-        "What was in use before the capture, such as variables, does not grow with the batch. It fits if nothing that steps "
-        "allocate grows faster than the batch, and if free memory is in pieces that are large enough."
+        "What was in use before the capture, such as variables, does not grow with the batch. Twice the batch fits if nothing that "
+        "steps allocate grows faster, and if free memory is in pieces that are large enough."
     ),
     action="Try a batch twice as large if steps wait for the host, and see whether examples per second rise.",
     advice="The learning rate may have to change with the batch.",
