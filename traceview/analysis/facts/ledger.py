@@ -410,11 +410,8 @@ def _recast_lines(draft: Draft) -> None:
     for line, spans in python.lines.user_lines(python.caller).items():
         if covered_ps(spans, draft.window) < least_ps:
             continue
-        columns = draft.columns
-        at_line = draft.idle_in(_AT_A_LINE)
-        # What follows a wait has the line of the wait.
-        at_line &= (columns.state != State.SYNC) | (columns.by_kind != By.PYTHON)
-        cut, rows = cut_at_spans(columns, spans, at_line)
+        at_line = draft.idle_in(_AT_A_LINE) & ~_follows_wait(draft.columns)
+        cut, rows = cut_at_spans(draft.columns, spans, at_line)
         of_state = np.bincount(cut.state[rows], cut.duration_ps[rows], len(State))
         main = State(int(of_state.argmax()))
         ratio = _MOSTLY_BETWEEN_RATIO if main == State.BETWEEN else _MOSTLY_RATIO
@@ -426,6 +423,12 @@ def _recast_lines(draft: Draft) -> None:
             longest = int(own[cut.duration_ps[own].argmax()])
             by = By(int(cut.by_kind[longest])), int(cut.by[longest])
         draft.columns = recast_rows(cut, rows, main, by)
+
+
+def _follows_wait(columns: Columns) -> BoolArray:
+    """Which segments follow a wait, whose line they have."""
+    follows: BoolArray = (columns.state == State.SYNC) & (columns.by_kind == By.PYTHON)
+    return follows
 
 
 _OF_A_LINE: Final = (State.PYTHON, State.BETWEEN, State.SYNC)
@@ -454,8 +457,7 @@ def _enter_lines(draft: Draft) -> None:
 def _enter_lines_of(draft: Draft, python: HostPython) -> None:
     columns = draft.columns
     asked = is_among(columns, _OF_A_LINE) & (columns.duration_ps >= _LEAST_OF_A_LINE_PS)
-    # What follows a wait has the line of the wait.
-    asked &= (columns.state != State.SYNC) | (columns.by_kind != By.PYTHON)
+    asked &= ~_follows_wait(columns)
     # A thread has the number of its first line.
     dispatches = (columns.state == State.HOST_OPS) & (columns.by_kind == By.THREAD)
     dispatches &= (columns.by == draft.states.caller) & (columns.duration_ps >= _LONG_DISPATCH_PS)

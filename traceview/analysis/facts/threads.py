@@ -128,10 +128,10 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
     """The threads of one host, the one that the step may have waited for longest first."""
     python, window = context.idle.python[host], context.selection.windows[host]
     waits = python.lines.at_rest(python.caller, in_native=False)
-    calling, given_by = _that_call_tensorflow(context, host, python), _given(context, host, python)
-    guests_by_line = context.idle.states[host].guests.items()
-    guests_of = {python.lines.thread_of(line): rows for line, rows in guests_by_line}
-    found = []
+    given_by, states, found = _given(context, host, python), context.idle.states[host], []
+    # Replicas outside of graphs call TensorFlow, and the thread of the step waits for them.
+    calling = {python.lines.thread_of(line) for line in states.lines_of_python}
+    guests_of = {python.lines.thread_of(line): rows for line, rows in states.guests.items()}
     # What calls ops for the step may keep the lock because of that.
     others = [number for number, _ in python.lines.started_by_python if number != python.caller]
     kept_by = python.lines.locks_kept({*others} - calling)
@@ -157,12 +157,6 @@ def threads_at_work(context: Run, host: int) -> list[ThreadAtWork]:
             times = kept, kept_ps, given, awaited, awaited_ps, computed_ps
             found.append(ThreadAtWork(number, name, *times, guests, shared(line)))
     return sorted(found, key=lambda row: -max(row.kept_ps, row.awaited_ps))
-
-
-def _that_call_tensorflow(context: Run, host: int, python: HostPython) -> set[int]:
-    """The sampled threads that call TensorFlow: replicas outside of graphs, for which the thread of the step waits."""
-    lines = context.idle.states[host].lines_of_python
-    return {python.lines.thread_of(line) for line in lines}
 
 
 def _given(context: Run, host: int, python: HostPython) -> dict[int, IntervalSet]:

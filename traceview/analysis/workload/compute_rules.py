@@ -89,10 +89,7 @@ CONSTANT: Final = _rule(
 BATCH_WORK: Final = _rule(
     code="batch-work-in-step",
     title="{who:spends/spend} {loss} on preparing the batch inside the step[: {ops}][ in {line}]",
-    meaning=(
-        "These ops read nothing but the batch and constants. Whatever the weights are, they do the same to it, so they need not "
-        "wait for the last step."
-    ),
+    meaning="These ops read nothing but the batch and constants, so they need not wait for the last step.",
     starts_at=(
         "{limit} of the GPU time in ops of step functions that read the batch, and neither variables, state, random numbers nor what "
         "depends on these, with what other devices wait meanwhile; only of functions that update trained variables"
@@ -126,10 +123,7 @@ VARIABLE_WORK: Final = _rule(
 UNTRAINED: Final = _rule(
     code="untrained-compute",
     title="{who:spends/spend} {loss} on ops that train nothing[: {ops}][ in {line}]",
-    meaning=(
-        "No update of a trained variable depends on these ops. They report something, such as a metric, or what they compute is "
-        "not used."
-    ),
+    meaning="No update of a trained variable depends on these ops. They report something, or what they compute is not used.",
     starts_at=(
         "{limit} of the GPU time in ops of step functions on which no update of a trained variable depends, and through which no "
         "gradient was taken, with what other devices wait meanwhile; only of functions with such updates"
@@ -144,10 +138,7 @@ UNTRAINED: Final = _rule(
 REPEATED: Final = _rule(
     code="repeated-compute",
     title="{who:spends/spend} {loss} on what each device computes alike[: {ops}][ in {line}]",
-    meaning=(
-        "These instructions compute from arrays that each device of the program has whole, so every device computes the same "
-        "numbers. Divided, each would compute its part."
-    ),
+    meaning="These instructions compute from arrays that each device has whole. Divided, each device would compute its part.",
     notes={"part": "The loss is all but the part that one of the devices would have."},
     starts_at=(
         "{limit} of the GPU time, without the part of one device, in instructions of programs of several devices that read nothing "
@@ -205,10 +196,7 @@ HOST_OP: Final = _rule(
     actions={
         "python": (
             "Write the Python functions of the step in TensorFlow ops, or move them into `dataset.map(...).cache()`.",
-            (
-                "Python's lock lets replicas run them only one after the other. What needs more than the batch: return the tensors "
-                "and call Python every 100th step."
-            ),
+            "Python's lock lets replicas run them one by one. Call what needs more than the batch outside, every 100th step.",
         ),
         "jax-python": (
             "Write it in `jax.numpy`, or, if it only reports, call it every 100th step on what the step returns.",
@@ -284,10 +272,7 @@ RECOMPUTED: Final = _rule(
     meaning="`jax.checkpoint` (`jax.remat`) saves memory and costs about another forward pass.",
     starts_at="{limit} of the GPU time in instructions below `rematted_computation`, with what other devices wait meanwhile",
     action="Where memory is free, take `jax.checkpoint` off the cheapest layers, or keep what products give.",
-    advice=(
-        "`jax.checkpoint(f, policy=jax.checkpoint_policies.dots_saveable)` keeps the results of products. `traceview show memory` "
-        "says how much is free."
-    ),
+    advice="`policy=jax.checkpoint_policies.dots_saveable` keeps products. `traceview show memory` says how much memory is free.",
     example="GPU:0 spends 5.12 of 21.0 ms (24%) on computing again what `jax.checkpoint` has dropped: dot_general in layer, train.py:18",
 )
 
