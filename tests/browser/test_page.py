@@ -225,8 +225,12 @@ def test_dark_and_light(page_of: PageOf, is_dark: bool) -> None:
     page.get_by_role("button", name="Show in").click()
     after = color(page)
     assert (after == "rgb(255, 255, 255)") == is_dark
-    page.reload()
-    assert color(page) == after
+    # A browser under load may write what is stored after it has answered.
+    for _ in range(5):
+        page.reload()
+        if color(page) == after:
+            return
+    raise AssertionError(f"{color(page)} after a reload, {after} before it")
 
 
 def test_every_text_has_contrast(page_of: PageOf) -> None:

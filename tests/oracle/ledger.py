@@ -110,9 +110,7 @@ class _Lane:
 
 
 def _waits(segment: Segment) -> bool:
-    # A device with hardly any work waits in collectives, too.
-    is_known = segment.state == "no_work" and segment.by is not None
-    return is_known or segment.state in ("device_wait", "turn")
+    return segment.state in ("device_wait", "turn")
 
 
 class _Paths:
