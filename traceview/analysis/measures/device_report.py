@@ -14,7 +14,7 @@ from traceview.analysis.facts.selection import covered_ps, recorded_devices, row
 from traceview.analysis.measures.context import Context
 from traceview.analysis.rules.finding import Finding, OfDevice, Skipped
 from traceview.analysis.rules.words import Devices
-from traceview.base.intervals import Int64Array
+from traceview.base.intervals import NEVER, Int64Array, difference
 from traceview.base.record import (
     Count,
     Hostname,
@@ -26,10 +26,9 @@ from traceview.base.record import (
     one_of,
 )
 from traceview.document.model import ratio
-from traceview.ledger.columns import IDLE
-from traceview.ledger.table import totals
 from traceview.trace.columns import UNKNOWN_BYTES
 from traceview.trace.device.memory import allocators
+from traceview.trace.host.state_timeline import joined_spans
 from traceview.trace.model import Trace
 from traceview.trace.sidecar.environment import RecordedEnvironment
 from traceview.xplane.planes import CLASS_KEYS
@@ -265,9 +264,12 @@ def _in_window(context: Context, device: int) -> dict[str, ActivityTime]:
     window = context.selection.windows[context.trace.device_list[device].host]
     inside = rows_in(columns.start_ps[own], columns.end_ps[own], window) + own.start
     class_, size = columns.class_[inside], columns.bytes[inside]
-    busy, rows = context.activities[device].by_class, context.ledger.rows_of(device)
-    segments = context.ledger.columns
-    exposed = totals(segments.activity[rows], segments.duration_ps[rows], IDLE + 1).tolist()
+    busy = context.activities[device].by_class
+    # The busy time of the ledger, without what that makes of idle time.
+    exposed, before = list[int](), NEVER
+    for spans in busy:
+        exposed.append(covered_ps(difference(spans, before), window))
+        before = joined_spans((before, spans))
     return {
         key: ActivityTime(
             count=int(np.count_nonzero(class_ == number)),
