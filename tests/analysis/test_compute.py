@@ -264,6 +264,31 @@ def of_program(folder: Path) -> Report:
     return traceview.analyze(folder)
 
 
+@pytest.mark.parametrize(("names", "row_count"), [(("a", "b"), 2), (("a", "a"), 1)])
+def test_instructions_of_other_functions_are_other_ops(
+    names: tuple[str, str], row_count: int, tmp_path: Path
+) -> None:
+    """Two programs, of one function or of two, with an instruction of one name."""
+    trace, programs = new_trace(), {}
+    for number, name in enumerate(names):
+        module = ModuleWriter()
+        module.add("dot.1", "dot", module.add("x", "parameter"))
+        programs[f"jit_{name}({number})"] = module
+    for step in marked_steps(trace):
+        for number, name in enumerate(names):
+            stats = {
+                "hlo_op": Ref("dot.1"),
+                "hlo_module": Ref(f"jit_{name}"),
+                "program_id": U64(number),
+            }
+            at = 10.0 * number
+            step.kernel(0, at, at + 5, name="dot", op="XlaModule:", stats=stats)
+    add_programs(trace.write(tmp_path), programs)
+    ops = traceview.analyze(tmp_path, top=None).results.ops
+    assert ops is not None
+    assert [row.count for row in ops.rows] == [8 // row_count] * row_count
+
+
 def test_programs_show_float64_and_constants(tmp_path: Path) -> None:
     report = of_program(tmp_path)
     float64, constant = (
