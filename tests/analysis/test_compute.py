@@ -108,6 +108,7 @@ def test_ops_that_need_not_be_in_each_step(
     assert (found is not None) == bool(cost)
     if found is not None:
         assert found.title == f"GPU:0 spends {cost} on {what}: Cast"
+        assert "the graph of the step function shows it" in found.confidence_reason
     assert finding_of(report, "costly-ops") is None
     assert finding_of(report, "casts") is None
 

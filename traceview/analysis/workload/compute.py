@@ -220,10 +220,18 @@ def _constant_labels(context: Context) -> BoolArray:
     return constant
 
 
+_BY_GRAPH: Final = (
+    (BATCH_WORK, "batch_ops"),
+    (VARIABLE_WORK, "variable_ops"),
+    (UNTRAINED, "untrained_ops"),
+)
+"""Findings about what ops depend on, and the fields of `GraphValues` that say it."""
+
+
 def _misplaced_labels(context: Context) -> BoolArray:
     """Which labels are ops that need not be in each step, or not for a whole variable."""
     named = context.once(_named_in_graphs)
-    of_fields = (named[field] for field in ("untrained_ops", "batch_ops", "variable_ops"))
+    of_fields = (named[field] for _, field in _BY_GRAPH)
     misplaced: BoolArray = np.logical_or.reduce([context.once(_constant_labels), *of_fields])
     return misplaced
 
@@ -389,9 +397,10 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
     yield _of_ops(context, CONSTANT, constants, shown=shown)
     kind_of_label, named = context.once(_kind_of_label), context.once(_named_in_graphs)
     is_model = kind_of_label == NONE
-    yield _of_ops(context, BATCH_WORK, named["batch_ops"] & is_model)
-    yield _of_ops(context, VARIABLE_WORK, named["variable_ops"] & is_model)
-    yield _of_ops(context, UNTRAINED, named["untrained_ops"] & is_model)
+    # No trace shows what an op depends on.
+    nowhere = np.zeros_like(is_model)
+    for rule, field in _BY_GRAPH:
+        yield _of_ops(context, rule, named[field] & is_model, shown=nowhere)
     yield _repeated(context)
     yield _second_forward(context)
     casts = context.trace.once(cast_labels) & ~context.once(_misplaced_labels)
