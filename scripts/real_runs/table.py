@@ -956,5 +956,54 @@ PROGRAMS: Final = {
             ("untrained-compute",),
             second=(*_PYTHON, "host-bound"),
         ),
+        Program(
+            "loop_triplets",
+            "the loss is taken over all triplets of a batch, not over the hardest of each row",
+            ("costly-ops",),
+        ),
+        Program(
+            "loop_whole_batch_replicas",
+            "the data set is not distributed, so that each replica trains on the whole batch",
+            ("repeated-compute",),
+        ),
+        Program(
+            "loop_frozen_backbone",
+            "a frozen network reads the same frames again in each step",
+            ("untrained-compute",),
+        ),
+        Program(
+            "loop_policy_saver",
+            "every sixth step saves the policy as a `SavedModel`",
+            ("checkpoint-stall", "retracing", *_PYTHON),
+            "mean",
+        ),
+        Program(
+            "loop_driver_environments",
+            "environments of Python are moved one after the other in a loop of the step",
+            (*_HOST_OP, "host-bound"),
+        ),
+        Program(
+            "loop_counted_epochs",
+            "each epoch of six steps begins by counting the batches of the data set",
+            ("validation-stall", *_PYTHON, *_INPUT),
+            "mean",
+        ),
+        Program(
+            "loop_gradient_per_loss",
+            "a persistent tape is asked for the gradient of each of three losses",
+            ("costly-ops", "second-forward"),
+        ),
+        Program(
+            "loop_negatives_and_decay",
+            "Python draws items one by one, and the loss decays whole tables, which makes their gradients dense",
+            (*_PYTHON, "batch-free-compute", "optimizer-bound"),
+            second=(*_PYTHON, "batch-free-compute", "optimizer-bound"),
+        ),
+        Program(
+            "loop_style_and_log",
+            "each step computes the style of the same painting, and pandas writes the whole log anew",
+            (*_PYTHON, "constant-compute"),
+            second=(*_PYTHON, "constant-compute"),
+        ),
     )
 }
