@@ -1004,6 +1004,50 @@ PROGRAMS: Final = {
             "each step computes the style of the same painting, and pandas writes the whole log anew",
             (*_PYTHON, "constant-compute"),
             second=(*_PYTHON, "constant-compute"),
+            "fit_time_distributed",
+            "`TimeDistributed` runs the layers of a picture once for each of 8 pictures of a clip",
+            ("host-bound", "launch-bound", "d2d-copies", "costly-ops"),
+        ),
+        Program(
+            "fit_growing_history",
+            "a callback writes the whole history so far as JSON after every batch",
+            _PYTHON,
+            "mean",
+        ),
+        Program(
+            "fit_table_regularizer",
+            "the regularizer of embeddings takes every row of the tables, not those of the batch",
+            ("batch-free-compute", "optimizer-bound"),
+        ),
+        Program(
+            "fit_frozen_backbone",
+            "frozen layers run on the same photographs in every epoch, not once before",
+            ("untrained-compute", "batch-work-in-step", "constant-compute"),
+        ),
+        Program(
+            "fit_feature_maps",
+            "a callback makes a new model of some layers for every sixth batch and asks it",
+            ("retracing", "compile-in-window", "validation-stall", *_PYTHON),
+            "mean",
+        ),
+        Program(
+            "keras_jax_epoch_shuffle",
+            "a `PyDataset` shuffles its samples as a list after each epoch of six batches",
+            (*_PYTHON, *_INPUT),
+            "mean",
+        ),
+        Program(
+            "fit_rows_and_memory",
+            "a generator yields one row after the other, and a callback asks for the memory of the process",
+            (*_INPUT, *_PYTHON),
+            second=(*_INPUT, *_PYTHON),
+        ),
+        Program(
+            "fit_second_forward_and_scores",
+            "scores in Python of predictions end each epoch of six batches, and the step runs the model again for its metric",
+            ("validation-stall", "untrained-compute", "second-forward", *_PYTHON),
+            "mean",
+            second=("validation-stall", "untrained-compute", "second-forward", *_PYTHON),
         ),
     )
 }
