@@ -24,7 +24,7 @@ class Program(Struct, frozen=True):
         present: By code of a finding what healthy steps spend on that, too, as a share of a step: how much shorter they were
             without it, in turns with it in one process on two idle cores. Without `pmean`, or by `shard_map` without a sum;
             with a batch made before the loop, or a dataset of it; without setting the rate, asking for predictions,
-            the loss of all tasks, casts or averages.
+            the loss of all tasks, casts or averages. Without making gradients orthogonal.
     """
 
     name: str
@@ -1048,6 +1048,49 @@ PROGRAMS: Final = {
             ("validation-stall", "untrained-compute", "second-forward", *_PYTHON),
             "mean",
             second=("validation-stall", "untrained-compute", "second-forward", *_PYTHON),
+            "jax_nan_checks",
+            "`jax_debug_nans` was left on, so that each step reads all weights and moments",
+            (*_PYTHON, "d2h-sync"),
+        ),
+        Program(
+            "jax_module_graph",
+            "objects of modules are taken apart and put together again in Python in each step",
+            (*_PYTHON, "host-bound"),
+        ),
+        Program(
+            "jax_frozen_norms",
+            "the norm that clips gradients takes those of frozen blocks, which are computed for it",
+            ("untrained-compute", "costly-ops"),
+        ),
+        Program(
+            "jax_unjitted_scan",
+            "every fourth step calls a function with a `scan` that `jit` does not compile, which compiles its loop each time",
+            ("retracing", "compile-in-window"),
+            "mean",
+        ),
+        Program(
+            "jax_mesh_axes",
+            "a constraint on hidden rows names the wrong axis of the mesh, so that each block moves them between devices",
+            ("collective-exposed", "d2d-copies"),
+        ),
+        Program(
+            "jax_long_side",
+            "Muon makes tall gradients orthogonal along their longer side",
+            ("optimizer-bound", "costly-ops"),
+            present={"optimizer-bound": 0.18},
+        ),
+        Program(
+            "jax_vmapped_kernels_and_masks",
+            "`vmap` over kernels makes grouped convolutions, and every twelfth step picks pixels by a mask outside of `jit`, whose ops are compiled for each number of them",
+            ("costly-ops",),
+            "mean",
+            second=("retracing", "compile-in-window", *_PYTHON),
+        ),
+        Program(
+            "jax_outputs_and_history",
+            "`scan` carries the array that its outputs are written to, and all measurements so far are written as JSON after each step",
+            ("d2d-copies", "costly-ops"),
+            second=_PYTHON,
         ),
     )
 }
