@@ -135,7 +135,8 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
     if begin.size:
         device_rows, events = trace.device_rows(host), trace.device_columns
         kernels = device_rows[events.class_[device_rows] == ActivityClass.COMPUTE]
-        ends = np.sort(np.concatenate((columns.end_ps[graphs], events.end_ps[kernels])))
+        ended = np.append(graphs, states.ends_of_input(rows))
+        ends = np.sort(np.concatenate((columns.end_ps[ended], events.end_ps[kernels])))
         last = ends[np.searchsorted(ends, until, side="right") - 1]
         until = np.where((last > begin) & (last <= until), last, until)
     return union(begin, until), union(start[saves], end[saves])
@@ -374,6 +375,7 @@ def _lost(
 
 
 _AT_A_LINE: Final = (
+    State.INPUT,
     State.HOST_OPS,
     State.LAUNCH,
     State.LATENCY,
