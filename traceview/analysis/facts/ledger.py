@@ -113,7 +113,7 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
     """When the caller of one host evaluates between explicit markers, and between which of them it saves or restores.
 
     It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
-    with the last such call, or with what the devices compute after it; what follows, such as the beginning of an epoch,
+    with the last such call, its iterator, or what the devices compute after it; what follows, such as the beginning of an epoch,
     comes without an evaluation as well.
     """
     markers = states.markers
