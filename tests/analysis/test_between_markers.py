@@ -62,6 +62,13 @@ def test_a_device_that_evaluates_is_not_idle_and_costs_as_much(tmp_path: Path) -
     assert lost_ps(found["validation-stall"]) == ms(55) // 8
 
 
+@pytest.mark.parametrize(("makes", "more_ms"), [(True, 10), (False, 0)])
+def test_an_evaluation_ends_with_its_iterator(makes: bool, more_ms: int, tmp_path: Path) -> None:
+    events = ("MakeIterator" if makes else "Range", INPUT, GRAPH, "TFE_DeleteTensorHandle")
+    found = findings_of(tmp_path, run_of(8, events, long_after=(3,)))
+    assert lost_ps(found["validation-stall"]) == ms(45 + more_ms) // 8
+
+
 @pytest.mark.parametrize("events", [(INPUT,), (GRAPH,)])
 def test_input_or_a_graph_alone_is_no_evaluation(events: tuple[str, ...], tmp_path: Path) -> None:
     assert "validation-stall" not in findings_of(tmp_path, run_of(8, events, long_after=(3,)))

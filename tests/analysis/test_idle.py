@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scripts.cuda_trace import MS, CudaTrace
-from scripts.scenarios.model import ORIGIN_PS, marked_steps, new_trace
+from scripts.scenarios.model import ORIGIN_PS, Step, marked_steps, new_trace
 from traceview.analysis.facts.selection import select
 from traceview.analysis.measures.context import Context
 from traceview.analysis.measures.idle_report import (
@@ -35,13 +35,13 @@ def row_of(trace: CudaTrace, folder: Path) -> IdleRow:
     return result.devices[0]
 
 
-def one_gap() -> CudaTrace:
+def one_gap(request: str = "IteratorGetNext:IteratorGetNext", until_ms: float = 38) -> CudaTrace:
     """Two steps of 50 ms; between 20 and 40 ms of the first the GPU waits for input."""
     trace = new_trace()
     for step in marked_steps(trace, count=2, marker_ms=50):
         step.host("fit", 0, 45)
         step.host("next_batch", 21, 39)
-        step.host("IteratorGetNext:IteratorGetNext", 22, 38)
+        step.host(request, 22, until_ms)
         step.kernel(0, 0, 20, op="model/first:MatMul", launch_ms=0)
         step.kernel(0, 40, 50, name="second", op=None, launch_ms=39)
     return trace
@@ -62,6 +62,19 @@ def test_a_gap_says_what_was_around_it(tmp_path: Path) -> None:
         host_event="IteratorGetNext:IteratorGetNext",
     )
     assert (row.gap_count, row.longest_gap_ps) == (2, 20 * MS)
+
+
+@pytest.mark.parametrize(
+    ("makes", "length_ms", "input_ms"), [(True, 1, 1), (True, 0.999, 0), (False, 16, 0)]
+)
+def test_to_delete_an_iterator_waits_for_its_pipeline(
+    makes: bool, length_ms: float, input_ms: float, tmp_path: Path
+) -> None:
+    trace = one_gap("TFE_DeleteTensorHandle", 22 + length_ms)
+    if makes:
+        Step(trace, 0).host("EagerLocalExecute: MakeIterator", 1, 2)
+    [gap, _] = row_of(trace, tmp_path).gaps
+    assert gap.states.get("input", 0) == input_ms * MS
 
 
 @pytest.mark.parametrize("most", [3, 10**9])

@@ -18,6 +18,7 @@ from tests.oracle.steps import find_marks
 BACK_TO_BACK_PS = 100_000_000
 SCHEDULING_OP_PS = 50_000_000
 HANDOVER_PS = 1_000_000_000
+LONG_DELETE_PS = 1_000_000_000
 STRONG = ("input", "h2d", "compile", "sync", "checkpoint")
 LONGEST_CHAIN = 8
 # A layer gives its cause at the instants that all of its covers hold.
@@ -242,6 +243,7 @@ class HostCauses:
             for start, end in jitted.spans:
                 if self.kind_of(event) == "compile" and start <= event.start < end:
                     strong["compile"].append((start, min(event.end, end)))
+        strong["input"] += [(event.start, event.end) for event in self.ends_of_input(thread)]
         for call, copied in self.reads:
             own = self.thread(call) == thread and not is_data_line(call.line)
             if own and not any(call.end <= event.start < copied for event in events):
@@ -314,6 +316,17 @@ class HostCauses:
             _union(shown.other for shown in parts),
             _union(shown.unlisted for shown in parts),
         )
+
+    def ends_of_input(self, thread: int) -> list[Event]:
+        """Deletions of iterators on a thread: the last handle of one waits for the threads of its pipeline."""
+        makes = any("MakeIterator" in event.name for event in self.answer.host.host_events())
+        return [
+            event
+            for event in self.events[thread]
+            if makes
+            and event.name == "TFE_DeleteTensorHandle"
+            and event.end - event.start >= LONG_DELETE_PS
+        ]
 
     def async_requests(self) -> list[Event]:
         """Requests for input inside graphs, which threads of tf.data answer."""

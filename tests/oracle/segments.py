@@ -280,7 +280,7 @@ class Ledger:
         saved = [
             event.start for event in host.events[host.caller] if kind_of(event.name) == "checkpoint"
         ]
-        ends = [event.end for event in own]
+        ends = [event.end for event in [*own, *host.ends_of_input(host.caller)]]
         ends += [a.event.end for device in answer.devices for a in device.of_class("compute")]
         evaluated = [
             (start, max((one for one in ends if start < one <= end), default=end))

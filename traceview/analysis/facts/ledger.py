@@ -113,7 +113,7 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
     """When the caller of one host evaluates between explicit markers, and between which of them it saves or restores.
 
     It evaluates where it calls a graph between two markers and asks for input there or in that graph. The evaluation ends
-    with the last such call, or with what the devices compute after it; what follows, such as the beginning of an epoch,
+    with the last such call, its iterator, or what the devices compute after it; what follows, such as the beginning of an epoch,
     comes without an evaluation as well.
     """
     markers = states.markers
@@ -135,7 +135,8 @@ def between_markers(trace: Trace, states: HostStates, host: int) -> tuple[Interv
     if begin.size:
         device_rows, events = trace.device_rows(host), trace.device_columns
         kernels = device_rows[events.class_[device_rows] == ActivityClass.COMPUTE]
-        ends = np.sort(np.concatenate((columns.end_ps[graphs], events.end_ps[kernels])))
+        ended = np.append(graphs, states.ends_of_input(rows))
+        ends = np.sort(np.concatenate((columns.end_ps[ended], events.end_ps[kernels])))
         last = ends[np.searchsorted(ends, until, side="right") - 1]
         until = np.where((last > begin) & (last <= until), last, until)
     return union(begin, until), union(start[saves], end[saves])
@@ -374,6 +375,7 @@ def _lost(
 
 
 _AT_A_LINE: Final = (
+    State.INPUT,
     State.HOST_OPS,
     State.LAUNCH,
     State.LATENCY,

@@ -47,7 +47,7 @@ _LONGEST_CHAIN: Final = 8
 _MAIN_THREAD: Final = "python"
 _HAND_ON: Final = (b"ExecutorDoneCallback",)
 """What hands on the results of a function."""
-_DELETES: Final = (b"TFE_DeleteTensorHandle",)
+DELETES: Final = (b"TFE_DeleteTensorHandle",)
 """What any thread of Python may begin that collects garbage."""
 _CONSTANT: Final = b"MakeTensorFromProto"
 """The op of a copy that puts a constant of a graph on a device, when the graph's kernels are made (TensorFlow)."""
@@ -177,7 +177,7 @@ class HostEvents:
         for line in self._lines:
             rows = self.rows_of_thread(int(self.thread[line]))
             called = rows[self._is_called(rows)]
-            if called.size > names.matching(columns.name[called], _DELETES).sum():
+            if called.size > names.matching(columns.name[called], DELETES).sum():
                 found.append(line)
         return found
 

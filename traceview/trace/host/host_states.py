@@ -34,7 +34,7 @@ from traceview.base.sweeping import SWEEPS, made_of_each
 from traceview.base.units import PS_PER_US
 from traceview.trace.columns import NONE, kept
 from traceview.trace.host.cause import Cause
-from traceview.trace.host.host_events import ByStart, HostEvents, among
+from traceview.trace.host.host_events import DELETES, ByStart, HostEvents, among
 from traceview.trace.host.state_timeline import (
     Layer,
     StateTimeline,
@@ -62,6 +62,8 @@ STRONG: Final = (
     (Cause.SYNC, HostNameKind.SYNC),
     (Cause.CHECKPOINT, HostNameKind.CHECKPOINT),
 )
+_LONG_DELETE_PS: Final = 1000 * PS_PER_US
+"""Deleting any other tensor took up to 0.6 ms (TensorFlow 2.21)."""
 _SCHEDULING: Final = (HostNameKind.DISPATCH, HostNameKind.EXECUTOR)
 _JITTED: Final = b"PjitFunction("
 _DRIVER_CALLS: Final = (HostNameKind.H2D, HostNameKind.D2H, HostNameKind.SYNC)
@@ -160,6 +162,8 @@ class HostStates(HostEvents):
             )
         )
         strong[Cause.SYNC] = joined_spans((strong[Cause.SYNC], self._reads(rows)))
+        ended = self._spans(self.ends_of_input(rows))
+        strong[Cause.INPUT] = joined_spans((strong[Cause.INPUT], ended))
         functions = self._rows_with("tf_function_call", rows)
         unknown = self._unknown(of_model[HostNameKind.OTHER])
         _, unlisted = self._split_ops(unknown, launches)
@@ -178,6 +182,19 @@ class HostStates(HostEvents):
             unlisted=self._spans(unlisted),
         )
         return evidence, computing, unlisted
+
+    def ends_of_input(self, rows: Int64Array) -> Int64Array:
+        """Those of some events in which the last handle of an iterator is deleted, which waits for the threads of its pipeline."""
+        if not self._makes_iterators:
+            return np.empty(0, dtype=np.int64)
+        columns = self._columns
+        rows = rows[columns.duration_ps[rows] >= _LONG_DELETE_PS]
+        return rows[self._trace.names.matching(columns.name[rows], DELETES)]
+
+    @cached_property
+    def _makes_iterators(self) -> bool:
+        names = unique_ids(self._columns.name[self._span.start : self._span.stop])
+        return any(self._trace.names.read(names, lambda name: b"MakeIterator" in name))
 
     def _unknown(self, rows: Int64Array) -> Int64Array:
         """Those of some events of no known kind that are neither frames of Python nor driver calls."""
