@@ -24,7 +24,7 @@ class Program(Struct, frozen=True):
         present: By code of a finding what healthy steps spend on that, too, as a share of a step: how much shorter they were
             without it, in turns with it in one process on two idle cores. Without `pmean`, or by `shard_map` without a sum;
             with a batch made before the loop, or a dataset of it; without setting the rate, asking for predictions,
-            the loss of all tasks, casts or averages.
+            the loss of all tasks, casts, averages, statistics or dropout.
     """
 
     name: str
@@ -966,6 +966,7 @@ PROGRAMS: Final = {
             "a callback writes the whole history so far as JSON after every batch",
             _PYTHON,
             "mean",
+            present={"callback-stall": 0.059},
         ),
         Program(
             "fit_table_regularizer",
@@ -1001,6 +1002,7 @@ PROGRAMS: Final = {
             ("validation-stall", "untrained-compute", "second-forward", *_PYTHON),
             "mean",
             second=("validation-stall", "untrained-compute", "second-forward", *_PYTHON),
+            present={"costly-ops": 0.2},
         ),
     )
 }
