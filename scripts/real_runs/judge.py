@@ -115,7 +115,7 @@ def judge_healthy(
 ) -> Judgement:
     """Judge the report of a healthy run; `present`: what it spends on causes as measured, as in `Program.present`."""
     verdict, leading, warnings = report.verdict, report.leading, warnings_of(report)
-    is_small = leading is not None and "small" in leading.sentences
+    is_small = any(row.code in SMALL and "small" in row.sentences for row in report.findings)
 
     def is_right(above: float) -> bool:
         """Whether each cost that is said is at most so much above the measured one, as a share of it."""
