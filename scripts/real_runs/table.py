@@ -981,6 +981,7 @@ PROGRAMS: Final = {
             "jax_mesh_axes",
             "a constraint on hidden rows names the wrong axis of the mesh, so that each block moves them between devices",
             ("collective-exposed", "d2d-copies"),
+            present={"collective-exposed": 0.12},
         ),
         Program(
             "jax_long_side",

@@ -39,12 +39,12 @@ def train(is_slow: bool, clock: StepClock) -> None:
             return value - 1e-3 * mean
         return value - 2e-3 * orthogonal(mean, is_turned=not is_slow)
 
-    @jax.jit
-    def step(params: Any, means: Any, rows: Any) -> Any:
+    def update(params: Any, means: Any, rows: Any) -> Any:
         loss, slopes = jax.value_and_grad(loss_of)(params, rows)
         means = jax.tree.map(lambda mean, slope: 0.95 * mean + slope, means, slopes)
         return jax.tree.map(moved, params, means), means, loss
 
+    step = jax.jit(update)
     params = [
         {
             "narrow": jnp.asarray(rng.standard_normal([LONG, SHORT]) / 20, jnp.float32),

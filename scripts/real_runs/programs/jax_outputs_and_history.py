@@ -69,13 +69,13 @@ def train(is_slow: bool, clock: StepClock) -> None:
         errors = jnp.mean(jnp.square(foretold[:-1] - series[1:]), axis=(1, 2))
         return jnp.mean(errors), errors
 
-    @jax.jit
-    def step(params: Any, series: Any) -> Any:
+    def update(params: Any, series: Any) -> Any:
         slopes, errors = jax.grad(loss_of, has_aux=True)(params, series)
         norms = {name: jnp.linalg.norm(slope, axis=0) for name, slope in slopes.items()}
         params = jax.tree.map(lambda value, slope: value - 1e-2 * slope, params, slopes)
         return params, {"errors": errors, **norms}
 
+    step = jax.jit(update)
     shapes = {
         "gate": (WIDTH + SIGNALS, WIDTH),
         "state": (WIDTH + SIGNALS, WIDTH),

@@ -33,7 +33,6 @@ def actor_critic(params: Any, seen: Any) -> Any:
     return jax.nn.log_softmax(hidden @ params["actor"]), (hidden @ params["critic"])[..., 0]
 
 
-@jax.jit
 def play(params: Any, seen: Any, key: Any) -> Any:
     def move(seen: Any, key: Any) -> Any:
         chances, value = actor_critic(params, seen)
@@ -70,7 +69,6 @@ def loss_of(params: Any, episode: Episode, gains: Any, targets: Any) -> Any:
     return 0.5 * jnp.mean(jnp.square(value - targets)) - jnp.mean(bounded)
 
 
-@jax.jit
 def improve(params: Any, episode: Episode, gains: Any, targets: Any) -> Any:
     slopes = jax.grad(loss_of)(params, episode, gains, targets)
     return jax.tree.map(lambda value, slope: value - 3e-3 * slope, params, slopes)
@@ -87,15 +85,17 @@ def train(is_slow: bool, clock: StepClock) -> None:
         name: jnp.asarray(rng.standard_normal(shape) / 10, jnp.float32)
         for name, shape in shapes.items()
     }
+    playing, improving = jax.jit(play), jax.jit(improve)
     estimate = advantages if is_slow else jax.jit(advantages)
     seen, key = jnp.zeros([GAMES, SEEN]), jax.random.key(7)
+    episode = gains = targets = None
     for number in range(STEPS):
         with jax.profiler.StepTraceAnnotation("update", step_num=number):
             if number % EPOCHS == 0:
                 key, used = jax.random.split(key)
-                seen, episode = play(params, seen, used)
+                seen, episode = playing(params, seen, used)
                 gains, targets = estimate(episode, episode.value[-1])
-            params = improve(params, episode, gains, targets)
+            params = improving(params, episode, gains, targets)
             jax.block_until_ready(params)
         clock.step_ended()
 

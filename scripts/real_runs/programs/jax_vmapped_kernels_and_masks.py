@@ -66,7 +66,6 @@ def hard_mean(errors: Any) -> Any:
     return jnp.mean(errors[errors > jnp.mean(errors) + jnp.std(errors)])
 
 
-@jax.jit
 def hard_mean_by_weights(errors: Any) -> Any:
     is_hard = errors > jnp.mean(errors) + jnp.std(errors)
     return jnp.sum(jnp.where(is_hard, errors, 0)) / jnp.sum(is_hard)
@@ -87,6 +86,7 @@ def initial() -> dict[str, Any]:
 def train(is_slow: bool, clock: StepClock) -> None:
     kernels, hard = initial(), []
     update = update_by(by_vmap if is_slow else one_by_one)
+    mean_of = hard_mean if is_slow else jax.jit(hard_mean_by_weights)
     pictures = rng.random([8, BATCH, SIDE, SIDE, 3], np.float32)
     noisy = pictures + rng.standard_normal(pictures.shape, np.float32) / 4
     for number in range(STEPS):
@@ -94,8 +94,7 @@ def train(is_slow: bool, clock: StepClock) -> None:
         with jax.profiler.StepTraceAnnotation("clean", step_num=number):
             kernels, errors = update(kernels, noisy[place], pictures[place])
             if number % PERIOD == 0:
-                mean = hard_mean(errors) if is_slow else hard_mean_by_weights(errors)
-                hard.append(float(mean))
+                hard.append(float(mean_of(errors)))
             jax.block_until_ready(kernels)
         clock.step_ended()
 
