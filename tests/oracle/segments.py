@@ -515,6 +515,10 @@ class Ledger:
     def _meetings(self) -> None:
         """What all devices wait in the collectives of a step is what it costs to meet more than once."""
         crowds = {answer.host.name: self._crowd(answer) for answer in self.answers}
+        # Whoever is in a collective meanwhile has no core to go on with.
+        for device in self.devices:
+            if device.kind == "replica":
+                self._recast(device, crowds[device.host], ("communication",), "device_wait")
         of_step: dict[int, dict[int, int]] = {}
         for device in self.devices:
             for one in self.segments[id(device)]:

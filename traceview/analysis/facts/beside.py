@@ -155,6 +155,15 @@ def recast_without_work(context: Run, drafts: Sequence[Draft]) -> None:
             draft.recast(spans, _WITH_LITTLE_TO_DO, State.NO_WORK)
 
 
+def recast_crowded(context: Run, segments: Segments, drafts: Sequence[Draft]) -> None:
+    """Collectives of CPU devices while others have all cores: whoever is in one has none to go on with."""
+    busy = _without_a_core(context, segments)
+    for draft in drafts:
+        draft.recast(
+            busy.get(draft.host, NEVER), (State.COMMUNICATION,), State.DEVICE_WAIT, (By.NONE, NONE)
+        )
+
+
 def lengths_of_meeting(context: Run, segments: Segments) -> dict[int, Int64Array]:
     """By device how much of the end of each of its segments is communication: what it waits because devices meet repeatedly.
 

@@ -35,6 +35,7 @@ from msgspec.structs import replace
 from traceview.analysis.facts.beside import (
     EVERY,
     lengths_of_meeting,
+    recast_crowded,
     recast_by_turns,
     recast_meeting,
     recast_without_work,
@@ -194,6 +195,7 @@ def ledger_of(context: Run) -> Ledger:
             recast_in_flight(draft)
         recast_by_turns(context, segments, drafts)
         recast_without_work(context, drafts)
+        recast_crowded(context, segments, drafts)
         met = lengths_of_meeting(context, segments)
         meeting = [draft for draft in drafts if draft.device in met]
         made_of_each(lambda draft: recast_meeting(draft, met[draft.device]), meeting, threads)
