@@ -152,6 +152,22 @@ def test_of_a_batch_that_is_whole_its_layers_are_repeated_too() -> None:
     assert "rows" in repeated(module), "where a sharding comes from divides nothing"
 
 
+def test_what_computes_with_gradients_and_is_none_is_an_update() -> None:
+    module = ModuleWriter()
+    weights = module.add("weights", "parameter")
+    loss = module.add("loss", "dot", weights, scope="jit(step)/jvp(loss)/dot_general")
+    slope = module.add("slope", "dot", loss, scope="jit(step)/transpose(jvp(loss))/dot_general")
+    module.add("report", "negate", loss, scope="jit(step)/neg")
+    module.add("turned", "negate", slope, scope="jit(step)/transpose(jvp(other))/neg")
+    laid_out = module.add("copy", "copy", slope)
+    module.add("products", "dot", computation=2, scope="jit(step)/while/body/dot_general")
+    loop = module.add("loop", "while", laid_out, calls=(2,), scope="jit(step)/while")
+    module.add("changed", "subtract", weights, loop, scope="jit(step)/sub")
+    found = read(module.message)
+    updates = {name for name, each in found.items() if each.is_update}
+    assert updates == {"loop", "products", "changed"}
+
+
 @pytest.mark.parametrize("partitions", [0, 1])
 def test_one_device_repeats_nothing(partitions: int) -> None:
     module = of_mesh()

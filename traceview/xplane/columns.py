@@ -313,7 +313,7 @@ class Instruction(Struct, frozen=True):
     (`jit(step)/jvp(Model)/dense/dot_general`, or the name of an op of TensorFlow) and `op_type`; `line`, `model.py:42 in
     call`; `element_type`, the number of the type of the result, of several that of the first. `is_constant`: it computes
     the same in every run. `is_repeated`: each of the `partitions` of the program computes the same, from what all are given
-    whole. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
+    whole. `is_update`: it computes with gradients, and is none. `flops`: of its products of matrices, convolutions and attention, None where they are not known;
     `operand_type`: the number of the type of what the first of them multiplies. `exchange`: of a collective. `copied`: of a
     `copy` what it is made of, `argument` where the program may not overwrite it, and `fill` of what only fills memory.
     `taken`, `given`: the arrays that the program takes and gives.
@@ -327,6 +327,7 @@ class Instruction(Struct, frozen=True):
     element_type: int = 0
     is_constant: bool = False
     is_repeated: bool = False
+    is_update: bool = False
     partitions: int = 1
     flops: int | None = None
     operand_type: int = 0

@@ -239,6 +239,9 @@ _DIFFERS: Final = _COLLECTIVES | frozenset(
 )
 """What is not the same in every run, or on every device, whatever it is given; collectives give what was computed apart."""
 
+_GRADIENT: Final = "transpose(jvp("
+"""In the scope of what JAX computes backward."""
+
 _LONGEST_CONFIG: Final = 1 << 16
 _NOT_TOLD: Final = (
     ValueError,
@@ -277,6 +280,7 @@ class _Program:
         constants = self._made_of(known)
         whole = self._module.whole_parameters
         repeated = self._made_of(whole) - constants if whole else known
+        updates = self._after_gradients()
         return {
             instruction.name: Instruction(
                 self._name,
@@ -285,6 +289,7 @@ class _Program:
                 self._shape(instruction.shape).element_type,
                 (computation.id, instruction.id) in constants,
                 (computation.id, instruction.id) in repeated,
+                (computation.id, instruction.id) in updates,
                 self._module.partitions,
                 *self._product(instruction, computation, DEEPEST),
                 exchange=self._exchange(instruction, computation),
@@ -315,6 +320,20 @@ class _Program:
             varies, works = self._reached(instruction, DEEPEST) if has_no_input else (True, True)
             is_known[instruction.id] = not varies
             if works and not varies:
+                found.add((entry.id, instruction.id))
+                found.update(self._held(instruction))
+        return frozenset(found)
+
+    def _after_gradients(self) -> frozenset[tuple[int, int]]:
+        """The instructions of the source that compute with gradients and are none, by the ids of computation and instruction."""
+        entry, found = self._module.entry, set[tuple[int, int]]()
+        has_gradient: dict[int, bool] = {}
+        for instruction in entry.instructions:
+            scope, _, _ = self._module.said(instruction)
+            is_gradient = _GRADIENT in scope
+            follows = any(has_gradient.get(operand, False) for operand in instruction.operands)
+            has_gradient[instruction.id] = is_gradient or follows
+            if follows and not is_gradient and "/" in scope:
                 found.add((entry.id, instruction.id))
                 found.update(self._held(instruction))
         return frozenset(found)

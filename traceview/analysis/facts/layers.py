@@ -80,9 +80,15 @@ def label_places(trace: Recording) -> LabelPlaces:
 
 
 def label_updates(trace: Recording) -> BoolArray:
-    """By label whether a Python function made its instruction that is named like an optimizer, as of JAX, whose scopes show none."""
+    """By label whether its instruction is of an optimizer of JAX, whose scopes show none.
+
+    It computes with gradients and is none, or a Python function made it that is named like an optimizer.
+    """
     return instructions_that(
-        trace, lambda each: bool(OPTIMIZER_FUNCTION.fullmatch(each.line.rpartition(" in ")[2]))
+        trace,
+        lambda each: (
+            each.is_update or bool(OPTIMIZER_FUNCTION.fullmatch(each.line.rpartition(" in ")[2]))
+        ),
     )
 
 
