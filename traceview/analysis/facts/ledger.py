@@ -35,8 +35,8 @@ from msgspec.structs import replace
 from traceview.analysis.facts.beside import (
     EVERY,
     lengths_of_meeting,
-    recast_crowded,
     recast_by_turns,
+    recast_crowded,
     recast_meeting,
     recast_without_work,
 )
