@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import traceview
 from tests.capture.conftest import CAPTURE, QUIET, run_python, run_together
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_workers import TRAIN, free_addresses
@@ -79,7 +81,7 @@ for number in range(20):
     if number == 5: on_batch_end()
 """
 NATIVE = """
-import ctypes, threading
+import ctypes
 def on_batch_end():
     ctypes.PyDLL(None).sleep(5)  # holds Python's lock
 for number in range(20):
@@ -107,6 +109,7 @@ class Hung:
     """The reports of a run, in order, and what it printed."""
 
     reports: list[dict[str, Any]]
+    out: str
     err: str
     code: int
 
@@ -131,59 +134,47 @@ def reports_below(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text("utf-8")) for path in paths]
 
 
-def after_step(folder: Path, number: int) -> bool:
-    """Whether there is a report of a hang after this step."""
-    return any(report["step_count"] == number + 1 for report in reports_below(folder))
-
-
 def hung(
-    folder: Path, script: str, *options: str, step: int = 5, end: signal.Signals = signal.SIGKILL
+    folder: Path,
+    script: str,
+    *options: str,
+    end: signal.Signals = signal.SIGKILL,
+    command: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Hung:
-    """Run a script until it reports a hang after step `step`, and end it by a signal."""
+    """Run a script until it reports a hang after step 5, and end it by a signal. `command`: another than the capture of it."""
     (folder / "train.py").write_text(START + script, encoding="utf-8")
-    with (folder / "err.txt").open("w+", encoding="utf-8") as err:
+    capture = (sys.executable, *CAPTURE, "--on-hang", LIMIT, *options, "train.py")
+    with (folder / "out.txt").open("w+") as out, (folder / "err.txt").open("w+") as err:
         process = subprocess.Popen(
-            [sys.executable, *CAPTURE, "--on-hang", LIMIT, *options, "train.py"],
-            cwd=folder,
-            env=QUIET(),
-            stderr=err,
+            command or capture, cwd=folder, env=environment or QUIET(), stdout=out, stderr=err
         )
         deadline = time.monotonic() + 60
         try:
             while process.poll() is None and time.monotonic() < deadline:
-                if after_step(folder, step):
+                pids = [row["pid"] for row in reports_below(folder) if row["step_count"] == 6]
+                if pids:
+                    os.kill(pids[0], end)
                     break
                 time.sleep(0.2)
-            if process.poll() is None:
-                process.send_signal(end)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(20)
         finally:
             process.kill()
             code = process.wait()
-        err.seek(0)
-        return Hung(reports_below(folder), err.read(), code)
+        texts = [(folder / name).read_text("utf-8") for name in ("out.txt", "err.txt")]
+        return Hung(reports_below(folder), *texts, code)
 
 
-def line_of(script: str, text: str) -> int:
-    return next(n for n, line in enumerate((START + script).splitlines(), 1) if text in line)
+def line_of(script: str, text: str, start: str = START) -> int:
+    return next(n for n, line in enumerate((start + script).splitlines(), 1) if text in line)
 
 
 def finished(folder: Path, script: str, *options: str) -> Hung:
     """Run a script to its end."""
     (folder / "train.py").write_text(START + script, encoding="utf-8")
     done = run_python(folder, *CAPTURE, "--on-hang", LIMIT, *options, "train.py")
-    return Hung(reports_below(folder), done.stderr, done.returncode)
-
-
-def test_a_generator_that_waits_is_named(tmp_path: Path) -> None:
-    run = hung(tmp_path, GENERATOR)
-    assert run.finding["code"] == "hang"
-    line = line_of(GENERATOR, "# waits")
-    assert run.finding["title"].endswith(f"is in read_batches, train.py:{line}")
-    assert "The thread waits for a lock" in run.finding["explanation"]
-    assert f"hang: {run.finding['title']}" in run.err
-    assert run.last["threads"][0]["wait"] == "lock"
+    return Hung(reports_below(folder), done.stdout, done.stderr, done.returncode)
 
 
 def test_a_profile_that_ran_when_the_step_hung_is_kept(tmp_path: Path) -> None:
@@ -247,39 +238,25 @@ def test_an_eager_loop_that_computes_does_not_wait_for_a_lock(tmp_path: Path) ->
 def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
     tmp_path: Path, script: str, options: str, said: str
 ) -> None:
-    train = "import os; print(os.getpid(), flush=True)\n" + START + script
-    (tmp_path / "train.py").write_text(train, encoding="utf-8")
     shell = f"'{sys.executable}' train.py\necho \"$?\"\n"
     (tmp_path / "train.sh").write_text(shell, encoding="utf-8")
-    variables = QUIET(**{VARIABLE: f"--on-hang {LIMIT} {options} --out logs"})
-    with subprocess.Popen(
-        ["bash", "train.sh"],
-        cwd=tmp_path,
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        pid = int(process.stdout.readline())
-        try:
-            deadline = time.monotonic() + 60
-            while not after_step(tmp_path, 5) and time.monotonic() < deadline:
-                time.sleep(0.2)
-            os.kill(pid, signal.SIGTERM)
-            out, err = process.communicate(timeout=30)
-        finally:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            process.kill()
-    report = reports_below(tmp_path)[-1]
-    (finding,) = report["findings"]
-    assert (finding["code"], report["step_count"]) == ("hang", 6)
-    assert said in json.dumps(report)
-    assert f"traceview[{pid}]: hang: {finding['title']}" in err
+    run = hung(
+        tmp_path,
+        script,
+        command=("bash", "train.sh"),
+        environment=QUIET(**{VARIABLE: f"--on-hang {LIMIT} {options} --out logs"}),
+        end=signal.SIGTERM,
+    )
+    assert (run.finding["code"], run.last["step_count"]) == ("hang", 6)
+    assert said in json.dumps(run.last)
+    assert f"traceview[{run.last['pid']}]: hang: {run.finding['title']}" in run.err
     # A shell says "Terminated" only of what died of the signal.
-    assert out.split() == [str(128 + signal.SIGTERM)]
-    assert err.splitlines()[-1].endswith("Terminated")
+    assert run.out.split() == [str(128 + signal.SIGTERM)]
+    assert run.err.splitlines()[-1].endswith("Terminated")
+    if script == GENERATOR:
+        line = line_of(GENERATOR, "# waits")
+        assert run.finding["title"].endswith(f"is in read_batches, train.py:{line}")
+        assert run.last["threads"][0]["wait"] == "lock"
 
 
 def test_a_lock_between_steps_is_python(tmp_path: Path) -> None:
@@ -319,8 +296,6 @@ def test_a_checkpoint_that_takes_long_is_no_hang(tmp_path: Path) -> None:
     # The window that opens later shares the run of the report, and the analysis shows both.
     (trace,) = tmp_path.glob("logs/plugins/profile/*/*.xplane.pb")
     assert list(trace.parent.glob("*.hang*.json"))
-    import traceview
-
     results: Any = traceview.analyze(tmp_path / "logs").results
     assert [hang.state for hang in results.hangs.hangs][-1] == "went-on"
 
@@ -348,7 +323,7 @@ def test_the_worker_that_did_not_come_is_named_with_its_line(tmp_path: Path) -> 
     assert set(by_task) == {"worker 0", "worker 1"}, [each.stderr for each in done]
     (waiting,) = by_task["worker 0"]["findings"]
     (late,) = by_task["worker 1"]["findings"]
-    line = next(n for n, text in enumerate(WORKERS.splitlines(), 1) if "time.sleep" in text)
+    line = line_of(WORKERS, "time.sleep", start="")
     assert (waiting["code"], waiting["confidence"]) == ("hang", "high")
     place = f"write_summary, train.py:{line}"
     title = f"worker 1 did not reach a collective: it is in {place} without a step"

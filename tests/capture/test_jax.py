@@ -143,25 +143,16 @@ class Ran:
         return window
 
 
-def run(folder: Path, script: str, *options: str, arguments: tuple[str, ...] = ()) -> Ran:
+def run(folder: Path, script: str, *options: str) -> Ran:
     """Run a script below `traceview capture` with these options; without options as it is."""
     (folder / "train.py").write_text(script, encoding="utf-8")
     capture = [*CAPTURE, *options] if options else []
-    done = run_python(
-        folder,
-        *capture,
-        "train.py",
-        *arguments,
-        environment=environment_with(
-            XLA_FLAGS="--xla_force_host_platform_device_count=4",
-            JAX_PLATFORMS="cpu",
-            TF_CPP_MIN_LOG_LEVEL="3",
-        ),
-    )
+    devices = "--xla_force_host_platform_device_count=4"
+    variables = environment_with(XLA_FLAGS=devices, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
+    done = run_python(folder, *capture, "train.py", environment=variables)
     paths = sorted(folder.glob("logs/plugins/profile/*/*.traceview.json"))
-    return Ran(
-        done.returncode, done.stdout, done.stderr, [json.loads(p.read_text("utf-8")) for p in paths]
-    )
+    sidecars = [json.loads(path.read_text("utf-8")) for path in paths]
+    return Ran(done.returncode, done.stdout, done.stderr, sidecars)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -322,16 +313,8 @@ for number in range(20):
 def test_an_optimizer_between_micro_batches_is_told(tmp_path: Path) -> None:
     done = run(tmp_path, START + MICRO + END, "--steps", "12:20")
     assert "--step-function apply counts its calls" in done.err
-    counted = run(
-        tmp_path,
-        START + MICRO + END,
-        "--steps",
-        "8:13",
-        "--step-function",
-        "apply",
-        "--out",
-        "other",
-    )
+    options = ("--steps", "8:13", "--step-function", "apply", "--out", "other")
+    counted = run(tmp_path, START + MICRO + END, *options)
     assert counted.code == 0
     assert "micro" not in counted.err
 
@@ -399,11 +382,18 @@ print(len(model.history.history["loss"]))
 """
 
 
+OF_KERAS = "import traceview; callback = traceview.keras_callback('logs', range(8, 13)); model.fit"
+
+
 @pytest.mark.skipif(find_spec("keras") is None, reason="Keras is installed beside TensorFlow only")
-@pytest.mark.parametrize("option", ["", "jit_compile=False", "run_eagerly=True"])
+@pytest.mark.parametrize("option", ["", "jit_compile=False", "run_eagerly=True", "the callback"])
 def test_fit_of_keras_on_jax(option: str, tmp_path: Path) -> None:
     """A batch is a step, also where Keras runs its ops one by one."""
-    done = run(tmp_path, KERAS.replace('"mse")', f'"mse", {option})'), "--steps", "8:13")
+    if option == "the callback":
+        script = KERAS.replace("verbose=0", "verbose=0, callbacks=[callback]")
+        done = run(tmp_path, script.replace("model.fit", OF_KERAS, 1))
+    else:
+        done = run(tmp_path, KERAS.replace('"mse")', f'"mse", {option})'), "--steps", "8:13")
     assert (done.code, done.out) == (0, "2\n"), done.err
     assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
 
@@ -444,28 +434,13 @@ def test_steps_that_the_program_marks_itself(tmp_path: Path) -> None:
     assert [entry["name"] for entry in sidecar["jax"]["functions"]] == ["update"]
 
 
-CALLBACK_OF_FIT = KERAS.replace("verbose=0", "verbose=0, callbacks=[callback]").replace(
-    "model.fit",
-    "import traceview; callback = traceview.keras_callback('logs', range(8, 13)); model.fit",
-)
-
-
-@pytest.mark.skipif(find_spec("keras") is None, reason="Keras is installed beside TensorFlow only")
-def test_the_callback_of_keras_on_jax(tmp_path: Path) -> None:
-    done = run(tmp_path, CALLBACK_OF_FIT)
-    assert (done.code, done.out) == (0, "2\n"), done.err
-    assert (done.window["got"], done.window["calls"][0]["function"]) == ([8, 13], "train_step")
-
-
 PROCESSES = (
     """
 import sys, jax
 jax.config.update("jax_cpu_collectives_implementation", "gloo")
 jax.distributed.initialize(sys.argv[2], 2, int(sys.argv[1]))
 """
-    + START.replace("import jax,", "import", 1).replace(
-        "import jax.numpy as jnp", "import jax.numpy as jnp"
-    )
+    + START.replace("import jax,", "import", 1)
     + """
 mesh = Mesh(np.array(jax.devices()), ("data",))
 w = jax.jit(lambda: weights, out_shardings=NamedSharding(mesh, P()))()

@@ -42,9 +42,9 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Iterator[Nvml]:
     assert not [one for one in threads() if one.name == "traceview-nvml"]
 
 
-def begun() -> tuple[Sidecar, NvmlListener]:
+def begun(*, is_wanted: bool = True) -> tuple[Sidecar, NvmlListener]:
     """A window that is open."""
-    sidecar, listener = Sidecar(), NvmlListener()
+    sidecar, listener = Sidecar(), NvmlListener(is_wanted=is_wanted)
     listener.opening(sidecar)
     sidecar.state = "recording"
     sidecar.add("clock", {"started": {"wall_ns": time.time_ns()}})
@@ -63,8 +63,10 @@ def sampled(nvml: Nvml, *, samples: int = 3) -> tuple[dict[str, Any], Sidecar]:
     return dict(sidecar.groups["outside_view"]), sidecar
 
 
-def test_each_gpu_has_its_samples(nvml: Nvml) -> None:
-    group, _ = sampled(nvml)
+def test_each_gpu_has_its_samples_in_the_window_and_what_it_does_not_answer_is_missing(
+    nvml: Nvml,
+) -> None:
+    group, sidecar = sampled(nvml)
     assert group["reason"] is None
     first, second = group["devices"]
     assert (first["ordinal"], first["bus_id"], second["bus_id"]) == (0, *BUS_IDS)
@@ -79,20 +81,10 @@ def test_each_gpu_has_its_samples(nvml: Nvml) -> None:
         "power_watts": 651.25,
     }
     assert "missing" not in first
-
-
-def test_only_what_was_sampled_in_the_window_is_kept(nvml: Nvml) -> None:
-    group, sidecar = sampled(nvml)
-    clock = sidecar.groups["clock"]
-    times = group["devices"][0]["samples"]["t_ns"]
+    clock, times = sidecar.groups["clock"], first["samples"]["t_ns"]
     assert len(times) >= 3
     assert clock["started"]["wall_ns"] <= min(times)
     assert max(times) <= clock["stopped"]["wall_ns"]
-
-
-def test_what_a_gpu_does_not_answer_is_missing(nvml: Nvml) -> None:
-    group, _ = sampled(nvml)
-    second = group["devices"][1]
     assert "power_watts" not in second["samples"]
     assert second["missing"] == {"power_watts": "NvmlError"}
     assert len(second["samples"]["t_ns"]) >= 3
@@ -246,11 +238,8 @@ print("done")
 # Without NVML
 
 
-def reason_of(listener: NvmlListener) -> str:
-    sidecar = Sidecar()
-    listener.opening(sidecar)
-    sidecar.state = "recording"
-    listener.opened(sidecar)
+def reason(*, is_wanted: bool = True) -> str:
+    sidecar, listener = begun(is_wanted=is_wanted)
     listener.closed(sidecar, TRACE)
     group = sidecar.groups["outside_view"]
     assert group["devices"] == []
@@ -260,14 +249,14 @@ def reason_of(listener: NvmlListener) -> str:
 def test_why_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(nvml_sampling, "bus_ids", lambda: BUS_IDS)
-    assert reason_of(NvmlListener()) == "nvidia-ml-py is not installed"
+    assert reason() == "nvidia-ml-py is not installed"
     nvml = Nvml()
     monkeypatch.setattr(nvml, "nvmlInit", nvml.nvmlDeviceGetGraphicsRunningProcesses)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert "NVML does not start" in reason_of(NvmlListener())
+    assert "NVML does not start" in reason()
     monkeypatch.setattr(nvml_sampling, "bus_ids", list)
-    assert reason_of(NvmlListener()) == "no GPU is visible to this process"
-    assert reason_of(NvmlListener(is_wanted=False)) == NOT_ASKED
+    assert reason() == "no GPU is visible to this process"
+    assert reason(is_wanted=False) == NOT_ASKED
 
 
 def test_the_order_is_that_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,9 +280,6 @@ def test_the_order_is_that_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
         bus_ids()
 
 
-SCRIPT = SCRIPT_START + "for batch in batches(20):\n    train_step(batch)\n"
-
-
 API = (
     SCRIPT_START
     + """
@@ -314,7 +300,8 @@ def test_the_api_can_do_without(tmp_path: Path, fake: Path) -> None:
 
 
 def test_a_capture_says_why_there_is_no_view(capture: Capture) -> None:
-    done = capture(SCRIPT, "--steps", "5:7")
+    script = SCRIPT_START + "for batch in batches(20): train_step(batch)"
+    done = capture(script, "--steps", "5:7")
     assert done.code == 0
     reason = "this process uses no GPU: CUDA is not loaded"
     assert done.sidecar["outside_view"] == {"reason": reason, "devices": []}

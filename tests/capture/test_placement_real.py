@@ -145,11 +145,6 @@ def sidecars(tmp_path_factory: pytest.TempPathFactory) -> Sidecars:
     return Sidecars(groups, {name: run.run for name, run in done.items()})
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_no_listener_fails(name: str, sidecars: Sidecars) -> None:
-    assert "listeners" not in sidecars.groups[name]["notes"]
-
-
 def test_mirrored_variables_and_ops_on_each_device(sidecars: Sidecars) -> None:
     groups, function = sidecars.groups["two replicas"], sidecars.function("two replicas")
     assert (function["step"], function["name"]) == ("both", "both")
@@ -174,21 +169,18 @@ def test_a_variable_outside_the_scope_is_seen(sidecars: Sidecars) -> None:
 
 def test_everything_on_one_device_is_seen(sidecars: Sidecars) -> None:
     groups, function = sidecars.groups["all on one device"], sidecars.function("all on one device")
-    assert list(function["ops_per_device"]) == [f"{CPU}1"] or list(function["ops_per_device"]) == [
-        "/device:CPU:1"
-    ]
+    (device,) = function["ops_per_device"]
+    assert device.endswith("/device:CPU:1")
     # The script has made a strategy, and does not use it.
     assert groups["strategy"]["found_by"] == "memory"
     assert groups["batch"] == {"global": 8, "per_replica": 8, "found_by": "arguments"}
 
 
 def test_a_function_that_strategy_run_is_given_eagerly(sidecars: Sidecars) -> None:
-    groups, function = (
-        sidecars.groups["replicas run eagerly"],
-        sidecars.function("replicas run eagerly"),
-    )
+    function = sidecars.function("replicas run eagerly")
     assert set(function["ops_per_device"]) >= {f"{CPU}0", f"{CPU}1"}
-    assert groups["batch"] == {"global": 12, "per_replica": 6, "found_by": "arguments"}
+    batch = sidecars.groups["replicas run eagerly"]["batch"]
+    assert batch == {"global": 12, "per_replica": 6, "found_by": "arguments"}
 
 
 def test_batches_that_each_replica_makes_for_itself(sidecars: Sidecars) -> None:
@@ -212,11 +204,7 @@ UNKNOWN = "the dataset of the step has no fixed batch size"
         ("Keras on two devices", 5, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
         ("Keras frozen later", 5, {"global": 8, "per_replica": 8, "found_by": "dataset"}),
         ("train_on_batch", 9, {"global": 8, "per_replica": 8, "found_by": "arguments"}),
-        (
-            "a generator in a graph",
-            8,
-            {"missing": {"global": UNKNOWN}},
-        ),
+        ("a generator in a graph", 8, {"missing": {"global": UNKNOWN}}),
         ("legacy Keras", 9, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
     ],
 )
@@ -262,7 +250,8 @@ def on_a_terminal(report: traceview.Report) -> str:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_sidecar_is_read_whole(name: str, sidecars: Sidecars) -> None:
-    """No field is of another type than it is read with."""
+    """No listener has failed, and no field is of another type than it is read with."""
+    assert "listeners" not in sidecars.groups[name]["notes"]
     report = traceview.analyze(sidecars.runs[name])
     assert [problem.code for problem in report.capture.problems] == ["no-gpu-plane"]
     assert report.results.environment is not None

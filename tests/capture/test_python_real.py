@@ -26,19 +26,23 @@ cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 """
+KERAS = (
+    START
+    + """
+with strategy.scope():
+    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(256), tf.keras.layers.Dense(1)]
+    model = tf.keras.Sequential(layers)
+    model.compile("sgd", "mse")
+"""
+)
 
 CALLBACK = (
-    START
+    KERAS
     + """
 class Plot(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         image = np.random.default_rng(batch).normal(size=(220, 220))
         np.linalg.svd(image)  # slow
-
-with strategy.scope():
-    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(256), tf.keras.layers.Dense(1)]
-    model = tf.keras.Sequential(layers)
-    model.compile("sgd", "mse")
 model.fit(np.ones((1600, 64)), np.ones((1600, 1)), batch_size=64, verbose=0, callbacks=[Plot()])
 """
 )
@@ -76,7 +80,7 @@ main()
 )
 
 GENERATOR = (
-    START
+    KERAS
     + """
 def parse(number):
     words = {}
@@ -90,17 +94,13 @@ def examples():
 
 signature = (tf.TensorSpec((64, 64)), tf.TensorSpec((64, 1)))
 dataset = tf.data.Dataset.from_generator(examples, output_signature=signature).prefetch(2)
-with strategy.scope():
-    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(64), tf.keras.layers.Dense(1)]
-    model = tf.keras.Sequential(layers)
-    model.compile("sgd", "mse")
 model.fit(dataset, steps_per_epoch=25, verbose=0)
 """
 )
 
 
 SLEEPS = (
-    START
+    KERAS
     + """
 import time
 
@@ -113,10 +113,6 @@ def fetched(rows):
     return rows, rows[:, :1]
 
 dataset = tf.data.Dataset.from_tensors(tf.ones((64, 64))).repeat().map(fetched).prefetch(2)
-with strategy.scope():
-    layers = [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(256), tf.keras.layers.Dense(1)]
-    model = tf.keras.Sequential(layers)
-    model.compile("sgd", "mse")
 model.fit(dataset, steps_per_epoch=25, verbose=0)
 """
 )
