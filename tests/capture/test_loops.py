@@ -44,11 +44,6 @@ for epoch in range(4):
     for batch in batches(8): eager_step(batch)
     for batch in batches(5): time.sleep(0.001)
 """,
-    "a function in the tape": """
-for batch in batches(30):
-    with tf.GradientTape() as tape: evaluate(batch)
-    tape.gradient(0, 0)
-""",
 }
 
 
@@ -129,6 +124,14 @@ def looped(between):
 """
 
 
+EAGER = """
+for number, batch in enumerate(batches(20)):
+    with tf.GradientTape() as tape: pass
+    tape.gradient(0, 0)
+    if number == 11: evaluated()
+"""
+
+
 def evaluations(capture: Capture, script: str) -> list[tuple[int, dict[str, int]]]:
     done = capture(SCRIPT_START + HELPERS + script)
     recorded: list[dict[str, Any]] = done.window["evaluations"]
@@ -136,12 +139,20 @@ def evaluations(capture: Capture, script: str) -> list[tuple[int, dict[str, int]
     return [(row["after"], row["functions"]) for row in recorded]
 
 
-def test_evaluation_is_named_with_the_step_before_it(capture: Capture) -> None:
-    assert evaluations(capture, "looped(evaluated)") == [(11, {"evaluate": 3})]
-
-
-def test_a_function_that_gets_an_iterator_reads_it(capture: Capture) -> None:
-    assert evaluations(capture, "looped(lambda: evaluate(batches(3)))") == [(11, {"evaluate": 1})]
+@pytest.mark.parametrize(
+    ("script", "calls"),
+    [
+        ("looped(evaluated)", 3),
+        # One that gets an iterator reads it.
+        ("looped(lambda: evaluate(batches(3)))", 1),
+        (EAGER, 3),
+    ],
+    ids=["a loop", "an iterator", "between eager steps"],
+)
+def test_evaluation_is_named_with_the_step_before_it(
+    capture: Capture, script: str, calls: int
+) -> None:
+    assert evaluations(capture, script) == [(11, {"evaluate": calls})]
 
 
 @pytest.mark.parametrize(
@@ -166,13 +177,3 @@ def test_a_step_does_not_begin_with_the_evaluation_before_it(capture: Capture) -
     begun = {call["number"]: call["begun_ns"] for call in done.window["calls"]}
     assert evaluation["after"] == 11
     assert begun[11] < evaluation["begun_ns"] < evaluation["ended_ns"] < begun[12]
-
-
-def test_evaluation_between_eager_steps(capture: Capture) -> None:
-    script = (
-        "for number, batch in enumerate(batches(20)):\n"
-        "    with tf.GradientTape() as tape: pass\n"
-        "    tape.gradient(0, 0)\n"
-        "    if number == 11: evaluated()\n"
-    )
-    assert evaluations(capture, script) == [(11, {"evaluate": 3})]

@@ -97,6 +97,9 @@ def test_an_error_is_shown_as_without_a_capture(tmp_path: Path, fake: Path, fail
 
 
 ENDS = {
+    "sys.exit": ("import sys; sys.exit(3)", 3),
+    "sys.exit with a reason": ("import sys; sys.exit('no more')", 1),
+    "SIGINT": ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -2),
     "os._exit": ("import os; os._exit(7)", 7),
     "os._exit in a thread": (
         "import os, threading; threading.Thread(target=os._exit, args=(7,)).start(); import time; time.sleep(9)",
@@ -123,7 +126,11 @@ ENDS = {
 def test_an_end_inside_the_window_keeps_the_trace(
     tmp_path: Path, fake: Path, ends: str, code: int
 ) -> None:
-    assert both(tmp_path, fake, IN_WINDOW + ends).check(code).numbers() == [9, 10, 11, 12]
+    done = both(tmp_path, fake, IN_WINDOW + ends).check(code)
+    assert done.numbers() == [9, 10, 11, 12]
+    if ends.endswith("sys.exit(3)"):
+        note = "note: only steps 10:13 of the requested 10:15 were recorded"
+        assert note in done.captured.said
 
 
 def test_a_handler_that_chains_sees_none_of_ours(tmp_path: Path, fake: Path) -> None:

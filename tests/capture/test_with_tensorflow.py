@@ -323,13 +323,6 @@ for number, batch in zip(range(12), dataset):
 """,
         "train_replica",
     ),
-    "steps_per_execution": Kind(
-        "model(steps_per_execution=5).fit(data(40), verbose=0)",
-        "net",
-        "17:22",
-        [10, 15, 20, 25],
-        said="steps 15:25 were recorded instead of 17:22",
-    ),
     "steps_per_execution, a short last call": Kind(
         "model(steps_per_execution=5).fit(data(32), epochs=3, verbose=0)",
         "net",
@@ -382,12 +375,6 @@ for number, (x, y) in enumerate(data(12)):
         "net",
         "6:9",
         [5, 6, 7, 8, 9],
-    ),
-    "legacy Keras, steps_per_execution": Kind(
-        "import tf_keras\nmodel(tf_keras, steps_per_execution=2).fit(data(12), verbose=0)",
-        "net",
-        "4:8",
-        [2, 4, 6, 8],
     ),
     "legacy Keras, a short last call": Kind(
         "import tf_keras\nmodel(tf_keras, steps_per_execution=5).fit(data(32), epochs=3, verbose=0)",
