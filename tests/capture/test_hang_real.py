@@ -17,19 +17,16 @@ from typing import Any
 import pytest
 
 import traceview
-from tests.capture.conftest import CAPTURE, QUIET, run_python, run_together
+from tests.capture.conftest import CAPTURE, QUIET, TWO_REPLICAS, run_python, run_together
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_workers import TRAIN, free_addresses
 from traceview.capture.process.saying import VARIABLE
 
 pytestmark = pytest.mark.tensorflow
 
-START = """
-import tensorflow as tf
-
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+START = (
+    TWO_REPLICAS
+    + """
 with strategy.scope():
     weights = tf.Variable(tf.ones((8, 1)))
 queue = tf.queue.FIFOQueue(9, [tf.float32], shapes=[(8, 1)])
@@ -49,6 +46,7 @@ def of_replica(batch, waits):
 def train_step(batch, waits=tf.constant(False)):
     return strategy.run(of_replica, args=(batch, waits))
 """
+)
 GENERATOR = """
 import queue as queues
 source = queues.Queue()
@@ -162,8 +160,8 @@ def hung(
         finally:
             process.kill()
             code = process.wait()
-        texts = [(folder / name).read_text("utf-8") for name in ("out.txt", "err.txt")]
-        return Hung(reports_below(folder), *texts, code)
+        said, told = ((folder / name).read_text("utf-8") for name in ("out.txt", "err.txt"))
+        return Hung(reports_below(folder), said, told, code)
 
 
 def line_of(script: str, text: str, start: str = START) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import traceview
-from tests.capture.conftest import CAPTURE, QUIET, Captured, run_process
+from tests.capture.conftest import CAPTURE, QUIET, run_process
 from tests.capture.recorded_markers import markers_of
 from tests.capture.test_with_tensorflow import RESULT, SEED, START
 from traceview.capture.process.saying import VARIABLE
@@ -80,14 +80,8 @@ def run(
     return done.returncode, results, done.stderr
 
 
-def captured_runs(folder: Path) -> list[Captured]:
-    runs = sorted((folder / "logs" / "plugins" / "profile").iterdir())
-    return [Captured(0, "", str(run), folder) for run in runs]
-
-
-def steps_of(captured: Captured) -> list[int]:
-    (trace,) = captured.run.glob("*.xplane.pb")
-    return markers_of(trace)
+def runs_below(folder: Path) -> list[Path]:
+    return sorted((folder / "logs" / "plugins" / "profile").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -111,11 +105,11 @@ def test_the_variable_changes_nothing_but_the_trace(tmp_path: Path, script: str)
     )
     # Servers of a cluster log in turn.
     assert sorted(others) == sorted(alone)
-    (captured,) = captured_runs(tmp_path)
-    assert steps_of(captured) == WINDOW
+    (captured,) = runs_below(tmp_path)
+    assert markers_of(captured) == WINDOW
     if script == PARAMETER_SERVER:
         # The main thread waits in `coordinator.join`; another one runs the steps.
-        assert "in <module>" not in traceview.analyze(captured.run).to_json()
+        assert "in <module>" not in traceview.analyze(captured).to_json()
 
 
 def test_steps_of_two_workers_are_those_of_one_and_the_others_are_mentioned(tmp_path: Path) -> None:
@@ -130,11 +124,11 @@ def test_steps_of_two_workers_are_those_of_one_and_the_others_are_mentioned(tmp_
     command = [sys.executable, *CAPTURE, "--steps", "40:50", "train.py"]
     code, _, err = run(tmp_path, command)
     assert code == 0, err
-    (captured,) = captured_runs(tmp_path)
-    assert steps_of(captured) == [*range(39, 51)]
+    (captured,) = runs_below(tmp_path)
+    assert markers_of(captured) == [*range(39, 51)]
     (count,) = re.findall(r"meanwhile other threads called train_step (\d+) times", err)
     assert int(count) > 1
-    document = document_of(traceview.analyze(captured.run))
+    document = document_of(traceview.analyze(captured))
     page = " ".join(terminal.render(document, width=200, color=False, most_lines=10**6).split())
     assert "The steps here are those of one worker" in page
 
@@ -144,8 +138,8 @@ def test_a_cell_of_a_notebook_trains_the_same(tmp_path: Path) -> None:
     (tmp_path / "driver.py").write_text(NOTEBOOK, encoding="utf-8")
     code, results, err = run(tmp_path, [sys.executable, "driver.py"])
     assert (code, results) == (0, results[:1] * 2), err
-    (captured,) = captured_runs(tmp_path)
-    assert steps_of(captured) == WINDOW
+    (captured,) = runs_below(tmp_path)
+    assert markers_of(captured) == WINDOW
 
 
 def test_a_shell_script_with_two_trainers_below_the_command(tmp_path: Path) -> None:
@@ -156,7 +150,7 @@ def test_a_shell_script_with_two_trainers_below_the_command(tmp_path: Path) -> N
     program = (sys.executable, *CAPTURE, "--steps", "10:15", "--", "bash", "train.sh")
     code, results, err = run(tmp_path, program)
     assert (code, results) == alone[:2] == (4, [results[0]] * 3)
-    runs = captured_runs(tmp_path)
-    assert [steps_of(captured) for captured in runs] == [WINDOW] * 3
+    runs = runs_below(tmp_path)
+    assert [markers_of(captured) for captured in runs] == [WINDOW] * 3
     for captured in runs:
-        assert f"the trace is in {captured.run}; the script goes on" in err
+        assert f"the trace is in {captured}; the script goes on" in err

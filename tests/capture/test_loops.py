@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import Capture
+from tests.capture.conftest import Capture, Captured
 from tests.capture.fake_tensorflow import SCRIPT_START
 
 START = (
@@ -26,6 +26,12 @@ def in_thread(action):
 """
 )
 WINDOW = [*range(9, 16)]
+
+
+def step_functions(done: Captured) -> list[tuple[str, str]]:
+    functions = done.sidecar["steps"]["functions"]
+    return [(each["name"], each["kind"]) for each in functions if each["is_step"]]
+
 
 LOOPS = {
     "input": "for batch in batches(30): eager_step(batch)",
@@ -53,8 +59,7 @@ def test_eager_loops_have_steps(capture: Capture, loop: str) -> None:
     assert done.code == 0, done.err
     assert done.numbers() == WINDOW
     assert done.window["got"] == [10, 15]
-    (function,) = (f for f in done.sidecar["steps"]["functions"] if f["is_step"])
-    assert (function["name"], function["kind"]) == ("GradientTape", "eager")
+    assert step_functions(done) == [("GradientTape", "eager")]
 
 
 def test_an_eager_step_begins_with_its_input_and_ends_with_the_next(capture: Capture) -> None:
@@ -81,11 +86,20 @@ for epoch in range(4):
     assert longest_ns < 60_000_000
 
 
-def test_a_step_function_ends_the_eager_count(capture: Capture) -> None:
-    """A gradient beside the step, as for a picture of its inputs, is no step."""
-    done = capture(START + "for batch in batches(30): train_step(batch); eager_step(batch)")
+@pytest.mark.parametrize(
+    "loop",
+    [
+        # As for a picture of its inputs.
+        "for batch in batches(30): train_step(batch); eager_step(batch)",
+        "in_thread(lambda: [evaluate(n) for n in range(5)])\nfor n in range(30): train_step(n)",
+    ],
+    ids=["a gradient beside the step", "a thread that evaluates"],
+)
+def test_a_step_function_ends_the_eager_count(capture: Capture, loop: str) -> None:
+    done = capture(START + loop)
     assert done.numbers() == WINDOW
-    assert [f["name"] for f in done.sidecar["steps"]["functions"] if f["is_step"]] == ["train_step"]
+    assert [name for name, _ in step_functions(done)] == ["train_step"]
+    assert "another thread" not in done.err
 
 
 def test_an_eager_loop_that_ends_in_the_window(capture: Capture) -> None:
@@ -101,15 +115,6 @@ def test_a_chosen_function_excludes_eager_steps(capture: Capture) -> None:
     done = capture(START + "for batch in batches(30): eager_step(batch)", "--step-function=other")
     assert done.code == 0
     assert "other was not called. Called: GradientTape (outside any function, trains)" in done.err
-
-
-def test_a_thread_that_evaluates_is_not_followed(capture: Capture) -> None:
-    done = capture(
-        START
-        + "in_thread(lambda: [evaluate(n) for n in range(5)])\nfor batch in batches(30): train_step(batch)"
-    )
-    assert done.numbers() == WINDOW
-    assert "another thread" not in done.err
 
 
 HELPERS = """

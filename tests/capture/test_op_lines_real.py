@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured
+from tests.capture.conftest import TWO_REPLICAS, Captured
 from tests.capture.in_process import Script, captured_scripts
 
 pytestmark = pytest.mark.tensorflow
@@ -32,16 +32,14 @@ def product(x):
     return tf.matmul(x, x, transpose_b=True)  # product
 """
 
-START = """
-import tensorflow as tf
+START = (
+    TWO_REPLICAS
+    + """
 from model import Block, product
 
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 rows = tf.data.Dataset.from_tensors((tf.ones([32, 64]), tf.ones([32, 64]))).repeat(10).unbatch().batch(32)
 """
+)
 
 LOOP = """
 with strategy.scope():

@@ -153,12 +153,10 @@ def test_mirrored_variables_and_ops_on_each_device(sidecars: Sidecars) -> None:
     assert ops[f"{CPU}0"] == ops[f"{CPU}1"] > 10
     assert function["op_count"] >= sum(ops.values())
     assert function["not_mirrored"] == 0
-    assert groups["training"] == {"parameters": 4, "gradient_bytes": 16}
     strategy = groups["strategy"]
     assert (strategy["class"], strategy["found_by"]) == ("MirroredStrategy", "variables")
     assert (strategy["replicas"], strategy["devices"]) == (2, [f"{CPU}0", f"{CPU}1"])
     assert strategy["cross_device_ops"] == "CollectiveAllReduce"
-    assert groups["batch"] == {"global": 16, "per_replica": 8, "found_by": "dataset"}
 
 
 def test_a_variable_outside_the_scope_is_seen(sidecars: Sidecars) -> None:
@@ -173,49 +171,45 @@ def test_everything_on_one_device_is_seen(sidecars: Sidecars) -> None:
     assert device.endswith("/device:CPU:1")
     # The script has made a strategy, and does not use it.
     assert groups["strategy"]["found_by"] == "memory"
-    assert groups["batch"] == {"global": 8, "per_replica": 8, "found_by": "arguments"}
 
 
 def test_a_function_that_strategy_run_is_given_eagerly(sidecars: Sidecars) -> None:
     function = sidecars.function("replicas run eagerly")
     assert set(function["ops_per_device"]) >= {f"{CPU}0", f"{CPU}1"}
-    batch = sidecars.groups["replicas run eagerly"]["batch"]
-    assert batch == {"global": 12, "per_replica": 6, "found_by": "arguments"}
-
-
-def test_batches_that_each_replica_makes_for_itself(sidecars: Sidecars) -> None:
-    batch = sidecars.groups["batches from a function"]["batch"]
-    assert batch == {"global": 16, "per_replica": 8, "found_by": "dataset"}
-
-
-def test_what_runs_eagerly_has_no_graph(sidecars: Sidecars) -> None:
-    groups = sidecars.groups["no graph"]
-    assert groups["placement"]["functions"] == []
-    assert "parameters" not in groups["training"]
-    assert groups["batch"] == {"global": 16, "per_replica": 8, "found_by": "arguments"}
-
-
-UNKNOWN = "the dataset of the step has no fixed batch size"
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "batch"),
+    ("name", "batch", "parameters"),
     [
-        ("Keras on two devices", 5, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
-        ("Keras frozen later", 5, {"global": 8, "per_replica": 8, "found_by": "dataset"}),
-        ("train_on_batch", 9, {"global": 8, "per_replica": 8, "found_by": "arguments"}),
-        ("a generator in a graph", 8, {"missing": {"global": UNKNOWN}}),
-        ("legacy Keras", 9, {"global": 8, "per_replica": 4, "found_by": "dataset"}),
+        ("two replicas", (16, 8, "dataset"), 4),
+        ("all on one device", (8, 8, "arguments"), 8),
+        ("replicas run eagerly", (12, 6, "arguments"), 4),
+        ("batches from a function", (16, 8, "dataset"), 4),
+        # What runs eagerly has no graph.
+        ("no graph", (16, 8, "arguments"), None),
+        ("Keras on two devices", (8, 4, "dataset"), 5),
+        ("Keras frozen later", (8, 8, "dataset"), 5),
+        ("train_on_batch", (8, 8, "arguments"), 9),
+        ("a generator in a graph", None, 8),
+        ("legacy Keras", (8, 4, "dataset"), 9),
     ],
 )
-def test_keras(name: str, parameters: int, batch: dict[str, Any], sidecars: Sidecars) -> None:
+def test_batches_and_what_trains(
+    name: str, batch: tuple[int, int, str] | None, parameters: int | None, sidecars: Sidecars
+) -> None:
     groups = sidecars.groups[name]
     if name == "train_on_batch" and groups["versions"]["keras"].startswith("2."):
         # Keras 2 makes a dataset of the one batch.
-        batch = batch | {"found_by": "dataset"}
-    assert groups["batch"] == batch
-    assert groups["training"]["parameters"] == parameters
-    assert groups["training"]["gradient_bytes"] == 4 * parameters
+        batch = (8, 8, "dataset")
+    if batch is None:
+        unknown = "the dataset of the step has no fixed batch size"
+        assert groups["batch"] == {"missing": {"global": unknown}}
+    else:
+        keys = ("global", "per_replica", "found_by")
+        assert groups["batch"] == dict(zip(keys, batch, strict=True))
+    assert groups["training"].get("parameters") == parameters
+    assert groups["training"].get("gradient_bytes") == (parameters and 4 * parameters)
+    assert (groups["placement"]["functions"] == []) is (parameters is None)
 
 
 def test_keras_on_two_devices(sidecars: Sidecars) -> None:

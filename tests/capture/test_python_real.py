@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import traceview
-from tests.capture.conftest import Captured
+from tests.capture.conftest import TWO_REPLICAS, Captured
 from tests.capture.in_process import Script, captured_scripts
 from tests.python_sidecars import python_between_steps
 from traceview.analysis.rules.words import Line
@@ -18,14 +18,7 @@ from traceview.trace.reading.load import load
 
 pytestmark = pytest.mark.tensorflow
 
-START = """
-import numpy as np
-import tensorflow as tf
-
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-"""
+START = f"import numpy as np\n{TWO_REPLICAS}"
 KERAS = (
     START
     + """

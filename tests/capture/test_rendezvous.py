@@ -167,7 +167,6 @@ def test_who_makes_the_same_steps(
         "",
         "{",
         "[]",
-        "{}",
         "[" * 100_000,
         '{"cluster": {}}',
         '{"cluster": {"worker": 3}, "task": {"type": "worker", "index": 0}}',

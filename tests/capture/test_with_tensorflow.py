@@ -456,7 +456,7 @@ def steps_of(run: Path) -> list[int]:
     """The numbers of all marked steps; and that the report leaves out those at the edges, and no more."""
     (trace,) = run.glob("*.xplane.pb")
     (sidecar,) = run.glob("*.traceview.json")
-    marked = markers_of(trace)
+    marked = markers_of(run)
     edges = json.loads(sidecar.read_text(encoding="utf-8"))["window"]["edge_steps"]
     asked = [number for number in marked if number not in edges]
     answer = run_answer([trace])
