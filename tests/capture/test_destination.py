@@ -28,28 +28,11 @@ def written(destination: Destination, content: str = "trace") -> Path:
     return destination.written(destination.private / "profile")
 
 
-def kept(
-    destination: Destination, content: str = "trace", run: str | None = "together", suffix: str = ""
-) -> Path:
+def kept(destination: Destination, content: str = "trace", suffix: str = "") -> Path:
     """The trace in its run."""
-    choice = RunChoice(destination, run, print)
+    choice = RunChoice(destination, "together", print)
     choice.suffix = suffix
     return choice.keep(written(destination, content))
-
-
-def test_captures_of_one_second_get_runs_of_their_own(tmp_path: Path) -> None:
-    runs = set()
-    for number in range(3):
-        destination = prepared(tmp_path / "logs")
-        trace = kept(destination, str(number), run=None)
-        destination.clean()
-        runs.add(trace.parent)
-        assert trace.name == "node.xplane.pb"
-        assert trace.read_text("utf-8") == str(number)
-        assert (trace.parent / "node.traceview.json").exists()
-    assert {run.parent for run in runs} == {tmp_path / "logs" / "plugins" / "profile"}
-    assert len(runs) == 3
-    assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]
 
 
 def test_a_named_run_is_shared_and_nothing_in_it_replaced(tmp_path: Path) -> None:

@@ -164,20 +164,11 @@ def test_the_first_program_names_the_runs_of_all(launch: Start, tmp_path: Path) 
     assert done.err.splitlines()[-3:] == ["traceview: 2 runs were recorded:", *map(str, done.runs)]
 
 
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("import json", "nothing was captured: no process imported TensorFlow or JAX"),
-        ("import tensorflow", "nothing was captured: no tf.function was called"),
-    ],
-)
-def test_why_nothing_was_captured_and_the_exit_code_stays(
-    launch: Start, tmp_path: Path, script: str, said: str
-) -> None:
-    write(tmp_path, "train.py", f"{script}\nimport sys\nsys.exit(3)\n")
+def test_why_nothing_was_captured_and_the_exit_code_stays(launch: Start, tmp_path: Path) -> None:
+    write(tmp_path, "train.py", "import sys\nsys.exit(3)\n")
     done = launch("--steps", "90:95", "train.py")
-    assert done.code == 3
-    assert [line for line in done.said if not line.startswith("hint: ")] == [said]
+    said = "nothing was captured: no process imported TensorFlow or JAX"
+    assert (done.code, done.said[0]) == (3, said)
     assert not done.logdir.exists()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import subprocess
@@ -18,9 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, Capture, environment_with, run_python
+from tests.capture.conftest import ROOT, run_python
 from tests.capture.fake_nvml import BUS_IDS, Nvml
-from tests.capture.fake_tensorflow import SCRIPT_START
 from traceview.capture.sampling import nvml as nvml_sampling
 from traceview.capture.sampling.nvml import NOT_ASKED, NvmlListener, is_own
 from traceview.capture.sidecar.environment import bus_ids
@@ -278,30 +276,3 @@ def test_the_order_is_that_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     driver.cuDeviceGetCount = lambda _: 3
     with pytest.raises(NoAnswerError, match="cuDeviceGetCount returns 3"):
         bus_ids()
-
-
-API = (
-    SCRIPT_START
-    + """
-import traceview
-with traceview.capture_steps("logs", range(5, 7), nvml=False) as session:
-    for number in range(9):
-        with session.step(number):
-            train_step(number)
-"""
-)
-
-
-def test_the_api_can_do_without(tmp_path: Path, fake: Path) -> None:
-    (tmp_path / "train.py").write_text(API, "utf-8")
-    run_python(tmp_path, "train.py", environment=environment_with(fake), code=0)
-    (path,) = (tmp_path / "logs").rglob("*.traceview.json")
-    assert json.loads(path.read_text("utf-8"))["outside_view"]["reason"] == NOT_ASKED
-
-
-def test_a_capture_says_why_there_is_no_view(capture: Capture) -> None:
-    script = SCRIPT_START + "for batch in batches(20): train_step(batch)"
-    done = capture(script, "--steps", "5:7")
-    assert done.code == 0
-    reason = "this process uses no GPU: CUDA is not loaded"
-    assert done.sidecar["outside_view"] == {"reason": reason, "devices": []}

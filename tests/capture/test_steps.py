@@ -9,7 +9,9 @@ import pytest
 
 from tests.capture.conftest import Capture, environment_with, run_python
 from tests.capture.fake_tensorflow import SCRIPT_START
+from traceview.capture.sampling.nvml import NOT_ASKED
 
+NO_GPU = "this process uses no GPU: CUDA is not loaded"
 LOOP = SCRIPT_START + "for batch in batches(30): train_step(batch)\n"
 
 
@@ -26,6 +28,7 @@ def test_a_plain_loop(capture: Capture) -> None:
     ]
     sidecar = done.sidecar
     assert sidecar["state"] == "saved"
+    assert sidecar["outside_view"] == {"reason": NO_GPU, "devices": []}
     assert sidecar["versions"]["tensorflow"] == "2.21.0"
     # Of 8 and 5 steps of microseconds each; one that waits for its input is not compared with the others.
     assert 3 <= sidecar["overhead"]["unprofiled_count"] <= 8
@@ -323,7 +326,7 @@ def numbers(run):
             if names[stat.metadata_id] == b"step_num"]
 
 def loop(body, steps=range(5, 8)):
-    with s.capture_steps("logs", steps) as session:
+    with s.capture_steps("logs", steps, nvml=False) as session:
         body(session)
     return session.run
 
@@ -380,3 +383,7 @@ def test_the_session_in_a_loop(tmp_path: Path, fake: Path) -> None:
     assert late.startswith(f"{nothing}the last step of the loop was 109")
     assert nested == f"{nothing}another traceview capture is running in this process"
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]
+    sidecars = [json.loads(path.read_text()) for path in tmp_path.rglob("*.traceview.json")]
+    reasons = [sidecar["outside_view"]["reason"] for sidecar in sidecars]
+    # Asked of the last capture alone.
+    assert sorted(reasons) == sorted([NO_GPU, NOT_ASKED, NOT_ASKED])
