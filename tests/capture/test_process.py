@@ -200,13 +200,6 @@ async def train():
     for batch in batches(30): await asyncio.to_thread(train_step, batch)
 asyncio.run(train())
 """,
-    "a thread per step": """
-import threading
-for batch in batches(30):
-    thread = threading.Thread(target=train_step, args=(batch,))
-    thread.start()
-    thread.join()
-""",
     "a thread that outlives the main one": """
 import threading, time
 def train():
