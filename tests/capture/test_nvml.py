@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.capture.conftest import ROOT, run_python
+from tests.capture.conftest import environment_with, run_python
 from tests.capture.fake_nvml import BUS_IDS, Nvml
 from traceview.capture.sampling import nvml as nvml_sampling
 from traceview.capture.sampling.nvml import NOT_ASKED, NvmlListener, is_own
@@ -209,17 +209,10 @@ def test_a_process_ends_while_it_is_sampled(tmp_path: Path) -> None:
     """Nobody stops the thread: not the end of the main thread, not a fork."""
     script = """
 import os, sys, time
-sys.path.insert(0, {root!r})
-from tests.capture.fake_nvml import BUS_IDS, Nvml
-from traceview.capture.sampling import nvml as nvml_sampling
-from traceview.capture.sidecar.file import Sidecar
+from tests.capture.test_nvml import *
 sys.modules["pynvml"] = nvml = Nvml()
 nvml_sampling.bus_ids = lambda: BUS_IDS
-sidecar = Sidecar()
-listener = nvml_sampling.NvmlListener()
-listener.opening(sidecar)
-sidecar.state = "recording"
-listener.opened(sidecar)
+begun()
 while not nvml.asked.get("utilization"):
     time.sleep(0.01)
 if os.fork() == 0:
@@ -227,9 +220,7 @@ if os.fork() == 0:
 os.wait()
 print("done")
 """
-    done = run_python(
-        ROOT, "-W", "ignore", "-c", script.format(root=str(ROOT)), environment=os.environ
-    )
+    done = run_python(tmp_path, "-W", "ignore", "-c", script, environment=environment_with())
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 

@@ -316,14 +316,7 @@ def test_the_last_line_is_the_run_whatever_its_name(
 API = """
 import warnings
 import traceview.capture.api as s
-from scripts.xspace import XSpace
-
-def numbers(run):
-    (path,) = run.glob("*.xplane.pb")
-    plane = XSpace.FromString(path.read_bytes()).planes[0]
-    names = {key: value.name for key, value in plane.stat_metadata.items()}
-    return [stat.int64_value for line in plane.lines for event in line.events for stat in event.stats
-            if names[stat.metadata_id] == b"step_num"]
+from tests.capture.recorded_markers import markers_of
 
 def loop(body, steps=range(5, 8)):
     with s.capture_steps("logs", steps, nvml=False) as session:
@@ -347,14 +340,14 @@ def late(session):
         with session.step(n):
             train_step(n)
 
-print(numbers(loop(by_number)))
+print(markers_of(loop(by_number)))
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     kept = []
     try:
         loop(lambda session: (kept.append(session), failing(session)))
     except ZeroDivisionError:
-        print(numbers(kept[0].run))
+        print(markers_of(kept[0].run))
     print(loop(late))
     with s.capture_steps("logs", range(5, 8)) as outer, s.capture_steps("more", range(5, 8)) as inner:
         for n in range(20):
