@@ -187,17 +187,6 @@ def choice(out: Path, run: str | None = None) -> tuple[RunChoice, list[str]]:
     return RunChoice(Destination(out), run, said.append), said
 
 
-def test_the_others_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TF_CONFIG", config(1))
-    one, said = choice(tmp_path)
-    one.settle(WINDOW)
-    assert meet(tmp_path, 0).run == one.run
-    one.say_absent()
-    assert one.suffix == "_w1"
-    assert len(said) == 1
-    assert said[0].startswith("note: worker 2 did not join this run")
-
-
 def test_a_report_before_the_window_is_in_the_run_of_all_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,15 +198,6 @@ def test_a_report_before_the_window_is_in_the_run_of_all_workers(
     other, said_by_other = choice(tmp_path)
     other.settle(settings.steps)
     assert (other.run, said, said_by_other) == (reported.name, [], [])
-
-
-def test_a_name_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TF_CONFIG", config(1))
-    named, said = choice(tmp_path, "mine")
-    named.check()
-    named.settle(WINDOW)
-    assert (named.run, named.suffix, said) == ("mine", "_w1", [])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_in_which_nobody_can_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,6 +273,7 @@ def test_a_run_that_is_named(capture: Capture, tmp_path: Path) -> None:
     first = capture(LOOP, "--run", "mine")
     second = capture(LOOP, "--run", "mine", environment={"TF_CONFIG": config(1)})
     assert (first.code, second.code) == (0, 0)
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == ["plugins"]
     assert first.run == second.run == tmp_path / "logs" / "plugins" / "profile" / "mine"
     names = sorted(path.name for path in first.run.glob("*.pb"))
     assert names == ["fake-host.xplane.pb", "fake-host_w1.xplane.pb"]

@@ -451,13 +451,7 @@ def test_a_change_in_words(lengths: tuple[float, ...], text: str) -> None:
     assert since(*lengths).text.startswith(text), since(*lengths).text
 
 
-# The units of docs/runs.md
-
-
-def block_of(language: str) -> str:
-    """The block of a language below the heading of the page."""
-    section = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8").partition("\n## Watch\n")[2]
-    return section.partition(f"```{language}\n")[2].partition("```")[0]
+# The unit of docs/runs.md
 
 
 class AsWritten(ConfigParser):
@@ -467,38 +461,26 @@ class AsWritten(ConfigParser):
         return optionstr
 
 
-def watched_once(words: list[str], command: Command, places: dict[str, Path]) -> None:
-    """A command of the page, run for one look with other places, says one line."""
-    assert words[0].rpartition("/")[2] == "traceview"
+def test_the_unit_of_systemd_watches(logs: Path, command: Command, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "runs.md").read_text(encoding="utf-8").partition("\n## Watch\n")[2]
+    block = page.partition("```ini\n")[2].partition("```")[0]
+    unit = AsWritten(interpolation=None)
+    unit.read_string(block)
+    service = unit["Service"]
+    assert service["SuccessExitStatus"] == str(128 + signal.SIGTERM)
+    program, *words = shlex.split(service["ExecStart"])
+    assert program.endswith("/traceview")
+    places = {"/data/logs": logs, "%S": tmp_path, "/var/lib/node_exporter": tmp_path}
     for shown, place in places.items():
         assert any(shown in word for word in words)
         words = [word.replace(shown, str(place)) for word in words]
-    done = command(*words[1:], "--once", "--every", "10ms")
-    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
-
-
-def test_the_unit_of_systemd_watches(logs: Path, command: Command, tmp_path: Path) -> None:
-    unit = AsWritten(interpolation=None)
-    unit.read_string(block_of("ini"))
-    service = unit["Service"]
-    assert service["SuccessExitStatus"] == str(128 + signal.SIGTERM)
-    places = {"/data/logs": logs, "%S": tmp_path, "/var/lib/node_exporter": tmp_path}
     (tmp_path / service["StateDirectory"]).mkdir()
-    watched_once(shlex.split(service["ExecStart"]), command, places)
+    done = command(*words, "--once", "--every", "10ms")
+    assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 1)
     assert (tmp_path / service["StateDirectory"] / "state.json").is_file()
     assert 'job="train"' in (tmp_path / "traceview.prom").read_text(encoding="utf-8")
     if verify := shutil.which("systemd-analyze"):
         path = tmp_path / "traceview-watch.service"
-        program, _, rest = service["ExecStart"].partition(" ")
-        path.write_text(block_of("ini").replace(f"{program} {rest}", f"/bin/true {rest}"))
+        path.write_text(block.replace(f"{program} ", "/bin/true "))
         verified = subprocess.run([verify, "verify", path], capture_output=True, text=True)
         assert (verified.returncode, verified.stderr) == (0, "")
-
-
-def test_the_container_of_kubernetes_watches(logs: Path, command: Command) -> None:
-    shown = block_of("yaml")
-    words = re.search(r"^ +command: \[(.+)\]$", shown, re.MULTILINE)
-    assert words is not None
-    assert "mountPath: /logs}" in shown
-    watched_once(words[1].split(", "), command, {"/logs": logs})
-    assert (logs / "watch.json").is_file()
