@@ -35,7 +35,6 @@ def step_functions(done: Captured) -> list[tuple[str, str]]:
 
 LOOPS = {
     "input": "for batch in batches(30): eager_step(batch)",
-    "the same batch": "for number in range(30): eager_step(number)",
     "one batch for all": "batch = next(batches(1))\nfor number in range(40): eager_step(batch)",
     "two tapes for one input": "for batch in batches(30): eager_step(batch); eager_step(batch)",
     "a tape in a tape": """
