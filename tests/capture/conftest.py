@@ -91,6 +91,14 @@ def environment_with(*folders: Path, **variables: str) -> dict[str, str]:
 
 QUIET: Final = partial(environment_with, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1")
 """The environment of scripts with the real TensorFlow."""
+
+
+def line_of(program: str, text: str) -> int:
+    """The number of the only line of a program that holds this text."""
+    (number,) = (n for n, line in enumerate(program.splitlines(), start=1) if text in line)
+    return number
+
+
 TWO_REPLICAS: Final = """
 import tensorflow as tf
 

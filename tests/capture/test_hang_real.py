@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import traceview
-from tests.capture.conftest import CAPTURE, QUIET, TWO_REPLICAS, run_python, run_together
+from tests.capture.conftest import CAPTURE, QUIET, TWO_REPLICAS, line_of, run_python, run_together
 from tests.capture.recorded_markers import markers_of
+from tests.capture.test_hang import reports
 from tests.capture.test_workers import TRAIN, free_addresses
 from traceview.capture.process.saying import VARIABLE
 
@@ -124,14 +125,6 @@ class Hung:
         return finding
 
 
-def reports_below(folder: Path) -> list[dict[str, Any]]:
-    paths = sorted(
-        folder.glob("logs/plugins/profile/*/*.hang*.json"),
-        key=lambda path: path.name.replace(".hang.", ".hang1."),
-    )
-    return [json.loads(path.read_text("utf-8")) for path in paths]
-
-
 def hung(
     folder: Path,
     script: str,
@@ -150,7 +143,7 @@ def hung(
         deadline = time.monotonic() + 60
         try:
             while process.poll() is None and time.monotonic() < deadline:
-                pids = [row["pid"] for row in reports_below(folder) if row["step_count"] == 6]
+                pids = [row["pid"] for row in reports(folder / "logs") if row["step_count"] == 6]
                 if pids:
                     os.kill(pids[0], end)
                     break
@@ -161,18 +154,14 @@ def hung(
             process.kill()
             code = process.wait()
         said, told = ((folder / name).read_text("utf-8") for name in ("out.txt", "err.txt"))
-        return Hung(reports_below(folder), said, told, code)
-
-
-def line_of(script: str, text: str, start: str = START) -> int:
-    return next(n for n, line in enumerate((start + script).splitlines(), 1) if text in line)
+        return Hung(reports(folder / "logs"), said, told, code)
 
 
 def finished(folder: Path, script: str, *options: str) -> Hung:
     """Run a script to its end."""
     (folder / "train.py").write_text(START + script, encoding="utf-8")
     done = run_python(folder, *CAPTURE, "--on-hang", LIMIT, *options, "train.py")
-    return Hung(reports_below(folder), done.stdout, done.stderr, done.returncode)
+    return Hung(reports(folder / "logs"), done.stdout, done.stderr, done.returncode)
 
 
 def test_a_profile_that_ran_when_the_step_hung_is_kept(tmp_path: Path) -> None:
@@ -213,7 +202,7 @@ for number in range(20):
 
 def test_python_inside_of_the_step_is_the_step(tmp_path: Path) -> None:
     run = hung(tmp_path, PYTHON_OP)
-    line = line_of(PYTHON_OP, "# waits")
+    line = line_of(START + PYTHON_OP, "# waits")
     assert run.finding["title"].startswith("The step has waited")
     assert run.finding["title"].endswith(f"for its own Python in scale, train.py:{line}")
 
@@ -252,7 +241,7 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
     assert run.out.split() == [str(128 + signal.SIGTERM)]
     assert run.err.splitlines()[-1].endswith("Terminated")
     if script == GENERATOR:
-        line = line_of(GENERATOR, "# waits")
+        line = line_of(START + GENERATOR, "# waits")
         assert run.finding["title"].endswith(f"is in read_batches, train.py:{line}")
         assert run.last["threads"][0]["wait"] == "lock"
 
@@ -260,7 +249,7 @@ def test_a_script_below_a_shell_reports_its_hang_and_dies_of_a_signal(
 def test_a_lock_between_steps_is_python(tmp_path: Path) -> None:
     run = hung(tmp_path, LOCK)
     assert (run.finding["code"], run.finding["severity"]) == ("hang", "critical")
-    line = line_of(LOCK, "# waits")
+    line = line_of(START + LOCK, "# waits")
     title = f"The main thread has been in on_batch_end, train.py:{line} for"
     assert run.finding["title"].startswith(title)
     assert "The thread waits for a lock" in run.finding["explanation"]
@@ -271,7 +260,7 @@ def test_a_native_call_with_the_lock_of_python_is_reported(tmp_path: Path) -> No
     assert run.code == 0
     (report,) = (report for report in run.reports if report["is_lock_held"])
     (finding,) = report["findings"]
-    line = line_of(NATIVE, "# holds")
+    line = line_of(START + NATIVE, "# holds")
     assert finding["title"].startswith("No Python could run for ")
     assert finding["title"].endswith(f"the main thread was in on_batch_end, train.py:{line}")
     assert report["state"] == "went-on"
@@ -316,12 +305,12 @@ def test_the_worker_that_did_not_come_is_named_with_its_line(tmp_path: Path) -> 
     options = ("--on-hang", "3s", "--steps", "20:22", "train.py")
     commands = [[*CAPTURE, *options, str(index), *addresses] for index in range(2)]
     done = run_together(tmp_path, commands, [QUIET()] * 2)
-    reports = [report for report in reports_below(tmp_path) if report["step_count"] == 6]
-    by_task = {report["task"]: report for report in reports}
+    found = [report for report in reports(tmp_path / "logs") if report["step_count"] == 6]
+    by_task = {report["task"]: report for report in found}
     assert set(by_task) == {"worker 0", "worker 1"}, [each.stderr for each in done]
     (waiting,) = by_task["worker 0"]["findings"]
     (late,) = by_task["worker 1"]["findings"]
-    line = line_of(WORKERS, "time.sleep", start="")
+    line = line_of(WORKERS, "time.sleep")
     assert (waiting["code"], waiting["confidence"]) == ("hang", "high")
     place = f"write_summary, train.py:{line}"
     title = f"worker 1 did not reach a collective: it is in {place} without a step"
@@ -329,4 +318,4 @@ def test_the_worker_that_did_not_come_is_named_with_its_line(tmp_path: Path) -> 
     assert late["code"] == "hang"
     assert late["title"].startswith(f"The main thread has been in {place}")
     assert late["explanation"].endswith("The thread sleeps. It keeps worker 0 waiting in a step.")
-    assert {report["state"] for report in reports} == {"went-on"}
+    assert {report["state"] for report in found} == {"went-on"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import traceview
-from tests.capture.conftest import TWO_REPLICAS, Captured
+from tests.capture.conftest import TWO_REPLICAS, Captured, line_of
 from tests.capture.in_process import Script, captured_scripts
 from tests.python_sidecars import python_between_steps
 from traceview.analysis.rules.words import Line
@@ -195,12 +195,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     # Threads of OpenBLAS wait for each other by spinning: on a busy machine that takes a minute.
     folder = tmp_path_factory.mktemp("python")
     return captured_scripts(folder, SCRIPTS, OPENBLAS_NUM_THREADS="1", is_forked=True)
-
-
-def line_of(script: str, text: str) -> int:
-    """The number of the only line of the script that holds `text`."""
-    (number,) = (n for n, line in enumerate(script.splitlines(), start=1) if text in line)
-    return number
 
 
 def test_a_callback_of_keras_is_named(runs: Runs) -> None:
