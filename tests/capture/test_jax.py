@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import traceview
-from tests.capture.conftest import CAPTURE, environment_with, run_python, run_together
+from tests.capture.conftest import CAPTURE, Captured, environment_with, run_python, run_together
 from tests.capture.test_workers import free_addresses
 from traceview.analysis.rules.finding import Finding
 
@@ -127,32 +125,14 @@ WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Ran:
-    """A script that was run, and the sidecars of its traces."""
-
-    code: int
-    out: str
-    err: str
-    sidecars: list[dict[str, Any]]
-
-    @property
-    def window(self) -> dict[str, Any]:
-        (sidecar,) = self.sidecars
-        window: dict[str, Any] = sidecar["window"]
-        return window
-
-
-def run(folder: Path, script: str, *options: str) -> Ran:
+def run(folder: Path, script: str, *options: str) -> Captured:
     """Run a script below `traceview capture` with these options; without options as it is."""
     (folder / "train.py").write_text(script, encoding="utf-8")
     capture = [*CAPTURE, *options] if options else []
     devices = "--xla_force_host_platform_device_count=4"
     variables = environment_with(XLA_FLAGS=devices, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
     done = run_python(folder, *capture, "train.py", environment=variables)
-    paths = sorted(folder.glob("logs/plugins/profile/*/*.traceview.json"))
-    sidecars = [json.loads(path.read_text("utf-8")) for path in paths]
-    return Ran(done.returncode, done.stdout, done.stderr, sidecars)
+    return Captured(done.returncode, done.stdout, done.stderr, folder / "logs")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -162,7 +142,7 @@ def test_chosen_steps_are_recorded_however_they_are_compiled(way: str, tmp_path:
     assert done.code == 0, done.err
     assert (done.window["got"], done.window["edge_steps"]) == ([8, 13], [7, 13]), done.err
     assert {call["function"] for call in done.window["calls"]} == {function}
-    (sidecar,) = done.sidecars
+    sidecar = done.sidecar
     (steps,) = (entry for entry in sidecar["steps"]["functions"] if entry["is_step"])
     assert steps["calls"] == 14
     assert done.out == run(tmp_path, START + script + END).out
@@ -170,7 +150,7 @@ def test_chosen_steps_are_recorded_however_they_are_compiled(way: str, tmp_path:
 
 def test_the_sidecar_describes_devices_and_functions(tmp_path: Path) -> None:
     done = run(tmp_path, START + MESH + LOOP + END, "--steps", "8:13")
-    (sidecar,) = done.sidecars
+    sidecar = done.sidecar
     (function,) = sidecar["jax"].pop("functions")
     assert sidecar["jax"] == {"device_kind": "cpu", "device_count": 4, "process_count": 1}
     assert (function["name"], function["is_step"], function["compilations"]) == ("update", True, [])
@@ -228,9 +208,9 @@ CHANGES = {
 }
 
 
-def retracing_of(done: Ran, folder: Path) -> Finding:
+def retracing_of(done: Captured, folder: Path) -> Finding:
     """What the report says of functions that are compiled again; skips the rest of the test where nothing shows what CPUs ran."""
-    (sidecar,) = done.sidecars
+    sidecar = done.sidecar
     version = sidecar["versions"]["jax"]
     if tuple(map(int, version.split(".")[:2])) < (0, 8):
         pytest.skip(f"the sidecar is as it should be, and JAX {version} records no CPU devices")
@@ -243,11 +223,11 @@ def retracing_of(done: Ran, folder: Path) -> Finding:
 def test_what_has_changed_where_a_function_is_compiled_again(call: str, tmp_path: Path) -> None:
     done = run(tmp_path, START + AGAIN.replace("CALL", call) + END, "--steps", "8:13")
     where, value, action = CHANGES[call]
-    (function,) = done.sidecars[0]["jax"]["functions"]
+    (function,) = done.sidecar["jax"]["functions"]
     first, *_ = function["compilations"]
     assert first["is_new_function"] is (where == "")
     assert [each["name"] for each in first["changes"]] == [where] * (where != "")
-    assert "secret" not in json.dumps(done.sidecars)
+    assert "secret" not in json.dumps(done.sidecar)
     finding = retracing_of(done, tmp_path)
     changed = [
         each for each in finding.evidence if each.metric in ("changed_argument", "new_function")
@@ -287,7 +267,7 @@ def test_nothing_has_changed_where_all_calls_are_alike(what: str, tmp_path: Path
     before, call = ALIKE[what]
     script = AGAIN.replace("CALL", call).replace("w = jax", f"{before}w = jax")
     done = run(tmp_path, START + script + END, "--steps", "8:13")
-    (function,) = done.sidecars[0]["jax"]["functions"]
+    (function,) = done.sidecar["jax"]["functions"]
     assert function["compilations"] == []
     report = traceview.analyze(tmp_path / "logs")
     assert "retracing" not in {each.code for each in report.findings}
@@ -310,7 +290,7 @@ def test_an_optimizer_between_micro_batches_is_told(tmp_path: Path) -> None:
     assert "--step-function apply counts its calls" in done.err
     options = ("--steps", "8:13", "--step-function", "apply", "--run", "named")
     counted = run(tmp_path, START + MICRO + END, *options)
-    named = counted.sidecars[-1]["window"]["calls"]
+    named = counted.window["calls"]
     assert {call["function"] for call in named} == {"apply"}
     assert "micro" not in counted.err
 
@@ -426,7 +406,7 @@ def test_steps_that_the_program_marks_itself(tmp_path: Path) -> None:
     assert (done.code, done.out.splitlines()[0]) == (0, "True"), done.err
     assert (done.window["got"], done.window["edge_steps"]) == ([8, 13], [7, 13])
     assert {call["function"] for call in done.window["calls"]} == {"step"}
-    (sidecar,) = done.sidecars
+    sidecar = done.sidecar
     assert [entry["name"] for entry in sidecar["jax"]["functions"]] == ["update"]
 
 

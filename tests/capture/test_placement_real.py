@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import traceview
+from tests.capture.conftest import Captured
 from tests.capture.in_process import Script, captured_scripts
 from tests.capture.test_with_tensorflow import START
 from traceview.document import screen as terminal
@@ -125,28 +124,25 @@ legacy.fit(data(12), verbose=0)
 }
 
 
-@dataclass
-class Sidecars:
-    groups: dict[str, dict[str, Any]]
-    runs: dict[str, Path]
-
-    def function(self, name: str) -> dict[str, Any]:
-        (function,) = self.groups[name]["placement"]["functions"]
-        assert isinstance(function, dict)
-        return function
+Runs = dict[str, Captured]
 
 
 @pytest.fixture(scope="module")
-def sidecars(tmp_path_factory: pytest.TempPathFactory) -> Sidecars:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     scripts = {name: Script(START + MORE + text, "4:6") for name, text in KINDS.items()}
-    folder = tmp_path_factory.mktemp("placement")
-    done = captured_scripts(folder, scripts, NCCL_TEST_TOKEN="abc")
-    groups = {name: run.sidecar for name, run in done.items()}
-    return Sidecars(groups, {name: run.run for name, run in done.items()})
+    return captured_scripts(tmp_path_factory.mktemp("placement"), scripts, NCCL_TEST_TOKEN="abc")
 
 
-def test_mirrored_variables_and_ops_on_each_device(sidecars: Sidecars) -> None:
-    groups, function = sidecars.groups["two replicas"], sidecars.function("two replicas")
+def function_of(groups: dict[str, Any]) -> dict[str, Any]:
+    """The one function whose placement a sidecar has."""
+    (function,) = groups["placement"]["functions"]
+    assert isinstance(function, dict)
+    return function
+
+
+def test_mirrored_variables_and_ops_on_each_device(runs: Runs) -> None:
+    groups = runs["two replicas"].sidecar
+    function = function_of(groups)
     assert (function["step"], function["name"]) == ("both", "both")
     ops = function["ops_per_device"]
     assert set(ops) == {f"{CPU}0", f"{CPU}1"}
@@ -159,22 +155,24 @@ def test_mirrored_variables_and_ops_on_each_device(sidecars: Sidecars) -> None:
     assert strategy["cross_device_ops"] == "CollectiveAllReduce"
 
 
-def test_a_variable_outside_the_scope_is_seen(sidecars: Sidecars) -> None:
-    assert sidecars.function("outside the scope")["not_mirrored"] == 1
-    strategy = sidecars.groups["outside the scope"]["strategy"]
+def test_a_variable_outside_the_scope_is_seen(runs: Runs) -> None:
+    groups = runs["outside the scope"].sidecar
+    assert function_of(groups)["not_mirrored"] == 1
+    strategy = groups["strategy"]
     assert (strategy["found_by"], strategy["replicas"]) == ("input", 2)
 
 
-def test_everything_on_one_device_is_seen(sidecars: Sidecars) -> None:
-    groups, function = sidecars.groups["all on one device"], sidecars.function("all on one device")
+def test_everything_on_one_device_is_seen(runs: Runs) -> None:
+    groups = runs["all on one device"].sidecar
+    function = function_of(groups)
     (device,) = function["ops_per_device"]
     assert device.endswith("/device:CPU:1")
     # The script has made a strategy, and does not use it.
     assert groups["strategy"]["found_by"] == "memory"
 
 
-def test_a_function_that_strategy_run_is_given_eagerly(sidecars: Sidecars) -> None:
-    function = sidecars.function("replicas run eagerly")
+def test_a_function_that_strategy_run_is_given_eagerly(runs: Runs) -> None:
+    function = function_of(runs["replicas run eagerly"].sidecar)
     assert set(function["ops_per_device"]) >= {f"{CPU}0", f"{CPU}1"}
 
 
@@ -195,9 +193,9 @@ def test_a_function_that_strategy_run_is_given_eagerly(sidecars: Sidecars) -> No
     ],
 )
 def test_batches_and_what_trains(
-    name: str, batch: tuple[int, int, str] | None, parameters: int | None, sidecars: Sidecars
+    name: str, batch: tuple[int, int, str] | None, parameters: int | None, runs: Runs
 ) -> None:
-    groups = sidecars.groups[name]
+    groups = runs[name].sidecar
     if name == "train_on_batch" and groups["versions"]["keras"].startswith("2."):
         # Keras 2 makes a dataset of the one batch.
         batch = (8, 8, "dataset")
@@ -212,16 +210,16 @@ def test_batches_and_what_trains(
     assert (groups["placement"]["functions"] == []) is (parameters is None)
 
 
-def test_keras_on_two_devices(sidecars: Sidecars) -> None:
-    function = sidecars.function("Keras on two devices")
+def test_keras_on_two_devices(runs: Runs) -> None:
+    function = function_of(runs["Keras on two devices"].sidecar)
     ops = function["ops_per_device"]
     assert ops[f"{CPU}1"] > 100
     assert function["not_mirrored"] == 0
-    assert sidecars.groups["Keras on two devices"]["strategy"]["class"] == "MirroredStrategy"
+    assert runs["Keras on two devices"].sidecar["strategy"]["class"] == "MirroredStrategy"
 
 
-def test_the_environment(sidecars: Sidecars) -> None:
-    groups = sidecars.groups["two replicas"]
+def test_the_environment(runs: Runs) -> None:
+    groups = runs["two replicas"].sidecar
     assert groups["variables"]["CUDA_VISIBLE_DEVICES"] == "-1"
     assert "NCCL_TEST_TOKEN" not in groups["variables"]
     assert groups["versions"]["tensorflow"].startswith("2.")
@@ -243,10 +241,10 @@ def on_a_terminal(report: traceview.Report) -> str:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_sidecar_is_read_whole(name: str, sidecars: Sidecars) -> None:
+def test_the_sidecar_is_read_whole(name: str, runs: Runs) -> None:
     """No listener has failed, and no field is of another type than it is read with."""
-    assert "listeners" not in sidecars.groups[name]["notes"]
-    report = traceview.analyze(sidecars.runs[name])
+    assert "listeners" not in runs[name].sidecar["notes"]
+    report = traceview.analyze(runs[name].run)
     assert [problem.code for problem in report.capture.problems] == ["no-gpu-plane"]
     assert report.results.environment is not None
     (host,) = report.results.environment.hosts
@@ -256,10 +254,10 @@ def test_the_sidecar_is_read_whole(name: str, sidecars: Sidecars) -> None:
     assert "options-ignored" not in [finding.code for finding in report.findings]
 
 
-def test_the_report_has_the_facts_of_the_sidecar(sidecars: Sidecars) -> None:
-    text = on_a_terminal(traceview.analyze(sidecars.runs["two replicas"]))
+def test_the_report_has_the_facts_of_the_sidecar(runs: Runs) -> None:
+    text = on_a_terminal(traceview.analyze(runs["two replicas"].run))
     batch, policy = "batch 16 (8 per replica)", "Keras policy float32"
     for fact in ("MirroredStrategy on 2 replicas", batch, "4 parameters", policy, "TensorFlow 2."):
         assert fact in text
-    text = on_a_terminal(traceview.analyze(sidecars.runs["all on one device"]))
+    text = on_a_terminal(traceview.analyze(runs["all on one device"].run))
     assert "MirroredStrategy in the script, not used by the step" in text
