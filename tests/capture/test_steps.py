@@ -291,26 +291,18 @@ def test_a_disk_that_fills_up_is_one_line_and_keeps_the_scripts_end(capture: Cap
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize(
-    ("name", "encoding", "is_quoted"),
-    [
-        ("a b", "utf-8", False),
-        ("ü", "utf-8", False),
-        ("ü", "ascii", True),
-        ("l\no'g\\s", "utf-8", True),
-    ],
-)
+@pytest.mark.parametrize(("encoding", "is_quoted"), [("utf-8", False), ("ascii", True)])
 def test_the_last_line_is_the_run_whatever_its_name(
-    capture: Capture, name: str, encoding: str, is_quoted: bool
+    capture: Capture, encoding: str, is_quoted: bool
 ) -> None:
-    done = capture(LOOP, "--steps=2:4", f"--out={name}", environment={"PYTHONIOENCODING": encoding})
+    done = capture(LOOP, "--steps=2:4", "--out=a ü", environment={"PYTHONIOENCODING": encoding})
     last = done.err.splitlines()[-1]
     assert last.startswith("$'") is is_quoted
     if is_quoted:
         shell = ["bash", "-c", f"printf %s {last}"]
         last = os.fsdecode(subprocess.run(shell, capture_output=True, check=True).stdout)
     assert Path(last).is_dir()
-    assert Path(last).parts[-4] == name
+    assert Path(last).parts[-4] == "a ü"
 
 
 API = """
