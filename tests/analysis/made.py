@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import traceview
-from scripts.cuda_trace import U64, CudaTrace, Ref
+from scripts.cuda_trace import U64, CudaTrace, Ref, Stats
 from scripts.scenarios.model import marked_steps, new_trace
 from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter, add_programs
@@ -31,6 +31,11 @@ def analyzed(
     return report
 
 
+def in_program(instruction: str, module: str = "jit_step", program: int = 5) -> Stats:
+    """The stats of an event that runs an instruction of a program."""
+    return {"hlo_op": Ref(instruction), "hlo_module": Ref(module), "program_id": U64(program)}
+
+
 def write_program(
     folder: Path, module: ModuleWriter, kernels: Sequence[tuple[str, str, float]]
 ) -> Path:
@@ -39,11 +44,7 @@ def write_program(
     for step in marked_steps(trace):
         at = 2.0
         for instruction, name, length in kernels:
-            stats = {
-                "hlo_op": Ref(instruction),
-                "hlo_module": Ref("jit_step"),
-                "program_id": U64(5),
-            }
+            stats = in_program(instruction)
             step.kernel(0, at, at + length, name=name, op="XlaModule:", stats=stats)
             at += length
     path = trace.write(folder)
