@@ -18,7 +18,6 @@ from tests.sidecars import write_sidecar
 from tests.xplane.hlo_messages import ModuleWriter
 from traceview.analysis.workload.layers import Layers, LayerTime
 
-
 Ops = Sequence[tuple[str | None, float]]
 
 
