@@ -26,14 +26,13 @@ from scripts.scenarios.memory import (
     allocate_step,
 )
 from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.analysis.made import finding_of, in_program
 from tests.command import Command
 from tests.xplane.hlo_messages import add_programs
 from tests.xplane.test_hlo_buffers import written
 from traceview.analysis.workload.memory import (
-    DeviceMemory,
     HeldMemory,
     Memory,
-    ProgramMemory,
 )
 from traceview.trace.device.memory import allocators
 from traceview.trace.device.op_names import split_op
@@ -58,8 +57,9 @@ def memory(folder: Path, **options: Any) -> Memory:
     return found
 
 
-def codes(folder: Path) -> dict[str, traceview.Report | Any]:
-    return {finding.code: finding for finding in traceview.analyze(folder).findings}
+def has_room(folder: Path) -> bool:
+    """Whether a larger batch is said to fit."""
+    return finding_of(traceview.analyze(folder), "batch-headroom") is not None
 
 
 # The ledger
@@ -177,7 +177,7 @@ def test_frees_that_were_dropped_leave_no_more_than_is_in_use(tmp_path: Path) ->
     trace.write(tmp_path)
     (row,) = memory(tmp_path).devices
     assert (row.peak_bytes, row.before_bytes, row.allocated_bytes) == (31 * MB, 31 * MB, 0)
-    assert "batch-headroom" not in codes(tmp_path)
+    assert not has_room(tmp_path)
 
 
 def test_an_address_that_is_given_out_again_was_free(tmp_path: Path) -> None:
@@ -211,24 +211,17 @@ def test_absurd_changes_stay_numbers_of_a_report(tmp_path: Path) -> None:
 HOSTILE: list[Stats] = [
     {"allocation_bytes": -1},
     {"allocation_bytes": U64((1 << 64) - 1)},
-    {"allocation_bytes": 1 << 50},
     {"allocation_bytes": "many"},
     {"bytes_allocated": -5},
-    {"bytes_allocated": U64(1 << 63)},
     {"addr": U64((1 << 64) - 256)},
-    {"addr": -1},
     {"addr": "0x7f"},
     {"fragmentation": float("nan")},
-    {"fragmentation": float("-inf")},
-    {"fragmentation": U64((1 << 64) - 1)},
     {"fragmentation": 17},
     {"bytes_available": -1},
     {"peak_bytes_in_use": U64((1 << 64) - 1)},
     {"tf_op": b"\xff\xfe/\x00|`*:"},
-    {"tf_op": 5},
     {"region_type": b"\xff" * 5000},
     {"allocator_name": b"GPU_99999999999999999999_bfc"},
-    {"allocator_name": b"GPU_0_bfc\n"},
 ]
 
 
@@ -281,32 +274,27 @@ def test_without_allocators_the_table_says_why(tmp_path: Path, command: Command)
 # Findings
 
 
-def filled(folder: Path, held: dict[int, int]) -> dict[str, Any]:
-    """The findings on GPUs that hold so many bytes."""
-    trace, steps = training(len(held), steps=8)
-    for ordinal, before in held.items():
-        ledger = MemoryLedger(trace, ordinal, before)
+def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: Path) -> None:
+    trace, steps = training(2, steps=8)
+    for ordinal in range(2):
+        ledger = MemoryLedger(trace, ordinal, 5000 * MB)
         for step in steps:
             allocate_step(step, ledger, {"model/dense/MatMul": 20 * MB})
-    trace.write(folder)
-    return codes(folder)
-
-
-def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: Path) -> None:
-    assert "batch-headroom" in filled(tmp_path / "room", {0: 5000 * MB, 1: 5000 * MB})
+    trace.write(tmp_path / "room")
+    assert has_room(tmp_path / "room")
     # Of one of two GPUs nothing is recorded.
     trace, steps = training(2)
     ledger = MemoryLedger(trace, 0)
     for step in steps:
         allocate_step(step, ledger)
     trace.write(tmp_path / "half")
-    assert "batch-headroom" not in codes(tmp_path / "half")
+    assert not has_room(tmp_path / "half")
     # Before the capture more was in use than in it.
     ledger.peak_bytes += MB
     ledger.give(steps[-1].at(48), 1)
     ledger.trace.gpus.pop(1)
     trace.write(tmp_path / "peak")
-    assert "batch-headroom" not in codes(tmp_path / "peak")
+    assert not has_room(tmp_path / "peak")
 
 
 # Recorded on GPUs
@@ -314,7 +302,7 @@ def test_room_for_a_batch_is_only_claimed_where_the_numbers_carry_it(tmp_path: P
 
 @pytest.mark.shared
 def test_a_recorded_run_has_no_room_for_a_batch(shared_traces: Path) -> None:
-    assert "batch-headroom" not in codes(shared_traces / "jax-gemm-1of8")
+    assert not has_room(shared_traces / "jax-gemm-1of8")
 
 
 @pytest.mark.shared
@@ -360,9 +348,7 @@ def test_xprof_has_the_same_peak_and_the_same_bytes_of_each_op(
     subprocess.run([sys.executable, "-c", CONVERT, page, file], check=True, capture_output=True)
     profiles = json.loads(page.read_text(encoding="utf-8"))["memoryProfilePerAllocator"]
     frame = traceview.load(source).table("memory", window="trace")
-    report = traceview.analyze(source, window="trace")
-    assert report.results.memory is not None
-    for row in report.results.memory.devices:
+    for row in memory(source, window="trace").devices:
         profile = profiles[f"GPU_{row.ordinal}_bfc"]
         summary = profile["profileSummary"]
         assert row.peak_bytes == int(summary["peakStats"]["peakBytesInUse"])
@@ -370,15 +356,8 @@ def test_xprof_has_the_same_peak_and_the_same_bytes_of_each_op(
         assert row.fragmentation_ratio == pytest.approx(
             summary["peakStats"]["fragmentation"], abs=1e-6
         )
-        assert _ours(frame, row) == _of_xprof(profile)
-
-
-def _ours(frame: Any, row: DeviceMemory) -> dict[str, int]:
-    own = frame[frame["device"] == row.device]
-    sums: Counter[str] = Counter()
-    for op, size in zip(own["op"].fillna(""), own["bytes"], strict=True):
-        sums[op] += size
-    return dict(sums)
+        own = frame[frame["device"] == row.device].fillna({"op": ""})
+        assert own.groupby("op")["bytes"].sum().to_dict() == _of_xprof(profile)
 
 
 def _of_xprof(profile: Any) -> dict[str, int]:
@@ -401,29 +380,21 @@ def _of_xprof(profile: Any) -> dict[str, int]:
 # Programs
 
 
-def write_program(folder: Path, *, ran: bool = True, has_allocator: bool = True) -> None:
+def write_program(folder: Path, *, ran: bool = True) -> None:
     """Four steps with one kernel of the program `jit_f`."""
     trace = new_trace()
     for step in marked_steps(trace):
-        stats = {"hlo_op": Ref("a"), "hlo_module": Ref("jit_f"), "program_id": U64(1)}
-        step.kernel(0, 2, 30, name="a", op="XlaModule:", stats=stats if ran else {})
-        if has_allocator:
-            trace.allocation(0, step.at(1), held_bytes=2000, peak_bytes=2000, changed_bytes=1000)
-    path = trace.write(folder)
+        stats = in_program("a", "jit_f", 1) if ran else {}
+        step.kernel(0, 2, 30, name="a", op="XlaModule:", stats=stats)
+        trace.allocation(0, step.at(1), held_bytes=2000, peak_bytes=2000, changed_bytes=1000)
     writer = written()
     writer.program()
-    add_programs(path, {"jit_f(1)": writer.message.SerializeToString()})
-
-
-def programs(folder: Path) -> tuple[ProgramMemory, ...]:
-    memory = traceview.analyze(folder).results.memory
-    assert memory is not None
-    return memory.programs
+    add_programs(trace.write(folder), {"jit_f(1)": writer.message.SerializeToString()})
 
 
 def test_what_a_program_takes_by_layer_and_argument(tmp_path: Path) -> None:
     write_program(tmp_path)
-    (program,) = programs(tmp_path)
+    (program,) = memory(tmp_path).programs
     assert (program.program, program.whole_bytes, program.live_bytes) == ("jit_f", 1508, 500)
     assert program.held == (
         HeldMemory("f/Model/dense", 1, "temporary", "forward", 500, 2),
@@ -433,7 +404,7 @@ def test_what_a_program_takes_by_layer_and_argument(tmp_path: Path) -> None:
         HeldMemory(None, 1, "constant", "other", 8, 1),
     )
     write_program(tmp_path / "other", ran=False)
-    assert programs(tmp_path / "other") == ()
+    assert memory(tmp_path / "other").programs == ()
 
 
 def test_it_is_shown_and_redaction_hides_its_names(tmp_path: Path, command: Command) -> None:
@@ -450,7 +421,7 @@ def test_it_is_shown_and_redaction_hides_its_names(tmp_path: Path, command: Comm
 @pytest.mark.shared
 def test_a_real_program(shared_traces: Path) -> None:
     """A convolution on MI300X, whose operands are transposed first: the result twice, and 14 MB."""
-    (program,) = programs(shared_traces / "jax-8xMI300X")[:1]
+    program = memory(shared_traces / "jax-8xMI300X").programs[0]
     assert program.program == "jit_forward_3d_conv"
     result = 5120 * 34 * 31 * 53 * 2
     assert program.result_bytes == result
