@@ -26,7 +26,7 @@ from scripts.scenarios.memory import (
     allocate_step,
 )
 from scripts.scenarios.model import marked_steps, ms, new_trace
-from tests.analysis.made import finding_of, in_program
+from tests.analysis.made import analyzed, finding_of, in_program
 from tests.command import Command
 from tests.xplane.hlo_messages import add_programs
 from tests.xplane.test_hlo_buffers import written
@@ -37,8 +37,6 @@ from traceview.analysis.workload.memory import (
 from traceview.trace.device.memory import allocators
 from traceview.trace.device.op_names import split_op
 from traceview.trace.reading.load import load
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def training(gpus: int = 1, steps: int = 4) -> tuple[CudaTrace, list[Any]]:
@@ -89,7 +87,7 @@ class Run:
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=120), st.integers(1, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_live_is_what_was_allocated_and_not_freed_at_every_event_and_in_the_table(
     tmp_path_factory: pytest.TempPathFactory, numbers: list[int], allocator_count: int
 ) -> None:
@@ -154,6 +152,22 @@ def test_memory_of_the_host_is_none_of_a_gpu(tmp_path: Path) -> None:
     ]
 
 
+def test_memory_of_virtual_gpus_is_nobodys(tmp_path: Path) -> None:
+    """Three allocators and two planes: the numbers of the one are not those of the other."""
+    for count, known in ((2, True), (3, False)):
+        trace = new_trace()
+        for ordinal in range(2):
+            trace.gpu(ordinal)
+        for number in range(count):
+            for at, held, peak in ((3, 50, 70), (5, 20, 80), (4, 60, 90)):
+                given = {"held_bytes": held + number, "peak_bytes": peak + number}
+                trace.allocation(number, ms(at), changed_bytes=1, **given)
+        trace.write(tmp_path)
+        of_device = load(tmp_path).once(allocators)
+        held_peak = {d: (of.held_bytes[-1], of.peak_bytes) for d, of in of_device.items()}
+        assert held_peak == ({0: (20, 90), 1: (21, 91)} if known else {})
+
+
 def test_events_that_were_dropped_are_said(tmp_path: Path) -> None:
     trace, steps = training()
     ledger = MemoryLedger(trace, 0)
@@ -200,8 +214,7 @@ def test_absurd_changes_stay_numbers_of_a_report(tmp_path: Path) -> None:
         ledger.held_bytes = ((1 << 53) - 256) * (number % 2)
         ledger.give(steps[0].at(2) + number, 256, "model/a/MatMul")
         ledger.held_bytes -= 256
-    trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
+    report = analyzed(tmp_path, trace)
     (tmp_path / "report.json").write_text(report.to_json(), encoding="utf-8")
     assert traceview.load_report(tmp_path / "report.json").results == report.results
     (row,) = memory(tmp_path).devices
@@ -256,19 +269,20 @@ def test_hostile_values_count_as_not_recorded(
     assert report.to_html()
 
 
-def test_without_allocators_the_table_says_why(tmp_path: Path, command: Command) -> None:
+def test_without_allocators_the_table_says_why(
+    tmp_path: Path, fixtures: Path, command: Command
+) -> None:
     trace, steps = training()
     # Captures on CPUs have events of the host's allocators.
     MemoryLedger(trace, 0, allocator="cpu_bfc").give(steps[0].at(2), MB, "model/a/MatMul")
-    trace.write(tmp_path)
-    report = traceview.analyze(tmp_path)
+    report = analyzed(tmp_path, trace)
     assert report.results.memory is None
     assert report.skipped["memory"].startswith("no allocator of a GPU recorded")
     assert "Memory  " not in command("analyze", str(tmp_path), "--full").out
     done = command("show", "memory", str(tmp_path), "--format", "csv")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
     assert "no allocator of a GPU recorded" in done.err
-    assert traceview.load(ROOT / "fixtures" / "keras-fit-2").table("memory").empty
+    assert traceview.load(fixtures / "keras-fit-2").table("memory").empty
 
 
 # Findings
