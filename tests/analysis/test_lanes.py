@@ -31,7 +31,7 @@ TWO_THAT_TAKE_TURNS = Run(
 """Without steps, so that what it costs is not known."""
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @example(TWO_THAT_TAKE_TURNS)
 @given(runs())
 def test_lanes_hold_the_time_of_the_tables(run: Run) -> None:
@@ -39,7 +39,7 @@ def test_lanes_hold_the_time_of_the_tables(run: Run) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 10, 40])
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(run=runs(least_steps=2))
 def test_merging_loses_no_time(most: int, run: Run) -> None:
     with pytest.MonkeyPatch.context() as patch:
