@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import traceview
 from scripts.cuda_trace import CudaTrace, Ref, Stats
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
 from tests.analysis.made import analyzed
@@ -125,8 +124,7 @@ def test_xla_copies_to_devices_of_the_cpu(tmp_path: Path) -> None:
         step.host("PjitFunction(step)", 0.5, 0.9)
         stats = {"device_ordinal": 0, "hlo_module": "jit_step", "program_id": 1}
         step.host("dot.1", 30, 45, stats, thread=device)
-    trace.write(tmp_path)
-    findings = {finding.code: finding for finding in traceview.analyze(tmp_path).findings}
+    findings = {finding.code: finding for finding in analyzed(tmp_path, trace).findings}
     assert findings["h2d-exposed"].title == "CPU:0 waits 29.0 of 50.0 ms (58%) for HtoD copies"
     assert findings["h2d-exposed"].action.startswith("Put on the devices once, before the loop")
 
