@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,74 +15,39 @@ from hypothesis import strategies as st
 from msgspec import to_builtins
 
 import traceview
-from scripts.cuda_trace import NCCL_NAME, CudaTrace
+from scripts.cuda_trace import NCCL_NAME, PROFILE_START_NS, CudaTrace
 from traceview.report.model import Report
 
-END = 120
-"""All events lie in this many picoseconds."""
-
 LATER_PS = 4_321_000
-CLASSES = ("compute", "collective", "H2D", "D2H", "D2D", "memset")
-NAMES = {
-    "compute": "sgemm_128x64",
-    "collective": NCCL_NAME,
-    "H2D": "MemcpyH2D",
-    "D2H": "MemcpyD2H",
-    "D2D": "MemcpyD2D",
-    "memset": "Memset",
-}
+NAMES = ("sgemm_128x64", NCCL_NAME, "MemcpyH2D", "MemcpyD2H", "MemcpyD2D", "Memset")
+Event = tuple[int, int, str, Sequence[int]]
+"""Device, stream, name, and when it begins and ends."""
 
 
-@dataclass(frozen=True)
-class Activity:
-    device: int
-    stream: int
-    class_: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Run:
+def trace_of(events: Sequence[Event], bounds: Sequence[int] = ()) -> CudaTrace:
     """Events on three GPUs, and the bounds of steps that follow one another without a gap."""
-
-    activities: tuple[Activity, ...]
-    bounds: tuple[int, ...]
-
-    def trace(self) -> CudaTrace:
-        trace = CudaTrace("host0", start_ns=1_760_000_000_000_000_000)
-        for ordinal in range(3):
-            trace.gpu(ordinal)
-        trace.thread()
-        for number, (start, end) in enumerate(zip(self.bounds, self.bounds[1:], strict=False)):
-            trace.marker(number, start, end)
-        for one in self.activities:
-            trace.device_event(one.device, NAMES[one.class_], one.start, one.end, stream=one.stream)
-        return trace
+    trace = CudaTrace("host0", start_ns=PROFILE_START_NS)
+    for ordinal in range(3):
+        trace.gpu(ordinal)
+    trace.thread()
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        trace.marker(number, start, end)
+    for device, stream, name, (start, end) in events:
+        trace.device_event(device, name, start, end, stream=stream)
+    return trace
 
 
-@st.composite
-def runs(draw: st.DrawFn, least_steps: int = 0) -> Run:
-    spans = st.tuples(st.integers(0, END), st.integers(0, END)).map(sorted)
-    activities = draw(
-        st.lists(
-            st.builds(
-                lambda device, stream, class_, span: Activity(device, stream, class_, *span),
-                st.integers(0, 2),
-                st.sampled_from([20, 21, 30]),
-                st.sampled_from(CLASSES),
-                spans,
-            ),
-            min_size=1,
-            max_size=24,
-        )
+def traces(least_steps: int = 0) -> st.SearchStrategy[CudaTrace]:
+    times = st.integers(0, 120)
+    event = st.tuples(
+        st.integers(0, 2),
+        st.sampled_from([20, 21, 30]),
+        st.sampled_from(NAMES),
+        st.tuples(times, times).map(sorted),
     )
-    bounds = draw(
-        st.lists(
-            st.integers(0, END), unique=True, min_size=least_steps and least_steps + 1, max_size=6
-        )
-    )
-    return Run(tuple(activities), tuple(sorted(bounds)))
+    least = least_steps and least_steps + 1
+    bounds = st.lists(times, unique=True, min_size=least, max_size=6).map(sorted)
+    return st.builds(trace_of, st.lists(event, min_size=1, max_size=24), bounds)
 
 
 def analyzed(space: Any, **options: Any) -> Report:
@@ -182,14 +147,13 @@ def facts(report: Report, shift_ps: int = 0) -> dict[str, Any]:
     return facts
 
 
-TOGETHER = Run(
-    (
-        Activity(0, 20, "compute", 0, 0),
-        Activity(0, 20, "compute", 1, 2),
-        Activity(0, 20, "compute", 1, 3),
-        Activity(0, 20, "collective", 1, 3),
-    ),
-    (),
+TOGETHER = trace_of(
+    [
+        (0, 20, NAMES[0], (0, 0)),
+        (0, 20, NAMES[0], (1, 2)),
+        (0, 20, NAMES[0], (1, 3)),
+        (0, 20, NAMES[1], (1, 3)),
+    ]
 )
 """Events that begin together, which a file may hold in either order."""
 
@@ -198,10 +162,10 @@ TOGETHER = Run(
     "write", [in_another_order, later, renumbered, streams_on_two_lines, streams_on_two_planes]
 )
 @settings(max_examples=12)
-@given(run=runs())
-@example(run=TOGETHER)
-def test_how_it_is_written_does_not_matter(write: Callable[[Any], None], run: Run) -> None:
-    space = run.trace().space()
+@given(trace=traces())
+@example(trace=TOGETHER)
+def test_how_it_is_written_does_not_matter(write: Callable[[Any], None], trace: CudaTrace) -> None:
+    space = trace.space()
     expected = facts(analyzed(space))
     write(space)
     assert facts(analyzed(space), LATER_PS * (write is later)) == expected
