@@ -46,43 +46,33 @@ HOST_EVENTS = (
 )
 DEVICE_EVENTS = ("kernel", "collective", "H2D", "D2H", "constant")
 Event = tuple[str, int, int, int, int]
+Recording = tuple[list[Event], list[tuple[Event, tuple[int, int, int] | None]], int]
 
+threads = st.integers(0, len(THREADS) - 1)
+lengths = st.sampled_from((0, 1, 2, 3, 5, 8, 14))
+host_events = st.tuples(
+    st.sampled_from(HOST_EVENTS), threads, st.integers(0, 40), lengths, st.integers(0, 2)
+)
+"""Name, thread, first tick, ticks, and a number that joins it to others."""
 
-@st.composite
-def spans(draw: st.DrawFn) -> tuple[int, int]:
-    """Where an event begins and how long it is, in ticks; some have no length."""
-    return draw(st.integers(0, 40)), draw(st.sampled_from((0, 1, 2, 3, 5, 8, 14)))
-
-
-@st.composite
-def host_events(draw: st.DrawFn) -> Event:
-    """Name, thread, first tick, ticks, and a number that joins it to others."""
-    start, length = draw(spans())
-    thread = draw(st.integers(0, len(THREADS) - 1))
-    return draw(st.sampled_from(HOST_EVENTS)), thread, start, length, draw(st.integers(0, 2))
-
-
-@st.composite
-def device_events(draw: st.DrawFn) -> tuple[Event, tuple[int, int, int] | None]:
-    """Kind, device, first tick, ticks, stream; and its launch: thread, first tick, ticks."""
-    start, length = draw(spans())
-    event = (
-        draw(st.sampled_from(DEVICE_EVENTS)),
-        draw(st.integers(0, 1)),
-        start + 4,
-        length,
-        draw(st.integers(20, 21)),
-    )
-    launch = st.tuples(st.integers(0, len(THREADS) - 1), st.integers(0, 40), st.integers(0, 3))
-    return event, draw(st.none() | launch)
-
+device_events = st.tuples(
+    st.tuples(
+        st.sampled_from(DEVICE_EVENTS),
+        st.integers(0, 1),
+        st.integers(4, 44),
+        lengths,
+        st.integers(20, 21),
+    ),
+    st.none() | st.tuples(threads, st.integers(0, 40), st.integers(0, 3)),
+)
+"""Kind, device, first tick, ticks, stream; and its launch: thread, first tick, ticks."""
 
 recordings = st.tuples(
-    st.lists(host_events(), max_size=14),
-    st.lists(device_events(), min_size=1, max_size=8),
+    st.lists(host_events, max_size=14),
+    st.lists(device_events, min_size=1, max_size=8),
     st.integers(0, 3),
 )
-Recording = tuple[list[Event], list[tuple[Event, tuple[int, int, int] | None]], int]
+"""The last number is that of markers."""
 
 
 LAUNCH_INSIDE_A_CALL_THAT_OUTLASTS_THE_LAST_MARKER: Recording = (
