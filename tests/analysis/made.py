@@ -19,7 +19,7 @@ from traceview.report.model import Report
 
 def analyzed(
     folder: Path, *traces: CudaTrace, sidecar: dict[str, Any] | None = None, **options: Any
-) -> Report:
+) -> traceview.Report:
     """The report on traces in a folder, each with this sidecar, whose findings are checked."""
     for trace in traces:
         path = trace.write(folder)

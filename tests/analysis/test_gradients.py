@@ -71,7 +71,7 @@ def test_a_strategy_of_one_device_asks_for_it_itself(tmp_path: Path) -> None:
     of_one = SCENARIOS["strategy_of_one_replica"]()
     pinned = SCENARIOS["pinned_to_one_gpu"]().sidecars["host0"]
     (path,) = of_one.write(tmp_path)
-    write_sidecar(path, of_one.sidecars["host0"] | {"placement": pinned["placement"]})
+    write_sidecar(path, {**of_one.sidecars["host0"], "placement": pinned["placement"]})
     assert reasons(tmp_path) == ("one_replica",)
 
 

@@ -8,11 +8,12 @@ import pytest
 
 from tests.analysis.sections import view_of
 from traceview.analysis.gpu_time.input import Input, InputHost, section
+from traceview.document.phrase import Sentence
 
 MS = 10**9
 
 
-def lead_of(of_host: dict[str, Any], changes: dict[str, Any]) -> str | None:
+def lead_of(of_host: dict[str, Any], changes: dict[str, Any]) -> Sentence | None:
     """The lead of a run with one host."""
     known: dict[str, Any] = {
         "host": "worker0",

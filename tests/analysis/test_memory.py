@@ -160,8 +160,11 @@ def test_memory_of_virtual_gpus_is_nobodys(tmp_path: Path) -> None:
             trace.gpu(ordinal)
         for number in range(count):
             for at, held, peak in ((3, 50, 70), (5, 20, 80), (4, 60, 90)):
-                given = {"held_bytes": held + number, "peak_bytes": peak + number}
-                trace.allocation(number, ms(at), changed_bytes=1, **given)
+                of_number: dict[str, Any] = {
+                    "held_bytes": held + number,
+                    "peak_bytes": peak + number,
+                }
+                trace.allocation(number, ms(at), changed_bytes=1, **of_number)
         trace.write(tmp_path)
         of_device = load(tmp_path).once(allocators)
         held_peak = {d: (of.held_bytes[-1], of.peak_bytes) for d, of in of_device.items()}

@@ -96,7 +96,7 @@ def clocks(report: Report) -> dict[str, Any]:
 def balance(report: Report) -> dict[str, Any]:
     result = report.results.balance
     assert result is not None
-    return to_builtins(result) | {"devices": by_device(result)}
+    return {**to_builtins(result), "devices": by_device(result)}
 
 
 VALUES: dict[str, Callable[[Report], dict[str, Any]]] = {

@@ -19,10 +19,9 @@ def written(folder: Path, events: list[tuple[str | None, str | None, int | None]
     """A GPU with a kernel of 1 ms per event: its instruction, the module and the number of its program."""
     trace = CudaTrace()
     for place, (op, module, program) in enumerate(events):
-        stats = in_program(op or "", module or "", program or 0)
-        for key, value in zip(tuple(stats), (op, module, program), strict=True):
-            if value is None:
-                del stats[key]
+        every = in_program(op or "", module or "", program or 0)
+        known = zip(every.items(), (op, module, program), strict=True)
+        stats = dict(item for item, value in known if value is not None)
         trace.kernel(0, place * MS, (place + 1) * MS, op="XlaModule:", stats=stats)
     return trace.write(folder)
 

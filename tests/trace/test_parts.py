@@ -20,6 +20,8 @@ from traceview.trace.reading.load import Readers, load
 from traceview.trace.reading.part import HostFile, read_host
 from traceview.xplane.planes import TEXT_STATS
 
+FIXTURES = sorted(path.parent.name for path in Path("fixtures").glob("*/plugins"))
+
 
 def report_of(logdir: Path, readers: Readers | None = None) -> str:
     return to_json(analyze(load(logdir, readers=readers)))
