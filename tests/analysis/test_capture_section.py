@@ -69,6 +69,8 @@ def strategy(**fields: Any) -> dict[str, Any]:
         ),
         ({"command": {"script": ["/home/me/runs/train.py", "--lr=1"]}}, ["train.py --lr=1"]),
         ({"batch": {"global": 4096, "per_replica": 1024}}, ["batch 4,096 (1,024 per replica)"]),
+        (strategy(), ["MirroredStrategy"]),
+        ({"training": {"parameters": 641}}, ["641 parameters"]),
         ({"training": {"parameters": 999_949}}, ["999.9 k parameters"]),
         ({"training": {"parameters": 999_950}}, ["1.0 M parameters"]),
         ({"precision": {"policy": {"a": "f32", "b": "f16"}}}, ["a f32, b f16"]),
