@@ -10,10 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-import traceview
 from scripts.scenarios.model import marked_steps, ms, new_trace
+from tests.analysis.made import analyzed, finding_of
 from tests.python_sidecars import PROFILE_START_NS, clocks_group, python_group
-from tests.sidecars import write_sidecar
 from traceview.analysis.rules.finding import Finding
 
 CALLER, EXECUTOR, PIPELINE, SECOND, WORKER, NOBODY, SCRIPT = 1, 41, 50, 42, 43, 90, 77
@@ -69,9 +68,7 @@ def found(
         facts["cores"] = {"machine_count": 8, "usable_count": cores}
     if load is not None:
         facts["load"] = load
-    write_sidecar(trace.write(folder), facts)
-    report = traceview.analyze(folder)
-    return next((row for row in report.findings if row.code == code), None)
+    return finding_of(analyzed(folder, trace, sidecar=facts), code)
 
 
 def lost_ms(finding: Finding | None) -> float:
@@ -80,20 +77,19 @@ def lost_ms(finding: Finding | None) -> float:
     return finding.loss.ps_per_step / ms(1)
 
 
-def test_there_is_no_bound_of_what_a_lack_of_cores_costs(tmp_path: Path) -> None:
-    """It says how much is lost in an interval, and not when."""
-    thread = {**LOADS, PIPELINE: (0.2, 0.0), SCRIPT: (0.8, 0.0)}
-    for code, loads in (("input-bound", LOADS), ("python-thread", thread)):
-        finding = found(tmp_path / code, loads=loads, code=code)
-        assert finding is not None
-        assert finding.loss is not None
-        assert finding.loss.bound_ps_per_step is None
+def check_nothing_bounds_it(finding: Finding | None) -> None:
+    """Clocks say how much is lost in an interval, and not when."""
+    assert finding is not None
+    assert finding.loss is not None
+    assert finding.loss.bound_ps_per_step is None
 
 
 def test_an_op_rests_while_threads_work_for_it(tmp_path: Path) -> None:
     """It rests for 9 of 10 ms, in which a worker wants a core for 8 and waits for 3."""
     loads = {CALLER: (0.1, 0.0), EXECUTOR: (0.05, 0.05), WORKER: (0.5, 0.3), PIPELINE: (0.8, 0.0)}
-    assert lost_ms(found(tmp_path, loads=loads)) == pytest.approx(90 * (0.05 + 0.3), rel=0.05)
+    finding = found(tmp_path, loads=loads)
+    assert lost_ms(finding) == pytest.approx(90 * (0.05 + 0.3), rel=0.05)
+    check_nothing_bounds_it(finding)
 
 
 def test_threads_are_known_by_what_pthread_self_returns(tmp_path: Path) -> None:
@@ -122,6 +118,7 @@ def test_a_thread_of_the_script_costs_what_it_ran(tmp_path: Path) -> None:
     assert "to the core that statistics takes in count, train.py:12" in finding.title
     assert [row.metric for row in finding.evidence] == ["computed_ratio", "python_line"]
     assert "keeps the lock" not in finding.explanation
+    check_nothing_bounds_it(finding)
 
 
 def test_what_the_model_would_wait_alone_is_nobodys(tmp_path: Path) -> None:

@@ -10,18 +10,14 @@ import pytest
 
 import traceview
 from scripts.scenarios.model import Step, marked_steps, ms, new_trace
+from tests.analysis.made import finding_of
 from tests.python_sidecars import PROFILE_START_NS, Line, Sample, python_group
 from tests.sidecars import write_sidecar
 
 THREADS: list[dict[str, Any]] = [{"ident": 140_000, "name": "MainThread", "native_id": 1}]
 CALL: Line = ("train.py", "train", 9, True)
 WORK: Line = ("train.py", "augmented", 4, True)
-TENSORFLOW: Line = (
-    "tensorflow/python/distribute/distribute_utils.py",
-    "value_container",
-    248,
-    False,
-)
+TENSORFLOW: Line = ("tensorflow/python/distribute/distribute_utils.py", "wrap", 248, False)
 ENUM: Line = ("enum.py", "__hash__", 1230, False)
 QUEUE: Line = ("queue.py", "get", 171, False)
 NUMPY: Line = ("numpy/_core/fromnumeric.py", "sort", 1092, False)
@@ -64,11 +60,11 @@ def states_of(report: traceview.Report) -> dict[str, float]:
     return {state: ps / ms(1) for state, ps in steps.steps[1].devices[0].states.items()}
 
 
-def graph(begin_ms: float, end_ms: float = 25) -> Callable[[Step], None]:
+def graph(begin_ms: float, call: str = "FunctionRun") -> Callable[[Step], None]:
     """A graph that launches a kernel at 24.9 ms, which runs until the next step."""
 
     def play(step: Step) -> None:
-        step.host("FunctionRun", begin_ms, end_ms)
+        step.host(call, begin_ms, 25)
         step.kernel(0, 25, 50, launch_ms=24.9)
 
     return play
@@ -201,10 +197,7 @@ READ: Line = ("tensorflow/python/framework/func_graph.py", "variables", 410, Fal
 def test_python_that_traces_and_lowers_is_compilation(
     stack: tuple[Line, ...], code: str, action: str, tmp_path: Path
 ) -> None:
-    def play(step: Step) -> None:
-        step.host("PjitFunction(step)", 20, 25)
-        step.kernel(0, 25, 50, launch_ms=24.9)
-
+    play = graph(20, "PjitFunction(step)")
     findings = analyzed(tmp_path, play, lambda at: stack if at <= 20 else ()).findings
     assert findings[0].code == code
     assert findings[0].action.startswith(action)
@@ -242,10 +235,8 @@ def test_what_slows_all_python_down_is_said_of_python_that_runs(
 def test_a_thread_takes_over_what_is_numpy_alone(
     stack: tuple[Line, ...], action: str, tmp_path: Path
 ) -> None:
-    def play(step: Step) -> None:
-        step.host("PjitFunction(step)", 20, 25)
-        step.kernel(0, 25, 50, launch_ms=24.9)
-
+    play = graph(20, "PjitFunction(step)")
     report = analyzed(tmp_path, play, lambda at: stack if at <= 20 else ())
-    (stall,) = [finding for finding in report.findings if finding.code == "python-stall"]
+    stall = finding_of(report, "python-stall")
+    assert stall is not None
     assert stall.action.startswith(action)
