@@ -59,6 +59,7 @@ from traceview.analysis.workload.costly_ops import (
     labels_by_name,
     longest_function,
     multiplies_nothing,
+    own_part,
     slow_products,
     types_of_labels,
 )
@@ -321,7 +322,7 @@ def diagnose(context: Context, result: Compute) -> Iterator[Finding | None]:
         is_free &= ~labels
     for group in GROUPS:
         labels = group.choose(context, is_free)
-        found = _of_ops(context, group.rule, labels, key=group.key)
+        found = _of_ops(context, group.rule, labels, own_part(context, labels), key=group.key)
         yield found
         is_free &= ~(labels & (found is not None))
     labels, saved = slow_products(context)

@@ -40,7 +40,13 @@ from traceview.base.intervals import BoolArray, Int64Array
 from traceview.base.sweeping import SWEEPS
 from traceview.base.text import lazy_pattern
 from traceview.trace.columns import NONE
-from traceview.trace.device.op_names import label_lines, of_instructions, op_labels, op_names
+from traceview.trace.device.op_names import (
+    Phase,
+    label_lines,
+    of_instructions,
+    op_labels,
+    op_names,
+)
 from traceview.xplane.columns import Instruction
 
 
@@ -242,11 +248,25 @@ def of_one_function(context: Context, is_free: BoolArray) -> BoolArray:
 
 
 def of_one_type(context: Context, is_free: BoolArray) -> BoolArray:
-    """Which labels are ops of the type that takes longest."""
+    """Which labels are ops of the type that takes longest, of XLA in the forward and backward pass: others may update variables."""
     types, of_label = context.once(types_of_labels)
+    phase = context.trace.once(label_places).phase
+    is_free = is_free & (context.once(_is_of_graph) | (phase != Phase.UNKNOWN))
     ps = SWEEPS.totals(of_label, np.where(is_free, context.once(all_ps), 0), len(types))
     longest: BoolArray = is_free & (of_label == np.argmax(ps))
     return longest
+
+
+def own_part(context: Context, labels: BoolArray) -> float:
+    """How much of the time that ops have in the ledger they would save at most, for other ops run at the same time.
+
+    The ledger gives an instant to the op that began first. All that runs then waits for the same cores or multiprocessors.
+    """
+    ps, most = int(context.once(all_ps)[labels].sum()), 0.0
+    for of in context.once(flops_by_device).values():
+        duration_ps = of.duration_ps.total
+        most += of.ran_ps * (of.duration_ps.where(labels).total / duration_ps if duration_ps else 0)
+    return min(1.0, most / ps) if ps else 1.0
 
 
 class Group(Struct, frozen=True):
