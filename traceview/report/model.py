@@ -369,6 +369,15 @@ def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None
     return f"No problem found: {who}, {computing} computing{computing_of}{loss}."
 
 
+def healthy_headline(report: Report) -> str:
+    """The headline of a report whose verdict is that all is well, made anew of what it holds."""
+    results = report.results
+    if results.ledger is None:
+        return report.verdict.headline
+    headline = _healthy(results.ledger, results.device_time, results.compute)
+    return plain(_of_hosts(report.capture, None, text_phrase(headline)))
+
+
 def _is_telling(compute: Compute) -> bool:
     """Whether one function has much of the compute, not nearly all, and no type of op half as much."""
     most = max((row.compute_ratio for row in compute.op_types), default=0.0)
