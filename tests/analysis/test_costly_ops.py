@@ -41,8 +41,8 @@ def analyzed(
         ({"a/StridedSliceGrad:StridedSliceGrad": 10, "concat:_MklConcatV2": 5.1}, "15.1 of 50.0 ms (30%) on moving data: StridedSliceGrad"),
         ({"a/StridedSliceGrad:StridedSliceGrad": 10, "concat:ConcatV2": 4.9}, ""),
         ({"a/StridedSliceGrad:StridedSliceGrad": 10, "b/Sub:Sub": 5.1}, ""),
-        ({"loss/Softmax:Softmax": 20.1}, "20.1 of 50.0 ms (40%) on Softmax"),
-        ({"loss/Softmax:Softmax": 19.9}, ""),
+        ({"loss/Softmax:Softmax": 22.6}, "22.6 of 50.0 ms (45%) on Softmax"),
+        ({"loss/Softmax:Softmax": 22.4}, ""),
         ({"dense/MatMul:_MklNativeFusedMatMul": 40}, ""),
         ({"a/XlaRun:XlaRun": 40}, ""),
         ({"adam/update/ResourceApplyAdam:ResourceApplyAdam": 19}, ""),
@@ -98,9 +98,9 @@ def test_ops_that_run_at_once_share_the_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("small", "is_found"), [(90_000, True), (110_000, False)])
 def test_products_at_a_low_rate(small: int, is_found: bool, tmp_path: Path) -> None:
-    """20 ms for 2 MFLOP, and 12 ms for less than a twentieth of that per millisecond, or more."""
-    flops = {"large": 2_000_000, "small": 12 * small // 20}
-    ops = {"large:Conv2D": 20.0, "small:Conv2DBackpropFilter": 12.0}
+    """20 ms for 2 MFLOP, and 14 ms for less than a twentieth of that per millisecond, or more."""
+    flops = {"large": 2_000_000, "small": 14 * small // 20}
+    ops = {"large:Conv2D": 20.0, "small:Conv2DBackpropFilter": 14.0}
     found = finding_of(analyzed(tmp_path, ops, flops=flops), "costly-ops")
     assert (found is not None) == is_found
     if found is not None:
@@ -121,7 +121,7 @@ def test_a_fusion_of_xla_may_update_variables(
 ) -> None:
     module = ModuleWriter()
     module.add(name, "fusion" if "fusion" in name else "concatenate", scope=scope)
-    write_program(tmp_path, module, [(name, "kernel", 21 if "add" in name else 16)])
+    write_program(tmp_path, module, [(name, "kernel", 23 if "add" in name else 16)])
     found = finding_of(traceview.analyze(tmp_path), "costly-ops")
     assert (found is not None) == bool(title)
     assert found is None or title in found.title
