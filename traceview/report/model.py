@@ -357,7 +357,9 @@ def _healthy(sums: LedgerSums, times: DeviceTime | None, compute: Compute | None
     computing_of = ""
     if compute and compute.function and _is_telling(compute):
         place, _, function = compute.function.partition(" in ")
-        computing_of = f", {numbers.percent(compute.function_ratio)} of that in {function}, {place}"
+        # Python makes up names such as `<lambda>`.
+        where = place if function.startswith("<") else f"{function}, {place}"
+        computing_of = f", {numbers.percent(compute.function_ratio)} of that in {where}"
     elif largest is not None and largest.compute_ratio >= LIMIT:
         # TensorFlow's own names for ops that oneDNN runs.
         op_type = largest.op_type.removeprefix("_Mkl").removeprefix("Native")

@@ -109,7 +109,7 @@ class Compute(Record, frozen=True):
 
     Attributes:
         op_types: The three types of ops that take longest on all devices together.
-        function: The line that takes longest of the Python function whose ops do, gradients with them; null where none is known.
+        function: The line of the longest op of the Python function that takes longest, with its gradients; null where none is known.
         function_ratio: The share of the compute that this function has.
     """
 

@@ -7,7 +7,6 @@ part of it: what only moves data, what one function makes that multiplies nothin
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -230,13 +229,10 @@ def of_one_function(context: Context, is_free: BoolArray) -> BoolArray:
     Gradients belong to the function of their op. What XLA has compiled it has fused as far as it can.
     """
     is_free = is_free & context.once(_is_of_graph)
-    (codes, code), (types, type_) = (
-        context.once(codes_of_labels),
-        context.once(types_of_labels),
-    )
+    codes, code = context.once(codes_of_labels)
+    types, type_ = context.once(types_of_labels)
     ps = context.once(all_ps)
-    free_ps = np.where(is_free, ps, 0)
-    own = SWEEPS.totals(code, free_ps, len(codes))
+    own = SWEEPS.totals(code, np.where(is_free, ps, 0), len(codes))
     products = np.where(context.once(multiplies_nothing), 0, ps)
     own[SWEEPS.totals(code, products, len(codes)) > _MULTIPLIED * own] = 0
     for each in np.argsort(-own[1:], kind="stable").tolist():
@@ -311,15 +307,12 @@ def slow_products(context: Context) -> tuple[BoolArray, float]:
 
 
 def longest_function(context: Context) -> tuple[str, float] | None:
-    """The line that takes longest in the Python function that does, and the share that this function has of the compute."""
-    lines, ps, codes = context.trace.once(label_lines), context.once(all_ps), Counter[object]()
-    for line, own in zip(lines, ps.tolist(), strict=True):
-        if own and " in " in line:
-            codes[_code_of(Place((), line))] += own
-    if not codes:
+    """The line whose op takes longest in the Python function that does, and the share that this function has of the compute."""
+    lines, ps = context.trace.once(label_lines), context.once(all_ps)
+    codes, code = context.once(codes_of_labels)
+    has_function = np.array([" in " in line for line in lines], dtype=np.bool_)
+    by_code = SWEEPS.totals(code, np.where(has_function, ps, 0), len(codes))
+    if not by_code.any():
         return None
-    (code, most_ps), of_line = codes.most_common(1)[0], Counter[str]()
-    for line, own in zip(lines, ps.tolist(), strict=True):
-        if own and " in " in line and _code_of(Place((), line)) == code:
-            of_line[line] += own
-    return of_line.most_common(1)[0][0], most_ps / int(ps.sum())
+    own_ps = np.where(has_function & (code == np.argmax(by_code)), ps, 0)
+    return lines[int(np.argmax(own_ps))], int(own_ps.sum()) / int(ps.sum())
