@@ -314,7 +314,10 @@ HOST_BOUND: Final = Rule(
     action="Move preprocessing into `dataset.map(...)`, and keep string and lookup ops out of the step.",
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={
-        "small": "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
+        "small": (
+            "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
+            "Where compute is of pairs of examples, a larger batch costs its square.",
+        ),
         **_CONVERSIONS,
         "jax-puts": (
             "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",
