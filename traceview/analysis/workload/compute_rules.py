@@ -334,7 +334,7 @@ COSTLY_OPS: Final = _rule(
         ),
         "products": (
             "Replace what makes them: convolutions in groups, gradients of strided ones, single rows.",
-            "`jax.vmap` over kernels makes a convolution in groups: a loop over the kernels in Python took a third of the time.",
+            "`jax.vmap` over kernels makes a convolution in groups: a loop over the kernels in Python took half of the time.",
         ),
         "sorting": (
             "Ask for the largest alone, `tf.math.top_k(values, k)`: it took 0.8 ms where `tf.argsort` of 200,000 took 27.",
