@@ -68,6 +68,21 @@ def test_from_a_hundred_ops_on_the_step_is_no_graph(
         assert "most often AddV2 and Mul" in finding.explanation
 
 
+@pytest.mark.parametrize(
+    ("hook", "action"),
+    [
+        ("tf.config.run_functions_eagerly", "Turn tf.config.run_functions_eagerly off"),
+        # It makes nothing run outside of a graph.
+        ("tracemalloc", "Put the step into a graph"),
+    ],
+)
+def test_functions_that_are_told_to_run_op_by_op(hook: str, action: str, tmp_path: Path) -> None:
+    write_sidecar(run_of(100).write(tmp_path), {"tracing": {"hooks": [hook]}})
+    (finding,) = (row for row in traceview.analyze(tmp_path).findings if row.code == "host-bound")
+    assert finding.action.startswith(action)
+    assert (f"with {hook} on" in finding.title) is action.startswith("Turn")
+
+
 @pytest.mark.parametrize(("work_ms", "is_own"), [(2, False), (7, True)])
 def test_python_at_another_line_is_a_cause_of_its_own(
     work_ms: int, is_own: bool, tmp_path: Path

@@ -39,9 +39,9 @@ _AWAITED_ACTIONS: Final = {
 _ON: Final = "[, with {hooks} on]"
 _TRACED: Final = (
     "Turn {hooks} off while training, and capture again.",
-    "It slows all Python down. How much of this time it takes is not recorded; all of it at most.",
+    "It slows down all Python, or each call of a step. How much of this time it takes is not recorded; all of it at most.",
 )
-"""Where something is on that notes each allocation, call or line of Python."""
+"""Where something is on that notes each allocation, call or line of Python, or that checks or runs steps op by op."""
 
 _NO_PYTHON_ACTIONS: Final[dict[str, Advised]] = {
     **_AWAITED_ACTIONS,
@@ -154,8 +154,10 @@ LAUNCH_BOUND: Final = Rule(
         "kernels": "{who:spends/spend} {loss} on {count} per step, most shorter than {short}[, {line}]",
         "small": "The step is small: kernel launches take {loss}[, {line}]",
         "loop": "{who:waits/wait} {loss} for the launches of a loop of {count} per step[, {line}]",
-        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]",
-        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]",
+        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]"
+        + _ON,
+        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]"
+        + _ON,
     },
     meaning=(
         "The host launches ops one after the other more slowly than the device runs them: many small kernels, eager "
@@ -270,8 +272,10 @@ HOST_BOUND: Final = Rule(
     title="{who:waits/wait} {loss} for host ops[ in {line}]" + _ON,
     titles={
         "small": "The step is small: host ops take {loss}" + _ON,
-        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]",
-        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]",
+        "eager": "{who:waits/wait} {loss} for {count} per step outside of any `tf.function`[, in {line}]"
+        + _ON,
+        "jax-eager": "{who:waits/wait} {loss} for {count} of jitted functions per step[, in {line}]"
+        + _ON,
         "host": "{count} per step run outside of any `tf.function`: at least {loss} is lost",
     },
     meaning=(
@@ -315,6 +319,8 @@ HOST_BOUND: Final = Rule(
     advice="See what was placed on the CPU with `tf.debugging.set_log_device_placement(True)`.",
     actions={
         "small": "Give the devices more work per step: a larger batch, or `steps_per_execution` in `compile()` of Keras.",
+        "traced": _TRACED,
+        "jax-traced": _TRACED,
         **_CONVERSIONS,
         "jax-puts": (
             "Put on the devices once, before the loop, what stays the same; of many arrays `np.stack` one on the host and put that.",

@@ -297,12 +297,15 @@ def _host_ops(waits: Waits) -> Finding | None:
         action = "puts"
     elif inner.startswith((*_CONVERTS, _NUMPY)):
         action = "convert"
-    is_called = is_small and not (is_replica and waits.has_many_ops)
+    if waits.tracing:
+        action = _TRACED
+    elif is_small and not (is_replica and waits.has_many_ops):
+        action = "small"
     return waits.finding(
         rules.HOST_BOUND,
         arguments=line | waits.tracing,
         title="small" if is_small else "",
-        action="small" if is_called else action,
+        action=action,
         notes=() if is_replica else ("gpu",),
         # On a CPU the dispatch shares the cores with the ops.
         unsure="cores" if is_replica else "",
@@ -330,6 +333,9 @@ def _is_of_profiler(context: Context, host: int, ps: int, ops: EagerOps) -> bool
 
 # Ops outside of graphs
 
+_WITHOUT_GRAPHS: Final = frozenset(("tf.config.run_functions_eagerly", "jax_disable_jit"))
+"""Settings with which the ops of functions run one by one."""
+
 
 def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
     """Steps of a CPU-only run without a graph: replicas look idle while the host runs their ops."""
@@ -344,16 +350,18 @@ def _outside_of_graphs(waits: Waits) -> Iterator[Finding | None]:
         yield python_in_step(Waits(context, waits.result, elsewhere))
         waits = Waits(context, waits.result, waits.rows & ~elsewhere)
     key, unit = ("jax-eager", "call") if is_of_jax(context.trace) else ("eager", "op")
+    tracing = waits.tracing if _WITHOUT_GRAPHS & {*waits.hooks} else {}
     yield waits.finding(
         rules.HOST_BOUND,
         arguments={
             **ops.arguments(unit),
             **line_argument(waits.python(State.PYTHON)),
             "own": Time(int(ops.ps_of_steps.sum()) // ops.ps_of_steps.size),
+            **tracing,
         },
         evidence=[_count(context, ops, context.trace.device_key(waits.device))],
         title=key,
-        action="eager",
+        action=_TRACED if tracing else "eager",
         notes=(key,),
     )
 

@@ -115,10 +115,14 @@ class Waits(Struct, frozen=True, eq=False, dict=True):
         return self.context.trace.device_list[self.device].host
 
     @property
+    def hooks(self) -> tuple[str, ...]:
+        """What was on that slows down all Python of the host, or each of its calls."""
+        return self.context.trace.hosts[self.host].captured.environment.tracing.hooks
+
+    @property
     def tracing(self) -> dict[str, Argument]:
-        """What slows down all Python of the host, where something does."""
-        hooks = self.context.trace.hosts[self.host].captured.environment.tracing.hooks
-        return {"hooks": Names(hooks, "setting")} if hooks else {}
+        """The same as an argument, where something was on."""
+        return {"hooks": Names(self.hooks, "setting")} if self.hooks else {}
 
     def python(self, state: State) -> PythonShare | None:
         """The line of Python that ran in them, in the state that they are in."""
