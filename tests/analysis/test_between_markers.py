@@ -74,6 +74,24 @@ def test_input_or_a_graph_alone_is_no_evaluation(events: tuple[str, ...], tmp_pa
     assert "validation-stall" not in findings_of(tmp_path, run_of(8, events, long_after=(3,)))
 
 
+@pytest.mark.parametrize(
+    ("events", "long_after", "is_anew"),
+    [
+        # The evaluation lasts for 45 and 55 ms, and 10 and 20 of these are compilation.
+        (("XlaCompile", INPUT, GRAPH), (3, 5), False),
+        (("XlaCompile", "XlaCompile", INPUT, GRAPH), (3, 5), True),
+        # The first one is compiled in any case.
+        (("XlaCompile", "XlaCompile", INPUT, GRAPH), (3,), False),
+    ],
+)
+def test_an_evaluation_that_compiles_each_time_is_made_once(
+    events: tuple[str, ...], long_after: tuple[int, ...], is_anew: bool, tmp_path: Path
+) -> None:
+    finding = findings_of(tmp_path, run_of(8, events, long_after))["validation-stall"]
+    assert ("in an evaluation traced anew, in" in finding.title) is is_anew
+    assert finding.action.startswith("Make what is evaluated once" if is_anew else "Evaluate less")
+
+
 @pytest.mark.parametrize(("count", "is_evaluation"), [(3, True), (4, False)])
 def test_what_follows_most_steps_is_the_training(
     count: int, is_evaluation: bool, tmp_path: Path

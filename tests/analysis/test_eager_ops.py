@@ -123,6 +123,21 @@ def test_with_a_gpu_the_launches_show_it(tmp_path: Path) -> None:
     assert found(tmp_path, trace) is None
 
 
+def test_with_a_gpu_functions_may_run_op_by_op_too(tmp_path: Path) -> None:
+    trace = new_trace()
+    for step in marked_steps(trace):
+        for place in range(100):
+            at_ms = 5 + SPACING_MS * place
+            eager(step, "AddV2", at_ms, 0.3)
+            step.kernel(0, at_ms + 0.2, at_ms + 0.21, launch_ms=at_ms + 0.1)
+    hooks = ["tf.config.run_functions_eagerly"]
+    write_sidecar(trace.write(tmp_path), {"tracing": {"hooks": hooks}})
+    finding = traceview.analyze(tmp_path).findings[0]
+    assert finding.code == "launch-bound"
+    assert finding.title.endswith(f", with {hooks[0]} on")
+    assert finding.action.startswith(f"Turn {hooks[0]} off")
+
+
 def on_one_cpu(wait_ms: float = 0, count: int = 100) -> CudaTrace:
     """Steps of 50 ms, in the markers 45 ms: first a wait for input, from 5 ms on ops of 28 ms together."""
     trace = new_trace()

@@ -426,7 +426,7 @@ def _recast_lines(draft: Draft) -> None:
         draft.columns = recast_rows(cut, rows[cut.activity[rows] == IDLE], main, by)
 
 
-def _main_state(of_state: Floats, least_ps: float, *, is_outside: bool) -> State | None:
+def _main_state(of_state: Int64Array, least_ps: float, *, is_outside: bool) -> State | None:
     """What a line mostly is, by the time in each state; of one outside of the steps what it calls the framework for."""
     whole_ps = of_state.sum()
     purpose = max(_PURPOSES, key=of_state.__getitem__)
