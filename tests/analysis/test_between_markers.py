@@ -101,6 +101,31 @@ def test_what_follows_most_steps_is_the_training(
     assert ("validation-stall" in found) is is_evaluation
 
 
+@pytest.mark.parametrize(
+    ("pauses_ms", "grows"),
+    [
+        pytest.param(range(8, 17), True, id="one more each"),
+        pytest.param(range(8, 16), False, id="too few steps"),
+        pytest.param((8, 8, 8, 9, 9, 9, 10, 10, 10), False, id="two of three thirds are ties"),
+        pytest.param((10, 10.1, 10.2, 11, 11.1, 11.2, 12.5, 12.7, 12.8), True, id="a quarter more"),
+        pytest.param((10, 10.1, 10.2, 11, 11.1, 11.2, 12, 12.5, 12.7), False, id="less"),
+        pytest.param((10, 9, 8, 13, 12, 11, 16, 15, 14), False, id="down in between"),
+        pytest.param(range(16, 7, -1), False, id="it shrinks"),
+    ],
+)
+def test_a_state_that_grows_is_said_to(
+    pauses_ms: Collection[float], grows: bool, tmp_path: Path
+) -> None:
+    """Each step begins with a pause before its kernel."""
+    trace = new_trace(length_ms=1000)
+    steps = marked_steps(trace, count=len(pauses_ms), period_ms=42.1, marker_ms=42)
+    for step, pause_ms in zip(steps, pauses_ms, strict=True):
+        step.host("FunctionRun", 0, pause_ms)
+        step.kernel(0, pause_ms, 42, launch_ms=pause_ms - 0.01)
+    finding = findings_of(tmp_path, trace)["launch-bound"]
+    assert ("It grows with the steps, from " in finding.explanation) is grows
+
+
 # Ops between steps
 
 PERIOD_MS, SPACING_MS = 50, 0.4

@@ -17,8 +17,11 @@ METRICS: Final = {
     "python_line": "line of Python",
 }
 
-SOME_STEPS: Final = {"some": "It occurs in {affected} of {used}, {each} each."}
-"""Where most steps have none of it."""
+SOME_STEPS: Final = {
+    "some": "It occurs in {affected} of {used}, {each} each.",
+    "grows": "It grows with the steps, from {early} to {late_on}: what earlier steps did may be done again.",
+}
+"""Where most steps have none of it, or each has more of it than the one before."""
 
 _NO_PYTHON: Final = {
     "waits": "That line waits most of the time: for work, a lock, a queue, a process, a file, the network or a timer.",

@@ -169,7 +169,7 @@ class _Gpu:
                 percents.setdefault(int(use.pid), []).append(use.smUtil)
         others = [pid for pid in sorted(listed) if not is_own(pid)][:64]
         busy = {pid: round(fmean(percents[pid]) / 100, 4) for pid in others if percents[pid]}
-        fields = {"memory_bytes": listed, "utilization_ratio": busy}
+        fields: dict[str, dict[int, Any]] = {"memory_bytes": listed, "utilization_ratio": busy}
         return [{"pid": p, **{key: of.get(p) for key, of in fields.items()}} for p in others]
 
 

@@ -46,9 +46,9 @@ class StepRange:
     @classmethod
     def of(cls, steps: range) -> StepRange:
         """Read `range(10, 15)`; raises `UsageError` for a range that cannot be captured."""
-        if not isinstance(steps, range) or steps.step != 1 or steps.start < 0:
-            hint = "range(10, 15) records steps 10 to 14"
-            raise UsageError(f"steps={steps!r} is not a range of steps", hint=hint)
+        is_range: bool = isinstance(steps, range)
+        if not is_range or steps.step != 1 or steps.start < 0:
+            raise UsageError(f"steps={steps!r}: not a range of steps", hint="such as range(10, 15)")
         return cls._checked(steps.start, steps.stop, str(steps), f"range(1, {max(steps.stop, 2)})")
 
     @classmethod
